@@ -113,6 +113,7 @@ struct Communicator::Peer {
 
   size_t place;
   bool same_process = false;  // the peer's rank belongs to this process
+  bool same_gpu = false;
   uint64_t floor = 0;
   ImportedMemory imported;
   std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
@@ -230,6 +231,7 @@ std::unique_ptr<Communicator::Peer> Communicator::ConnectPeerAt(int rank, size_t
   if (kind == ImportedMemory::Kind::kNone) Info("no peer access to the GPU of " + who);
   auto peer = std::make_unique<Peer>(place, *driver_, record, place_, kind, inbox_.get());
   peer->same_process = same_process;
+  peer->same_gpu = std::memcmp(&record.gpu, &driver_->uuid(), sizeof(record.gpu)) == 0;
   peer->floor = std::min(options_.from, record.from);
   return peer;
 }
@@ -288,6 +290,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   };
   made->port.map_new = [peer] { peer->imported.Update([] { return false; }); };
   made->port.same_process = peer->same_process;
+  made->port.same_gpu = peer->same_gpu;
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
   made->port.name = sends ? mine + " to " + other : other + " to " + mine;
@@ -412,7 +415,8 @@ bool Communicator::IsIdle(std::span<const Stream> streams) {
 }
 
 bool Communicator::EverythingIsComplete() {
-  return enqueued_work_->IsComplete() && helpers_.AreComplete(*driver_) && std::ranges::all_of(peers_, [&](const auto& each) {
+  return enqueued_work_->IsComplete() && helpers_.AreComplete(*driver_) &&
+         std::ranges::all_of(peers_, [&](const auto& each) {
            return each.second == nullptr ||
                   (each.second->IsComplete(*driver_) && !HasUnreceivedSends(*each.second));
          });

@@ -33,10 +33,6 @@
 
 namespace nccltune::sendrecv {
 
-// How streams wait: by stream memory operations or by kernels. kAuto: by kernels if all streams
-// share one connection to the GPU.
-enum class WaitMode : uint8_t { kAuto, kStream, kKernel };
-
 // The settings of one rank. Two ranks must have the same `dry_run`, `verify`, `policy.graphs`,
 // `policy.kernel_waits`, `policy.vccl` and, with the vccl policy, `vccl`. Otherwise NCCL carries
 // all messages between them.
@@ -47,7 +43,9 @@ struct SendRecvOptions {
   vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
-  WaitMode waits = WaitMode::kAuto;  // decides `policy.kernel_waits` when a communicator is created
+  // With one connection to the GPU, streams wait by kernels. Decides `policy.kernel_waits` when a
+  // communicator is created.
+  bool kernels_with_one_connection = true;
 };
 
 class Communicator {

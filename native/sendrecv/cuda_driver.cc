@@ -104,9 +104,9 @@ cu::Result LoadedKernels::Load() {
   if (result != cu::kSuccess) return result;
   result = api_.MemsetD8Async(started_, 0, kBytes, stream);
   // CUDA may load a kernel only at its first launch, which then waits for running work. So launch
-  // both without messages. The flag of the gate is in the same memory and has its value.
+  // both without messages. The flags of the gate are in the same memory and have their values.
   GateKernel gate;
-  gate.ready = reinterpret_cast<Flag*>(started_ + sizeof(uint64_t));
+  gate.begun = gate.ready = reinterpret_cast<Flag*>(started_ + sizeof(uint64_t));
   if (result == cu::kSuccess) result = LaunchGate(stream, gate);
   if (result == cu::kSuccess) result = LaunchExchange(stream, {});
   // Destroying the stream does not wait.

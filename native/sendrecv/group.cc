@@ -325,8 +325,8 @@ class BatchRun {
   bool AddTransfer(size_t index, const PostedMessage& posted, MessagePosting posting) {
     if (posted.decision == MessageDecision::kClosed) return SetNative(index, NativeReason::kClosed);
     if (posted.decision == MessageDecision::kNative) {
-      return SetNative(index, IsEarly(index, posted) ? NativeReason::kEarly
-                                                     : NativeReason::kDecided);
+      return SetNative(index,
+                       IsEarly(index, posted) ? NativeReason::kEarly : NativeReason::kDecided);
     }
     const GroupMessage& message = messages_[index];
     MessageSlot& slot = message.port->end->SlotOf(posted.number);
@@ -383,10 +383,11 @@ class BatchRun {
     transfer.slot = slot;
     transfer.lane_memory = &message.port->end->memory();
     transfer.role = message.port->end->role();
+    transfer.same_gpu = message.port->same_gpu;
     // Kernels of streams with another priority may start in another order than they are launched,
     // on which the copies rely.
-    transfer.by_kernel = transfer.kind == MessageTransfer::Kind::kCopy &&
-                         !driver_.HasDefaultPriority(stream_);
+    transfer.by_kernel =
+        transfer.kind == MessageTransfer::Kind::kCopy && !driver_.HasDefaultPriority(stream_);
     transfers_.push_back(std::move(transfer));
   }
 
@@ -557,8 +558,7 @@ bool Enqueue(const std::shared_ptr<BatchRuns>& runs, const GroupContext& context
     any = any || !native.back().empty();
   }
   const bool alone = runs->size() == 1;
-  if (!std::ranges::all_of(*runs,
-                           [&](BatchRun& run) { return run.EnqueueBefore(any, alone); })) {
+  if (!std::ranges::all_of(*runs, [&](BatchRun& run) { return run.EnqueueBefore(any, alone); })) {
     return false;
   }
   const NativeStart native_start = context.start_native(native);

@@ -62,6 +62,7 @@ struct Port {
   // The peer is in this process. One thread may own both ends, so this side never waits for the
   // peer.
   bool same_process = false;
+  bool same_gpu = false;
   std::string name;  // "rank 3 to rank 5"
 };
 

@@ -31,8 +31,7 @@ class HelperStreams {
   }
 
   bool AreComplete(Driver& driver) const {
-    return std::ranges::all_of(streams_,
-                               [&](Stream stream) { return driver.IsComplete(stream); });
+    return std::ranges::all_of(streams_, [&](Stream stream) { return driver.IsComplete(stream); });
   }
 
   void Delete(Driver& driver) {

@@ -263,14 +263,15 @@ class SendRecv final : public Interceptor {
     std::string why;
     SendRecvOptions options = options_;
     const bool one = IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1");
-    options.policy.kernel_waits =
-        options.waits == WaitMode::kKernel || (options.waits == WaitMode::kAuto && one);
+    // With more connections kernels do not start in the order of their launch.
+    options.policy.kernel_waits = one && options.kernels_with_one_connection;
     // NCCL carries captured messages if waits are kernels.
     options.policy.graphs = options.policy.graphs && !options.policy.kernel_waits;
     SharedCommunicator made;
     if (one && !options.policy.kernel_waits) {
-      why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 and NCCLTUNE_SENDRECV_WAITS=stream a stream that "
-            "waits keeps all others waiting";
+      why =
+          "with CUDA_DEVICE_MAX_CONNECTIONS=1 and NCCLTUNE_SENDRECV_WAITS=stream a stream that "
+          "waits keeps all others waiting";
     } else {
       made = Communicator::Join(key, rank, options, &why);
     }
@@ -575,9 +576,7 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.sends_may_wait = options.policy.eager_limit == 0;
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
-  const std::string_view waits = ReadWord(SettingId::kSendrecvWaits, &problems);
-  if (waits == "stream") options.waits = WaitMode::kStream;
-  if (waits == "kernel") options.waits = WaitMode::kKernel;
+  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) == "auto";
   const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
   if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";

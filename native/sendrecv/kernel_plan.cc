@@ -28,9 +28,9 @@ class KernelPlanner {
     for (const MessageTransfer* each : receives_) {
       if (!each->by_kernel) plan.pulls.push_back(PullOf(*each));
     }
-    const bool one =
-        !split && sends_.size() <= kMostRaises && receives_.size() <= kMostPulls;
-    AddStarts(&plan);
+    const std::vector<Value> raises = Raises();
+    const bool one = !split && raises.size() <= kMostRaises && receives_.size() <= kMostPulls;
+    AddStarts(raises, &plan);
     if (one) {
       AddPulls(0, receives_.size(), &plan.starts.back());
       for (const MessageTransfer* each : sends_) AddWait(Done(*each), &plan.starts.back());
@@ -85,21 +85,35 @@ class KernelPlanner {
     pull.gate.ready = transfer.ready;
     pull.gate.late = &transfer.slot->late;
     pull.gate.held_up = &transfer.lane_memory->held_up;
-    pull.gate.cancelled = &transfer.slot->cancelled;
+    pull.gate.begun = &receives_.front()->slot->begun;
+    pull.gate.begun_value = receives_.front()->value;
     pull.gate.expired = &transfer.lane_memory->expired;
     pull.gate.limits = limits_;
+    // A copy within the GPU is done by SMs. While it waits, it holds up all later kernels.
+    if (transfer.same_gpu) pull.gate.limits.alone_ns = limits_.held_up_ns;
     pull.gate.value = transfer.value;
     return pull;
   }
 
-  // The first kernel marks the start of the group, also if there is nothing to raise.
-  void AddStarts(KernelPlan* plan) const {
-    for (size_t at = 0; at == 0 || at < sends_.size(); at += kMostRaises) {
+  // What is announced when the stream reaches the group: its start, for its gates, and its sends.
+  std::vector<Value> Raises() const {
+    std::vector<Value> raises;
+    if (!receives_.empty()) {
+      raises.push_back(
+          {.flag = &receives_.front()->slot->begun, .value = receives_.front()->value});
+    }
+    for (const MessageTransfer* each : sends_) {
+      raises.push_back({.flag = each->ready, .value = each->value});
+    }
+    return raises;
+  }
+
+  void AddStarts(const std::vector<Value>& raises, KernelPlan* plan) const {
+    for (size_t at = 0; at < raises.size(); at += kMostRaises) {
       ExchangeKernel kernel = Empty();
       kernel.start = at == 0 ? 1 : 0;
-      for (size_t i = at; i < std::min(at + kMostRaises, sends_.size()); ++i) {
-        kernel.raises[kernel.raise_count++] = {.flag = sends_[i]->ready,
-                                               .value = sends_[i]->value};
+      for (size_t i = at; i < std::min(at + kMostRaises, raises.size()); ++i) {
+        kernel.raises[kernel.raise_count++] = raises[i];
       }
       plan->starts.push_back(kernel);
     }
@@ -122,9 +136,8 @@ class KernelPlanner {
   // Makes a collector write a flag for which the last kernel waits.
   static void Collect(const MessageTransfer& transfer, ExchangeKernel* collector,
                       ExchangeKernel* last) {
-    collector->collected = {
-        .flag = &transfer.slot->collected[static_cast<size_t>(transfer.role)],
-        .value = transfer.value};
+    collector->collected = {.flag = &transfer.slot->collected[static_cast<size_t>(transfer.role)],
+                            .value = transfer.value};
     collector->collected_count = 1;
     AddWait(collector->collected, last);
   }

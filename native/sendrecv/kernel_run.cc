@@ -25,7 +25,8 @@ bool KernelRun::EnqueueBefore(Driver& driver, Stream stream, HelperStreams& help
   const std::scoped_lock lock(driver.starts().mutex);
   const uint64_t start = ++driver.starts().last;
   if (!LaunchGates(driver, helpers, start) || !LaunchStarts(driver, stream, start)) {
-    for (const KernelPlan::Pull& pull : plan_.pulls) pull.slot->cancelled.store(pull.gate.value);
+    // Gates without a group end. No copies are behind them.
+    for (const KernelPlan::Pull& pull : plan_.pulls) pull.gate.begun->store(pull.gate.begun_value);
     return false;
   }
   for (const ExchangeKernel& collector : plan_.collectors) {
@@ -46,17 +47,10 @@ bool KernelRun::LaunchGates(Driver& driver, HelperStreams& helpers, uint64_t sta
 }
 
 bool KernelRun::LaunchStarts(Driver& driver, Stream stream, uint64_t start) {
-  bool first = true;
-  for (ExchangeKernel& kernel : plan_.starts) {
+  return std::ranges::all_of(plan_.starts, [&](ExchangeKernel& kernel) {
     if (kernel.start != 0) kernel.start = start;
-    // Gates wait for the first of these kernels only.
-    if (!driver.LaunchExchange(stream, kernel)) {
-      if (!first) plan_.pulls.clear();
-      return false;
-    }
-    first = false;
-  }
-  return true;
+    return driver.LaunchExchange(stream, kernel);
+  });
 }
 
 bool KernelRun::EnqueueCopies(Driver& driver) {

@@ -64,9 +64,9 @@ struct MessageSlot {
   alignas(64) Flag done = 0;       // all bytes are copied
   // The flags below are used only by the rank that writes them, with Policy::kernel_waits. See
   // wait_kernels.h.
+  Flag begun = 0;
   Flag copied = 0;
   Flag late = 0;
-  Flag cancelled = 0;
   std::array<Flag, 2> collected = {};  // by Role
 };
 

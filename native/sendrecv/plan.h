@@ -55,6 +55,7 @@ struct MessageTransfer {
   LaneMemory* lane_memory = nullptr;
   Role role = Role::kSender;
   bool by_kernel = false;
+  bool same_gpu = false;  // the peer's memory is on this GPU
   // The operations of each channel, each in a stream of its own. See vccl/vccl.h.
   std::vector<std::vector<Operation>> channels;
 };

@@ -18,13 +18,14 @@ struct Limits {
 struct Gate {
   uint64_t* started;
   uint64_t start;
+  uint32_t* begun;
   uint32_t* ready;
   uint32_t* late;
   uint32_t* held_up;
-  uint32_t* cancelled;
   uint32_t* expired;
   Limits limits;
   uint32_t value;
+  uint32_t begun_value;
 };
 
 struct Value {
@@ -132,8 +133,7 @@ __device__ void Copy(char* to, const char* from, uint64_t bytes, unsigned thread
 extern "C" __global__ void nccltune_gate(const __grid_constant__ Gate gate) {
   if (threadIdx.x != 0) return;
   const uint64_t begin = Now();
-  while (LoadStarted(gate.started) < gate.start) {
-    if (Load(gate.cancelled) == gate.value) return;
+  while (!Reached(Load(gate.begun), gate.begun_value)) {
     if (Now() - begin > gate.limits.longest_ns) {
       Store(gate.expired, 1);
       return;

@@ -32,16 +32,18 @@ struct WaitLimits {
 // way: the pull then copies bytes that nobody reads, and the exchange kernel copies the message
 // later.
 struct GateKernel {
-  uint64_t started = 0;  // address of the GPU's counter of started groups; set by the driver
-  uint64_t start = 0;    // number of this group, which the counter reaches when the group starts
+  // Address of the GPU's counter of started groups, and the number of this group. A higher count
+  // means that a later group has started. Set by the driver and at the launch.
+  uint64_t started = 0;
+  uint64_t start = 0;
+  Flag* begun = nullptr;  // gets `begun_value` when this group starts
   Flag* ready = nullptr;
-  Flag* late = nullptr;      // gets `value` if the kernel gives way
-  Flag* held_up = nullptr;   // gets 1 if it gives way to a later group
-  Flag* cancelled = nullptr; // has `value` if the group will never start
-  Flag* expired = nullptr;   // gets 1 after `longest_ns`
+  Flag* late = nullptr;     // gets `value` if the kernel gives way
+  Flag* held_up = nullptr;  // gets 1 if it gives way to a later group
+  Flag* expired = nullptr;  // gets 1 after `longest_ns`
   WaitLimits limits;
   uint32_t value = 0;
-  uint32_t reserved = 0;
+  uint32_t begun_value = 0;
 };
 
 // The kernel in the application's stream: it announces that the stream has reached the group, and
@@ -78,8 +80,8 @@ struct ExchangeKernel {
   uint32_t raise_count = 0;
   uint32_t wait_count = 0;
   uint32_t pull_count = 0;
-  uint32_t collected_count = 0;  // 0 or 1
-  Value collected;               // written at the end
+  uint32_t collected_count = 0;           // 0 or 1
+  Value collected;                        // written at the end
   std::array<Value, kMostRaises> raises;  // written at the begin
   std::array<Value, kMostWaits> waits;
   std::array<Pull, kMostPulls> pulls;

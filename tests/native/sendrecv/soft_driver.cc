@@ -171,7 +171,7 @@ bool SoftDriver::LaunchGate(Stream stream, const GateKernel& gate) {
   kernel.start = [] {};
   kernel.until = [this, gate, state, gives_way] {
     const uint64_t now = machine_.engine_.now();
-    if (started_ < gate.start) return gate.cancelled->load() == gate.value;
+    if (!Reached(gate.begun->load(), gate.begun_value)) return false;
     if (state->reached == 0) state->reached = now;
     if (Reached(gate.ready->load(), gate.value)) return true;
     if (state->held_up == 0 && started_ > gate.start) state->held_up = now;
