@@ -17,8 +17,9 @@
 
 namespace nccltune::sendrecv {
 
-// The lists are enqueued in the order of the members. NCCL's calls are made between `copies` and
-// `waits`. Each gate has a stream of its own. Each of `collectors` has one as well.
+// The order in streams: the gates of `pulls`, `starts`, the copies of `pulls`, `collectors`. Then
+// NCCL's calls, then `waits`. Each gate has a stream of its own. Each of `collectors` has one as
+// well.
 struct KernelPlan {
   // A gate, and the copy behind it in the same stream, with the write of `copied`.
   struct Pull {

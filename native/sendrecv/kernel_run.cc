@@ -29,11 +29,13 @@ bool KernelRun::EnqueueBefore(Driver& driver, Stream stream, HelperStreams& help
     for (const KernelPlan::Pull& pull : plan_.pulls) pull.gate.begun->store(pull.gate.begun_value);
     return false;
   }
-  for (const ExchangeKernel& collector : plan_.collectors) {
-    Stream helper = helpers.Take(driver);
-    if (helper == nullptr || !driver.LaunchExchange(helper, collector)) return false;
-  }
-  return EnqueueCopies(driver);
+  // A gate may be complete as soon as the group has started. So its copy must be behind it before
+  // another stream is taken for a collector, which waits for that copy.
+  return EnqueueCopies(driver) &&
+         std::ranges::all_of(plan_.collectors, [&](const ExchangeKernel& collector) {
+           Stream helper = helpers.Take(driver);
+           return helper != nullptr && driver.LaunchExchange(helper, collector);
+         });
 }
 
 // Gates come before the kernel for whose start they wait. Another thread may launch a kernel behind

@@ -82,7 +82,10 @@ class Interrupted final : public Driver {
     pause_();
     return driver_.LaunchExchange(stream, exchange);
   }
-  bool IsComplete(Stream stream) override { return driver_.IsComplete(stream); }
+  bool IsComplete(Stream stream) override {
+    pause_();
+    return driver_.IsComplete(stream);
+  }
   bool HasDefaultPriority(Stream stream) override { return driver_.HasDefaultPriority(stream); }
 
  private:
