@@ -83,5 +83,8 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
             f"{settings[_PRELOAD]}:{loaded}"
         )
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
-        found.append("CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL then carries everything")
+        found.append(
+            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: streams then wait by kernels of one warp, and NCCL "
+            "carries what is received before it is sent"
+        )
     return found
