@@ -44,7 +44,7 @@ def call(args: argparse.Namespace, runs: Runs) -> None:
     for name in MODEL:
         words += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
     settings = environment(args, runs.candidate)
-    settings["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    settings |= {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "NCCLTUNE_SENDRECV_WAITS": "kernel"}
     # Deterministic products, which PyTorch asks for.
     settings["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     if args.one_gpu:

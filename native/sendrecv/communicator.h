@@ -43,9 +43,9 @@ struct SendRecvOptions {
   vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
-  // With one connection to the GPU, streams wait by kernels. Decides `policy.kernel_waits` when a
-  // communicator is created.
-  bool kernels_with_one_connection = true;
+  // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
+  // Decides `policy.kernel_waits` when a communicator is created.
+  bool kernels_with_one_connection = false;
 };
 
 class Communicator {

@@ -270,8 +270,8 @@ class SendRecv final : public Interceptor {
     SharedCommunicator made;
     if (one && !options.policy.kernel_waits) {
       why =
-          "with CUDA_DEVICE_MAX_CONNECTIONS=1 and NCCLTUNE_SENDRECV_WAITS=stream a stream that "
-          "waits keeps all others waiting";
+          "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
+          "NCCLTUNE_SENDRECV_WAITS=kernel makes streams wait by kernels instead";
     } else {
       made = Communicator::Join(key, rank, options, &why);
     }
@@ -576,7 +576,7 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.sends_may_wait = options.policy.eager_limit == 0;
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
-  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) == "auto";
+  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) == "kernel";
   const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
   if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";

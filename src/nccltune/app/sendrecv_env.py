@@ -84,7 +84,7 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
         )
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
         found.append(
-            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: streams then wait by kernels of one warp, and NCCL "
-            "carries what is received before it is sent"
+            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL then carries everything, unless "
+            "NCCLTUNE_SENDRECV_WAITS=kernel is set"
         )
     return found

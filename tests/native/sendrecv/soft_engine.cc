@@ -165,8 +165,10 @@ uint64_t& SoftEngine::Due(size_t actor) {
 
 bool SoftEngine::Moves() const {
   if (bodies_ > 0) return true;
-  for (size_t actor = 0; actor < actors(); ++actor) {
-    if (CanMove(actor)) return true;
+  // A kernel that waits may write what another one waits for that was asked before it. So ask all
+  // of them twice.
+  for (size_t turn = 0; turn < 2 * actors(); ++turn) {
+    if (CanMove(turn % actors())) return true;
   }
   return NextWake() != work::kNever;
 }
@@ -184,7 +186,6 @@ uint64_t SoftEngine::NextWake() const {
 // Nothing can run but what waits for a time. Sometimes that time comes before anything else.
 bool SoftEngine::PassTime(Random& random) {
   const uint64_t next = NextWake();
-  // A kernel that waits may write what another one waits for that was asked before it.
   if (next == work::kNever) return Moves();
   now_ = random() % 8 == 0 ? std::max(now_, next) : now_ + 1;
   return true;

@@ -126,7 +126,7 @@ def check_environment(environment: Mapping[str, str]) -> None:
                 hint=f"unset {name}",
             )
     for name, value, why in (
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL then carries single sends"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL then carries everything"),
         ("NCCL_COMM_BLOCKING", "0", "calls return before the timed work begins"),
     ):
         if environment.get(name) == value:
