@@ -17,6 +17,7 @@ using Result = int;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotReady = 600;           // CUDA_ERROR_NOT_READY
+inline constexpr Result kNotSupported = 801;       // CUDA_ERROR_NOT_SUPPORTED
 inline constexpr Result kPeerAccessEnabled = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 using Device = int;                         // CUdevice

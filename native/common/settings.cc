@@ -20,10 +20,11 @@ constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
+constexpr std::array kWaitWords = {"auto"sv, "kernel"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 26> kSettings = {{
+constexpr std::array<Setting, 28> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -150,6 +151,16 @@ constexpr std::array<Setting, 26> kSettings = {{
      {.least = 0, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_GRAPHS", "0|1", "0",
      "1: copies messages that both ranks capture into graphs by copy engines, too.", kSwitchWords},
+    {"NCCLTUNE_SENDRECV_WAITS", "auto|kernel", "auto",
+     "How streams wait if CUDA_DEVICE_MAX_CONNECTIONS is 1. auto: NCCL carries everything. kernel: "
+     "by kernels of one warp. With more connections streams wait without kernels.",
+     kWaitWords},
+    {"NCCLTUNE_SENDRECV_WAIT_LIMIT",
+     "1 to 86400",
+     "86400",
+     "Seconds after which a wait by a kernel ends and the communicator fails.",
+     {},
+     {.least = 1, .most = 86400}},
     {"NCCLTUNE_SENDRECV_STATS",
      "path",
      "",

@@ -41,6 +41,8 @@ enum class SettingId {
   kSendrecvChannels,
   kSendrecvChunk,
   kSendrecvGraphs,
+  kSendrecvWaits,
+  kSendrecvWaitLimit,
   kSendrecvStats,
   kSendrecvSignal,
 };

@@ -33,6 +33,9 @@ constexpr auto kMaxReceiverWait = std::chrono::milliseconds(5);
 // How long a group waits for a peer to capture the same message. If the peer does not, NCCL carries
 // all later messages of the lane (message_lane.h), so this happens once for each lane.
 constexpr auto kMaxCaptureWait = std::chrono::seconds(1);
+// How long a group waits for its senders to post if waits are kernels (Policy::kernel_waits). NCCL
+// carries the messages of the missing ones, which takes SMs.
+constexpr auto kMaxSenderWait = std::chrono::milliseconds(1);
 // Speed of a copy engine between two H200 GPUs.
 constexpr uint64_t kBytesPerMicrosecond = 390'000;
 
@@ -169,7 +172,7 @@ class GroupRun {
     if (port != nullptr) port->end->CountNative();
     Route route = call.bytes() < communicator.options().from ? Route::kSmall : Route::kElsewhere;
     const bool closed = port != nullptr && port->end->closed();
-    if (closed && !port->end->is_unusable()) route = Route::kCaptured;
+    if (closed && !port->end->is_unusable()) route = RouteOfClosed(*port->end);
     CountOne(call, port, route);
   }
 
@@ -273,7 +276,10 @@ class GroupRun {
     routes_.emplace_back();
     native_peers_.emplace_back();
     captured_.push_back(communicator->driver().Capturing(stream));
-    batches_.push_back({.messages = {}, .stream = stream, .driver = &communicator->driver()});
+    batches_.push_back({.messages = {},
+                        .stream = stream,
+                        .driver = &communicator->driver(),
+                        .helpers = &communicator->helpers()});
     return batches_.size() - 1;
   }
 
@@ -320,6 +326,7 @@ class GroupRun {
   std::string Enqueue() {
     std::optional<Clock::time_point> wait_began;
     std::optional<Clock::time_point> capture_wait_began;
+    const bool kernel_waits = communicators_.front()->options().policy.kernel_waits;
     const GroupContext context = {
         .policy = communicators_.front()->options().policy,
         .wait_for_receiver =
@@ -329,6 +336,7 @@ class GroupRun {
               const auto waited = now - *wait_began;
               if (waited < kMinReceiverWait) return true;
               std::this_thread::yield();
+              if (kernel_waits) return bytes != 0 && waited < kMaxSenderWait;
               const auto more = std::chrono::microseconds(bytes / kBytesPerMicrosecond);
               return waited < std::min<Clock::duration>(kMinReceiverWait + more, kMaxReceiverWait);
             },

@@ -18,6 +18,7 @@ namespace {
 uint64_t HashSettings(const SendRecvOptions& options) {
   std::string text = options.dry_run ? "dry" : "";
   if (options.policy.graphs) text += " graphs";
+  if (options.policy.kernel_waits) text += " kernels";
   if (options.verify) text += " verify";
   if (options.policy.vccl) text += vccl::SharedSettingsText(options.vccl);
   return ContentHash(text);
@@ -112,6 +113,7 @@ struct Communicator::Peer {
 
   size_t place;
   bool same_process = false;  // the peer's rank belongs to this process
+  bool same_gpu = false;
   uint64_t floor = 0;
   ImportedMemory imported;
   std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
@@ -128,6 +130,7 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   if (api == nullptr) return nullptr;
   made->driver_ = CudaDriver::OfCurrent(*api, why);
   if (made->driver_ == nullptr) return nullptr;
+  if (options.policy.kernel_waits && !made->driver_->LoadKernels(why)) return nullptr;
   made->enqueued_work_ = std::make_unique<EnqueuedWork>(*made->driver_);
   made->segment_ = Segment::Open(key, why);
   if (made->segment_ == nullptr) return nullptr;
@@ -229,6 +232,7 @@ std::unique_ptr<Communicator::Peer> Communicator::ConnectPeerAt(int rank, size_t
   if (kind == ImportedMemory::Kind::kNone) Info("no peer access to the GPU of " + who);
   auto peer = std::make_unique<Peer>(place, *driver_, record, place_, kind, inbox_.get());
   peer->same_process = same_process;
+  peer->same_gpu = std::memcmp(&record.gpu, &driver_->uuid(), sizeof(record.gpu)) == 0;
   peer->floor = std::min(options_.from, record.from);
   return peer;
 }
@@ -287,6 +291,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   };
   made->port.map_new = [peer] { peer->imported.Update([] { return false; }); };
   made->port.same_process = peer->same_process;
+  made->port.same_gpu = peer->same_gpu;
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
   made->port.name = sends ? mine + " to " + other : other + " to " + mine;
@@ -411,7 +416,8 @@ bool Communicator::IsIdle(std::span<const Stream> streams) {
 }
 
 bool Communicator::EverythingIsComplete() {
-  return enqueued_work_->IsComplete() && std::ranges::all_of(peers_, [&](const auto& each) {
+  return enqueued_work_->IsComplete() && helpers_.AreComplete(*driver_) &&
+         std::ranges::all_of(peers_, [&](const auto& each) {
            return each.second == nullptr ||
                   (each.second->IsComplete(*driver_) && !HasUnreceivedSends(*each.second));
          });
@@ -427,6 +433,7 @@ bool Communicator::Close() {
   }
   for (Event event : join_events_) driver_->DeleteEvent(event);
   join_events_.clear();
+  helpers_.Delete(*driver_);
   peers_.clear();
   exported_.reset();
   verifier_.reset();
@@ -501,8 +508,25 @@ void Communicator::FindLostPeers(bool processes) {
   }
 }
 
+// A wait kernel has ended without its peer.
+void Communicator::FindExpiredWaits() {
+  if (segment_ == nullptr || !options_.policy.kernel_waits || !failure_.why.empty()) return;
+  for (const auto& [rank, peer] : watched_) {
+    for (const auto& [lane, name] : peer.lanes) {
+      if (lane->expired.load() == 0) continue;
+      Fail(name + ": a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT",
+           abi::kRemoteError);
+    }
+  }
+  if (failure_.why.empty()) return;
+  uint32_t used = RankRecord::kUsed;
+  segment_->memory().records[place_].abandoned.compare_exchange_strong(used, RankRecord::kFailed);
+  for (auto& [rank, peer] : watched_) Release(peer, StateAfter(RankRecord::kFailed));
+}
+
 void Communicator::CheckPeers() {
   const std::scoped_lock lock(lanes_mutex_);
+  FindExpiredWaits();
   FindLostPeers(true);
   const auto now = Clock::now();
   const bool late = std::ranges::any_of(watched_, [&](const auto& each) {

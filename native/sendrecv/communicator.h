@@ -24,6 +24,7 @@
 #include "sendrecv/enqueued_work.h"
 #include "sendrecv/exported_memory.h"
 #include "sendrecv/group.h"
+#include "sendrecv/helper_streams.h"
 #include "sendrecv/imported_memory.h"
 #include "sendrecv/inline_mutex.h"
 #include "sendrecv/nccl_api.h"
@@ -33,8 +34,8 @@
 namespace nccltune::sendrecv {
 
 // The settings of one rank. Two ranks must have the same `dry_run`, `verify`, `policy.graphs`,
-// `policy.vccl` and, with the vccl policy, `vccl`. Otherwise NCCL carries all messages between
-// them.
+// `policy.kernel_waits`, `policy.vccl` and, with the vccl policy, `vccl`. Otherwise NCCL carries
+// all messages between them.
 struct SendRecvOptions {
   // A copy engine may carry messages of at least this many bytes.
   uint64_t from = uint64_t{2} << 20;
@@ -42,6 +43,9 @@ struct SendRecvOptions {
   vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
+  // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
+  // Decides `policy.kernel_waits` when a communicator is created.
+  bool kernels_with_one_connection = false;
 };
 
 class Communicator {
@@ -136,6 +140,7 @@ class Communicator {
   FailureInfo Failure();
 
   CudaDriver& driver() { return *driver_; }
+  HelperStreams& helpers() { return helpers_; }
   const SendRecvOptions& options() const { return options_; }
   const std::string& key() const { return key_; }
   int rank() const { return rank_.load(); }
@@ -159,6 +164,7 @@ class Communicator {
   struct WatchedPeer;
   bool IsLost(const WatchedPeer& peer, bool processes, std::string* why);
   void FindLostPeers(bool processes);
+  void FindExpiredWaits();
   static void Release(WatchedPeer& peer, LaneMemory::Broken state);
   void Fail(const std::string& why, nccl::Result result);
 
@@ -184,6 +190,7 @@ class Communicator {
   std::map<int, std::unique_ptr<Peer>> peers_;
   std::unique_ptr<Verifier> verifier_;  // null if the contents are not compared
   std::vector<Event> join_events_;
+  HelperStreams helpers_;
 
   std::mutex lanes_mutex_;
   // A peer that this rank has connected to.

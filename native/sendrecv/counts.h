@@ -25,6 +25,8 @@ enum class Route : uint8_t {
   kFirst,      // the first message from one rank to another: with it NCCL connects the two
   kFull,       // no free slot for it in the memory that the two ranks share
   kEager,      // a send that must not wait for its receive, and no staging memory was usable
+  kEarly,      // received before it was sent, and streams wait by kernels
+  kGaveWay,    // an earlier message held up others, and streams wait by kernels
   kPeer,       // the peer decided that NCCL carries it
   kCaptured,   // captured in a CUDA graph, or after a captured message
   kEnded,      // the peer's application has ended the communicator

@@ -2,11 +2,19 @@
 #include "sendrecv/cuda_driver.h"
 
 #include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 #include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
 namespace {
+
+constexpr const char* kWaitKernels =
+#include "sendrecv/wait_kernels.inc"
+    ;
 
 // Returns the GPU's address of a flag. It equals the CPU's address: MissingFeature requires unified
 // addressing and CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
@@ -60,6 +68,65 @@ ScopedRelaxedContext::ScopedRelaxedContext(const cu::Api& api, cu::Context conte
 }
 
 ScopedRelaxedContext::~ScopedRelaxedContext() { api_.ThreadExchangeStreamCaptureMode(&mode_); }
+
+cu::Result LoadedKernels::Launch(cu::Function function, Stream stream, void* parameters) {
+  std::array<void*, 1> all = {parameters};
+  return api_.LaunchKernel(function, 1, 1, 1, kWaitKernelThreads, 1, 1, 0, stream, all.data(),
+                           nullptr);
+}
+
+cu::Result LoadedKernels::LaunchGate(Stream stream, GateKernel gate) {
+  gate.started = started_;
+  return Launch(gate_, stream, &gate);
+}
+
+cu::Result LoadedKernels::LaunchExchange(Stream stream, ExchangeKernel exchange) {
+  exchange.started = started_;
+  return Launch(exchange_, stream, &exchange);
+}
+
+cu::Result LoadedKernels::Load() {
+  cu::Module module = nullptr;
+  // Some functions are required only by other users of CUDA.
+  if (api_.ModuleLoadData == nullptr || api_.ModuleGetFunction == nullptr ||
+      api_.LaunchKernel == nullptr || api_.MemsetD8Async == nullptr) {
+    return cu::kNotSupported;
+  }
+  cu::Result result = api_.ModuleLoadData(&module, kWaitKernels);
+  if (result == cu::kSuccess) result = api_.ModuleGetFunction(&gate_, module, kGateKernelName);
+  if (result == cu::kSuccess) {
+    result = api_.ModuleGetFunction(&exchange_, module, kExchangeKernelName);
+  }
+  constexpr size_t kBytes = 256;
+  if (result == cu::kSuccess) result = api_.MemAlloc(&started_, kBytes);
+  cu::Stream stream = nullptr;
+  if (result == cu::kSuccess) result = api_.StreamCreate(&stream, cu::kStreamNonBlocking);
+  if (result != cu::kSuccess) return result;
+  result = api_.MemsetD8Async(started_, 0, kBytes, stream);
+  // CUDA may load a kernel only at its first launch, which then waits for running work. So launch
+  // both without messages. The flags of the gate are in the same memory and have their values.
+  GateKernel gate;
+  gate.begun = gate.ready = reinterpret_cast<Flag*>(started_ + sizeof(uint64_t));
+  if (result == cu::kSuccess) result = LaunchGate(stream, gate);
+  if (result == cu::kSuccess) result = LaunchExchange(stream, {});
+  // Destroying the stream does not wait.
+  api_.StreamDestroy(stream);
+  return result;
+}
+
+LoadedKernels* LoadedKernels::Of(const cu::Api& api, cu::Context context, std::string* why) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& all = *new std::map<cu::Context, LoadedKernels*>;
+  const ScopedRelaxedContext in(api, context);
+  const std::scoped_lock lock(mutex);
+  LoadedKernels*& known = all[context];
+  if (known != nullptr) return known;
+  std::unique_ptr<LoadedKernels> made(new LoadedKernels(api));
+  const cu::Result result = made->Load();
+  if (result == cu::kSuccess) return known = made.release();
+  *why = "CUDA cannot load the wait kernels: " + cu::NameOf(api, result);
+  return nullptr;
+}
 
 cu::Context PrimaryContext(const cu::Api& api, int device) {
   cu::Device number = 0;
@@ -176,6 +243,28 @@ bool CudaDriver::Capturing(Stream stream) {
   // For the legacy stream CUDA returns an error while another stream is under capture. The stream
   // cannot be used then, so it counts as captured.
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
+}
+
+bool CudaDriver::LoadKernels(std::string* why) {
+  kernels_ = LoadedKernels::Of(api_, context_, why);
+  return kernels_ != nullptr;
+}
+
+bool CudaDriver::LaunchGate(Stream stream, const GateKernel& gate) {
+  const ScopedContext in(api_, context_);
+  return Succeeded(kernels_->LaunchGate(stream, gate));
+}
+
+bool CudaDriver::LaunchExchange(Stream stream, const ExchangeKernel& exchange) {
+  const ScopedContext in(api_, context_);
+  return Succeeded(kernels_->LaunchExchange(stream, exchange));
+}
+
+bool CudaDriver::HasDefaultPriority(Stream stream) {
+  const ScopedContext in(api_, context_);
+  int priority = 0;
+  return api_.StreamGetPriority != nullptr &&
+         api_.StreamGetPriority(stream, &priority) == cu::kSuccess && priority == 0;
 }
 
 bool CudaDriver::RecordAll(Event event) {

@@ -13,12 +13,37 @@
 
 #include "common/cuda_api.h"
 #include "sendrecv/driver.h"
+#include "sendrecv/wait_kernels.h"
 
 namespace nccltune::sendrecv {
 
 // Opens libcuda once in a process. Returns null and the reason in `why` if the library is missing
 // or lacks a function.
 const cu::Api* OpenCuda(std::string* why);
+
+// The wait kernels (wait_kernels.h), loaded in a context.
+class LoadedKernels {
+ public:
+  // Returns the kernels of the context, and loads them at the first call. That call waits for work
+  // in progress, so make it before a stream may wait. Returns null and the reason in `why` if CUDA
+  // refuses. Never unloaded, because unloading waits as well.
+  static LoadedKernels* Of(const cu::Api& api, cu::Context context, std::string* why);
+
+  GroupStarts& starts() { return starts_; }
+  cu::Result LaunchGate(Stream stream, GateKernel gate);
+  cu::Result LaunchExchange(Stream stream, ExchangeKernel exchange);
+
+ private:
+  explicit LoadedKernels(const cu::Api& api) : api_(api) {}
+  cu::Result Load();
+  cu::Result Launch(cu::Function function, Stream stream, void* parameters);
+
+  const cu::Api& api_;
+  cu::Function gate_ = nullptr;
+  cu::Function exchange_ = nullptr;
+  cu::Pointer started_ = 0;  // in the GPU's memory, because only its kernels use it
+  GroupStarts starts_;
+};
 
 // Makes a context current on this thread while the object lives. Use it for calls that only enqueue
 // work.
@@ -88,12 +113,19 @@ class CudaDriver final : public Driver {
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
+  // Loads the wait kernels. The functions below require that it has returned true.
+  bool LoadKernels(std::string* why);
+  GroupStarts& starts() override { return kernels_->starts(); }
+  bool LaunchGate(Stream stream, const GateKernel& gate) override;
+  bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override;
+  bool HasDefaultPriority(Stream stream) override;
+
   // Records an event after all work of the context. Returns false if CUDA refuses or is older than
   // 12.5, which lacks the function.
   bool RecordAll(Event event);
   // IsComplete returns whether all work of the stream is complete. HasHappened returns whether all
   // work before the event is complete.
-  bool IsComplete(Stream stream);
+  bool IsComplete(Stream stream) override;
   bool HasHappened(Event event);
 
   // Returns the allocation at an address of GPU memory. Returns nothing for other memory.
@@ -135,6 +167,7 @@ class CudaDriver final : public Driver {
   cu::Uuid uuid_;
   std::atomic<Stream> spare_stream_ = nullptr;
   std::atomic<Event> spare_event_ = nullptr;
+  LoadedKernels* kernels_ = nullptr;
 };
 
 // Registers host memory with CUDA while the object lives. GPUs of this process see it at the same

@@ -10,6 +10,10 @@ bool MayWait(const MessageConditions& conditions, const Policy& policy) {
 
 MessageDecision DecideFirst(Role role, const MessageConditions& conditions, const Policy& policy) {
   if (!conditions.can_copy) return MessageDecision::kNative;
+  if (policy.kernel_waits) {
+    const bool pulls = role == Role::kSender && MayWait(conditions, policy) && !policy.vccl;
+    return pulls ? MessageDecision::kPull : MessageDecision::kNative;
+  }
   if (policy.vccl) return MessageDecision::kBuffered;
   if (role == Role::kReceiver) return MessageDecision::kPush;
   if (MayWait(conditions, policy)) return MessageDecision::kPull;

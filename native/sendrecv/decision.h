@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "sendrecv/message_lane.h"
+#include "sendrecv/wait_kernels.h"
 
 namespace nccltune::sendrecv {
 
@@ -52,6 +53,10 @@ struct Policy {
   // Most bytes of one copy, or 0 for no limit. The pieces of a message alternate between two
   // streams, so that other copies can run between them.
   uint64_t piece = 0;
+  // Streams wait by kernels, and the receiver copies each message that its sender has posted first.
+  // NCCL carries all others. For streams that share one connection to the GPU.
+  bool kernel_waits = false;
+  WaitLimits wait_limits = {};
 };
 
 // Returns whether a send may wait for its receive: the policy allows every send to wait, the group

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 namespace nccltune::sendrecv {
 
@@ -26,6 +27,15 @@ inline bool Reached(uint32_t flag, uint32_t value) {
 // Setting a flag to `number + kFarAhead` ends all waits for the flag. The value is ahead of every
 // awaited value, but not so far that the cyclic comparison wraps around.
 inline constexpr uint32_t kFarAhead = 1U << 30;
+
+struct GateKernel;      // wait_kernels.h
+struct ExchangeKernel;  // wait_kernels.h
+
+// The groups of a GPU that wait by kernels, in the order of their launch.
+struct GroupStarts {
+  std::mutex mutex;  // held while a group launches its kernels and copies
+  uint64_t last = 0;
+};
 
 // Enqueues operations in CUDA streams. Every function returns at once. Functions that enqueue work
 // return false if CUDA refuses; then nothing was enqueued. The operations of one stream run in
@@ -52,6 +62,15 @@ class Driver {
 
   // Returns whether the stream is under capture.
   virtual bool Capturing(Stream stream) = 0;
+
+  // The functions below are used only with Policy::kernel_waits (decision.h).
+  virtual GroupStarts& starts() = 0;
+  virtual bool LaunchGate(Stream stream, const GateKernel& gate) = 0;
+  virtual bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) = 0;
+  // Returns whether all work of the stream is complete.
+  virtual bool IsComplete(Stream stream) = 0;
+  // Returns whether the stream has the priority of the streams that NewStream creates.
+  virtual bool HasDefaultPriority(Stream stream) = 0;
 };
 
 }  // namespace nccltune::sendrecv

@@ -4,11 +4,17 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "sendrecv/kernel_run.h"
+
 namespace nccltune::sendrecv {
 namespace {
+
+// Most incomplete messages of a lane that are copied with Policy::kernel_waits.
+constexpr uint64_t kMostKernelPulls = 32;
 
 // Carries out one batch. Call the public functions in this order: PostMessage for each message,
 // ResolveCaptures, Native, EnqueueBefore, EnqueueAfter.
@@ -18,16 +24,24 @@ class BatchRun {
       : messages_(batch.messages),
         stream_(batch.stream),
         driver_(*batch.driver),
+        helpers_(batch.helpers),
         receives_(receives),
         context_(context),
         outcomes_(batch.messages.size()),
         group_outcome_(*outcome) {}
 
-  bool EnqueueBefore(bool native) {
+  // `alone` is true if the group has no other batch.
+  bool EnqueueBefore(bool native, bool alone) {
+    if (context_.policy.kernel_waits) {
+      kernels_.emplace(transfers_, native || !alone, context_.policy.wait_limits);
+      return kernels_->EnqueueBefore(driver_, stream_, *helpers_);
+    }
     plan_ = MakePlan(transfers_, native);
     return Enqueue(plan_.before_native);
   }
-  bool EnqueueAfter() { return Enqueue(plan_.after_native); }
+  bool EnqueueAfter() {
+    return kernels_ ? kernels_->EnqueueAfter(driver_, stream_) : Enqueue(plan_.after_native);
+  }
 
   // Returns the messages that NCCL carries, in the order of the calls. The peer has the same order.
   std::vector<size_t> Native() {
@@ -57,16 +71,18 @@ class BatchRun {
     if (HasPendingCapture(message.port) && !ResolveCaptures()) return false;
     if (message.small) return CountAsNative(index);
     if (end.broken() && !end.closed()) return LeaveBrokenLane(index);
-    if (message.captured && !Close(message)) return false;
+    const bool gives_way = end.role() == Role::kSender && end.gave_way();
+    if ((message.captured || gives_way) && !Close(message)) return false;
     if (end.closed()) return CountAsNative(index, NativeReason::kClosed);
     if (!end.PassGate()) return SetNative(index);
     MessagePosting posting;
     posting.conditions = {.bytes = message.bytes,
-                          .can_copy = message.can_copy,
+                          .can_copy = message.can_copy && HasRoom(end),
                           .group_receives = receives_,
                           .staging = false};
     posting.exported = {.allocation = message.allocation, .offset = message.offset};
-    const MessageDecision decision = end.role() == Role::kSender
+    const MessageDecision decision = context_.policy.kernel_waits ? WaitForSender(message, posting)
+                                     : end.role() == Role::kSender
                                          ? WaitForReceiver(message, &posting)
                                          : DecideAsFirst(message, posting.conditions);
     posting.receiver_is_ready = end.IsReceiverReady();
@@ -266,6 +282,22 @@ class BatchRun {
     return decision;
   }
 
+  // Returns the decision that this side posts if waits are kernels. Only a message that its sender
+  // has posted first is copied, so the receiver waits a little.
+  MessageDecision WaitForSender(const GroupMessage& message, const MessagePosting& posting) {
+    const LaneEnd& end = *message.port->end;
+    const uint64_t bytes = message.port->same_process ? 0 : message.bytes;
+    while (end.role() == Role::kReceiver && end.HasFreeSlot() && !end.IsDecidedByPeer() &&
+           context_.wait_for_receiver(bytes)) {
+    }
+    return DecideAsFirst(message, posting.conditions);
+  }
+
+  // Returns whether the receiver has few enough copies in progress. Each takes a stream.
+  bool HasRoom(const LaneEnd& end) const {
+    return !context_.policy.kernel_waits || end.HasRoom(kMostKernelPulls);
+  }
+
   bool Close(const GroupMessage& message) {
     LaneEnd& end = *message.port->end;
     while (!end.closed()) {
@@ -293,7 +325,8 @@ class BatchRun {
   bool AddTransfer(size_t index, const PostedMessage& posted, MessagePosting posting) {
     if (posted.decision == MessageDecision::kClosed) return SetNative(index, NativeReason::kClosed);
     if (posted.decision == MessageDecision::kNative) {
-      return SetNative(index, NativeReason::kDecided);
+      return SetNative(index,
+                       IsEarly(index, posted) ? NativeReason::kEarly : NativeReason::kDecided);
     }
     const GroupMessage& message = messages_[index];
     MessageSlot& slot = message.port->end->SlotOf(posted.number);
@@ -313,6 +346,10 @@ class BatchRun {
     const bool pushed = posted.decision == MessageDecision::kPush;
     outcomes_[index].path = pushed ? Path::kPushed : Path::kPulled;
     if (!posted.first && !SetAddresses(message, posted, pushed, &transfer)) return false;
+    if (context_.policy.kernel_waits) {
+      AddKernelTransfer(message, &slot, std::move(transfer));
+      return true;
+    }
     const bool stages_for_peer = posted.first && posted.decision == MessageDecision::kFetch;
     const bool stages =
         !posted.first && pushed &&
@@ -334,6 +371,24 @@ class BatchRun {
     }
     transfers_.push_back(std::move(transfer));
     return true;
+  }
+
+  bool IsEarly(size_t index, const PostedMessage& posted) const {
+    const GroupMessage& message = messages_[index];
+    return context_.policy.kernel_waits && posted.first && message.can_copy &&
+           message.port->end->role() == Role::kReceiver;
+  }
+
+  void AddKernelTransfer(const GroupMessage& message, MessageSlot* slot, MessageTransfer transfer) {
+    transfer.slot = slot;
+    transfer.lane_memory = &message.port->end->memory();
+    transfer.role = message.port->end->role();
+    transfer.same_gpu = message.port->same_gpu;
+    // Kernels of streams with another priority may start in another order than they are launched,
+    // on which the copies rely.
+    transfer.by_kernel =
+        transfer.kind == MessageTransfer::Kind::kCopy && !driver_.HasDefaultPriority(stream_);
+    transfers_.push_back(std::move(transfer));
   }
 
   // Returns whether the last staged message of the lane is still being copied to the peer. This is
@@ -441,6 +496,7 @@ class BatchRun {
   const std::vector<GroupMessage>& messages_;
   Stream stream_;
   Driver& driver_;
+  HelperStreams* helpers_;
   bool receives_;
   const GroupContext& context_;
   std::vector<MessageOutcome> outcomes_;
@@ -451,6 +507,7 @@ class BatchRun {
   std::vector<PendingCapture> pending_captures_;
   std::vector<Stream> captured_;  // by index of the plan's stream
   Plan plan_;
+  std::optional<KernelRun> kernels_;  // with Policy::kernel_waits, instead of `plan_`
 };
 
 bool Receives(const std::vector<Batch>& batches) {
@@ -461,9 +518,9 @@ bool Receives(const std::vector<Batch>& batches) {
   });
 }
 
-// Posts all messages. Receives come first, because a sending peer checks for them before it
-// decides.
-bool Decide(std::vector<BatchRun>& runs) {
+// Posts all messages. The side for which the peer waits before it decides comes first: receives, or
+// sends if waits are kernels.
+bool Decide(std::vector<BatchRun>& runs, Role first) {
   struct MessageRef {
     Role role;
     size_t call_index;
@@ -477,8 +534,8 @@ bool Decide(std::vector<BatchRun>& runs) {
       order.push_back({message.port->end->role(), message.call_index, &run, i});
     }
   }
-  std::ranges::stable_sort(order, [](const MessageRef& a, const MessageRef& b) {
-    if (a.role != b.role) return a.role == Role::kReceiver;
+  std::ranges::stable_sort(order, [first](const MessageRef& a, const MessageRef& b) {
+    if (a.role != b.role) return a.role == first;
     return a.call_index < b.call_index;
   });
   return std::ranges::all_of(
@@ -500,7 +557,8 @@ bool Enqueue(const std::shared_ptr<BatchRuns>& runs, const GroupContext& context
     native.push_back(run.Native());
     any = any || !native.back().empty();
   }
-  if (!std::ranges::all_of(*runs, [&](BatchRun& run) { return run.EnqueueBefore(any); })) {
+  const bool alone = runs->size() == 1;
+  if (!std::ranges::all_of(*runs, [&](BatchRun& run) { return run.EnqueueBefore(any, alone); })) {
     return false;
   }
   const NativeStart native_start = context.start_native(native);
@@ -517,7 +575,8 @@ GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& con
   const auto runs = std::make_shared<BatchRuns>();
   runs->reserve(batches.size());
   for (const Batch& each : batches) runs->emplace_back(each, receives, context, &outcome);
-  const bool well = Decide(*runs) && Enqueue(runs, context, &outcome.enqueue_rest);
+  const Role first = context.policy.kernel_waits ? Role::kSender : Role::kReceiver;
+  const bool well = Decide(*runs, first) && Enqueue(runs, context, &outcome.enqueue_rest);
   if (!well && outcome.error.empty()) outcome.error = "CUDA or NCCL refused an operation";
   for (BatchRun& run : *runs) {
     // Without Break, peers would wait for ever for the messages that were posted.

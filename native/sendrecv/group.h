@@ -16,6 +16,7 @@
 
 #include "sendrecv/decision.h"
 #include "sendrecv/driver.h"
+#include "sendrecv/helper_streams.h"
 #include "sendrecv/message_lane.h"
 #include "sendrecv/plan.h"
 #include "sendrecv/staging.h"
@@ -61,6 +62,7 @@ struct Port {
   // The peer is in this process. One thread may own both ends, so this side never waits for the
   // peer.
   bool same_process = false;
+  bool same_gpu = false;
   std::string name;  // "rank 3 to rank 5"
 };
 
@@ -83,6 +85,7 @@ struct Batch {
   std::vector<GroupMessage> messages;
   Stream stream = nullptr;
   Driver* driver = nullptr;
+  HelperStreams* helpers = nullptr;  // used with Policy::kernel_waits
 };
 
 enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kBuffered };
@@ -94,6 +97,7 @@ enum class NativeReason : uint8_t {
   kRingFull,  // all slots are in use, or were and less than half of them is free again
   kClosed,    // NCCL carries all messages of the lane from now on
   kEnded,     // the peer's application has ended the communicator
+  kEarly,     // the receiver came first, and streams wait by kernels
 };
 
 // How a message is carried.

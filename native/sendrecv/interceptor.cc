@@ -261,11 +261,19 @@ class SendRecv final : public Interceptor {
   SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
     std::string why;
+    SendRecvOptions options = options_;
+    const bool one = IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    // With more connections kernels do not start in the order of their launch.
+    options.policy.kernel_waits = one && options.kernels_with_one_connection;
+    // NCCL carries captured messages if waits are kernels.
+    options.policy.graphs = options.policy.graphs && !options.policy.kernel_waits;
     SharedCommunicator made;
-    if (IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1")) {
-      why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting";
+    if (one && !options.policy.kernel_waits) {
+      why =
+          "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
+          "NCCLTUNE_SENDRECV_WAITS=kernel makes streams wait by kernels instead";
     } else {
-      made = Communicator::Join(key, rank, options_, &why);
+      made = Communicator::Join(key, rank, options, &why);
     }
     if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
     if (made != nullptr && !blocks) made->SetNonblocking();
@@ -568,6 +576,9 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.sends_may_wait = options.policy.eager_limit == 0;
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
+  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) == "kernel";
+  const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
+  if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
   options.vccl = vccl::ReadSettings(&problems);
   // NCCLTUNE_SENDRECV_CHUNK is the size of the vccl policy's chunks and of the pieces of a direct

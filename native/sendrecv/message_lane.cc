@@ -193,6 +193,13 @@ bool LaneEnd::HasFreeSlot() const {
   return word.number == next() || (word.full != gate_.mark() && IsComplete(slot, word));
 }
 
+bool LaneEnd::HasRoom(uint64_t most) const {
+  if (next() <= most) return true;
+  const MessageSlot& slot = SlotOf(next() - most);
+  const SlotWord word = SlotWord::Of(slot.word.load());
+  return word.number != next() - most || IsComplete(slot, word);
+}
+
 bool LaneEnd::IsDecidedByPeer() const {
   return SlotWord::Of(NextSlot().word.load()).number == next();
 }
@@ -377,6 +384,7 @@ void BreakLane(LaneMemory& lane, LaneMemory::Broken state) {
     const uint32_t value = FlagValue(SlotWord::Of(slot.word.load()).number) + kFarAhead;
     slot.ready.store(value);
     slot.done.store(value);
+    slot.copied.store(value);
   }
   EndRepeatedWaits(lane);
 }

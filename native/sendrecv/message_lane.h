@@ -62,6 +62,12 @@ struct MessageSlot {
   std::array<SlotHalf, 2> halves;  // by Role; valid once `word` has the message's number
   alignas(64) Flag ready = 0;      // the first side's stream has reached the message
   alignas(64) Flag done = 0;       // all bytes are copied
+  // The flags below are used only by the rank that writes them, with Policy::kernel_waits. See
+  // wait_kernels.h.
+  Flag begun = 0;
+  Flag copied = 0;
+  Flag late = 0;
+  std::array<Flag, 2> collected = {};  // by Role
 };
 
 // Returns whether the last message of the slot is complete.
@@ -79,6 +85,10 @@ struct LaneMemory {
   enum Broken : uint32_t { kUsable, kBrokenIdle, kBrokenIncomplete, kEnded };
   alignas(64) std::atomic<uint32_t> broken = kUsable;
   std::atomic<uint64_t> mismatched_number = 0;  // number of a message whose two halves do not match
+  // A pull of this lane held up a later group, so NCCL carries the next messages. See
+  // wait_kernels.h, also for `expired`.
+  Flag held_up = 0;
+  Flag expired = 0;
   std::array<MessageSlot, kSlots> slots;
 
   vccl::SharedState vccl;
@@ -193,6 +203,10 @@ class LaneEnd {
   // Returns whether the receiver has posted the next message first, as a push, and the receiver's
   // stream has reached the receive.
   bool IsReceiverReady() const;
+  // Returns whether at most `most` - 1 of the last messages with slots are incomplete.
+  bool HasRoom(uint64_t most) const;
+  // Returns whether a copy of the lane has held up others, so that the lane must be closed.
+  bool gave_way() const { return memory_.held_up.load() != 0; }
   // Posts the next message. If this side is the first, `decision` becomes the decision. If no slot
   // is free, the message has none, and the gate is shut. Call PassGate first.
   PostedMessage Post(uint64_t bytes, uint64_t allocation, uint64_t offset,

@@ -42,6 +42,10 @@ Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message) {
   return route == Route::kPushed && first ? Route::kFirst : route;
 }
 
+Route RouteOfClosed(const LaneEnd& end) {
+  return end.gave_way() ? Route::kGaveWay : Route::kCaptured;
+}
+
 Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& message) {
   switch (taken.path) {
     case Path::kPushed:
@@ -57,10 +61,12 @@ Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& m
   }
   if (message.small) return Route::kSmall;
   if (taken.reason == NativeReason::kClosed) {
-    return message.port->end->is_unusable() ? Route::kElsewhere : Route::kCaptured;
+    const LaneEnd& end = *message.port->end;
+    return end.is_unusable() ? Route::kElsewhere : RouteOfClosed(end);
   }
   if (taken.reason == NativeReason::kEnded) return Route::kEnded;
   if (local != Route::kPushed) return local;
+  if (taken.reason == NativeReason::kEarly) return Route::kEarly;
   if (taken.reason == NativeReason::kFresh) return Route::kFirst;
   if (taken.reason == NativeReason::kRingFull) return Route::kFull;
   return taken.first ? Route::kEager : Route::kPeer;

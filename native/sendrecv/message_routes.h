@@ -21,6 +21,9 @@ namespace nccltune::sendrecv {
 // communicator's mutex.
 Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message);
 
+// Returns the route of messages of a closed lane that is usable.
+Route RouteOfClosed(const LaneEnd& end);
+
 // Returns the route of a message that has been carried. `local` is the result of LocalRoute.
 Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& message);
 

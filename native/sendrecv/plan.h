@@ -49,6 +49,13 @@ struct MessageTransfer {
   bool peer_is_ready = false;
   // The message is captured; the side that waits for a flag resets it for the next run.
   bool in_graph = false;
+  // With Policy::kernel_waits (kernel_plan.h): the message's slot and lane. `by_kernel`: the
+  // exchange kernel copies the bytes, because no copy engine can be used.
+  MessageSlot* slot = nullptr;
+  LaneMemory* lane_memory = nullptr;
+  Role role = Role::kSender;
+  bool by_kernel = false;
+  bool same_gpu = false;  // the peer's memory is on this GPU
   // The operations of each channel, each in a stream of its own. See vccl/vccl.h.
   std::vector<std::vector<Operation>> channels;
 };

@@ -2,7 +2,8 @@
 """The send/recv library on real CUDA and NCCL, with two ranks that share one GPU.
 
     python tests/gpu/one_gpu.py --library libnccltune-sendrecv.so --nccl libnccl.so.2 \
-        [--parts same,pidns,communicators,random,million,kills] [--seconds 540] [-o results.json]
+        [--parts same,pidns,communicators,random,million,kills] [--seconds 540] [-o results.json] \
+        [--one-connection]
 
 Needs one GPU, NVIDIA's MPS (nvidia-cuda-mps-control), g++, and an NCCL of 2.31 or newer, which lets
 ranks of one host share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1). Correctness only: speed means nothing
@@ -278,6 +279,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--insist", action="store_true",
                         help="run with the library also what NCCL alone fails")  # fmt: skip
     parser.add_argument("--no-mps", action="store_true", help="ranks take turns in time slices")
+    parser.add_argument("--one-connection", action="store_true",
+                        help="with CUDA_DEVICE_MAX_CONNECTIONS=1")  # fmt: skip
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args(words)
     args.parts = args.parts.split(",")
@@ -299,6 +302,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     args = parse()
     common.exit_on_term()
+    if args.one_connection:
+        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        os.environ["NCCLTUNE_SENDRECV_WAITS"] = "kernel"
     results = Results(args.output, args.seconds, {"machine": common.machine()})
     for scenarios in (SAME, PIDNS, COMMUNICATORS):
         scenarios[:] = [each for each in scenarios if args.only in each.name]

@@ -83,5 +83,8 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
             f"{settings[_PRELOAD]}:{loaded}"
         )
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
-        found.append("CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL then carries everything")
+        found.append(
+            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL then carries everything, unless "
+            "NCCLTUNE_SENDRECV_WAITS=kernel is set"
+        )
     return found

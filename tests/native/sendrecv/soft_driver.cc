@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/soft_driver.h"
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace nccltune::sendrecv {
@@ -64,8 +66,9 @@ bool SoftDriver::Enqueue(Stream stream, const char* call, Work work) {
   {
     const SoftMachine::Lock lock(machine_.mutex_);
     if (!Takes(stream, call)) return false;
-    // RefuseAfter does not apply to kernels, because those belong to the test.
-    if (!std::holds_alternative<work::Kernel>(work) && Refuses()) return false;
+    // RefuseAfter applies only to the kernels of the library.
+    const auto* const kernel = std::get_if<work::Kernel>(&work);
+    if ((kernel == nullptr || kernel->start) && Refuses()) return false;
     machine_.engine_.Enqueue(NumberOf(stream), std::move(work));
   }
   machine_.changed_.notify_all();
@@ -151,6 +154,93 @@ bool SoftDriver::Kernel(Stream stream, std::function<void()> body, std::function
 bool SoftDriver::Capturing(Stream stream) {
   const SoftMachine::Lock lock(machine_.mutex_);
   return capturing_.contains(NumberOf(stream));
+}
+
+bool SoftDriver::LaunchGate(Stream stream, const GateKernel& gate) {
+  struct State {
+    uint64_t reached = 0;  // the step at which the group had started
+    uint64_t held_up = 0;  // since when it holds up a later group
+  };
+  const auto state = std::make_shared<State>();
+  const auto gives_way = [this, gate, state] {
+    const uint64_t held_up =
+        state->held_up == 0 ? work::kNever : state->held_up + gate.limits.held_up_ns;
+    return std::min(held_up, state->reached + gate.limits.alone_ns);
+  };
+  work::Kernel kernel;
+  kernel.start = [] {};
+  kernel.until = [this, gate, state, gives_way] {
+    const uint64_t now = machine_.engine_.now();
+    if (!Reached(gate.begun->load(), gate.begun_value)) return false;
+    if (state->reached == 0) state->reached = now;
+    if (Reached(gate.ready->load(), gate.value)) return true;
+    if (state->held_up == 0 && started_ > gate.start) state->held_up = now;
+    if (now < gives_way()) return false;
+    if (state->held_up != 0 && now >= state->held_up + gate.limits.held_up_ns) {
+      gate.held_up->store(1);
+    }
+    gate.late->store(gate.value);
+    return true;
+  };
+  kernel.wake = [state, gives_way] { return state->reached == 0 ? work::kNever : gives_way(); };
+  return Enqueue(stream, "LaunchGate", std::move(kernel));
+}
+
+bool SoftDriver::CopyByKernel(const ExchangeKernel::Pull& pull) {
+  uint8_t* const to = Find(pull.to, pull.bytes, "LaunchExchange");
+  const uint8_t* const from = Find(pull.from, pull.bytes, "LaunchExchange");
+  if (to == nullptr || from == nullptr) return false;
+  std::memcpy(to, from, pull.bytes);
+  return true;
+}
+
+bool SoftDriver::LaunchExchange(Stream stream, const ExchangeKernel& exchange) {
+  const auto left = std::make_shared<ExchangeKernel>(exchange);
+  const auto reached = [](const ExchangeKernel::Value& value) {
+    return value.flag == nullptr || Reached(value.flag->load(), value.value);
+  };
+  const auto done = [this](ExchangeKernel::Pull& pull) {
+    if (pull.copied == nullptr) return true;
+    if (!Reached(pull.copied->load(), pull.value)) return false;
+    if (pull.late->load() == pull.value) {
+      const uint32_t ready = pull.ready->load();
+      if (!Reached(ready, pull.value)) return false;
+      if (ready - pull.value < kReleased) CopyByKernel(pull);
+    }
+    pull.done->store(pull.value);
+    pull = {};
+    return true;
+  };
+  work::Kernel kernel;
+  kernel.start = [this, left] {
+    started_ = std::max(started_, left->start);
+    for (uint32_t i = 0; i < left->raise_count; ++i) {
+      left->raises[i].flag->store(left->raises[i].value);
+    }
+  };
+  kernel.until = [left, reached, done] {
+    bool all = true;
+    for (uint32_t i = 0; i < left->pull_count; ++i) all &= done(left->pulls[i]);
+    for (uint32_t i = 0; i < left->wait_count; ++i) all &= reached(left->waits[i]);
+    if (all && left->collected_count != 0) left->collected.flag->store(left->collected.value);
+    return all;
+  };
+  return Enqueue(stream, "LaunchExchange", std::move(kernel));
+}
+
+bool SoftDriver::IsComplete(Stream stream) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return machine_.engine_.Idle(NumberOf(stream));
+}
+
+bool SoftDriver::HasDefaultPriority(Stream stream) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return !other_priority_.contains(NumberOf(stream));
+}
+
+void SoftDriver::SetOtherPriority(Stream stream) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  other_priority_.insert(NumberOf(stream));
 }
 
 void SoftDriver::SetCapturing(Stream stream, bool capturing) {

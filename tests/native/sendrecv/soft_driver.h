@@ -22,6 +22,7 @@
 
 #include "sendrecv/driver.h"
 #include "sendrecv/soft_engine.h"
+#include "sendrecv/wait_kernels.h"
 
 namespace nccltune::sendrecv {
 
@@ -33,6 +34,9 @@ struct SoftOptions {
   // assigned to them round robin, and a waiting stream blocks all others of its queue. 0: each
   // stream has its own queue.
   size_t hardware_queues = 0;
+  // All streams of a GPU in a process share one connection: see SoftEngine::NewSharedContext.
+  // Replaces `hardware_queues`.
+  bool one_connection = false;
   // The longest delay before an operation or a piece of a copy is 2 to this power, in steps.
   unsigned delay_bits = 9;
   // Seed of the delays when threads or Synchronize make the steps.
@@ -126,6 +130,14 @@ class SoftDriver final : public Driver {
   bool WriteValue(Stream stream, Flag& flag, uint32_t value) override;
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
+  GroupStarts& starts() override { return starts_; }
+  // The limits of the kernels are in steps. A kernel never expires.
+  bool LaunchGate(Stream stream, const GateKernel& gate) override;
+  bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override;
+  bool IsComplete(Stream stream) override;
+  bool HasDefaultPriority(Stream stream) override;
+  // Sets another priority for the stream. It changes nothing else.
+  void SetOtherPriority(Stream stream);
 
   // Stands for a kernel. `body` is called when the kernel runs, and may call the driver. With
   // `until` the kernel begins and then waits until that returns true, as NCCL's kernels wait for
@@ -168,6 +180,7 @@ class SoftDriver final : public Driver {
   SoftDriver(SoftMachine& machine, size_t context, int process, int gpu);
 
   bool Enqueue(Stream stream, const char* call, Work work);
+  bool CopyByKernel(const ExchangeKernel::Pull& pull);
   // The caller holds the lock.
   bool Takes(Stream stream, const char* call);
   bool Refuses();
@@ -180,6 +193,9 @@ class SoftDriver final : public Driver {
   const int gpu_;
   std::map<uint64_t, std::shared_ptr<const Mark>> events_;  // null: never recorded
   std::set<uint64_t> capturing_;
+  std::set<uint64_t> other_priority_;
+  GroupStarts starts_;
+  uint64_t started_ = 0;  // largest number of a group that has started
   std::optional<size_t> refuse_after_;
   bool killed_ = false;
 };

@@ -35,6 +35,12 @@ void SoftEngine::NewContext(int process, int gpu, size_t hardware_queues) {
   contexts_.push_back(std::move(context));
 }
 
+void SoftEngine::NewSharedContext(int process, int gpu) {
+  NewContext(process, gpu, 1);
+  contexts_.back().pushes = queues_.emplace_back(std::make_shared<Queue>());
+  contexts_.back().pulls = queues_.emplace_back(std::make_shared<Queue>());
+}
+
 uint64_t SoftEngine::NewStream(size_t context_number) {
   Context& context = contexts_[context_number];
   auto stream = std::make_unique<StreamState>();
@@ -44,6 +50,10 @@ uint64_t SoftEngine::NewStream(size_t context_number) {
     stream->queue = queues_.emplace_back(std::make_shared<Queue>());
   } else {
     stream->queue = context.queues[context.next_queue++ % context.queues.size()];
+  }
+  stream->last_queue = stream->queue;
+  if (context.pulls != nullptr) {
+    stream->records = queues_.emplace_back(std::make_shared<Queue>());
   }
   streams_.push_back(stream.get());
   return by_number_.emplace(stream->number, std::move(stream)).first->first;
@@ -60,6 +70,7 @@ bool SoftEngine::DeleteStream(uint64_t stream) {
 void SoftEngine::Forget(const StreamState& stream) {
   std::erase(streams_, &stream);
   if (contexts_[stream.context].queues.empty()) std::erase(queues_, stream.queue);
+  if (stream.records != nullptr) std::erase(queues_, stream.records);
   by_number_.erase(stream.number);
 }
 
@@ -72,9 +83,28 @@ void SoftEngine::Enqueue(uint64_t stream, Work work) {
   StreamState& state = *by_number_.at(stream);
   ++state.pending;
   ++pending_;
-  Queue& queue = *state.queue;
+  const std::shared_ptr<Queue> chosen = QueueFor(state, work);
+  if (!std::holds_alternative<work::Record>(work)) state.last_queue = chosen;
+  Queue& queue = *chosen;
   if (queue.operations.empty()) queue.due = kUndrawn;
-  queue.operations.push_back({.stream = &state, .work = std::move(work)});
+  queue.operations.push_back(
+      {.stream = &state, .work = std::move(work), .sequence = ++state.enqueued});
+}
+
+std::shared_ptr<SoftEngine::Queue> SoftEngine::QueueFor(const StreamState& stream,
+                                                        const Work& work) const {
+  const Context& context = contexts_[stream.context];
+  if (context.pulls == nullptr) return stream.queue;
+  if (const auto* copy = std::get_if<work::Copy>(&work)) {
+    const auto far = [&](DeviceAddress address) {
+      const std::optional<int> gpu = memory_.GpuOf(address);
+      return gpu && *gpu != context.gpu;
+    };
+    if (far(copy->to)) return context.pushes;
+    return far(copy->from) ? context.pulls : stream.queue;
+  }
+  if (std::holds_alternative<work::WriteValue>(work)) return stream.last_queue;
+  return std::holds_alternative<work::Record>(work) ? stream.records : stream.queue;
 }
 
 void SoftEngine::Kill(int process) {
@@ -83,10 +113,14 @@ void SoftEngine::Kill(int process) {
   for (StreamState* stream : streams) {
     const Context& context = contexts_[stream->context];
     if (context.process != process) continue;
-    size_t dropped = std::erase_if(stream->queue->operations, [&](const Operation& operation) {
-      return operation.stream == stream;
-    });
-    stream->queue->due = kUndrawn;
+    size_t dropped = 0;
+    for (const std::shared_ptr<Queue>& queue : queues_) {
+      const size_t here = std::erase_if(queue->operations, [&](const Operation& operation) {
+        return operation.stream == stream;
+      });
+      if (here > 0) queue->due = kUndrawn;
+      dropped += here;
+    }
     if (stream->running && !stream->in_body) {
       std::erase(copy_engines_[static_cast<size_t>(context.gpu)], stream);
       stream->running.reset();
@@ -107,7 +141,8 @@ bool SoftEngine::Idle(uint64_t stream) const {
 bool SoftEngine::CanStart(const Queue& queue) const {
   if (queue.operations.empty()) return false;
   const Operation& front = queue.operations.front();
-  return !front.stream->running && Satisfied(front.work);
+  return !front.stream->running && front.stream->finished + 1 == front.sequence &&
+         Satisfied(front.work);
 }
 
 bool SoftEngine::CanGoOn(const StreamState& stream) const {
@@ -130,10 +165,30 @@ uint64_t& SoftEngine::Due(size_t actor) {
 
 bool SoftEngine::Moves() const {
   if (bodies_ > 0) return true;
-  for (size_t actor = 0; actor < actors(); ++actor) {
-    if (CanMove(actor)) return true;
+  // A kernel that waits may write what another one waits for that was asked before it. So ask all
+  // of them twice.
+  for (size_t turn = 0; turn < 2 * actors(); ++turn) {
+    if (CanMove(turn % actors())) return true;
   }
-  return false;
+  return NextWake() != work::kNever;
+}
+
+uint64_t SoftEngine::NextWake() const {
+  uint64_t next = work::kNever;
+  for (const StreamState* stream : streams_) {
+    if (!stream->running || stream->in_body) continue;
+    const auto* kernel = std::get_if<work::Kernel>(&*stream->running);
+    if (kernel != nullptr && kernel->wake) next = std::min(next, kernel->wake());
+  }
+  return next;
+}
+
+// Nothing can run but what waits for a time. Sometimes that time comes before anything else.
+bool SoftEngine::PassTime(Random& random) {
+  const uint64_t next = NextWake();
+  if (next == work::kNever) return Moves();
+  now_ = random() % 8 == 0 ? std::max(now_, next) : now_ + 1;
+  return true;
 }
 
 // Half of the operations have no delay. The others have short to very long ones, so that one may be
@@ -164,7 +219,7 @@ std::optional<size_t> SoftEngine::Choose(Random& random) {
 
 bool SoftEngine::Step(Random& random, Body& body) {
   const std::optional<size_t> actor = Choose(random);
-  if (!actor) return false;
+  if (!actor) return PassTime(random);
   ++now_;
   Due(*actor) = kUndrawn;
   if (*actor < queues_.size()) {
@@ -194,6 +249,7 @@ void SoftEngine::Start(Queue& queue, Random& random) {
   }
   stream.due = kUndrawn;
   stream.running = std::move(operation.work);
+  if (const auto& start = std::get<work::Kernel>(*stream.running).start) start();
 }
 
 void SoftEngine::StartCopy(StreamState& stream, work::Copy copy, Random& random, bool first) {
@@ -218,7 +274,8 @@ void SoftEngine::GoOn(StreamState& stream, Random& random, Body& body) {
   copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)].pop_front();
   stream.running.reset();
   Queue& queue = *stream.queue;
-  if (!queue.operations.empty() && queue.operations.front().stream == &stream) {
+  const bool own = contexts_[stream.context].pulls == nullptr;
+  if (own && !queue.operations.empty() && queue.operations.front().stream == &stream) {
     if (const auto* next = std::get_if<work::Copy>(&queue.operations.front().work)) {
       StartCopy(stream, *next, random, true);
       queue.operations.pop_front();
@@ -237,6 +294,7 @@ void SoftEngine::Finish(const Body& body) {
 }
 
 void SoftEngine::End(StreamState& stream) {
+  ++stream.finished;
   --stream.pending;
   --pending_;
   if (stream.deleted && stream.pending == 0) Forget(stream);

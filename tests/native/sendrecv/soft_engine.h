@@ -61,7 +61,12 @@ struct WaitEvent {
 struct Kernel {
   std::function<void()> body;
   std::function<bool()> until;
+  // Null, or called when the kernel begins.
+  std::function<void()> start = nullptr;
+  // Null, or returns the step at which `until` returns true in any case; kNever: not known yet.
+  std::function<uint64_t()> wake = nullptr;
 };
+inline constexpr uint64_t kNever = UINT64_MAX;
 
 }  // namespace work
 
@@ -88,6 +93,10 @@ class SoftEngine {
 
   // Adds a GPU as a process sees it, with this many hardware queues; 0: one for each stream.
   void NewContext(int process, int gpu, size_t hardware_queues);
+  // Adds a GPU whose streams share one connection. Kernels, waits for values and for events, and
+  // copies within the GPU start in the order of their calls. So do pushes and pulls, each kind for
+  // itself. A write for which the stream's last copy must be complete is behind that copy.
+  void NewSharedContext(int process, int gpu);
 
   // `context`: its index in order of creation. Stream numbers are never reused.
   uint64_t NewStream(size_t context);
@@ -120,6 +129,8 @@ class SoftEngine {
   std::vector<Waiting> Blocked() const;
 
   SoftMemory& memory() { return memory_; }
+  // The time in steps.
+  uint64_t now() const { return now_; }
   std::vector<std::string>& errors() { return errors_; }
   // Sets a name for a stream or a flag, for use in texts.
   void Name(const void* what, std::string name) { names_[what] = std::move(name); }
@@ -129,6 +140,7 @@ class SoftEngine {
   struct Operation {
     StreamState* stream = nullptr;
     Work work;
+    uint64_t sequence = 0;  // in the stream
   };
   // A hardware queue. Operations start in order; one that must wait blocks those after it.
   struct Queue {
@@ -140,11 +152,18 @@ class SoftEngine {
     int gpu = 0;
     std::vector<std::shared_ptr<Queue>> queues;  // empty: each stream has its own
     size_t next_queue = 0;
+    // With one connection: `queues` is one queue, and these are those of the copy engines.
+    std::shared_ptr<Queue> pushes;
+    std::shared_ptr<Queue> pulls;
   };
   struct StreamState {
     uint64_t number = 0;
     size_t context = 0;
     std::shared_ptr<Queue> queue;
+    std::shared_ptr<Queue> last_queue;  // of the last operation
+    std::shared_ptr<Queue> records;     // with one connection: its events, which block nothing
+    uint64_t enqueued = 0;
+    uint64_t finished = 0;
     std::optional<Work> running;  // a copy or a kernel that has started
     uint64_t due = 0;
     size_t pending = 0;
@@ -152,6 +171,9 @@ class SoftEngine {
     bool deleted = false;
   };
 
+  std::shared_ptr<Queue> QueueFor(const StreamState& stream, const Work& work) const;
+  bool PassTime(Random& random);
+  uint64_t NextWake() const;
   bool CanStart(const Queue& queue) const;
   bool CanGoOn(const StreamState& stream) const;
   // `actor`: an index over all queues and then all streams.

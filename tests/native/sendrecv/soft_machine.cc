@@ -25,7 +25,11 @@ SoftMachine::~SoftMachine() {
 }
 
 SoftDriver& SoftMachine::OpenAs(int process, int gpu) {
-  engine_.NewContext(process, gpu, options_.hardware_queues);
+  if (options_.one_connection) {
+    engine_.NewSharedContext(process, gpu);
+  } else {
+    engine_.NewContext(process, gpu, options_.hardware_queues);
+  }
   // make_unique cannot call the private constructor.
   drivers_.push_back(
       std::unique_ptr<SoftDriver>(new SoftDriver(*this, drivers_.size(), process, gpu)));

@@ -110,6 +110,12 @@ std::string SoftMemory::NameOf(const Mapping& mapping) {
          std::to_string(allocation.process) + ")";
 }
 
+std::optional<int> SoftMemory::GpuOf(DeviceAddress address) const {
+  const auto* const there = At(address);
+  if (there == nullptr) return std::nullopt;
+  return there->second.allocation->gpu;
+}
+
 uint8_t* SoftMemory::Find(int process, DeviceAddress address, size_t bytes, std::string& why) {
   const auto* const there = At(address);
   if (there == nullptr) {

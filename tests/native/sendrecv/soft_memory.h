@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ class SoftMemory {
   // Ends the process. Its memory stays for the processes that imported it.
   void Kill(int process);
 
+  // Returns the GPU of the memory, or nothing if nothing is there.
+  std::optional<int> GpuOf(DeviceAddress address) const;
   // Returns null if the process cannot access all of these bytes, with the reason in `why`.
   uint8_t* Find(int process, DeviceAddress address, size_t bytes, std::string& why);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The texts of the software engine: why nothing can run, and which operations were wrong.
+#include <algorithm>
 #include <ostream>
 
 #include "sendrecv/soft_engine.h"
@@ -31,7 +32,13 @@ Waiting SoftEngine::Reason(const StreamState& stream) const {
     waiting.what += ": a kernel waits";
     return waiting;
   }
-  const Operation& front = stream.queue->operations.front();
+  const auto queue = std::ranges::find_if(queues_, [&](const std::shared_ptr<Queue>& each) {
+    return std::ranges::any_of(each->operations, [&](const Operation& operation) {
+      return operation.stream == &stream && operation.sequence == stream.finished + 1;
+    });
+  });
+  if (queue == queues_.end()) return waiting;
+  const Operation& front = (*queue)->operations.front();
   if (front.stream != &stream) {
     waiting.what += ": is behind " + TextOf(*front.stream) + " in a hardware queue";
   } else if (const auto* value = std::get_if<work::WaitValue>(&front.work)) {

@@ -73,6 +73,20 @@ class Interrupted final : public Driver {
     return driver_.WaitValue(stream, flag, value);
   }
   bool Capturing(Stream stream) override { return driver_.Capturing(stream); }
+  GroupStarts& starts() override { return driver_.starts(); }
+  bool LaunchGate(Stream stream, const GateKernel& gate) override {
+    pause_();
+    return driver_.LaunchGate(stream, gate);
+  }
+  bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override {
+    pause_();
+    return driver_.LaunchExchange(stream, exchange);
+  }
+  bool IsComplete(Stream stream) override {
+    pause_();
+    return driver_.IsComplete(stream);
+  }
+  bool HasDefaultPriority(Stream stream) override { return driver_.HasDefaultPriority(stream); }
 
  private:
   Driver& driver_;
@@ -91,7 +105,8 @@ class World {
         next_(program.ranks),
         pauses_(program.ranks),
         busy_(program.ranks),
-        waits_(program.ranks) {
+        waits_(program.ranks),
+        helpers_(program.ranks) {
     for (size_t rank = 0; rank < program.ranks; ++rank) {
       SoftDriver& driver = machine_.Open(static_cast<int>(rank));
       drivers_.push_back(&driver);
@@ -155,8 +170,11 @@ class World {
             },
     };
     Interrupted interrupted(driver, pause);
-    const GroupOutcome outcome = RunGroup(
-        {{.messages = std::move(messages), .stream = stream, .driver = &interrupted}}, context);
+    const GroupOutcome outcome = RunGroup({{.messages = std::move(messages),
+                                            .stream = stream,
+                                            .driver = &interrupted,
+                                            .helpers = &helpers_[rank]}},
+                                          context);
     if (outcome.enqueue_rest) {
       pause();
       if (!native() || !outcome.enqueue_rest())
@@ -182,6 +200,9 @@ class World {
     bool over = true;
     for (size_t rank = 0; rank < program_.ranks; ++rank) {
       for (const Stream stream : streams_[rank]) over &= drivers_[rank]->Synchronize(stream);
+    }
+    for (size_t rank = 0; rank < program_.ranks; ++rank) {
+      for (const Stream stream : helpers_[rank].all()) over &= drivers_[rank]->Synchronize(stream);
     }
     for (const auto& [key, lane] : lanes_) {
       for (const size_t side : {0U, 1U}) {
@@ -348,14 +369,16 @@ class World {
   std::vector<std::function<void()>> pauses_;  // by rank: called inside its present group
   std::vector<char> busy_;                     // by rank: it is inside a group
   std::vector<char> waits_;                    // by rank: it waits for its stream
+  std::vector<HelperStreams> helpers_;         // by rank
   std::mutex mutex_;
   std::map<Path, size_t> paths_;
   size_t full_ = 0;
   std::string trouble_;
 };
 
-SoftOptions OptionsFor(const Program& program) {
+SoftOptions OptionsFor(const Program& program, const Policy& policy) {
   SoftOptions options;
+  options.one_connection = policy.kernel_waits;
   options.gpus = static_cast<int>(program.ranks);
   options.delay_bits = 5;
   return options;
@@ -365,7 +388,7 @@ SoftOptions OptionsFor(const Program& program) {
 
 Ran RunProgram(const Program& program, Random& random, double possible, const Policy& policy,
                const LaneSettings& lanes) {
-  World world(program, possible, policy, lanes, OptionsFor(program));
+  World world(program, possible, policy, lanes, OptionsFor(program, policy));
   while (world.HasAnyNext()) {
     // Stuck: no rank and no operation can continue, and the program is not complete.
     if (!world.RunAny(random) && !world.machine().Step(random)) break;
@@ -376,7 +399,7 @@ Ran RunProgram(const Program& program, Random& random, double possible, const Po
 
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
                         const Policy& policy, const LaneSettings& lanes) {
-  SoftOptions options = OptionsFor(program);
+  SoftOptions options = OptionsFor(program, policy);
   options.delay_bits = 2;
   options.seed = seed;
   World world(program, possible, policy, lanes, options);

@@ -26,6 +26,11 @@ inline constexpr Kind kKind = {.floor = kFloor, .eager = kEagerLimit, .largest =
 // The two policies: direct copies, and copies through buffers of the receivers.
 inline constexpr Policy kCopies = {.eager_limit = kEagerLimit};
 inline constexpr Policy kWithGraphs = {.eager_limit = kEagerLimit, .graphs = true};
+// Streams share one connection and wait by kernels. The limits are in steps.
+inline constexpr Policy kByKernels = {
+    .eager_limit = kEagerLimit,
+    .kernel_waits = true,
+    .wait_limits = {.held_up_ns = 60, .alone_ns = 600, .longest_ns = UINT64_MAX}};
 inline constexpr Policy kThroughBuffers = {.eager_limit = kEagerLimit, .vccl = true};
 
 struct Ran {

@@ -85,6 +85,20 @@ void Copy(Context& context, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   Move(Zip(ends, begins));
 }
 
+// Returns the kind of a copy. One within the GPU is a kernel.
+Operation::Kind KindOf(const Context& context, CUdeviceptr to, CUdeviceptr from) {
+  const Memory& memory = Memory::Get();
+  if (!memory.IsDevice(from)) return Operation::Kind::kCopyIn;
+  if (!memory.IsDevice(to)) return Operation::Kind::kCopyOut;
+  const auto far = [&](CUdeviceptr address) {
+    std::string why;
+    const std::vector<Piece> pieces = memory.Reach(context.gpu, address, 1, false, why);
+    return !pieces.empty() && pieces[0].gpu != context.gpu;
+  };
+  if (far(to)) return Operation::Kind::kPush;
+  return far(from) ? Operation::Kind::kPull : Operation::Kind::kKernel;
+}
+
 // Returns whether the address is host memory that is not pinned.
 bool Pageable(CUdeviceptr address) {
   return !Memory::Get().IsDevice(address) && !Memory::Get().FindHost(address);
@@ -109,12 +123,17 @@ CUresult EnqueueCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream ha
     if (stream == nullptr) return kInvalidHandle;
     Context& context = stream->context();
     if (const CUresult error = context.error) return error;
-    mark = all.Enqueue(
-        *stream, {.after = {}, .ready = nullptr, .run = [=, &context] {
-                    Copy(context, to,
-                         staged == nullptr ? from : reinterpret_cast<CUdeviceptr>(staged->data()),
-                         bytes);
-                  }});
+    mark = all.Enqueue(*stream, {.after = {},
+                                 .ready = nullptr,
+                                 .run =
+                                     [=, &context] {
+                                       Copy(context, to,
+                                            staged == nullptr
+                                                ? from
+                                                : reinterpret_cast<CUdeviceptr>(staged->data()),
+                                            bytes);
+                                     },
+                                 .kind = KindOf(context, to, from)});
   }
   if (Pageable(to)) {
     mark.Wait();

@@ -79,6 +79,12 @@ Machine::Machine() : options(CudaOptions::FromEnvironment()) {
     for (size_t i = 0; i < options.queues; ++i) {
       context.queues.push_back(std::make_shared<Queue>());
     }
+    if (options.queues == 1) {
+      for (const auto kind : {Operation::Kind::kCopyIn, Operation::Kind::kCopyOut,
+                              Operation::Kind::kPush, Operation::Kind::kPull}) {
+        context.engines[kind] = std::make_shared<Queue>();
+      }
+    }
     context.legacy = NewStream(context, 0);
   }
 }
@@ -138,7 +144,33 @@ Mark Machine::Enqueue(SoftStream& stream, Operation operation) {
   } else if ((stream.flags() & kStreamNonBlocking) == 0) {
     if (Mark mark = context.legacy->Last(); !mark.Done()) operation.after.push_back(mark);
   }
-  return stream.Push(std::move(operation));
+  return Push(stream, std::move(operation));
+}
+
+// With one connection, copies have queues of their own (benchmarks/one_connection.cu). A write is
+// in the queue of the stream's last operation. An event blocks nothing.
+Mark Machine::Push(SoftStream& stream, Operation operation) {
+  Context& context = stream.context();
+  if (context.engines.empty()) return stream.Push(std::move(operation));
+  if (operation.kind == Operation::Kind::kRecord && operation.after.empty()) return stream.Last();
+  SoftStream* part = stream.last_part == nullptr ? &stream : stream.last_part;
+  const auto engine = context.engines.find(operation.kind);
+  if (engine != context.engines.end()) {
+    auto& own = stream.parts[engine->second.get()];
+    if (own == nullptr) {
+      own = std::make_shared<SoftStream>(context, engine->second, kStreamNonBlocking, NextHandle());
+      context.streams.emplace_back(own);
+    }
+    part = own.get();
+  } else if (operation.kind != Operation::Kind::kWrite) {
+    part = &stream;
+  }
+  const SoftStream* const last = stream.last_part == nullptr ? &stream : stream.last_part;
+  if (part != last) {
+    if (Mark mark = stream.Last(); !mark.Done()) operation.after.push_back(std::move(mark));
+  }
+  stream.last_part = part == &stream ? nullptr : part;
+  return part->Push(std::move(operation));
 }
 
 std::vector<Context*>& ContextStack() {

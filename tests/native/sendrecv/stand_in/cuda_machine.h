@@ -50,6 +50,8 @@ struct Context {
   std::vector<std::weak_ptr<SoftStream>> streams;
   std::vector<std::shared_ptr<Queue>> queues;  // empty: each stream has its own
   size_t next_queue = 0;
+  // With one connection: the queues of copies, by Operation::Kind. Null otherwise.
+  std::map<Operation::Kind, std::shared_ptr<Queue>> engines;
   uint64_t peers = 0;  // GPUs to which access is enabled, as bits
   CopyEngine engine;   // for copies to and from peers
 
@@ -96,6 +98,7 @@ class Machine {
 
  private:
   Machine();
+  Mark Push(SoftStream& stream, Operation operation);
   uint64_t handles_ = 0x5000'0000;
 };
 

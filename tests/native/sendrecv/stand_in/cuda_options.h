@@ -15,7 +15,7 @@ namespace nccltune::soft {
 
 struct CudaOptions {
   int gpus = 4;                 // SOFT_CUDA_GPUS
-  std::set<std::string> lacks;  // SOFT_CUDA_LACKS: memops, hostregister, ipc, vmm, peer
+  std::set<std::string> lacks;  // SOFT_CUDA_LACKS: see README.md
   uint64_t seed = 1;            // SOFT_CUDA_SEED
   unsigned delay_us = 20;       // SOFT_CUDA_DELAY_US: the longest delay of an operation or a piece
   // CUDA_DEVICE_MAX_CONNECTIONS if SOFT_CUDA_QUEUES=1; 0: each stream has its own queue.

@@ -37,7 +37,9 @@ Mark SoftStream::Push(Operation operation) {
   return {.stream = shared_from_this(), .sequence = sequence};
 }
 
-Mark SoftStream::Last() {
+Mark SoftStream::Last() { return last_part == nullptr ? LastHere() : last_part->LastHere(); }
+
+Mark SoftStream::LastHere() {
   const std::scoped_lock lock(mutex_);
   return {.stream = shared_from_this(), .sequence = pushed_};
 }
@@ -53,6 +55,7 @@ void SoftStream::Wait(uint64_t sequence) {
 }
 
 void SoftStream::Retire() {
+  for (const auto& [queue, part] : parts) part->Retire();
   {
     const std::scoped_lock lock(queue_->mutex_);
     retired_ = true;

@@ -40,6 +40,9 @@ struct Operation {
   std::function<bool()> ready;
   // Null: the operation only waits.
   std::function<void()> run;
+  // With one connection, the kind selects the queue. kKernel also stands for waits.
+  enum class Kind : uint8_t { kKernel, kCopyIn, kCopyOut, kPush, kPull, kWrite, kRecord };
+  Kind kind = Kind::kKernel;
 };
 
 // A hardware queue. Operations of its streams start in the order of the calls. An operation that
@@ -63,6 +66,7 @@ class SoftStream : public std::enable_shared_from_this<SoftStream> {
 
   // For a stream that is not under capture. The caller orders the calls.
   Mark Push(Operation operation);
+  // The caller holds the machine's lock.
   Mark Last();
   bool Done(uint64_t sequence);
   void Wait(uint64_t sequence);
@@ -76,8 +80,13 @@ class SoftStream : public std::enable_shared_from_this<SoftStream> {
   // The graph if the stream is under capture; protected by the machine's lock.
   std::shared_ptr<Graph> graph;
   size_t lane = 0;
+  // With one connection: parts of this stream in other queues, and the part (or null: this) of the
+  // last operation; protected by the machine's lock.
+  std::map<Queue*, std::shared_ptr<SoftStream>> parts;
+  SoftStream* last_part = nullptr;
 
  private:
+  Mark LastHere();
   void Serve();
 
   Context& context_;

@@ -42,6 +42,13 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int /*prio
   return NewStream(stream, flags);
 }
 
+// All streams have one priority.
+CUresult cuStreamGetPriority(CUstream /*stream*/, int* priority) {
+  SOFT_ENTER();
+  *priority = 0;
+  return kCudaSuccess;
+}
+
 // Pending operations still run.
 CUresult cuStreamDestroy_v2(CUstream handle) {
   SOFT_ENTER();
@@ -58,13 +65,15 @@ CUresult cuStreamSynchronize(CUstream handle) {
   SOFT_ENTER();
   Machine& all = Machine::Get();
   std::shared_ptr<SoftStream> stream;
+  Mark last;
   {
     const std::scoped_lock lock(all.mutex);
     stream = all.Find(handle);
     if (stream == nullptr) return kInvalidHandle;
     if (Invalidates(*stream)) return kStreamCaptureUnsupported;
+    last = stream->Last();
   }
-  stream->Last().Wait();
+  last.Wait();
   return stream->context().error;
 }
 
@@ -139,7 +148,9 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   }
   if (const CUresult error = stream->context().error) return error;
   event->graph.reset();
-  event->mark = all.Enqueue(*stream, {});
+  Operation record;
+  record.kind = Operation::Kind::kRecord;
+  event->mark = all.Enqueue(*stream, std::move(record));
   if (stream->graph != nullptr) {
     Graph& graph = *stream->graph;
     graph.nodes.back().records = event->graph_mark = ++graph.marks;

@@ -59,6 +59,7 @@ template <typename Word>
 CUresult MakeWrite(int gpu, CUdeviceptr address, Word value, unsigned flags, Operation& operation) {
   const std::shared_ptr<Word> word = WordAt<Word>(gpu, address, true);
   if (word == nullptr || flags > 1) return kInvalidValue;
+  operation.kind = Operation::Kind::kWrite;
   operation.run = [word, value] {
     std::atomic_ref<Word>(*word).store(value, std::memory_order_release);
   };

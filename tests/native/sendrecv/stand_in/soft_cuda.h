@@ -20,6 +20,8 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUmemGenericAllocationHandle = unsigned long long;
 using CUhostFn = void (*)(void*);
@@ -161,6 +163,7 @@ SOFT_EXPORT CUresult cuCtxSynchronize();
 
 SOFT_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags);
 SOFT_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority);
+SOFT_EXPORT CUresult cuStreamGetPriority(CUstream stream, int* priority);
 SOFT_EXPORT CUresult cuStreamDestroy_v2(CUstream stream);
 SOFT_EXPORT CUresult cuStreamSynchronize(CUstream stream);
 SOFT_EXPORT CUresult cuStreamQuery(CUstream stream);
@@ -182,6 +185,13 @@ SOFT_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream);
 SOFT_EXPORT CUresult cuEventSynchronize(CUevent event);
 SOFT_EXPORT CUresult cuEventQuery(CUevent event);
 SOFT_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+SOFT_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image);
+SOFT_EXPORT CUresult cuModuleUnload(CUmodule module);
+SOFT_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name);
+SOFT_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                    unsigned grid_z, unsigned block_x, unsigned block_y,
+                                    unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                    void** parameters, void** extra);
 SOFT_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data);
 SOFT_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
                                             unsigned flags);

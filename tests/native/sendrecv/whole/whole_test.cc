@@ -219,12 +219,6 @@ TEST(Whole, SettingsThatDiffer) {
                "its NCCLTUNE_SENDRECV settings differ", 2);
 }
 
-TEST(Whole, OneConnectionIsTooFew) {
-  ExpectNative({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}, "CUDA_DEVICE_MAX_CONNECTIONS=1", 2);
-  ExpectNative({{"CASE_RANK0", "CUDA_DEVICE_MAX_CONNECTIONS=1"}}, "CUDA_DEVICE_MAX_CONNECTIONS=1",
-               1);
-}
-
 TEST(Whole, GpusThatLackSomething) {
   ExpectNative({{"SOFT_CUDA_LACKS", "hostregister"}}, "host memory cannot be registered", 2);
   ExpectNative({{"SOFT_CUDA_LACKS", "memops"}}, "NCCL carries all sends and receives: ", 2);

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library's wait kernels (native/sendrecv/wait_kernels.cu), in C++.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sendrecv/stand_in/cuda_machine.h"
+#include "sendrecv/stand_in/cuda_memory.h"
+#include "sendrecv/wait_kernels.h"
+
+namespace nccltune::soft {
+namespace {
+
+using sendrecv::ExchangeKernel;
+using sendrecv::Flag;
+using sendrecv::GateKernel;
+using sendrecv::Reached;
+
+const auto kModule = reinterpret_cast<CUmodule>(0x10);
+const auto kGate = reinterpret_cast<CUfunction>(0x20);
+const auto kExchange = reinterpret_cast<CUfunction>(0x30);
+
+uint64_t Now() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                               std::chrono::nanoseconds(1));
+}
+
+// A word that the GPU can write. An address that it cannot reach is an error of the context.
+template <typename Word>
+class Reachable {
+ public:
+  Reachable(Context& context, const void* address) {
+    std::string why;
+    const auto at = reinterpret_cast<CUdeviceptr>(address);
+    const std::vector<Piece> pieces = Memory::Get().Reach(context.gpu, at, sizeof(Word), true, why);
+    if (pieces.size() != 1) {
+      context.Fail(kIllegalAddress, "a wait kernel: " + why);
+      return;
+    }
+    keeps_ = pieces[0].keeps;
+    word_ = reinterpret_cast<Word*>(pieces[0].data);
+  }
+  Word Load() const {
+    return word_ == nullptr ? 0 : std::atomic_ref<Word>(*word_).load(std::memory_order_acquire);
+  }
+  void Store(Word value) const {
+    if (word_ != nullptr) std::atomic_ref<Word>(*word_).store(value, std::memory_order_release);
+  }
+  void Raise(Word value) const {
+    Word before = Load();
+    while (word_ != nullptr && before < value &&
+           !std::atomic_ref<Word>(*word_).compare_exchange_weak(before, value)) {
+    }
+  }
+
+ private:
+  std::shared_ptr<Backing> keeps_;
+  Word* word_ = nullptr;
+};
+
+uint32_t Load(Context& context, const Flag* flag) {
+  return Reachable<uint32_t>(context, flag).Load();
+}
+void Store(Context& context, Flag* flag, uint32_t value) {
+  Reachable<uint32_t>(context, flag).Store(value);
+}
+
+void RunGate(Context& context, const GateKernel& gate) {
+  const Reachable<uint64_t> started(context, reinterpret_cast<const void*>(gate.started));
+  const uint64_t begin = Now();
+  Patience patience;
+  while (!Reached(Load(context, gate.begun), gate.begun_value) && context.error == 0) {
+    if (Now() - begin > gate.limits.longest_ns) {
+      Store(context, gate.expired, 1);
+      return;
+    }
+    patience.Sleep();
+  }
+  const uint64_t reached = Now();
+  uint64_t held_up = 0;
+  while (!Reached(Load(context, gate.ready), gate.value) && context.error == 0) {
+    const uint64_t now = Now();
+    if (held_up == 0 && started.Load() > gate.start) held_up = now;
+    const bool gives_way = held_up != 0 && now - held_up > gate.limits.held_up_ns;
+    if (gives_way || now - reached > gate.limits.alone_ns) {
+      if (gives_way) Store(context, gate.held_up, 1);
+      Store(context, gate.late, gate.value);
+      return;
+    }
+    patience.Sleep();
+  }
+}
+
+// Returns whether the message is complete.
+bool RunPull(Context& context, const ExchangeKernel::Pull& pull) {
+  if (!Reached(Load(context, pull.copied), pull.value)) return false;
+  if (Load(context, pull.late) == pull.value) {
+    const uint32_t ready = Load(context, pull.ready);
+    if (!Reached(ready, pull.value)) return false;
+    std::vector<uint8_t> bytes(pull.bytes);
+    if (ready - pull.value < sendrecv::kReleased &&
+        softCudaRead(context.gpu, pull.from, bytes.data(), bytes.size())) {
+      softCudaWrite(context.gpu, pull.to, bytes.data(), bytes.size());
+    }
+  }
+  Store(context, pull.done, pull.value);
+  return true;
+}
+
+void RunExchange(Context& context, const ExchangeKernel& exchange) {
+  if (exchange.start != 0) {
+    Reachable<uint64_t>(context, reinterpret_cast<const void*>(exchange.started))
+        .Raise(exchange.start);
+  }
+  for (uint32_t i = 0; i < exchange.raise_count; ++i) {
+    Store(context, exchange.raises[i].flag, exchange.raises[i].value);
+  }
+  std::vector<ExchangeKernel::Pull> pulls(exchange.pulls.begin(),
+                                          exchange.pulls.begin() + exchange.pull_count);
+  std::vector<ExchangeKernel::Value> waits(exchange.waits.begin(),
+                                           exchange.waits.begin() + exchange.wait_count);
+  const uint64_t begin = Now();
+  Patience patience;
+  while (context.error == 0) {
+    std::erase_if(pulls, [&](const auto& pull) { return RunPull(context, pull); });
+    std::erase_if(waits,
+                  [&](const auto& wait) { return Reached(Load(context, wait.flag), wait.value); });
+    if (pulls.empty() && waits.empty()) break;
+    if (Now() - begin > exchange.longest_ns) {
+      Store(context, exchange.expired, 1);
+      break;
+    }
+    patience.Sleep();
+  }
+  if (exchange.collected_count != 0) {
+    Store(context, exchange.collected.flag, exchange.collected.value);
+  }
+}
+
+}  // namespace
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  SOFT_ENTER_CONTEXT();
+  if (Machine::Get().options.Lacks("kernels")) return kNotSupported;
+  const std::string_view text(static_cast<const char*>(image));
+  if (text.find(".entry nccltune_gate") == std::string_view::npos) return kInvalidValue;
+  *module = kModule;
+  return kCudaSuccess;
+}
+
+CUresult cuModuleUnload(CUmodule /*module*/) {
+  SOFT_ENTER_CONTEXT();
+  return kCudaSuccess;
+}
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  SOFT_ENTER_CONTEXT();
+  if (module != kModule) return kInvalidHandle;
+  *function = std::string_view(name) == sendrecv::kGateKernelName       ? kGate
+              : std::string_view(name) == sendrecv::kExchangeKernelName ? kExchange
+                                                                        : nullptr;
+  return *function == nullptr ? kNotFound : kCudaSuccess;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z,
+                        unsigned /*shared_bytes*/, CUstream handle, void** parameters,
+                        void** /*extra*/) {
+  SOFT_ENTER();
+  const bool one_warp = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 &&
+                        block_x == sendrecv::kWaitKernelThreads;
+  if (!one_warp || (function != kGate && function != kExchange)) return kInvalidValue;
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  Context& context = stream->context();
+  if (const CUresult error = context.error) return error;
+  Operation operation;
+  if (function == kGate) {
+    GateKernel gate;
+    std::memcpy(static_cast<void*>(&gate), parameters[0], sizeof(gate));
+    operation.run = [&context, gate] { RunGate(context, gate); };
+  } else {
+    ExchangeKernel exchange;
+    std::memcpy(static_cast<void*>(&exchange), parameters[0], sizeof(exchange));
+    operation.run = [&context, exchange] { RunExchange(context, exchange); };
+  }
+  all.Enqueue(*stream, std::move(operation));
+  return kCudaSuccess;
+}
+
+}  // namespace nccltune::soft

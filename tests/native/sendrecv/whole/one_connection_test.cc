@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests of the shipped library with CUDA_DEVICE_MAX_CONNECTIONS=1, on the stand-ins: streams wait
+// by kernels. SOFT_CUDA_QUEUES=1 makes the streams share one connection.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "program_output.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::string OutputWith(const std::string& command, Variables variables) {
+  variables.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+                    {"NCCLTUNE_SENDRECV_WAITS", "kernel"},
+                    {"SOFT_CUDA_QUEUES", "1"},
+                    {"NCCLTUNE_SENDRECV", "1"},
+                    {"NCCLTUNE_SENDRECV_FROM", "256K"},
+                    {"NCCLTUNE_SENDRECV_EAGER", "1M"},
+                    {"NCCLTUNE_SENDRECV_STATS", "-"},
+                    {"SOFT_NCCL_BUFFER", "1048576"},
+                    {"LD_PRELOAD", LIBRARY}});
+  std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
+  for (const auto& [name, value] : variables) line += " " + name + "='" + value + "'";
+  return AllOutputOf(line + " " + command);
+}
+
+std::string CaseWith(const std::string& name, const Variables& variables = {}) {
+  return OutputWith(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, variables);
+}
+
+std::string ProgramsWith(const std::string& arguments, const Variables& variables = {}) {
+  return OutputWith(std::string(PROGRAMS) + " " + arguments, variables);
+}
+
+int CountIn(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+bool Passed(const std::string& output) {
+  return CountIn(output, "status ") == 0 && CountIn(output, "PASSED  ] 1 test") == 1;
+}
+
+TEST(WithOneConnection, RandomProgramsEndWell) {
+  for (const char* const queues : {"0", "1"}) {
+    std::string output;
+    for (const char* const arguments : {"1 3 20 3", "2 3 20 3", "3 3 20 4", "5 3 20 2"}) {
+      output += ProgramsWith(arguments + std::string(" plain"), {{"SOFT_CUDA_QUEUES", queues}});
+    }
+    EXPECT_EQ(CountIn(output, "well: 60 messages\n"), 4) << output;
+    EXPECT_GT(CountIn(output, "copy engine, pulled: "), 4) << output;
+    EXPECT_EQ(CountIn(output, "copy engine, pushed: "), 0) << output;
+    EXPECT_GT(CountIn(output, "NCCL: received before it was sent, with one connection: "), 0)
+        << output;
+    EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+  }
+}
+
+TEST(WithOneConnection, ProgramsOfOtherKindsEndWell) {
+  std::string output = ProgramsWith("1 8 20 3 plain 3000000 all 0 mapped");
+  output += ProgramsWith("13 8 20 3 plain 1048576 all 0 graphs",
+                         {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}});
+  output += ProgramsWith("3 8 20 3 plain 1048576 all 0 later");
+  EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 3) << output;
+  EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+}
+
+TEST(WithOneConnection, AKilledRankIsAnErrorForTheOthers) {
+  for (const char* const arguments : {"3 200 20 3", "4 200 20 2"}) {
+    const std::string killed = ProgramsWith(arguments + std::string(" plain 1048576 kill"));
+    EXPECT_EQ(CountIn(killed, "well: all learned of the end of rank "), 1) << killed;
+  }
+}
+
+// NCCL carries all messages, and each process logs one line with the reason.
+void ExpectAllNative(const Variables& variables, const std::string& why, int warnings) {
+  const std::string output = CaseWith("Exchange.Rounds", variables);
+  EXPECT_TRUE(Passed(output)) << output;
+  EXPECT_EQ(CountIn(output, "rank 0: native 7,"), 1) << output;
+  EXPECT_EQ(CountIn(output, "rank 1: native 7,"), 1) << output;
+  EXPECT_EQ(CountIn(output, "WARN"), warnings) << output;
+  if (warnings > 0) {
+    EXPECT_EQ(CountIn(output, why), warnings) << output;
+  }
+}
+
+TEST(WithOneConnection, NcclCarriesAllIfKernelsCannotBeUsed) {
+  ExpectAllNative({{"NCCLTUNE_SENDRECV_WAITS", "auto"}}, "NCCLTUNE_SENDRECV_WAITS=kernel", 2);
+  ExpectAllNative({{"SOFT_CUDA_LACKS", "kernels"}}, "CUDA cannot load the wait kernels", 2);
+  ExpectAllNative({{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=8"}},
+                  "its NCCLTUNE_SENDRECV settings differ", 2);
+  ExpectAllNative({{"NCCLTUNE_SENDRECV_POLICY", "vccl"}}, "", 0);
+}
+
+// The first launches of a process load the kernels.
+TEST(WithOneConnection, ARefusedCallIsAnErrorEverywhere) {
+  for (const char* const refused :
+       {"cuModuleLoadData:1", "cuModuleGetFunction:2", "cuMemsetD8Async:1", "cuLaunchKernel:1",
+        "cuLaunchKernel:2", "cuLaunchKernel:3", "cuLaunchKernel:4", "cuLaunchKernel:5",
+        "cuLaunchKernel:6", "cuMemcpyDtoDAsync:1", "cuStreamWriteValue32:1", "cuStreamCreate:3"}) {
+    const std::string output = CaseWith(
+        "Exchange.WithARefusal", {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
+    EXPECT_TRUE(Passed(output)) << refused << "\n" << output;
+    // An error on both ranks, or on neither.
+    EXPECT_NE(CountIn(output, ": error\n"), 1) << refused << "\n" << output;
+  }
+}
+
+// The sender's kernel waits for a receive that comes after the limit.
+TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
+  const std::string output =
+      CaseWith("Limit.ASendWithoutAReceive",
+               {{"NCCLTUNE_SENDRECV_WAIT_LIMIT", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
+  EXPECT_TRUE(Passed(output)) << output;
+  EXPECT_EQ(CountIn(output, "a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"), 1)
+      << output;
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
