@@ -224,7 +224,8 @@ TEST(KernelWaits, WhatEndsWithNcclEndsWithUs) {
     operations += 2 * program.messages.size();
     const LaneSettings lanes = {
         .ring = random() % 4 == 0 ? uint64_t{2} << random() % 3 : LaneMemory::kSlots,
-        .opened = random() % 2 == 0};
+        .opened = random() % 2 == 0,
+        .other_priority = random() % 8 == 0};
     const Ran ran = RunProgram(program, random, 0.9, kByKernels, lanes);
     ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
     ASSERT_EQ(ran.trouble, "") << "seed " << seed << "\n" << Words(program);

@@ -114,6 +114,7 @@ class World {
       streams_.emplace_back();
       for (size_t i = 0; i < program.streams; ++i) {
         streams_.back().push_back(driver.NewStream());
+        if (lanes.other_priority && i == 0) driver.SetOtherPriority(streams_.back().back());
         machine_.Name(streams_.back().back(),
                       "rank " + std::to_string(rank) + " stream " + std::to_string(i));
       }

@@ -43,7 +43,8 @@ struct Ran {
 // Settings of the lanes of a world.
 struct LaneSettings {
   uint64_t ring = LaneMemory::kSlots;
-  bool opened = true;  // the gates are open at first
+  bool opened = true;           // the gates are open at first
+  bool other_priority = false;  // the first stream of each rank has another priority
 };
 
 // Runs a program in a random order. `possible`: the probability that a copy engine may carry a

@@ -64,8 +64,8 @@ TEST(WithOneConnection, RandomProgramsEndWell) {
 
 TEST(WithOneConnection, ProgramsOfOtherKindsEndWell) {
   std::string output = ProgramsWith("1 8 20 3 plain 3000000 all 0 mapped");
-  output += ProgramsWith("13 8 20 3 plain 1048576 all 0 graphs",
-                         {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}});
+  output +=
+      ProgramsWith("13 8 20 3 plain 1048576 all 0 graphs", {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}});
   output += ProgramsWith("3 8 20 3 plain 1048576 all 0 later");
   EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 3) << output;
   EXPECT_EQ(CountIn(output, "WARN"), 0) << output;

@@ -208,10 +208,9 @@ void CompareAll(const std::string& name, const Environment& program) {
   EXPECT_LT(2 * CountLarge(carried), CountLarge(without));
   // With one connection NCCL carries single sends and what is received before it is sent.
   for (const char* const queues : {"0", "1"}) {
-    const Traces by_kernels =
-        run({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
-             {"NCCLTUNE_SENDRECV_WAITS", "kernel"},
-             {"SOFT_CUDA_QUEUES", queues}});
+    const Traces by_kernels = run({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+                                   {"NCCLTUNE_SENDRECV_WAITS", "kernel"},
+                                   {"SOFT_CUDA_QUEUES", queues}});
     Compare(without, by_kernels, Carried::kSome, "with one connection");
     EXPECT_LT(CountLarge(by_kernels), CountLarge(without));
   }
