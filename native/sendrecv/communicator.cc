@@ -557,6 +557,8 @@ std::string Communicator::DescribeIncompleteMessages() {
 
 Communicator::FailureInfo Communicator::Failure() {
   const std::scoped_lock lock(lanes_mutex_);
+  // First, because the peer sees the same flag and may have abandoned the communicator by now.
+  FindExpiredWaits();
   FindLostPeers(false);
   if (segment_ == nullptr || !failure_.why.empty()) return failure_;
   for (const auto& [rank, peer] : watched_) {

@@ -118,7 +118,7 @@ TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
       CaseWith("Limit.ASendWithoutAReceive",
                {{"NCCLTUNE_SENDRECV_WAIT_LIMIT", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
   EXPECT_TRUE(Passed(output)) << output;
-  EXPECT_EQ(CountIn(output, "a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"), 1)
+  EXPECT_GE(CountIn(output, "a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"), 1)
       << output;
 }
 
