@@ -19,9 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import MIB, exit_on_term, machine, run_ranks, save, told
-from sendrecv_candidates import candidate_options, candidates, environment
-from sendrecv_pipeline import Runs, table
+from common import MIB, exit_on_term, run_ranks, told
+from sendrecv_candidates import candidate_options, environment
+from sendrecv_pipeline import Runs, run_rounds, status_of, table
 
 PROGRAM = Path(__file__).with_name("megatron_pipeline_rank.py")
 MODEL = {
@@ -78,28 +78,12 @@ def main() -> None:
     exit_on_term()
 
     model = {name: getattr(args, name.replace("-", "_")) for name in MODEL}
-    facts, all_runs = machine(), [Runs(candidate) for candidate in candidates(args)]
-    for number in range(args.rounds):
-        for runs in all_runs:
-            call(args, runs)
-            last = runs.steps_per_s[-1]
-            print(f"round {number + 1}, {runs.candidate.name}: {last:.4g} steps/s", file=sys.stderr)
-        rows = [
-            {
-                "name": runs.candidate.name,
-                "settings": runs.candidate.settings,
-                "steps_per_s": runs.steps_per_s,
-                "losses": runs.losses,
-            }
-            for runs in all_runs
-        ]
-        save(args.json, {"machine": facts, "model": model, "candidates": rows})
+    facts, all_runs = run_rounds(args, model, call)
     print(told(facts | all_runs[0].said), end="\n\n")
     sent = args.microbatch * args.length * args.hidden * 2 / MIB
     print(f"n = {args.rounds} rounds, {args.gpus} ranks, messages of {sent:.4g} MiB: {model}\n")
     print(table(all_runs))
-    alike = all(losses == all_runs[0].losses[0] for runs in all_runs for losses in runs.losses)
-    sys.exit(0 if alike and all_runs[0].losses[0] else 1)
+    sys.exit(status_of(all_runs))
 
 
 if __name__ == "__main__":

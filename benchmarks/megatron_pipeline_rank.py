@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sendrecv_pipeline_rank import wait
 from torch import distributed, nn
 
 
@@ -260,15 +261,6 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
         "torch": torch.__version__,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if device.type == "cuda" else None,
     }
-
-
-def wait(device: Any) -> None:
-    """Wait until all ranks have done their work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    distributed.barrier()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def main() -> None:

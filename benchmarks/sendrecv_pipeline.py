@@ -15,6 +15,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,38 @@ def work(runs: Runs) -> str:
     return ", ".join(f"{name} {mean:.1f} ms" for name, mean in zip(names, means, strict=True))
 
 
+def run_rounds(
+    args: argparse.Namespace,
+    model: dict[str, int],
+    call: Callable[[argparse.Namespace, Runs], None],
+    kept: Sequence[str] = (),
+) -> tuple[dict[str, object], list[Runs]]:
+    """Run all candidates in each round and save after each. Return the machine and the runs.
+
+    `kept` names fields of Runs that are saved beside speeds and losses.
+    """
+    facts, all_runs = machine(), [Runs(candidate) for candidate in candidates(args)]
+    fields = ("steps_per_s", "losses", *kept)
+    for number in range(args.rounds):
+        for runs in all_runs:
+            call(args, runs)
+            last = runs.steps_per_s[-1]
+            print(f"round {number + 1}, {runs.candidate.name}: {last:.4g} steps/s", file=sys.stderr)
+        rows = [
+            {"name": runs.candidate.name, "settings": runs.candidate.settings}
+            | {name: getattr(runs, name) for name in fields}
+            for runs in all_runs
+        ]
+        save(args.json, {"machine": facts, "model": model, "candidates": rows})
+    return facts, all_runs
+
+
+def status_of(all_runs: list[Runs]) -> int:
+    """Return the exit status: 0 if all runs have the same losses, bit by bit."""
+    alike = all(losses == all_runs[0].losses[0] for runs in all_runs for losses in runs.losses)
+    return 0 if alike and all_runs[0].losses[0] else 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     candidate_options(parser)
@@ -101,31 +134,14 @@ def main() -> None:
     exit_on_term()
 
     model = {name: getattr(args, name.replace("-", "_")) for name in MODEL}
-    facts, all_runs = machine(), [Runs(candidate) for candidate in candidates(args)]
-    for number in range(args.rounds):
-        for runs in all_runs:
-            call(args, runs)
-            last = runs.steps_per_s[-1]
-            print(f"round {number + 1}, {runs.candidate.name}: {last:.4g} steps/s", file=sys.stderr)
-        rows = [
-            {
-                "name": runs.candidate.name,
-                "settings": runs.candidate.settings,
-                "steps_per_s": runs.steps_per_s,
-                "losses": runs.losses,
-                "gpu_ms": runs.gpu_ms,
-            }
-            for runs in all_runs
-        ]
-        save(args.json, {"machine": facts, "model": model, "candidates": rows})
+    facts, all_runs = run_rounds(args, model, call, ["gpu_ms"])
     print(told(facts | all_runs[0].said), end="\n\n")
     sent = args.microbatch * args.length * args.hidden * 2 / MIB
     print(f"n = {args.rounds} rounds, {args.gpus} GPUs, messages of {sent:.4g} MiB: {model}\n")
     print(table(all_runs), end="\n\n")
     for runs in all_runs:
         print(f"- {runs.candidate.name}, a GPU in a step: {work(runs)}")
-    alike = all(losses == all_runs[0].losses[0] for runs in all_runs for losses in runs.losses)
-    sys.exit(0 if alike and all_runs[0].losses[0] else 1)
+    sys.exit(status_of(all_runs))
 
 
 if __name__ == "__main__":
