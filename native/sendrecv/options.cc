@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/options.h"
+
+#include <string>
+#include <vector>
+
+#include "common/settings.h"
+#include "sendrecv/log.h"
+
+namespace nccltune::sendrecv {
+
+SendRecvOptions ReadOptions(InterposeMode mode) {
+  std::vector<std::string> problems;
+  SendRecvOptions options;
+  options.dry_run = mode == InterposeMode::kDryRun;
+  options.verify = mode == InterposeMode::kVerify;
+  options.from = ReadNumber(SettingId::kSendrecvFrom, &problems).value_or(options.from);
+  options.policy.eager_limit =
+      ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
+  options.policy.sends_may_wait = options.policy.eager_limit == 0;
+  options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
+  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) == "kernel";
+  const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
+  if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
+  options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
+  options.vccl = vccl::ReadSettings(&problems);
+  // NCCLTUNE_SENDRECV_CHUNK is the size of the vccl policy's chunks and of the pieces of a direct
+  // copy.
+  options.policy.piece = options.vccl.chunk_bytes;
+  for (const std::string& problem : problems) Warn(problem);
+  return options;
+}
+
+}  // namespace nccltune::sendrecv
