@@ -20,7 +20,7 @@ constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
-constexpr std::array kWaitWords = {"auto"sv, "kernel"sv};
+constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
@@ -109,10 +109,11 @@ constexpr std::array<Setting, 28> kSettings = {{
      "The real NCCL, on which nccltune's library interposes. Not set: it is found.",
      {}},
     {"NCCLTUNE_SENDRECV_FROM",
-     "4K to 1024M",
-     "2M",
-     "Messages of at least this many bytes are worth a copy engine.",
-     {},
+     "auto or 4K to 1024M",
+     "auto",
+     "Messages of at least this many bytes are worth a copy engine. auto: 2M, or 8M with "
+     "CUDA_DEVICE_MAX_CONNECTIONS=1.",
+     kAutoWord,
      {.least = 4U << 10U, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_EAGER",
      "0 to 1024M",
@@ -151,9 +152,9 @@ constexpr std::array<Setting, 28> kSettings = {{
      {.least = 0, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_GRAPHS", "0|1", "0",
      "1: copies messages that both ranks capture into graphs by copy engines, too.", kSwitchWords},
-    {"NCCLTUNE_SENDRECV_WAITS", "auto|kernel", "auto",
-     "How streams wait if CUDA_DEVICE_MAX_CONNECTIONS is 1. auto: NCCL carries everything. kernel: "
-     "by kernels of one warp. With more connections streams wait without kernels.",
+    {"NCCLTUNE_SENDRECV_WAITS", "auto|memory", "auto",
+     "How streams wait if CUDA_DEVICE_MAX_CONNECTIONS is 1. auto: by kernels of one warp. memory: "
+     "not at all, NCCL carries everything. With more connections streams wait without kernels.",
      kWaitWords},
     {"NCCLTUNE_SENDRECV_WAIT_LIMIT",
      "1 to 86400",

@@ -37,15 +37,17 @@ namespace nccltune::sendrecv {
 // `policy.kernel_waits`, `policy.vccl` and, with the vccl policy, `vccl`. Otherwise NCCL carries
 // all messages between them.
 struct SendRecvOptions {
-  // A copy engine may carry messages of at least this many bytes.
+  // A copy engine may carry messages of at least this many bytes. If streams wait by kernels the
+  // second one counts (benchmarks/results/one-connection.md).
   uint64_t from = uint64_t{2} << 20;
+  uint64_t from_with_kernel_waits = uint64_t{8} << 20;
   Policy policy;
   vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
   // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
   // Decides `policy.kernel_waits` when a communicator is created.
-  bool kernels_with_one_connection = false;
+  bool kernels_with_one_connection = true;
 };
 
 class Communicator {

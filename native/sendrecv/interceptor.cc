@@ -266,13 +266,14 @@ class SendRecv final : public Interceptor {
     const bool one = IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1");
     // With more connections kernels do not start in the order of their launch.
     options.policy.kernel_waits = one && options.kernels_with_one_connection;
+    if (options.policy.kernel_waits) options.from = options.from_with_kernel_waits;
     // NCCL carries captured messages if waits are kernels.
     options.policy.graphs = options.policy.graphs && !options.policy.kernel_waits;
     SharedCommunicator made;
     if (one && !options.policy.kernel_waits) {
       why =
           "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
-          "NCCLTUNE_SENDRECV_WAITS=kernel makes streams wait by kernels instead";
+          "without NCCLTUNE_SENDRECV_WAITS=memory streams wait by kernels instead";
     } else {
       made = Communicator::Join(key, rank, options, &why);
     }

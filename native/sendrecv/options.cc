@@ -14,12 +14,14 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
   SendRecvOptions options;
   options.dry_run = mode == InterposeMode::kDryRun;
   options.verify = mode == InterposeMode::kVerify;
-  options.from = ReadNumber(SettingId::kSendrecvFrom, &problems).value_or(options.from);
+  if (const auto from = ReadNumber(SettingId::kSendrecvFrom, &problems)) {
+    options.from = options.from_with_kernel_waits = *from;
+  }
   options.policy.eager_limit =
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.sends_may_wait = options.policy.eager_limit == 0;
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
-  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) == "kernel";
+  options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) != "memory";
   const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
   if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";

@@ -74,7 +74,7 @@ def _recommended(conf: Path) -> dict[str, str]:
 
 
 def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Return warnings for variables that `settings` replace, or that make the library useless."""
+    """Return warnings for variables that `settings` replace, or that change how it waits."""
     found = []
     loaded = environment.get(_PRELOAD)
     if loaded and loaded != settings[_PRELOAD]:
@@ -84,7 +84,7 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
         )
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
         found.append(
-            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL then carries everything, unless "
-            "NCCLTUNE_SENDRECV_WAITS=kernel is set"
+            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: streams then wait by kernels, and a threshold "
+            "measured with 32 connections is too low; use at least NCCLTUNE_SENDRECV_FROM=8M"
         )
     return found

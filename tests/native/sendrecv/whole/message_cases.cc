@@ -31,7 +31,8 @@ TEST(Exchange, Rounds) {
     }
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(2 * kBytes);
+    const char* const bytes = std::getenv("CASE_BYTES");
+    const Pair pair = NewPair(bytes == nullptr ? 2 * kBytes : std::strtoull(bytes, nullptr, 10));
     for (int round = 0; round < kWarm + 3; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       // Now both ranks have mapped each other's memory.

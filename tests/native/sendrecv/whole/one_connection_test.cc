@@ -16,7 +16,6 @@ using Variables = std::map<std::string, std::string>;
 
 std::string OutputWith(const std::string& command, Variables variables) {
   variables.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
-                    {"NCCLTUNE_SENDRECV_WAITS", "kernel"},
                     {"SOFT_CUDA_QUEUES", "1"},
                     {"NCCLTUNE_SENDRECV", "1"},
                     {"NCCLTUNE_SENDRECV_FROM", "256K"},
@@ -25,7 +24,9 @@ std::string OutputWith(const std::string& command, Variables variables) {
                     {"SOFT_NCCL_BUFFER", "1048576"},
                     {"LD_PRELOAD", LIBRARY}});
   std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
-  for (const auto& [name, value] : variables) line += " " + name + "='" + value + "'";
+  for (const auto& [name, value] : variables) {
+    line += value.empty() ? "" : " " + name + "='" + value + "'";
+  }
   return AllOutputOf(line + " " + command);
 }
 
@@ -45,6 +46,21 @@ int CountIn(const std::string& text, const std::string& part) {
 
 bool Passed(const std::string& output) {
   return CountIn(output, "status ") == 0 && CountIn(output, "PASSED  ] 1 test") == 1;
+}
+
+// By default the threshold is four times as high as with more connections.
+TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
+  const auto with = [](const std::string& bytes, const std::string& connections) {
+    const std::string output =
+        CaseWith("Exchange.Rounds", {{"NCCLTUNE_SENDRECV_FROM", ""},
+                                     {"CASE_BYTES", bytes},
+                                     {"CUDA_DEVICE_MAX_CONNECTIONS", connections}});
+    EXPECT_TRUE(Passed(output)) << output;
+    return output;
+  };
+  EXPECT_GT(CountIn(with("8388608", "1"), "copy engine, pulled: "), 0);
+  EXPECT_EQ(CountIn(with("8388604", "1"), "copy engine, "), 0);
+  EXPECT_GT(CountIn(with("8388604", "32"), "copy engine, "), 0);
 }
 
 TEST(WithOneConnection, RandomProgramsEndWell) {
@@ -91,7 +107,8 @@ void ExpectAllNative(const Variables& variables, const std::string& why, int war
 }
 
 TEST(WithOneConnection, NcclCarriesAllIfKernelsCannotBeUsed) {
-  ExpectAllNative({{"NCCLTUNE_SENDRECV_WAITS", "auto"}}, "NCCLTUNE_SENDRECV_WAITS=kernel", 2);
+  ExpectAllNative({{"NCCLTUNE_SENDRECV_WAITS", "memory"}}, "without NCCLTUNE_SENDRECV_WAITS=memory",
+                  2);
   ExpectAllNative({{"SOFT_CUDA_LACKS", "kernels"}}, "CUDA cannot load the wait kernels", 2);
   ExpectAllNative({{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=8"}},
                   "its NCCLTUNE_SENDRECV settings differ", 2);

@@ -181,9 +181,9 @@ const std::map<std::string, Environment>& NothingCarried() {
       {"below the threshold", {{"NCCLTUNE_SENDRECV_FROM", "1024M"}}},
       {"dry run", {{"NCCLTUNE_SENDRECV", "dry-run"}}},
       {"other settings", {{"CASE_RANK1", "NCCLTUNE_SENDRECV_GRAPHS=1"}}},
-      {"one connection", {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}},
-      {"one connection on one rank",
-       {{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=1"}, {"NCCLTUNE_SENDRECV_WAITS", "kernel"}}},
+      {"one connection and no kernels",
+       {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"NCCLTUNE_SENDRECV_WAITS", "memory"}}},
+      {"one connection on one rank", {{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=1"}}},
   };
   return all;
 }
@@ -208,9 +208,8 @@ void CompareAll(const std::string& name, const Environment& program) {
   EXPECT_LT(2 * CountLarge(carried), CountLarge(without));
   // With one connection NCCL carries single sends and what is received before it is sent.
   for (const char* const queues : {"0", "1"}) {
-    const Traces by_kernels = run({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
-                                   {"NCCLTUNE_SENDRECV_WAITS", "kernel"},
-                                   {"SOFT_CUDA_QUEUES", queues}});
+    const Traces by_kernels =
+        run({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"SOFT_CUDA_QUEUES", queues}});
     Compare(without, by_kernels, Carried::kSome, "with one connection");
     EXPECT_LT(CountLarge(by_kernels), CountLarge(without));
   }

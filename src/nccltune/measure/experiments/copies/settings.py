@@ -115,8 +115,8 @@ def check_bounds(low: int, high: int) -> None:
 def check_environment(environment: Mapping[str, str]) -> None:
     """Raise InputError if the environment has a variable that makes the comparison invalid.
 
-    Such a variable has the name of a varied setting, or makes the library leave all messages to
-    NCCL, or makes the timing wrong.
+    Such a variable has the name of a varied setting, or changes how the library waits, or makes the
+    timing wrong.
     """
     for name in (POLICY, BUFFER, STEPS, CHANNELS, CHUNK):
         if name in environment:
@@ -126,12 +126,12 @@ def check_environment(environment: Mapping[str, str]) -> None:
                 hint=f"unset {name}",
             )
     for name, value, why in (
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL then carries everything"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "the library then waits by kernels"),
         ("NCCL_COMM_BLOCKING", "0", "calls return before the timed work begins"),
     ):
         if environment.get(name) == value:
             raise InputError(
-                f"{name}={value} is set: {why}, so there is nothing to compare",
+                f"{name}={value} is set: {why}, so the measured threshold would be wrong",
                 where="environment",
                 hint=f"unset {name}",
             )
