@@ -269,13 +269,13 @@ def main() -> None:
     for name in (*names, "steps", "warm-up"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
-    parser.add_argument("--one-gpu", action="store_true", help="all ranks use GPU 0")
+    parser.add_argument("--ranks-per-gpu", type=int, required=True)
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
 
     torch.use_deterministic_algorithms(True)
     if args.device == "cuda":
-        device = torch.device("cuda", 0 if args.one_gpu else int(os.environ["LOCAL_RANK"]))
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) // args.ranks_per_gpu)
         torch.cuda.set_device(device)
         distributed.init_process_group("nccl")
     else:

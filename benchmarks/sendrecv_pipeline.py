@@ -40,13 +40,14 @@ SECONDS = 200
 
 @dataclass
 class Runs:
-    """Of one candidate, by round: steps a second of the slowest rank, losses of the last one, and
-    by rank what its GPU did in a step."""
+    """Of one candidate, by round: steps a second of the slowest rank, losses of the last one, by
+    rank what its GPU did in a step, and the library's counts of messages."""
 
     candidate: Candidate
     steps_per_s: list[float] = field(default_factory=list)
     losses: list[list[float]] = field(default_factory=list)
     gpu_ms: list[list[dict[str, float]]] = field(default_factory=list)
+    messages: list[dict[str, int]] = field(default_factory=list)
     said: dict[str, Any] = field(default_factory=dict)
 
 

@@ -63,9 +63,11 @@ def gpu_of_nccl_tests(ranks_per_gpu: int) -> str:
 
 
 def processes_on_gpus() -> list[str]:
-    """Return a line for each process on a GPU; the server of an MPS daemon is none."""
+    """Return a line for each process on a visible GPU; the server of an MPS daemon is none."""
     command = ["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory"]
     command.append("--format=csv,noheader")
+    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        command += ["-i", visible]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -235,6 +235,22 @@ def training(site: Site, run: PartRun, setup: str, nccl: str) -> str:
     return steps_of(output)
 
 
+def pipeline(site: Site, run: PartRun) -> str:
+    need_torch()
+    need_one_node(site)
+    words = ("--library", site.sendrecv, "--nccl", site.nccl_folder, "--gpus", 1, *shared())
+    model = ("--hidden", 2048, "--length", 2048, "--microbatches", 4, "--steps", 3, "--warm-up", 1)
+    found = []
+    for name, chunks in (("1F1B", 1), ("interleaved", 2)):
+        text = run.run(
+            script("megatron_pipeline.py", *words, *model, "--chunks", chunks, "--rounds", 1,
+                   folder=BENCHMARKS)
+        )  # fmt: skip
+        counts = next(line for line in text.splitlines() if line.startswith("- nccltune: "))
+        found.append(f"{name}: {counts.removeprefix('- nccltune: ')}")
+    return f"losses and weights of NCCL alone; {', '.join(found)}"
+
+
 def sendrecv(site: Site, run: PartRun) -> str:
     need_one_node(site)
     programs = site.rank_programs.path(run.left_s)
@@ -273,8 +289,9 @@ PARTS: list[tuple[str, str, float, Check]] = [
     ("verify", "stock nccl-tests under Open MPI follow the rules, 4 ranks", 60, verify),
     ("net_allreduce", "all-reduce over the network plugin right", 90, net_allreduce),
     ("net_training", "losses over the network plugin as over NCCL's transport", 90, net_training),
-    ("training-nodes", "DDP and FSDP with all plugins: losses of NCCL alone", 100, training_nodes),
-    ("training-one-node", "the same with messages by copy engine", 100, training_one_node),
+    ("training-nodes", "DDP and FSDP with all plugins: losses of NCCL alone", 120, training_nodes),
+    ("training-one-node", "the same with messages by copy engine", 120, training_one_node),
+    ("pipeline", "1F1B and interleaved pipeline with one connection", 90, pipeline),
     ("sendrecv", "the send/recv library: every byte checked", 80, sendrecv),
 ]
 

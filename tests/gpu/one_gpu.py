@@ -304,7 +304,6 @@ def main() -> int:
     common.exit_on_term()
     if args.one_connection:
         os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-        os.environ["NCCLTUNE_SENDRECV_WAITS"] = "kernel"
     results = Results(args.output, args.seconds, {"machine": common.machine()})
     for scenarios in (SAME, PIDNS, COMMUNICATORS):
         scenarios[:] = [each for each in scenarios if args.only in each.name]

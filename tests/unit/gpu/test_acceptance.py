@@ -116,7 +116,7 @@ def test_the_table_states_reasons_in_one_line() -> None:
 
 
 def test_parts_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(parse([]).parts) == 10
+    assert len(parse([]).parts) == 11
     assert parse(["--parts", "kill,auto"]).parts == ["kill", "auto"]
     with pytest.raises(SystemExit):
         parse(["--parts", "kil"])

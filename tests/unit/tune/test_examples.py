@@ -113,7 +113,9 @@ def chosen(group: TunedGroup) -> list[str]:
 def test_the_examples_are_one_machine_as_one_two_and_four_nodes_and_one_gpu() -> None:
     assert [path.name for path in STUDIES if path.parent == EXAMPLES] == [
         "h100-as-4-nodes",
+        "h100-as-4-nodes-2.32.3",
         "h100-as-8-nodes",
+        "h100-as-8-nodes-2.32.3",
         "h200x4-1-node",
         "h200x4-as-2-nodes",
         "h200x4-as-4-nodes",
