@@ -114,15 +114,27 @@ cu::Result LoadedKernels::Load() {
   return result;
 }
 
+uint64_t LoadedKernels::FindMemoryId() const {
+  unsigned long long id = 0;
+  const std::array<int, 1> attributes = {cu::kBufferId};
+  std::array<void*, 1> values = {&id};
+  const cu::Result result =
+      api_.PointerGetAttributes(1, attributes.data(), values.data(), started_);
+  return result == cu::kSuccess ? id : 0;
+}
+
 LoadedKernels* LoadedKernels::Of(const cu::Api& api, cu::Context context, std::string* why) {
   static std::mutex& mutex = *new std::mutex;
   static auto& all = *new std::map<cu::Context, LoadedKernels*>;
   const ScopedRelaxedContext in(api, context);
   const std::scoped_lock lock(mutex);
   LoadedKernels*& known = all[context];
-  if (known != nullptr) return known;
+  // A reset frees the memory and makes the functions invalid. The context keeps its handle.
+  if (known != nullptr && known->FindMemoryId() == known->memory_id_) return known;
+  known = nullptr;
   std::unique_ptr<LoadedKernels> made(new LoadedKernels(api));
   const cu::Result result = made->Load();
+  made->memory_id_ = made->FindMemoryId();
   if (result == cu::kSuccess) return known = made.release();
   *why = "CUDA cannot load the wait kernels: " + cu::NameOf(api, result);
   return nullptr;

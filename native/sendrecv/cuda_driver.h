@@ -24,9 +24,10 @@ const cu::Api* OpenCuda(std::string* why);
 // The wait kernels (wait_kernels.h), loaded in a context.
 class LoadedKernels {
  public:
-  // Returns the kernels of the context, and loads them at the first call. That call waits for work
-  // in progress, so make it before a stream may wait. Returns null and the reason in `why` if CUDA
-  // refuses. Never unloaded, because unloading waits as well.
+  // Returns the kernels of the context, and loads them at the first call and at the first one after
+  // a reset of the context. Such a call waits for work in progress, so make it before a stream may
+  // wait. Returns null and the reason in `why` if CUDA refuses. Never unloaded, because unloading
+  // waits as well.
   static LoadedKernels* Of(const cu::Api& api, cu::Context context, std::string* why);
 
   GroupStarts& starts() { return starts_; }
@@ -36,12 +37,16 @@ class LoadedKernels {
  private:
   explicit LoadedKernels(const cu::Api& api) : api_(api) {}
   cu::Result Load();
+  // Returns the identity of the memory at `started_`, which CUDA never gives to other memory of the
+  // process; 0 if nothing is allocated there.
+  uint64_t FindMemoryId() const;
   cu::Result Launch(cu::Function function, Stream stream, void* parameters);
 
   const cu::Api& api_;
   cu::Function gate_ = nullptr;
   cu::Function exchange_ = nullptr;
   cu::Pointer started_ = 0;  // in the GPU's memory, because only its kernels use it
+  uint64_t memory_id_ = 0;
   GroupStarts starts_;
 };
 

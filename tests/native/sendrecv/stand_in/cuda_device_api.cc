@@ -10,6 +10,7 @@
 #include <string>
 
 #include "sendrecv/stand_in/cuda_machine.h"
+#include "sendrecv/stand_in/cuda_memory.h"
 
 namespace nccltune::soft {
 namespace {
@@ -211,6 +212,18 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   Context& found = *Machine::Get().contexts[static_cast<size_t>(device)];
   if (found.retained == 0) return kInvalidContext;
   --found.retained;
+  return kCudaSuccess;
+}
+
+// Streams stay valid, unlike those of CUDA.
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  Context& context = *Machine::Get().contexts[static_cast<size_t>(device)];
+  SynchronizeContext(context);
+  Memory::Get().RemoveAll(device);
+  const std::scoped_lock lock(Machine::Get().mutex);
+  ++context.resets;
   return kCudaSuccess;
 }
 

@@ -25,8 +25,14 @@ using sendrecv::GateKernel;
 using sendrecv::Reached;
 
 const auto kModule = reinterpret_cast<CUmodule>(0x10);
-const auto kGate = reinterpret_cast<CUfunction>(0x20);
-const auto kExchange = reinterpret_cast<CUfunction>(0x30);
+
+enum class Kernel : uintptr_t { kNone, kGate, kExchange, kCount };
+
+CUfunction FunctionOf(const Context& context, Kernel kernel) {
+  constexpr auto kCount = static_cast<uintptr_t>(Kernel::kCount);
+  if (kernel == Kernel::kNone) return nullptr;
+  return reinterpret_cast<CUfunction>(context.resets * kCount + static_cast<uintptr_t>(kernel));
+}
 
 uint64_t Now() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
@@ -164,9 +170,11 @@ CUresult cuModuleUnload(CUmodule /*module*/) {
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   SOFT_ENTER_CONTEXT();
   if (module != kModule) return kInvalidHandle;
-  *function = std::string_view(name) == sendrecv::kGateKernelName       ? kGate
-              : std::string_view(name) == sendrecv::kExchangeKernelName ? kExchange
-                                                                        : nullptr;
+  const Kernel kernel = std::string_view(name) == sendrecv::kGateKernelName ? Kernel::kGate
+                        : std::string_view(name) == sendrecv::kExchangeKernelName
+                            ? Kernel::kExchange
+                            : Kernel::kNone;
+  *function = FunctionOf(*Current(), kernel);
   return *function == nullptr ? kNotFound : kCudaSuccess;
 }
 
@@ -177,15 +185,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   SOFT_ENTER();
   const bool one_warp = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 &&
                         block_x == sendrecv::kWaitKernelThreads;
-  if (!one_warp || (function != kGate && function != kExchange)) return kInvalidValue;
+  if (!one_warp) return kInvalidValue;
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
   if (stream == nullptr) return kInvalidHandle;
   Context& context = stream->context();
   if (const CUresult error = context.error) return error;
+  const bool is_gate = function == FunctionOf(context, Kernel::kGate);
+  if (!is_gate && function != FunctionOf(context, Kernel::kExchange)) return kInvalidHandle;
   Operation operation;
-  if (function == kGate) {
+  if (is_gate) {
     GateKernel gate;
     std::memcpy(static_cast<void*>(&gate), parameters[0], sizeof(gate));
     operation.run = [&context, gate] { RunGate(context, gate); };

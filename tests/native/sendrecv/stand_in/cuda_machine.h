@@ -52,8 +52,9 @@ struct Context {
   size_t next_queue = 0;
   // With one connection: the queues of copies, by Operation::Kind. Null otherwise.
   std::map<Operation::Kind, std::shared_ptr<Queue>> engines;
-  uint64_t peers = 0;  // GPUs to which access is enabled, as bits
-  CopyEngine engine;   // for copies to and from peers
+  uint64_t peers = 0;    // GPUs to which access is enabled, as bits
+  CopyEngine engine;     // for copies to and from peers
+  uintptr_t resets = 0;  // functions from before the last reset are invalid
 
   // Logs the reason on stderr. All later calls of the context fail.
   void Fail(CUresult result, const std::string& why);

@@ -162,6 +162,20 @@ bool Memory::Remove(CUdeviceptr start, Kind kind) {
   return true;
 }
 
+void Memory::RemoveAll(int gpu) {
+  const std::scoped_lock lock(mutex_);
+  for (auto at = mappings_.begin(); at != mappings_.end();) {
+    const Mapping& mapping = at->second;
+    if (mapping.gpu != gpu || mapping.kind == Kind::kVirtual) {
+      ++at;
+      continue;
+    }
+    if (mapping.kind != Kind::kImported) mapping.backing->SetFreed();
+    ranges_.erase(at->first);
+    at = mappings_.erase(at);
+  }
+}
+
 CUdeviceptr Memory::AddReference(ino_t inode, int gpu) {
   const std::scoped_lock lock(mutex_);
   for (auto& [start, mapping] : mappings_) {

@@ -107,6 +107,8 @@ class Memory {
   std::optional<Mapping> Find(CUdeviceptr address) const;
   // Returns false if no mapping of that kind starts there.
   bool Remove(CUdeviceptr start, Kind kind);
+  // Removes what ends with the GPU's context: all but virtual memory.
+  void RemoveAll(int gpu);
   // Add or remove a reference to an existing import of the same memory by the same GPU.
   CUdeviceptr AddReference(ino_t inode, int gpu);
   bool DropReference(CUdeviceptr start);

@@ -150,6 +150,7 @@ SOFT_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device);
 SOFT_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer);
 SOFT_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 SOFT_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+SOFT_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 SOFT_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
 SOFT_EXPORT CUresult cuCtxGetCurrent(CUcontext* context);
 SOFT_EXPORT CUresult cuCtxSetCurrent(CUcontext context);

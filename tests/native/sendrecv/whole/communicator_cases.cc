@@ -60,6 +60,30 @@ TEST(Comms, SplitAndShrunk) {
   });
 }
 
+// A program may reset its GPU and go on with new communicators.
+TEST(Comms, AfterAReset) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    TakeEnvironment(rank);
+    for (int turn = 0; turn < 3; ++turn) {
+      ncclComm_t comm = Init(two, 2, rank);
+      ASSERT_NE(comm, nullptr);
+      CUstream stream = NewStream();
+      const Pair pair = NewPair(2 * kBytes);
+      for (int round = 0; round < kWarm + 3; ++round) {
+        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
+        two.Meet();
+      }
+      EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+      Free(pair);
+      two.Meet();
+      CUdevice gpu = 0;
+      ASSERT_EQ(cuCtxGetDevice(&gpu), kCudaSuccess);
+      ASSERT_EQ(cuDevicePrimaryCtxReset_v2(gpu), kCudaSuccess);
+    }
+  });
+}
+
 struct TwoGpus {
   ncclComm_t comms[2] = {};
   Pair pairs[2];

@@ -63,6 +63,14 @@ TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
   EXPECT_GT(CountIn(with("8388604", "32"), "copy engine, "), 0);
 }
 
+// The kernels of the context that was reset must not be launched.
+TEST(WithOneConnection, KernelsAreLoadedAnewAfterAReset) {
+  const std::string output = CaseWith("Comms.AfterAReset");
+  EXPECT_TRUE(Passed(output)) << output;
+  EXPECT_EQ(CountIn(output, "copy engine, pulled: "), 2) << output;
+  EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+}
+
 TEST(WithOneConnection, RandomProgramsEndWell) {
   for (const char* const queues : {"0", "1"}) {
     std::string output;

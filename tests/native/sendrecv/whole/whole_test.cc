@@ -517,6 +517,12 @@ TEST(Whole, CommunicatorsOfAllKinds) {
   }
 }
 
+TEST(Whole, GoesOnAfterAResetOfTheContext) {
+  const std::string output = Case("Comms.AfterAReset");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_GT(Count(output, "copy engine, "), 1) << output;
+}
+
 TEST(Whole, AnAbortEndsWaitsEverywhere) {
   for (const char* const name :
        {"Comms.AnAbortEndsAReceiveAndThePeerLearnsOfIt", "Comms.AnAbortAndAnEndAreLearnedOf"}) {
