@@ -333,10 +333,14 @@ def _range(sizes: list[int]) -> str:
 
 
 def rate(gb_per_s: float) -> str:
-    """Return a bandwidth in GB/s with up to three significant digits: `360 GB/s`."""
-    return f"{gb_per_s:.3g} GB/s"
+    """Return a bandwidth in GB/s with three significant digits: `0.47 GB/s`, `3600 GB/s`."""
+    return f"{_digits(gb_per_s)} GB/s"
 
 
 def percent(share: float) -> str:
     """Return a fraction as a percentage with three significant digits: `88 %`."""
-    return f"{100 * share:.3g} %"
+    return f"{_digits(100 * share)} %"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 999.5 else f"{value:.3g}"

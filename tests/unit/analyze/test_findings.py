@@ -3,6 +3,7 @@
 
 import msgspec
 
+from nccltune.analyze.findings import percent, rate
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
@@ -20,6 +21,16 @@ def samples_of(rates: dict[int, float]) -> list[Sample]:
 def kinds(samples: list[Sample]) -> list[tuple[FindingKind, int | None, int | None]]:
     found = analyze_samples(PLATFORM, samples).findings
     return [(item.kind, item.min_bytes, item.max_bytes) for item in found]
+
+
+def test_large_numbers_have_no_exponent() -> None:
+    assert [rate(value) for value in (0.4704, 361.4, 999.6, 3600.2)] == [
+        "0.47 GB/s",
+        "361 GB/s",
+        "1000 GB/s",
+        "3600 GB/s",
+    ]
+    assert [percent(share) for share in (0.0123, 0.881, 12.34)] == ["1.23 %", "88.1 %", "1234 %"]
 
 
 def test_a_flat_stretch_before_a_fall_is_no_plateau() -> None:

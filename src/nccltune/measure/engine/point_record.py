@@ -178,11 +178,12 @@ class PointRecord:
     def _is_ours(self, sample: Sample) -> bool:
         """Return whether a sample was recorded by a run like this one.
 
-        Its tool, purpose, scale and conditions must be the same. A sample that was imported from
-        another study of our bench matches, too.
+        Its tool, purpose, scale and conditions must be the same. Imported samples have a
+        `file_hash` and do not count.
         """
         return (
             (sample.source.tool, sample.source.purpose) == (self._source.tool, self._source.purpose)
+            and sample.source.file_hash is None
             and (sample.nodes, sample.ranks) == (self._scale.nodes, self._scale.ranks)
             and (sample.dtype, sample.redop, sample.root) == conditions(sample.collective)
             and not (sample.in_place or sample.registered or sample.graph)

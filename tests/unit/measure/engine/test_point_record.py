@@ -49,6 +49,16 @@ def test_every_sample_of_a_replay_names_it(tmp_path: Path) -> None:
     assert record(tmp_path).known() == {}
 
 
+def test_imported_samples_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    record(tmp_path).append([pair(TREE, time_us=9.0, iterations=20)])
+    path = Study(tmp_path).samples_path
+    (sample,) = Study(tmp_path).samples()
+    source = msgspec.structs.replace(sample.source, file_hash="0123456789abcdef")
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(sample, source=source)) + b"\n")
+    assert len(list(Study(tmp_path).samples())) == 1
+    assert record(tmp_path).known() == {}
+
+
 def test_failures_are_remembered_but_for_a_death(tmp_path: Path) -> None:
     stuck = pair(TREE, error=PointError("timeout", "rank 1 is stuck", 1))
     dead = pair(choice("ring/ll"), error=PointError("died", "rank 1 died", 1))
