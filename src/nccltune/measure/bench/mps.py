@@ -2,10 +2,12 @@
 """Find or start NVIDIA's MPS daemon. Without this daemon, processes on one GPU take turns.
 
 If a daemon already runs for this user, it is used. Otherwise nccltune can start its own daemon in a
-separate folder. That daemon ends when nccltune ends.
+separate folder. That daemon ends when nccltune ends. If nccltune is killed, its folder stays, and
+the next start of a daemon removes it.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -29,6 +31,9 @@ WITHOUT = (
 _DEFAULT_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where the daemon puts them
 _START_LIMIT_S = 20.0
 _QUIT_LIMIT_S = 15.0
+_PREFIX = "nccltune-mps-"
+_LOCK = "lock"
+"""A file in the daemon's folder that nccltune locks while it lives."""
 
 
 def running_daemon(environment: Mapping[str, str]) -> dict[str, str] | None:
@@ -56,7 +61,12 @@ class MpsDaemon:
 
         Raises PlatformError if the daemon is not installed or does not start.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="nccltune-mps-"))
+        _remove_abandoned_folders()
+        # The folder gets its name when it is locked, so that nobody takes it for an abandoned one.
+        unlocked = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
+        self._lock = (unlocked / _LOCK).open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._folder = unlocked.rename(unlocked.with_name(unlocked.name.removeprefix(".")))
         self.variables = {PIPES: str(self._folder / "pipe"), LOGS: str(self._folder / "log")}
         self._process: Child | None = None
         try:
@@ -87,6 +97,7 @@ class MpsDaemon:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._lock.close()
 
     def _wait_for_clients(self, process: Child) -> None:
         until = time.monotonic() + _START_LIMIT_S
@@ -125,6 +136,17 @@ class MpsDaemon:
         except subprocess.TimeoutExpired:
             asking.kill()
             asking.wait()
+
+
+def _remove_abandoned_folders() -> None:
+    """Remove the folders that this user's killed runs have left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid != os.getuid():
+                continue
+            with (folder / _LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _has_ended(folder: Path) -> bool:

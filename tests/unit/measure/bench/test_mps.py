@@ -54,6 +54,29 @@ def test_a_daemon_of_our_own_takes_clients_and_leaves_nothing(tmp_path: Path) ->
     assert running_daemon(daemon.variables) is None
 
 
+def test_a_start_removes_folders_of_killed_runs_and_no_others(tmp_path: Path) -> None:
+    code = """
+import os, signal
+from nccltune.measure.bench import mps
+mps.tempfile.tempdir = os.environ["FOLDER"]
+mps.MpsDaemon()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, env={**os.environ, "FOLDER": str(tmp_path)}, check=False)
+    (abandoned,) = tmp_path.glob("nccltune-mps-*")
+    (tmp_path / "nccltune-mps-of-another-kind").mkdir()
+    first = MpsDaemon()
+    assert not abandoned.exists()
+    second = MpsDaemon()
+    folders = {Path(each.variables[PIPES]).parent for each in (first, second)}
+    assert len(folders) == 2
+    assert all(folder.is_dir() for folder in folders)
+    second.close()
+    first.close()
+    assert {each.name for each in tmp_path.iterdir()} == {"bin", "nccltune-mps-of-another-kind"}
+
+
 def test_a_daemon_that_does_not_start_is_an_error_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
