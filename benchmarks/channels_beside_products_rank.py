@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sendrecv_overlap_rank import Product, timed
+from sendrecv_overlap_rank import Product, alone_and_together, timed
 from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
@@ -75,19 +75,9 @@ def measure(args: argparse.Namespace, all_reduce: AllReduce, product: Product) -
     # A small all-reduce may wait until a product's blocks are over: products last until it is done.
     count = max(40, round(PHASE_US / (first + single)))
     products = max(20, round(count * (first + single) / single))
-    both = [(product.multiply, products), (all_reduce.reduce, count)]
-    phases = [
-        (["product_together", "all_reduce_together"], both),
-        (["product_alone"], both[:1]),
-        (["all_reduce_alone"], both[1:]),
-    ]
-    found: dict[str, list[float]] = {name: [] for names, _ in phases for name in names}
-    for repetition in range(args.repetitions):
-        turn = repetition % len(phases)
-        for names, parts in phases[turn:] + phases[:turn]:
-            for name, values in zip(names, timed(args, parts), strict=True):
-                found[name].append(statistics.median(values) if values else float("nan"))
-    return found
+    return alone_and_together(
+        args, "all_reduce", (all_reduce.reduce, count), (product.multiply, products)
+    )
 
 
 def main() -> None:

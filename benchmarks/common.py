@@ -22,6 +22,8 @@ from typing import Any
 
 MIB = 1 << 20
 GRACE_S = 5.0
+MESSAGES = re.compile(r"process \d+: (.+): (\d+) messages, (\d+) bytes")
+"""A line of the send/recv library's counts: route, messages, bytes."""
 
 
 def exit_on_term() -> None:

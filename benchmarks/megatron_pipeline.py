@@ -15,13 +15,12 @@ above 1 (NCCL 2.31 or newer) ranks share a GPU under an MPS daemon and compete f
 """
 
 import argparse
-import re
 import sys
 import tempfile
 from pathlib import Path
 
 import shared_gpu
-from common import MIB, exit_on_term, run_ranks, told
+from common import MESSAGES, MIB, exit_on_term, run_ranks, told
 from sendrecv_candidates import candidate_options, environment
 from sendrecv_pipeline import Runs, run_rounds, status_of, table
 
@@ -38,13 +37,12 @@ MODEL = {
     "warm-up": 5,
 }
 SECONDS = 200
-MESSAGES = re.compile(r"process \d+: (.+): (\d+) messages, \d+ bytes")
 
 
 def count_messages(report: str) -> dict[str, int]:
     """Return the messages by copy engine and all messages of all ranks, as the library counts."""
-    found = [(name, int(number)) for name, number in MESSAGES.findall(report)]
-    carried = sum(number for name, number in found if name.startswith("copy engine"))
+    found = [(route, int(number)) for route, number, _ in MESSAGES.findall(report)]
+    carried = sum(number for route, number in found if route.startswith("copy engine"))
     return {"by copy engine": carried, "messages": sum(number for _, number in found)}
 
 
@@ -103,8 +101,8 @@ def main() -> None:
     for runs in all_runs[1:]:
         carried, messages = runs.messages[-1].values()
         print(f"- {runs.candidate.name}: {carried} of {messages} messages by copy engine")
-    idle = args.device == "cuda" and not all_runs[-1].messages[-1]["by copy engine"]
-    sys.exit(1 if idle else status_of(all_runs))
+    unused = args.device == "cuda" and not all_runs[-1].messages[-1]["by copy engine"]
+    sys.exit(1 if unused else status_of(all_runs))
 
 
 if __name__ == "__main__":

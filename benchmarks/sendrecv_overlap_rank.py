@@ -106,6 +106,29 @@ def timed(args: argparse.Namespace, parts: list[tuple[Any, int]]) -> list[list[f
     return [[b - a for a, b in each if a >= begin and b <= end] for each in steps]
 
 
+def alone_and_together(
+    args: argparse.Namespace, name: str, work: tuple[Any, int], products: tuple[Any, int]
+) -> dict[str, list[float]]:
+    """Return the median microseconds of products and of the other work in each repetition.
+
+    `work` and `products` are a function and how many of its calls are enqueued. The keys are
+    `product_alone`, `product_together` and the same with `name`. NaN: none was counted.
+    """
+    both = [products, work]
+    phases = [
+        (["product_together", f"{name}_together"], both),
+        (["product_alone"], both[:1]),
+        ([f"{name}_alone"], both[1:]),
+    ]
+    found: dict[str, list[float]] = {each: [] for names, _ in phases for each in names}
+    for repetition in range(args.repetitions):
+        first = repetition % len(phases)
+        for names, parts in phases[first:] + phases[:first]:
+            for each, values in zip(names, timed(args, parts), strict=True):
+                found[each].append(statistics.median(values) if values else float("nan"))
+    return found
+
+
 def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str, Any]:
     """Medians alone and together, one of each a repetition."""
     many = args.exchanges
@@ -113,18 +136,9 @@ def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str,
     single = statistics.median(timed(args, [(product.multiply, args.products)])[0])
     # As many products as take as long.
     products = max(args.products, round(many * alone / single))
-    both = [(product.multiply, products), (ring.exchange, many)]
-    phases = [
-        (["product_together", "exchange_together"], both),
-        (["product_alone"], both[:1]),
-        (["exchange_alone"], both[1:]),
-    ]
-    found: dict[str, list[float]] = {name: [] for names, _ in phases for name in names}
-    for repetition in range(args.repetitions):
-        first = repetition % len(phases)
-        for names, parts in phases[first:] + phases[:first]:
-            for name, values in zip(names, timed(args, parts), strict=True):
-                found[name].append(statistics.median(values) if values else float("nan"))
+    found = alone_and_together(
+        args, "exchange", (ring.exchange, many), (product.multiply, products)
+    )
     ring.check()
     return {"us": found, "products": products}
 

@@ -26,7 +26,6 @@ import net_loopback  # noqa: E402, F401 -- for training.py, which imports this m
 import shared_gpu  # noqa: E402, F401
 from shared_gpu import Mps  # noqa: E402, F401 -- for those that import this module first
 
-COUNT = re.compile(r"process \d+: (.+): (\d+) messages, (\d+) bytes")
 SHARED_MEMORY = Path("/dev/shm")
 SOURCES = REPO / "tests/native/sendrecv"
 PROGRAMS = {
@@ -123,7 +122,7 @@ class PairRun:
         """Messages by the way that the library's counters name."""
         counts: dict[str, int] = {}
         for rank in self.ranks:
-            for name, messages, _ in COUNT.findall(rank.errors):
+            for name, messages, _ in common.MESSAGES.findall(rank.errors):
                 counts[name] = counts.get(name, 0) + int(messages)
         return counts
 

@@ -30,7 +30,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-COUNT = re.compile(r"process \d+: (.+): (\d+) messages, (\d+) bytes")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from common import MESSAGES as COUNTED_MESSAGES
+
 TOLD = re.compile(r"well: all learned of the end of rank \d+ in ([\d.]+) s")
 MESSAGES = 20
 SECONDS = 300
@@ -108,7 +111,7 @@ def run(
         except subprocess.TimeoutExpired as late:
             status, said = None, f"not over after {SECONDS} s: {late.stdout!r} {late.stderr!r}"
         text = stats.read_text() if stats.exists() else ""
-        counts = COUNT.findall(text)
+        counts = COUNTED_MESSAGES.findall(text)
     with lock:
         total.programs += 1
         for name, messages, size in counts:
