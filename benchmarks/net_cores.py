@@ -6,8 +6,8 @@ python benchmarks/net_cores.py --program all_reduce_perf --plugin libnccl-net-nc
     [--rounds 3] [--ranks-per-gpu 1] [--busy 1] [--nccl DIR] [--json FILE]
 
 Needs GPUs, mpirun (Open MPI), taskset and nccl-tests built with MPI. Two ranks pass for nodes
-(NCCL_HOSTID) on the loopback; rank r is bound to cores [r * cores, (r + 1) * cores). With
---ranks-per-gpu 2 both ranks share GPU 0 under NVIDIA's MPS daemon.
+(NCCL_HOSTID) on the loopback; rank r is bound to cores [r * cores, (r + 1) * cores) of those that
+this process may use. With --ranks-per-gpu 2 both ranks share GPU 0 under NVIDIA's MPS daemon.
 
 Candidates: NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD (--grid), the plugin without a setting, and
 the plugin with other settings (--variant). One round runs every candidate once, each in new
@@ -15,7 +15,8 @@ processes. With --busy, that many processes spin on the cores of each rank, as d
 do. The table shows the median time (min - max) over the rounds, and the best of the grid
 divided by the plugin: more than 1 means that the plugin is faster. CPU seconds are user and system
 time of both ranks for each GB that all ranks send, measured as the difference of two runs of
-64 MiB that differ only in the number of operations.
+64 MiB that differ only in the number of operations. The JSON also has the seconds that the host of
+a virtual machine took from its CPUs in each run (steal_s).
 """
 
 import argparse
@@ -59,7 +60,22 @@ class Timings:
     candidate: Candidate
     micros: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     cpu_s_per_gb: list[float] = field(default_factory=list)
+    steal_s: list[float] = field(default_factory=list)
     nccl: dict[str, Any] = field(default_factory=dict)
+
+
+def stolen_s() -> float:
+    """Return the seconds that the host took from all CPUs since the start of this machine."""
+    # man 5 proc_stat: user nice system idle iowait irq softirq steal, in clock ticks.
+    ticks = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def cores_of(rank: int, cores: int) -> str:
+    """Return the cores of a rank, as taskset takes them. Ranks share cores where there are few."""
+    usable = sorted(os.sched_getaffinity(0))
+    places = range(rank * cores, (rank + 1) * cores)
+    return ",".join(map(str, sorted({usable[place % len(usable)] for place in places})))
 
 
 def call(
@@ -69,18 +85,19 @@ def call(
     first, last, operations, warm_up = span
     program = [args.program, "-b", first, "-e", last, "-f", "4", "-g", "1"]
     program += ["-n", str(operations), "-w", str(warm_up), "-c", str(int(args.check))]
-    # Ranks share cores where the machine has too few.
-    first_core = f"$((OMPI_COMM_WORLD_RANK * {cores} % {len(os.sched_getaffinity(0))}))"
-    before = f'first={first_core}; set -- taskset -c "$first-$((first + {cores - 1}))" "$@"; '
+    lists = " ".join(cores_of(rank, cores) for rank in range(RANKS))
+    before = f"lists=({lists}); cores=${{lists[$OMPI_COMM_WORLD_RANK]}}; "
     if args.busy:
-        spin = f'taskset -c "$first-$((first + {cores - 1}))" sh -c "while :; do :; done"'
-        spin = f"for i in $(seq {args.busy}); do {spin} &> /dev/null & done; "
-        before = before.replace("set --", spin + "set --")
+        spin = 'taskset -c "$cores" sh -c "while :; do :; done"'
+        before += f"for i in $(seq {args.busy}); do {spin} &> /dev/null & done; "
+    before += 'set -- taskset -c "$cores" "$@"; '
     with tempfile.TemporaryDirectory() as name:
         env = environment(timings.candidate, Path(name), nccl=args.nccl)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = mpirun(RANKS, SECONDS, before, program, args.ranks_per_gpu)
+        stolen = stolen_s()
         status, output, errors = run(command, env, SECONDS)
+        timings.steal_s.append(round(stolen_s() - stolen, 2))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         timings.nccl = said_by_nccl(Path(name)) | {"nccl-tests": tests_version(output)}
         rows = [row for row in map(read_row, output.splitlines()) if row]
@@ -179,6 +196,7 @@ def main() -> None:
                         "settings": each.candidate.settings,
                         "us_by_bytes": each.micros,
                         "cpu_s_per_gb": each.cpu_s_per_gb,
+                        "steal_s": each.steal_s,
                         "nccl": each.nccl,
                     }
                     for each in measured

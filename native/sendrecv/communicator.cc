@@ -442,6 +442,7 @@ bool Communicator::Close() {
   inbox_.reset();
   mailbox_.reset();
   enqueued_work_->Clear();
+  driver_->FreeSpares();
   const std::scoped_lock lanes(lanes_mutex_);
   watched_.clear();
   segment_.reset();

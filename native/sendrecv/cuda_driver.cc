@@ -69,6 +69,11 @@ ScopedRelaxedContext::ScopedRelaxedContext(const cu::Api& api, cu::Context conte
 
 ScopedRelaxedContext::~ScopedRelaxedContext() { api_.ThreadExchangeStreamCaptureMode(&mode_); }
 
+uint64_t ContextId(const cu::Api& api, cu::Context context) {
+  unsigned long long id = 0;
+  return api.CtxGetId != nullptr && api.CtxGetId(context, &id) == cu::kSuccess ? id : 0;
+}
+
 cu::Result LoadedKernels::Launch(cu::Function function, Stream stream, void* parameters) {
   std::array<void*, 1> all = {parameters};
   return api_.LaunchKernel(function, 1, 1, 1, kWaitKernelThreads, 1, 1, 0, stream, all.data(),
@@ -114,27 +119,18 @@ cu::Result LoadedKernels::Load() {
   return result;
 }
 
-uint64_t LoadedKernels::FindMemoryId() const {
-  unsigned long long id = 0;
-  const std::array<int, 1> attributes = {cu::kBufferId};
-  std::array<void*, 1> values = {&id};
-  const cu::Result result =
-      api_.PointerGetAttributes(1, attributes.data(), values.data(), started_);
-  return result == cu::kSuccess ? id : 0;
-}
-
 LoadedKernels* LoadedKernels::Of(const cu::Api& api, cu::Context context, std::string* why) {
   static std::mutex& mutex = *new std::mutex;
   static auto& all = *new std::map<cu::Context, LoadedKernels*>;
   const ScopedRelaxedContext in(api, context);
   const std::scoped_lock lock(mutex);
   LoadedKernels*& known = all[context];
-  // A reset frees the memory and makes the functions invalid. The context keeps its handle.
-  if (known != nullptr && known->FindMemoryId() == known->memory_id_) return known;
+  // A reset makes the functions invalid.
+  if (known != nullptr && known->context_id_ == ContextId(api, context)) return known;
   known = nullptr;
   std::unique_ptr<LoadedKernels> made(new LoadedKernels(api));
   const cu::Result result = made->Load();
-  made->memory_id_ = made->FindMemoryId();
+  made->context_id_ = ContextId(api, context);
   if (result == cu::kSuccess) return known = made.release();
   *why = "CUDA cannot load the wait kernels: " + cu::NameOf(api, result);
   return nullptr;
@@ -177,10 +173,10 @@ bool CudaDriver::Succeeded(cu::Result result) const {
   return false;
 }
 
-CudaDriver::~CudaDriver() {
-  const ScopedRelaxedContext in(api_, context_);
-  if (spare_stream_ != nullptr) api_.StreamDestroy(spare_stream_);
-  if (spare_event_ != nullptr) api_.EventDestroy(spare_event_);
+CudaDriver::~CudaDriver() { FreeSpares(); }
+
+bool CudaDriver::IsContextReset() const {
+  return context_id_ != 0 && ContextId(api_, context_) != context_id_;
 }
 
 Stream CudaDriver::CreateStream() const {
@@ -201,12 +197,18 @@ bool CudaDriver::Reserve() {
   return spare_stream_ != nullptr && spare_event_ != nullptr;
 }
 
+void CudaDriver::FreeSpares() {
+  if (Stream stream = spare_stream_.exchange(nullptr)) DeleteStream(stream);
+  if (Event event = spare_event_.exchange(nullptr)) DeleteEvent(event);
+}
+
 Stream CudaDriver::NewStream() {
   Stream stream = CreateStream();
   return stream != nullptr ? stream : spare_stream_.exchange(nullptr);
 }
 
 void CudaDriver::DeleteStream(Stream stream) {
+  if (IsContextReset()) return;
   const ScopedRelaxedContext in(api_, context_);
   Succeeded(api_.StreamDestroy(stream));
 }
@@ -218,6 +220,7 @@ Event CudaDriver::NewEvent() {
 }
 
 void CudaDriver::DeleteEvent(Event event) {
+  if (IsContextReset()) return;
   const ScopedRelaxedContext in(api_, context_);
   Succeeded(api_.EventDestroy(event));
 }
@@ -280,17 +283,20 @@ bool CudaDriver::HasDefaultPriority(Stream stream) {
 }
 
 bool CudaDriver::RecordAll(Event event) {
+  if (IsContextReset()) return false;
   const ScopedRelaxedContext in(api_, context_);
   return api_.CtxRecordEvent != nullptr && api_.CtxRecordEvent(context_, event) == cu::kSuccess;
 }
 
 // After an error of the context nothing runs any more, so all work counts as complete.
 bool CudaDriver::IsComplete(Stream stream) {
+  if (IsContextReset()) return true;
   const ScopedRelaxedContext in(api_, context_);
   return api_.StreamQuery(stream) != cu::kNotReady;
 }
 
 bool CudaDriver::HasHappened(Event event) {
+  if (IsContextReset()) return true;
   const ScopedRelaxedContext in(api_, context_);
   return api_.EventQuery(event) != cu::kNotReady;
 }
@@ -322,6 +328,7 @@ DeviceAddress CudaDriver::Allocate(uint64_t bytes) {
 }
 
 void CudaDriver::Free(DeviceAddress address) {
+  if (IsContextReset()) return;
   const ScopedRelaxedContext in(api_, context_);
   Succeeded(api_.MemFree(address));
 }
@@ -333,6 +340,7 @@ void* CudaDriver::AllocateHost(uint64_t bytes) {
 }
 
 void CudaDriver::FreeHost(void* address) {
+  if (IsContextReset()) return;
   const ScopedRelaxedContext in(api_, context_);
   Succeeded(api_.MemFreeHost(address));
 }
@@ -360,6 +368,7 @@ DeviceAddress CudaDriver::Import(const cu::IpcMemory& handle) const {
 }
 
 void CudaDriver::CloseImport(DeviceAddress base) const {
+  if (IsContextReset()) return;
   const ScopedRelaxedContext in(api_, context_);
   Succeeded(api_.IpcCloseMemHandle(base));
 }

@@ -21,6 +21,11 @@ namespace nccltune::sendrecv {
 // or lacks a function.
 const cu::Api* OpenCuda(std::string* why);
 
+// Returns CUDA's id of a context. It changes when a program resets the context (cudaDeviceReset),
+// whose handle stays the same. Returns 0 after a reset until the context is used again, and with
+// CUDA before 12.0.
+uint64_t ContextId(const cu::Api& api, cu::Context context);
+
 // The wait kernels (wait_kernels.h), loaded in a context.
 class LoadedKernels {
  public:
@@ -37,16 +42,13 @@ class LoadedKernels {
  private:
   explicit LoadedKernels(const cu::Api& api) : api_(api) {}
   cu::Result Load();
-  // Returns the identity of the memory at `started_`, which CUDA never gives to other memory of the
-  // process; 0 if nothing is allocated there.
-  uint64_t FindMemoryId() const;
   cu::Result Launch(cu::Function function, Stream stream, void* parameters);
 
   const cu::Api& api_;
   cu::Function gate_ = nullptr;
   cu::Function exchange_ = nullptr;
   cu::Pointer started_ = 0;  // in the GPU's memory, because only its kernels use it
-  uint64_t memory_id_ = 0;
+  uint64_t context_id_ = 0;
   GroupStarts starts_;
 };
 
@@ -92,6 +94,9 @@ struct Allocation {
   bool shareable = false;  // other processes can open it by a legacy CUDA IPC handle
 };
 
+// A reset of the context destroys its streams, events and memory. CUDA crashes if one of these
+// streams or events is used, and the memory's addresses may belong to the program by now. So after
+// a reset all functions that free do nothing, and all work counts as complete.
 class CudaDriver final : public Driver {
  public:
   // Uses the thread's current context, or the primary context of device 0 if there is none. Returns
@@ -106,6 +111,7 @@ class CudaDriver final : public Driver {
   // spare if CUDA refuses a new one, because by then a peer may already wait for this rank. Reserve
   // returns false if CUDA refuses a spare.
   bool Reserve();
+  void FreeSpares();
 
   Stream NewStream() override;
   void DeleteStream(Stream stream) override;
@@ -152,6 +158,9 @@ class CudaDriver final : public Driver {
   // Enables access to the memory of another context of this process. Returns false if CUDA refuses.
   bool EnablePeer(cu::Context peer) const;
 
+  // Returns whether the context has been reset. Always false with CUDA before 12.0.
+  bool IsContextReset() const;
+
   const cu::Api& api() const { return api_; }
   cu::Context context() const { return context_; }
   cu::Device device() const { return device_; }
@@ -159,7 +168,11 @@ class CudaDriver final : public Driver {
 
  private:
   CudaDriver(const cu::Api& api, cu::Context context, cu::Device device, const cu::Uuid& uuid)
-      : api_(api), context_(context), device_(device), uuid_(uuid) {}
+      : api_(api),
+        context_(context),
+        context_id_(ContextId(api, context)),
+        device_(device),
+        uuid_(uuid) {}
 
   Stream CreateStream() const;
   Event CreateEvent() const;
@@ -168,6 +181,7 @@ class CudaDriver final : public Driver {
 
   const cu::Api& api_;
   cu::Context context_;
+  uint64_t context_id_;
   cu::Device device_;
   cu::Uuid uuid_;
   std::atomic<Stream> spare_stream_ = nullptr;

@@ -159,7 +159,7 @@ void EnqueuedWork::PeerLost(int peer) {
   messages.lost = true;
   const bool lacks_event =
       std::ranges::any_of(messages.native, [](const auto& each) { return each.second == nullptr; });
-  if (lacks_event) messages.context_event = NewSharedEvent();
+  if (lacks_event && !driver_.IsContextReset()) messages.context_event = NewSharedEvent();
   if (messages.context_event != nullptr && !driver_.RecordAll(messages.context_event.get())) {
     messages.context_event = nullptr;
   }

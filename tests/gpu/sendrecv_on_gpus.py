@@ -3,10 +3,12 @@
 
     python tests/gpu/sendrecv_on_gpus.py --programs .../sendrecv_programs \
         --library libnccltune-sendrecv.so [--operations 1000000] [--kills 100] [--nccl DIR] \
-        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [--graphs] [--later] [-o results.json]
+        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [--mps] [--graphs] [--later] \
+        [-o results.json]
 
 Needs NCCL and GPUs; ranks are spread over those in sight, or over so many of them: programs that
-share a GPU wait for each other's time slices. Programs are those of
+share a GPU wait for each other's time slices, unless they run under an MPS daemon (--mps, not for
+kills: its server does not outlive a killed client). Programs are those of
 tests/native/sendrecv/whole/rank_program.cc: sends and receives in random order, in groups and not,
 in two communicators and two streams, every byte checked; some with memory mapped by hand
 (`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
@@ -29,9 +31,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import shared_gpu
 from common import MESSAGES as COUNTED_MESSAGES
 
 TOLD = re.compile(r"well: all learned of the end of rank \d+ in ([\d.]+) s")
@@ -57,7 +61,7 @@ class Sum:
 
 
 def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, str]:
-    """Of the program in that place of those that run side by side."""
+    """Return that of the program in that place of those that run side by side."""
     ours = {
         "LD_PRELOAD": str(args.library.resolve()),
         "NCCLTUNE_SENDRECV": "1",
@@ -132,20 +136,18 @@ def run(
 
 
 def until_done(args: argparse.Namespace, total: Sum) -> None:
-    """Programs side by side, until there were operations enough, something is wrong, or the time
-    is over."""
+    """Run programs side by side, until there were operations enough, something is wrong, or the
+    time is over."""
     lock, end = threading.Lock(), time.monotonic() + args.seconds
+
+    def one_after_the_other(place: int) -> None:
+        seed = args.seed + place
+        while total.operations < args.operations and not total.wrong and time.monotonic() < end:
+            how = ("all", "mapped" if seed % 3 == 0 else "allocated")
+            run(args, seed, place, how, total, lock)
+            seed += args.side_by_side
+
     with concurrent.futures.ThreadPoolExecutor(args.side_by_side) as pool:
-
-        def one_after_the_other(place: int) -> None:
-            seed = args.seed + place
-            while total.operations < args.operations and not total.wrong:
-                if time.monotonic() > end:
-                    return
-                how = ("all", "mapped" if seed % 3 == 0 else "allocated")
-                run(args, seed, place, how, total, lock)
-                seed += args.side_by_side
-
         list(pool.map(one_after_the_other, range(args.side_by_side)))
 
 
@@ -175,14 +177,17 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=1, help="in sight")
     parser.add_argument("--gpus-of-a-program", type=int, default=0, help="0: all")
+    parser.add_argument("--mps", action="store_true", help="one daemon for all programs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
 
-    began, total, killed = time.monotonic(), Sum(), Sum()
-    until_done(args, total)
-    seconds = time.monotonic() - began
+    total, killed = Sum(), Sum()
+    with shared_gpu.Mps(used=args.mps) as mps, mock.patch.dict(os.environ, mps.environment):
+        began = time.monotonic()
+        until_done(args, total)
+        seconds = time.monotonic() - began
     print(f"{total.operations} operations in {total.programs} programs, {seconds:.0f} s")
     for name, messages in sorted(total.messages.items()):
         print(f"  {name}: {messages} messages, {total.sizes[name] / 1e9:.4g} GB")

@@ -215,7 +215,6 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return kCudaSuccess;
 }
 
-// Streams stay valid, unlike those of CUDA.
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   SOFT_ENTER();
   if (!IsDevice(device)) return kInvalidDevice;
@@ -223,6 +222,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   SynchronizeContext(context);
   Memory::Get().RemoveAll(device);
   const std::scoped_lock lock(Machine::Get().mutex);
+  Machine::Get().DestroyAll(context);
   ++context.resets;
   return kCudaSuccess;
 }
@@ -279,7 +279,9 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
   SOFT_ENTER();
   const Context* const found = context == nullptr ? Current() : ContextOf(context);
   if (found == nullptr) return kInvalidContext;
-  *id = static_cast<unsigned long long>(found->gpu) + 1;
+  // In CUDA there is no id after a reset until the context is used again.
+  const std::scoped_lock lock(Machine::Get().mutex);
+  *id = 1 + static_cast<size_t>(found->gpu) + found->resets * Machine::Get().contexts.size();
   return kCudaSuccess;
 }
 

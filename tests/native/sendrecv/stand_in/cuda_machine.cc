@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <thread>
@@ -122,8 +123,29 @@ std::shared_ptr<SoftStream> Machine::Find(CUstream stream) {
     if (mine == nullptr) mine = NewStream(*context, 0);
     return mine;
   }
+  CheckHandle(stream);
   const auto found = streams.find(handle);
   return found == streams.end() ? nullptr : found->second;
+}
+
+void Machine::DestroyAll(Context& context) {
+  std::erase_if(streams, [&](const auto& each) {
+    if (&each.second->context() != &context) return false;
+    each.second->Retire();
+    destroyed_by_reset_.insert(each.first);
+    return true;
+  });
+  std::erase_if(events, [&](const auto& each) {
+    if (each.second->context != &context) return false;
+    destroyed_by_reset_.insert(each.first);
+    return true;
+  });
+}
+
+void Machine::CheckHandle(const void* handle) const {
+  if (!destroyed_by_reset_.contains(reinterpret_cast<uint64_t>(handle))) return;
+  std::fprintf(stderr, "soft cuda: a stream or event is used that a reset has destroyed\n");
+  std::abort();
 }
 
 Mark Machine::Enqueue(SoftStream& stream, Operation operation) {

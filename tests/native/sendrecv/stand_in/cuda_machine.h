@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,10 @@ class Machine {
   std::map<uint64_t, std::shared_ptr<Event>> events;
   std::map<uint64_t, std::shared_ptr<Graph>> graphs;
   uint64_t NextHandle() { return handles_ += 0x40; }
+  // Destroys the streams and events of a context, as a reset does. Requires the lock.
+  void DestroyAll(Context& context);
+  // Aborts if a reset has destroyed this stream or event: CUDA may crash then. Requires the lock.
+  void CheckHandle(const void* handle) const;
 
   // Captures in progress that forbid unsafe calls, also to other threads.
   std::vector<std::weak_ptr<Graph>> captures;
@@ -101,6 +106,7 @@ class Machine {
   Machine();
   Mark Push(SoftStream& stream, Operation operation);
   uint64_t handles_ = 0x5000'0000;
+  std::set<uint64_t> destroyed_by_reset_;
 };
 
 // Returns the calling thread's current context; null: none.

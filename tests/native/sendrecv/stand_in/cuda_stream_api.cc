@@ -26,6 +26,7 @@ bool Invalidates(SoftStream& stream) {
 
 std::shared_ptr<Event> FindEvent(CUevent event) {
   Machine& all = Machine::Get();
+  all.CheckHandle(event);
   const auto found = all.events.find(reinterpret_cast<uint64_t>(event));
   return found == all.events.end() ? nullptr : found->second;
 }
@@ -54,6 +55,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   SOFT_ENTER();
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
+  all.CheckHandle(handle);
   const auto found = all.streams.find(reinterpret_cast<uint64_t>(handle));
   if (found == all.streams.end()) return kInvalidHandle;
   found->second->Retire();
@@ -134,6 +136,7 @@ CUresult cuEventDestroy_v2(CUevent handle) {
   SOFT_ENTER();
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
+  all.CheckHandle(handle);
   return all.events.erase(reinterpret_cast<uint64_t>(handle)) == 0 ? kInvalidHandle : kCudaSuccess;
 }
 

@@ -523,6 +523,11 @@ TEST(Whole, GoesOnAfterAResetOfTheContext) {
   EXPECT_GT(Count(output, "copy engine, "), 1) << output;
 }
 
+TEST(Whole, APeerThatEndsAfterAResetIsNoCrash) {
+  const std::string output = Case("Comms.APeerEndsAfterAReset");
+  EXPECT_TRUE(Well(output)) << output;
+}
+
 TEST(Whole, AnAbortEndsWaitsEverywhere) {
   for (const char* const name :
        {"Comms.AnAbortEndsAReceiveAndThePeerLearnsOfIt", "Comms.AnAbortAndAnEndAreLearnedOf"}) {
