@@ -1,17 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sets CUDA_DEVICE_MAX_CONNECTIONS to 32 when the library is loaded, unless the variable is set or
-// the library is off. Streams share CUDA's connections to a GPU, 8 by default. A stream that waits
-// blocks all streams of its connection, so more connections block fewer streams. CUDA reads the
-// variable when CUDA is initialised, long after this library is loaded with the program.
+// Sets CUDA_DEVICE_MAX_CONNECTIONS to 32 when the library is loaded, unless the variable is set,
+// the library is off, or the process is a client of NVIDIA's MPS. CUDA reads the variable when CUDA
+// is initialised, long after this library is loaded with the program.
+#include "sendrecv/connections.h"
+
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): a variable of glibc 2.32
 extern "C" __attribute__((weak)) char __libc_single_threaded;
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
+namespace nccltune::sendrecv {
 namespace {
+
+constexpr const char* kVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr long kDefaultConnections = 8;  // CUDA's, without MPS
+
+// Returns whether a daemon of MPS seems to run. CUDA then makes this process its client.
+bool IsMpsClient() {
+  const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string control = std::string(folder == nullptr ? "/tmp/nvidia-mps" : folder);
+  return access((control + "/control").c_str(), F_OK) == 0;
+}
 
 __attribute__((constructor)) void MakeConnections() {
   const char* mode = std::getenv("NCCLTUNE_SENDRECV");
@@ -19,7 +34,22 @@ __attribute__((constructor)) void MakeConnections() {
   // With several threads, setenv could race with a thread that reads the environment. So do nothing
   // unless the process certainly has one thread.
   if (&__libc_single_threaded == nullptr || __libc_single_threaded == 0) return;
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (!IsMpsClient()) setenv(kVariable, "32", 0);
 }
 
 }  // namespace
+
+const char* WhyTooFewConnections() {
+  if (const char* const set = std::getenv(kVariable)) {
+    const long count = std::strtol(set, nullptr, 10);
+    if (count <= 1 || count >= kDefaultConnections) return nullptr;
+    return "streams that wait would block too many others with CUDA_DEVICE_MAX_CONNECTIONS from 2 "
+           "to 7";
+  }
+  if (!IsMpsClient()) return nullptr;
+  return "under NVIDIA's MPS a process has few connections to the GPU; set "
+         "CUDA_DEVICE_MAX_CONNECTIONS to 1 or to 8 and more: the more, the fewer processes CUDA "
+         "starts on a GPU";
+}
+
+}  // namespace nccltune::sendrecv

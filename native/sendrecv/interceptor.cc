@@ -23,6 +23,7 @@
 #include "sendrecv/calls.h"
 #include "sendrecv/communicator.h"
 #include "sendrecv/communicator_table.h"
+#include "sendrecv/connections.h"
 #include "sendrecv/eligibility.h"
 #include "sendrecv/interpose.h"
 #include "sendrecv/log.h"
@@ -274,6 +275,8 @@ class SendRecv final : public Interceptor {
       why =
           "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
           "without NCCLTUNE_SENDRECV_WAITS=memory streams wait by kernels instead";
+    } else if (const char* const few = WhyTooFewConnections()) {
+      why = few;
     } else {
       made = Communicator::Join(key, rank, options, &why);
     }

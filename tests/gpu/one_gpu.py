@@ -126,7 +126,7 @@ class OneGpu:
         preload = [str(self.args.nccl)] if self.args.nccl else []
         if mode is not None and rank not in scenario.without:
             preload.insert(0, str(self.args.library))
-            env |= {
+            env |= shared_gpu.connections() | {
                 "NCCLTUNE_SENDRECV": mode,
                 "NCCLTUNE_SENDRECV_FROM": "256K",
                 "NCCLTUNE_SENDRECV_EAGER": "1M",

@@ -62,7 +62,7 @@ class Sum:
 
 def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, str]:
     """Return that of the program in that place of those that run side by side."""
-    ours = {
+    ours = shared_gpu.connections() | {
         "LD_PRELOAD": str(args.library.resolve()),
         "NCCLTUNE_SENDRECV": "1",
         # As small as may be, so that many messages are for copy engines.

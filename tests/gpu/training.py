@@ -182,7 +182,7 @@ class Training:
         preload = []
         if mode is not None:
             preload.append(str(args.sendrecv))
-            settings = {
+            settings = shared_gpu.connections() | {
                 "NCCLTUNE_SENDRECV": mode,
                 "NCCLTUNE_SENDRECV_FROM": "256K",
                 "NCCLTUNE_SENDRECV_STATS": "-",

@@ -3,7 +3,10 @@
 // Tests of the shipped library, on the stand-ins for CUDA and NCCL, in programs of several
 // processes.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,6 +29,7 @@ std::string OutputOf(const std::string& command, Environment environment,
                       {"NCCLTUNE_SENDRECV_EAGER", "1M"},
                       {"NCCLTUNE_SENDRECV_STATS", "-"},
                       {"SOFT_NCCL_BUFFER", "1048576"},
+                      {"CUDA_MPS_PIPE_DIRECTORY", "/nonexistent"},
                       {"LD_PRELOAD", LIBRARY}});
   // The shards are those of this test program, not of the programs that it starts.
   std::string line = wrap + "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
@@ -217,6 +221,37 @@ TEST(Whole, SettingsThatDiffer) {
   ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=0"}}, "", 0);
   ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=dry-run"}},
                "its NCCLTUNE_SENDRECV settings differ", 2);
+}
+
+// Clients of MPS share a pool of connections, so the library must not take 32 for each.
+TEST(Whole, UnderMpsOnlyConnectionsThatTheUserAsksFor) {
+  const std::filesystem::path pipes =
+      std::filesystem::path(testing::TempDir()) / ("mps-" + std::to_string(getpid()));
+  const auto connections = [](const Environment& environment) {
+    return OutputOf("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'", environment);
+  };
+  const Environment mps = {{"CUDA_MPS_PIPE_DIRECTORY", pipes}};
+  std::filesystem::create_directory(pipes);
+  EXPECT_EQ(connections(mps), "32\n") << "without a daemon";
+  std::ofstream(pipes / "control").close();
+  EXPECT_EQ(connections(mps), "unset\n");
+  ExpectNative(mps, "under NVIDIA's MPS a process has few connections to the GPU", 2);
+  Environment asked = mps;
+  asked["CUDA_DEVICE_MAX_CONNECTIONS"] = "16";
+  EXPECT_EQ(connections(asked), "16\n");
+  const std::string output = Case("Exchange.Rounds", asked);
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  std::filesystem::remove_all(pipes);
+}
+
+TEST(Whole, FewConnections) {
+  for (const char* const few : {"2", "7"}) {
+    ExpectNative({{"CUDA_DEVICE_MAX_CONNECTIONS", few}}, "would block too many others", 2);
+  }
+  const std::string output = Case("Exchange.Rounds", {{"CUDA_DEVICE_MAX_CONNECTIONS", "8"}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
 }
 
 TEST(Whole, GpusThatLackSomething) {
