@@ -12,6 +12,7 @@ median (min - max) over the rounds of the slowest rank; a round is a start of th
 """
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
@@ -40,11 +41,18 @@ def call(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def slowest(rounds: list[list[dict[str, Any]]], row: int, name: str) -> list[float]:
-    """Return the time of the slowest rank in each round."""
-    return [
-        max(statistics.median(rank["rows"][row]["us"][name]) for rank in reports)
-        for reports in rounds
+    """Return the time of the slowest rank in each round in which all ranks have counted some."""
+    values = [
+        [statistics.median(rank["rows"][row]["us"][name]) for rank in reports] for reports in rounds
     ]
+    return [max(ranks) for ranks in values if not any(map(math.isnan, ranks))]
+
+
+def ratio(over: list[float], under: list[float] | None, digits: int) -> str:
+    """Return the ratio of two medians as a cell; empty without one of them."""
+    if not over or not under:
+        return ""
+    return f"{statistics.median(over) / statistics.median(under):.{digits}f}x"
 
 
 def table(rounds: list[list[dict[str, Any]]]) -> str:
@@ -53,17 +61,15 @@ def table(rounds: list[list[dict[str, Any]]]) -> str:
     titles += ["product alone, us", "beside all-reduces, us", "all-reduce alone / default's"]
     lines = [f"| {' | '.join([*titles, 'product beside / alone'])} |"]
     lines.append("| --- " * (len(titles) + 1) + "|")
-    default: dict[int, float] = {}
+    default: dict[int, list[float]] = {}
     for number, row in enumerate(rounds[0][0]["rows"]):
         times = {name: slowest(rounds, number, name) for name in TIMES}
-        medians = {name: statistics.median(values) for name, values in times.items()}
         if row["cap"] == 0:
-            default[row["size"]] = medians["all_reduce_alone"]
+            default[row["size"]] = times["all_reduce_alone"]
         cells = [size_text(row["size"]), str(row["cap"] or "default"), str(row["blocks"])]
-        cells += [shown(times[name]) for name in TIMES]
-        known = default.get(row["size"])
-        cells.append(f"{medians['all_reduce_alone'] / known:.2f}x" if known else "")
-        cells.append(f"{medians['product_together'] / medians['product_alone']:.3f}x")
+        cells += [shown(values) if values else "" for values in times.values()]
+        cells.append(ratio(times["all_reduce_alone"], default.get(row["size"]), 2))
+        cells.append(ratio(times["product_together"], times["product_alone"], 3))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
