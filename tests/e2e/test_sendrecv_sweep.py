@@ -242,6 +242,7 @@ def test_options_of_it_alone(native: Path, tmp_path: Path, option: list[str]) ->
     [
         ("NCCLTUNE_SENDRECV_POLICY", "vccl"),
         ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "7"),
         ("NCCL_COMM_BLOCKING", "0"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from nccltune.app.env import Deployment, has_threshold
 from nccltune.app.sendrecv_conf import CONF
 from nccltune.formats.tuner_config.nccl_conf import read_conf
-from nccltune.measure.experiments.copies.settings import MEANING, ON
+from nccltune.measure.experiments.copies.settings import LEAST_CONNECTIONS, MEANING, ON
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.native import sendrecv_path
@@ -82,7 +82,13 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
             f"{_PRELOAD}={loaded} is set and will be replaced: to have both, name both, "
             f"{settings[_PRELOAD]}:{loaded}"
         )
-    if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
+    connections = environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
+    if connections in [str(few) for few in range(2, LEAST_CONNECTIONS)]:
+        found.append(
+            f"CUDA_DEVICE_MAX_CONNECTIONS={connections} is set: NCCL then carries everything; "
+            f"unset it, or use 1, or at least {LEAST_CONNECTIONS}"
+        )
+    if connections == "1":
         found.append(
             "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: streams then wait by kernels, and a threshold "
             "measured with 32 connections is too low; use at least NCCLTUNE_SENDRECV_FROM=8M"

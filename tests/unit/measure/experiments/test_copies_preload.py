@@ -50,6 +50,9 @@ def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
 
 def test_variables_of_compared_settings_are_errors() -> None:
     check_environment({"NCCLTUNE_SENDRECV_EAGER": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "32"})
+    check_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "8"})
+    with pytest.raises(InputError, match="MAX_CONNECTIONS=2 is set: NCCL then carries everything"):
+        check_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "2"})
     with pytest.raises(InputError, match="CHUNK=1M is set"):
         check_environment({"NCCLTUNE_SENDRECV_CHUNK": "1M"})
 
