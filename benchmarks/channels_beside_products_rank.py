@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sendrecv_overlap_rank import Product, alone_and_together, timed
+from sendrecv_overlap_rank import Product, alone_and_together, same_on_all, timed
 from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
@@ -57,13 +57,6 @@ def communicator(cap: int) -> Any:
     options.config.max_ctas = cap
     options.config.min_ctas = 1
     return distributed.new_group(pg_options=options)
-
-
-def same_on_all(value: float) -> float:
-    """Return rank 0's value, so that all ranks enqueue as many operations."""
-    told = torch.tensor([value], dtype=torch.float64, device="cuda")
-    distributed.broadcast(told, 0)
-    return float(told.item())
 
 
 def measure(args: argparse.Namespace, all_reduce: AllReduce, product: Product) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Runs:
 
 def program(args: argparse.Namespace) -> list[str]:
     words = [sys.executable, str(PROGRAM), "--bytes", str(args.bytes)]
-    for name in ("product", "exchanges", "products", "repetitions"):
+    for name in ("product", "exchanges", "products", "beside", "repetitions"):
         words += [f"--{name}", str(getattr(args, name))]
     return [*words, "--fill", str(Path(args.fill).resolve())] if args.fill else words
 
@@ -68,6 +68,7 @@ def call(args: argparse.Namespace, runs: Runs) -> None:
     if reports is None:
         sys.exit(f"error: {runs.candidate.name} failed")
     runs.rounds.append(reports)
+    args.beside = reports[0]["products"]
 
 
 def table(all_runs: list[Runs]) -> str:
@@ -105,6 +106,9 @@ def main() -> None:
     parser.add_argument("--product", type=int, default=8192, help="rows of the square matrices")
     parser.add_argument("--exchanges", type=int, default=600, help="in one repetition")
     parser.add_argument("--products", type=int, default=30, help="to find how long one takes")
+    parser.add_argument("--beside", type=int, default=0, metavar="N",
+                        help="products beside the exchanges; 0: as many as take as long in the"
+                        " first run, and then as many in all runs")  # fmt: skip
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)

@@ -129,13 +129,20 @@ def alone_and_together(
     return found
 
 
+def same_on_all(value: float) -> float:
+    """Return rank 0's value, so that all ranks enqueue as many operations."""
+    told = torch.tensor([value], dtype=torch.float64, device="cuda")
+    distributed.broadcast(told, 0)
+    return float(told.item())
+
+
 def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str, Any]:
     """Medians alone and together, one of each a repetition."""
-    many = args.exchanges
-    alone = statistics.median(timed(args, [(ring.exchange, many)])[0])
-    single = statistics.median(timed(args, [(product.multiply, args.products)])[0])
-    # As many products as take as long.
-    products = max(args.products, round(many * alone / single))
+    many, products = args.exchanges, args.beside
+    if products == 0:
+        alone = statistics.median(timed(args, [(ring.exchange, many)])[0])
+        single = statistics.median(timed(args, [(product.multiply, args.products)])[0])
+        products = round(same_on_all(max(args.products, many * alone / single)))
     found = alone_and_together(
         args, "exchange", (ring.exchange, many), (product.multiply, products)
     )
@@ -186,6 +193,7 @@ def main() -> None:
     parser.add_argument("--product", type=int, required=True)
     parser.add_argument("--exchanges", type=int, required=True)
     parser.add_argument("--products", type=int, required=True)
+    parser.add_argument("--beside", type=int, required=True, help="products beside the exchanges")
     parser.add_argument("--repetitions", type=int, required=True)
     parser.add_argument("--settle", type=float, default=0.4, help="part of a time not counted")
     parser.add_argument("--fill", help="the library of sendrecv_fill.cu")
