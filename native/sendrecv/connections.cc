@@ -5,10 +5,12 @@
 // is initialised, long after this library is loaded with the program.
 #include "sendrecv/connections.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): a variable of glibc 2.32
@@ -19,7 +21,16 @@ namespace nccltune::sendrecv {
 namespace {
 
 constexpr const char* kVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
-constexpr long kDefaultConnections = 8;  // CUDA's, without MPS
+// With 8, CUDA's default, random programs hang on the stand-ins, with 16 none does.
+constexpr long kLeastConnections = 16;
+
+bool HasOneThread() {
+  if (&__libc_single_threaded != nullptr) return __libc_single_threaded != 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), closedir);
+  int entries = 0;
+  while (threads != nullptr && readdir(threads.get()) != nullptr) ++entries;
+  return entries == 3;  // with "." and ".."
+}
 
 // Returns whether a daemon of MPS seems to run. CUDA then makes this process its client.
 bool IsMpsClient() {
@@ -31,10 +42,8 @@ bool IsMpsClient() {
 __attribute__((constructor)) void MakeConnections() {
   const char* mode = std::getenv("NCCLTUNE_SENDRECV");
   if (mode == nullptr || *mode == '\0' || std::strcmp(mode, "0") == 0) return;
-  // With several threads, setenv could race with a thread that reads the environment. So do nothing
-  // unless the process certainly has one thread.
-  if (&__libc_single_threaded == nullptr || __libc_single_threaded == 0) return;
-  if (!IsMpsClient()) setenv(kVariable, "32", 0);
+  // With several threads, setenv could race with a thread that reads the environment.
+  if (HasOneThread() && !IsMpsClient()) setenv(kVariable, "32", 0);
 }
 
 }  // namespace
@@ -42,14 +51,17 @@ __attribute__((constructor)) void MakeConnections() {
 const char* WhyTooFewConnections() {
   if (const char* const set = std::getenv(kVariable)) {
     const long count = std::strtol(set, nullptr, 10);
-    if (count <= 1 || count >= kDefaultConnections) return nullptr;
-    return "streams that wait would block too many others with CUDA_DEVICE_MAX_CONNECTIONS from 2 "
-           "to 7";
+    if (count == 1 || count >= kLeastConnections) return nullptr;
+    return "CUDA_DEVICE_MAX_CONNECTIONS must be 1 or at least 16: with few connections, streams "
+           "that wait block streams that they wait for";
   }
-  if (!IsMpsClient()) return nullptr;
-  return "under NVIDIA's MPS a process has few connections to the GPU; set "
-         "CUDA_DEVICE_MAX_CONNECTIONS to 1 or to 8 and more: the more, the fewer processes CUDA "
-         "starts on a GPU";
+  if (IsMpsClient()) {
+    return "under NVIDIA's MPS a process has few connections to the GPU; set "
+           "CUDA_DEVICE_MAX_CONNECTIONS to 1 or to at least 16: the more, the fewer processes CUDA "
+           "starts on a GPU";
+  }
+  return "the library was loaded too late to ask CUDA for more connections to the GPU; set "
+         "CUDA_DEVICE_MAX_CONNECTIONS=32 before the program starts";
 }
 
 }  // namespace nccltune::sendrecv

@@ -43,7 +43,8 @@ def sendrecv_deployment(*, library: Path | None = None, study: Path | None = Non
     meanings = {
         _PRELOAD: "Loaded before NCCL, in programs that are linked with it, themselves or by a "
         "module (PyTorch, nccl-tests). For those that open libnccl.so.2 by name (vLLM, CuPy, JAX) "
-        f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead.",
+        f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead, and set "
+        "CUDA_DEVICE_MAX_CONNECTIONS=32.",
         ON: "On every rank. verify compares contents, dry-run decides and counts only, 0 is off.",
     }
     notes = []

@@ -42,6 +42,7 @@ Traces TracesOf(const std::string& name, Environment environment) {
                       {"SOFT_NCCL_BUFFER", "1048576"},
                       {"SOFT_CUDA_DELAY_US", "0"},
                       {"CASE_TRACE", path},
+                      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
                       {"LD_PRELOAD", LIBRARY}});
   std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
   for (const auto& [variable, value] : environment) line += " " + variable + "='" + value + "'";
@@ -184,6 +185,7 @@ const std::map<std::string, Environment>& NothingCarried() {
       {"one connection and no kernels",
        {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"NCCLTUNE_SENDRECV_WAITS", "memory"}}},
       {"one connection on one rank", {{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=1"}}},
+      {"few connections", {{"CUDA_DEVICE_MAX_CONNECTIONS", "8"}}},
   };
   return all;
 }

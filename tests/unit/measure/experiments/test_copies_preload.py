@@ -50,7 +50,7 @@ def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
 
 def test_variables_of_compared_settings_are_errors() -> None:
     check_environment({"NCCLTUNE_SENDRECV_EAGER": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "32"})
-    check_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "8"})
+    check_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "16"})
     with pytest.raises(InputError, match="MAX_CONNECTIONS=2 is set: NCCL then carries everything"):
         check_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "2"})
     with pytest.raises(InputError, match="CHUNK=1M is set"):

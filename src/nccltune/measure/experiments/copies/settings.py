@@ -27,7 +27,7 @@ DEFAULT_FROM = 2 << 20
 LEAST_FROM = 4 << 10
 MOST_FROM = 1 << 30
 """The default, smallest and largest value of `FROM`, in bytes."""
-LEAST_CONNECTIONS = 8
+LEAST_CONNECTIONS = 16
 """With a smaller CUDA_DEVICE_MAX_CONNECTIONS, but for 1, NCCL carries everything
 (`native/sendrecv/connections.cc`)."""
 FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
