@@ -10,7 +10,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): a variable of glibc 2.32
@@ -26,9 +25,11 @@ constexpr long kLeastConnections = 16;
 
 bool HasOneThread() {
   if (&__libc_single_threaded != nullptr) return __libc_single_threaded != 0;
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), closedir);
+  DIR* const threads = opendir("/proc/self/task");
+  if (threads == nullptr) return false;
   int entries = 0;
-  while (threads != nullptr && readdir(threads.get()) != nullptr) ++entries;
+  while (readdir(threads) != nullptr) ++entries;
+  closedir(threads);
   return entries == 3;  // with "." and ".."
 }
 
