@@ -35,9 +35,9 @@ bool HasOneThread() {
 
 // Returns whether a daemon of MPS seems to run. CUDA then makes this process its client.
 bool IsMpsClient() {
-  const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-  const std::string control = std::string(folder == nullptr ? "/tmp/nvidia-mps" : folder);
-  return access((control + "/control").c_str(), F_OK) == 0;
+  const char* const set = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string folder = set != nullptr ? set : "/tmp/nvidia-mps";
+  return access((folder + "/control").c_str(), F_OK) == 0;
 }
 
 __attribute__((constructor)) void MakeConnections() {

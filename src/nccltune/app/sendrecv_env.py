@@ -8,7 +8,7 @@ from pathlib import Path
 from nccltune.app.env import Deployment, has_threshold
 from nccltune.app.sendrecv_conf import CONF
 from nccltune.formats.tuner_config.nccl_conf import read_conf
-from nccltune.measure.experiments.copies.settings import LEAST_CONNECTIONS, MEANING, ON
+from nccltune.measure.experiments.copies.settings import MEANING, ON, TOO_FEW_CONNECTIONS
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.native import sendrecv_path
@@ -84,10 +84,10 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
             f"{settings[_PRELOAD]}:{loaded}"
         )
     connections = environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
-    if connections in [str(few) for few in range(2, LEAST_CONNECTIONS)]:
+    if connections in TOO_FEW_CONNECTIONS:
         found.append(
             f"CUDA_DEVICE_MAX_CONNECTIONS={connections} is set: NCCL then carries everything; "
-            f"unset it, or use 1, or at least {LEAST_CONNECTIONS}"
+            "unset it, or use 1, or at least 16"
         )
     if connections == "1":
         found.append(

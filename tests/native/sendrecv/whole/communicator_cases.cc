@@ -60,61 +60,6 @@ TEST(Comms, SplitAndShrunk) {
   });
 }
 
-// A program may reset its GPU and go on with new communicators.
-TEST(Comms, AfterAReset) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    TakeEnvironment(rank);
-    for (int turn = 0; turn < 3; ++turn) {
-      ncclComm_t comm = Init(two, 2, rank);
-      ASSERT_NE(comm, nullptr);
-      CUstream stream = NewStream();
-      const Pair pair = NewPair(2 * kBytes);
-      for (int round = 0; round < kWarm + 3; ++round) {
-        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-        two.Meet();
-      }
-      EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-      Free(pair);
-      two.Meet();
-      CUdevice gpu = 0;
-      ASSERT_EQ(cuCtxGetDevice(&gpu), kCudaSuccess);
-      ASSERT_EQ(cuDevicePrimaryCtxReset_v2(gpu), kCudaSuccess);
-    }
-  });
-}
-
-// The communicator of a rank that has reset its GPU is still watched when its peer ends.
-TEST(Comms, APeerEndsAfterAReset) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    TakeEnvironment(rank);
-    ncclComm_t comm = Init(two, 2, rank);
-    ASSERT_NE(comm, nullptr);
-    CUstream stream = NewStream();
-    const Pair large = NewPair(2 * kBytes);
-    Warm(two, large, rank, comm, stream);
-    // Messages of NCCL, the last ones without an event behind them.
-    const Pair small = NewPair(1024);
-    for (int round = 0; round < 3; ++round) {
-      ASSERT_EQ(Exchange(small, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-    }
-    two.Meet();
-    if (rank == 0) {
-      CUdevice gpu = 0;
-      ASSERT_EQ(cuCtxGetDevice(&gpu), kCudaSuccess);
-      ASSERT_EQ(cuDevicePrimaryCtxReset_v2(gpu), kCudaSuccess);
-    }
-    two.Meet();
-    if (rank == 1) {
-      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-    }
-    two.Meet();
-    // Longer than the interval between two checks of the peers.
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  });
-}
-
 struct TwoGpus {
   ncclComm_t comms[2] = {};
   Pair pairs[2];

@@ -25,9 +25,11 @@ std::string OutputOf(const std::string& arguments, const Environment& environmen
 }
 
 Environment WithLibrary(const std::string& mode) {
-  return {{"LD_PRELOAD", LIBRARY},           {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
-          {"NCCLTUNE_SENDRECV", mode},       {"NCCLTUNE_SENDRECV_FROM", "256K"},
-          {"NCCLTUNE_SENDRECV_EAGER", "1M"}, {"NCCLTUNE_SENDRECV_STATS", "-"}};
+  return {{"LD_PRELOAD", LIBRARY},
+          {"NCCLTUNE_SENDRECV", mode},
+          {"NCCLTUNE_SENDRECV_FROM", "256K"},
+          {"NCCLTUNE_SENDRECV_EAGER", "1M"},
+          {"NCCLTUNE_SENDRECV_STATS", "-"}};
 }
 
 // By rank, in the order in which each rank printed them.

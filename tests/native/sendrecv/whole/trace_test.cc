@@ -42,7 +42,6 @@ Traces TracesOf(const std::string& name, Environment environment) {
                       {"SOFT_NCCL_BUFFER", "1048576"},
                       {"SOFT_CUDA_DELAY_US", "0"},
                       {"CASE_TRACE", path},
-                      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
                       {"LD_PRELOAD", LIBRARY}});
   std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
   for (const auto& [variable, value] : environment) line += " " + variable + "='" + value + "'";

@@ -3,10 +3,7 @@
 // Tests of the shipped library, on the stand-ins for CUDA and NCCL, in programs of several
 // processes.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,7 +14,6 @@ namespace nccltune::sendrecv {
 namespace {
 
 constexpr int kSeeds = 4;
-constexpr const char* kUnset = "(unset)";  // the value of a variable that a program must not have
 
 using Environment = std::map<std::string, std::string>;
 
@@ -30,21 +26,11 @@ std::string OutputOf(const std::string& command, Environment environment,
                       {"NCCLTUNE_SENDRECV_EAGER", "1M"},
                       {"NCCLTUNE_SENDRECV_STATS", "-"},
                       {"SOFT_NCCL_BUFFER", "1048576"},
-                      // The library does not set it in a program with several threads, such as
-                      // one with the thread sanitizer.
-                      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
                       {"LD_PRELOAD", LIBRARY}});
   // The shards are those of this test program, not of the programs that it starts.
-  std::string unset = " -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
-  std::string set;
-  for (const auto& [name, value] : environment) {
-    if (value == kUnset) {
-      unset += " -u " + name;
-    } else {
-      set += " " + name + "='" + value + "'";
-    }
-  }
-  return AllOutputOf(wrap + "env" + unset + set + " " + command);
+  std::string line = wrap + "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
+  for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
+  return AllOutputOf(line + " " + command);
 }
 
 std::string Case(const std::string& name, const Environment& environment = {},
@@ -231,46 +217,6 @@ TEST(Whole, SettingsThatDiffer) {
   ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=0"}}, "", 0);
   ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=dry-run"}},
                "its NCCLTUNE_SENDRECV settings differ", 2);
-}
-
-// Clients of MPS share a pool of connections, so the library must not take 32 for each.
-TEST(Whole, UnderMpsOnlyConnectionsThatTheUserAsksFor) {
-  const std::filesystem::path pipes =
-      std::filesystem::path(testing::TempDir()) / ("mps-" + std::to_string(getpid()));
-  const Environment mps = {{"CUDA_MPS_PIPE_DIRECTORY", pipes},
-                           {"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}};
-  const auto connections = [&] {
-    return OutputOf("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'", mps);
-  };
-  std::filesystem::create_directory(pipes);
-  const std::string without_daemon = connections();
-  std::ofstream(pipes / "control").close();
-  EXPECT_EQ(connections(), "unset\n");
-  ExpectNative(mps, "under NVIDIA's MPS a process has few connections to the GPU", 2);
-  std::filesystem::remove_all(pipes);
-  // A sanitizer may start a thread before the library is loaded.
-  EXPECT_TRUE(without_daemon == "32\n" || without_daemon == "unset\n") << without_daemon;
-  if (without_daemon == "unset\n") ExpectNative(mps, "the library was loaded too late", 2);
-}
-
-// Streams share connections, and one that waits keeps the others of its connection waiting.
-TEST(Whole, RandomProgramsWithSixteenConnections) {
-  std::string output;
-  for (int seed = 1; seed <= 2 * kSeeds; ++seed) {
-    output += Programs(std::to_string(seed) + " 3 20 " + std::to_string(2 + seed % 3),
-                       {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}, {"SOFT_CUDA_QUEUES", "1"}});
-  }
-  EXPECT_EQ(Count(output, "well: 60 messages\n"), 2 * kSeeds) << output;
-  EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
-}
-
-TEST(Whole, FewConnections) {
-  for (const char* const few : {"", "0", "2", "15"}) {
-    ExpectNative({{"CUDA_DEVICE_MAX_CONNECTIONS", few}}, "must be 1 or at least 16", 2);
-  }
-  const std::string output = Case("Exchange.Rounds", {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
 }
 
 TEST(Whole, GpusThatLackSomething) {
@@ -572,13 +518,13 @@ TEST(Whole, CommunicatorsOfAllKinds) {
 }
 
 TEST(Whole, GoesOnAfterAResetOfTheContext) {
-  const std::string output = Case("Comms.AfterAReset");
+  const std::string output = Case("Resets.NewCommunicatorsAfterOne");
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_GT(Count(output, "copy engine, "), 1) << output;
 }
 
 TEST(Whole, APeerThatEndsAfterAResetIsNoCrash) {
-  const std::string output = Case("Comms.APeerEndsAfterAReset");
+  const std::string output = Case("Resets.APeerEndsAfterOne");
   EXPECT_TRUE(Well(output)) << output;
 }
 

@@ -27,8 +27,8 @@ DEFAULT_FROM = 2 << 20
 LEAST_FROM = 4 << 10
 MOST_FROM = 1 << 30
 """The default, smallest and largest value of `FROM`, in bytes."""
-LEAST_CONNECTIONS = 16
-"""With a smaller CUDA_DEVICE_MAX_CONNECTIONS, but for 1, NCCL carries everything
+TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
+"""Values of CUDA_DEVICE_MAX_CONNECTIONS with which NCCL carries everything
 (`native/sendrecv/connections.cc`)."""
 FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
 """Chunk sizes to try during traffic, in bytes. Other messages can run between the chunks of a large
@@ -131,8 +131,8 @@ def check_environment(environment: Mapping[str, str]) -> None:
     for name, value, why in (
         ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "the library then waits by kernels"),
         *(
-            ("CUDA_DEVICE_MAX_CONNECTIONS", str(few), "NCCL then carries everything")
-            for few in range(2, LEAST_CONNECTIONS)
+            ("CUDA_DEVICE_MAX_CONNECTIONS", few, "NCCL then carries everything")
+            for few in TOO_FEW_CONNECTIONS
         ),
         ("NCCL_COMM_BLOCKING", "0", "calls return before the timed work begins"),
     ):

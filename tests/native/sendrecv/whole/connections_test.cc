@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests of the shipped library with CUDA_DEVICE_MAX_CONNECTIONS=1, on the stand-ins: streams wait
-// by kernels. SOFT_CUDA_QUEUES=1 makes the streams share one connection.
+// Tests of the shipped library by CUDA_DEVICE_MAX_CONNECTIONS, on the stand-ins. With 1 streams
+// wait by kernels. SOFT_CUDA_QUEUES=1 makes the streams share so many connections.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -13,6 +16,7 @@ namespace nccltune::sendrecv {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
+constexpr const char* kUnset = "(unset)";  // the value of a variable that a program must not have
 
 std::string OutputWith(const std::string& command, Variables variables) {
   variables.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
@@ -23,11 +27,16 @@ std::string OutputWith(const std::string& command, Variables variables) {
                     {"NCCLTUNE_SENDRECV_STATS", "-"},
                     {"SOFT_NCCL_BUFFER", "1048576"},
                     {"LD_PRELOAD", LIBRARY}});
-  std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
+  std::string unset = " -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
+  std::string set;
   for (const auto& [name, value] : variables) {
-    line += value.empty() ? "" : " " + name + "='" + value + "'";
+    if (value == kUnset) {
+      unset += " -u " + name;
+    } else {
+      set += " " + name + "='" + value + "'";
+    }
   }
-  return AllOutputOf(line + " " + command);
+  return AllOutputOf("env" + unset + set + " " + command);
 }
 
 std::string CaseWith(const std::string& name, const Variables& variables = {}) {
@@ -52,7 +61,7 @@ bool Passed(const std::string& output) {
 TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
   const auto with = [](const std::string& bytes, const std::string& connections) {
     const std::string output =
-        CaseWith("Exchange.Rounds", {{"NCCLTUNE_SENDRECV_FROM", ""},
+        CaseWith("Exchange.Rounds", {{"NCCLTUNE_SENDRECV_FROM", kUnset},
                                      {"CASE_BYTES", bytes},
                                      {"CUDA_DEVICE_MAX_CONNECTIONS", connections}});
     EXPECT_TRUE(Passed(output)) << output;
@@ -65,7 +74,7 @@ TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
 
 // The kernels of the context that was reset must not be launched.
 TEST(WithOneConnection, KernelsAreLoadedAnewAfterAReset) {
-  const std::string output = CaseWith("Comms.AfterAReset");
+  const std::string output = CaseWith("Resets.NewCommunicatorsAfterOne");
   EXPECT_TRUE(Passed(output)) << output;
   EXPECT_EQ(CountIn(output, "copy engine, pulled: "), 2) << output;
   EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
@@ -145,6 +154,44 @@ TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
   EXPECT_TRUE(Passed(output)) << output;
   EXPECT_GE(CountIn(output, "a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"), 1)
       << output;
+}
+
+// Clients of MPS share a pool of connections, so the library must not take 32 for each.
+TEST(Connections, UnderMpsOnlyThoseThatTheUserAsksFor) {
+  const std::filesystem::path pipes =
+      std::filesystem::path(testing::TempDir()) / ("mps-" + std::to_string(getpid()));
+  const Variables mps = {{"CUDA_MPS_PIPE_DIRECTORY", pipes},
+                         {"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}};
+  const auto connections = [&] {
+    return OutputWith("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'", mps);
+  };
+  std::filesystem::create_directory(pipes);
+  EXPECT_EQ(connections(), "32\n") << "without a daemon";
+  std::ofstream(pipes / "control").close();
+  EXPECT_EQ(connections(), "unset\n");
+  ExpectAllNative(mps, "under NVIDIA's MPS a process has few connections to the GPU", 2);
+  std::filesystem::remove_all(pipes);
+}
+
+// Streams share connections, and one that waits keeps the others of its connection waiting.
+TEST(Connections, RandomProgramsWithSixteen) {
+  constexpr int kSeeds = 8;
+  std::string output;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    output += ProgramsWith(std::to_string(seed) + " 3 20 " + std::to_string(2 + seed % 3),
+                           {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}, {"SOFT_CUDA_QUEUES", "1"}});
+  }
+  EXPECT_EQ(CountIn(output, "well: 60 messages\n"), kSeeds) << output;
+  EXPECT_GT(CountIn(output, "copy engine, staged: "), 0) << output;
+}
+
+TEST(Connections, NcclCarriesAllWithFew) {
+  for (const char* const few : {"", "0", "2", "15"}) {
+    ExpectAllNative({{"CUDA_DEVICE_MAX_CONNECTIONS", few}}, "must be 1 or at least 16", 2);
+  }
+  const std::string output = CaseWith("Exchange.Rounds", {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}});
+  EXPECT_TRUE(Passed(output)) << output;
+  EXPECT_GT(CountIn(output, "copy engine, pushed: "), 0) << output;
 }
 
 }  // namespace
