@@ -245,10 +245,7 @@ class OneGpu:
                     "random programs with graphs": ["--graphs"],
                 }.items():
                     words = [*two, *no_kills, "--operations", "40000", *options]
-                    # NCCL 2.32.3 alone delivers wrong bytes if memory of a graph is unmapped and
-                    # mapped again (5 of 5 programs), but not without this registration.
-                    env = {"NCCL_GRAPH_REGISTER": "0"} if "--graphs" in options else {}
-                    self.programs(title, words, min(60, third), self.mps.environment | env)
+                    self.programs(title, words, min(60, third), self.mps.environment)
             case "kills":
                 words = ["--ranks", "2", "--side-by-side", "1", *no_programs]
                 words += ["--kills", str(self.args.kills)]

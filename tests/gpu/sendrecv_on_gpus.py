@@ -77,6 +77,10 @@ def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, 
         ours |= {"NCCLTUNE_SENDRECV_GRAPHS": "1", "NCCLTUNE_SENDRECV_EAGER": "0"}
     if args.native:
         ours = {}
+    if args.graphs:
+        # NCCL alone delivers wrong bytes if memory of a graph is unmapped and mapped again, but
+        # not without this registration (benchmarks/results/one-gpu.md). A user's is kept.
+        ours["NCCL_GRAPH_REGISTER"] = os.environ.get("NCCL_GRAPH_REGISTER", "0")
     folders = [*args.nccl, os.environ.get("LD_LIBRARY_PATH", "")]
     if args.gpus_of_a_program:
         first = place * args.gpus_of_a_program
