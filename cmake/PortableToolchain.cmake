@@ -16,8 +16,13 @@ endif()
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR ${NCCLTUNE_ARCH})
 set(target ${NCCLTUNE_ARCH}-linux-gnu.2.28)
-set(CMAKE_C_COMPILER ${NCCLTUNE_ZIG} cc -target ${target})
-set(CMAKE_CXX_COMPILER ${NCCLTUNE_ZIG} c++ -target ${target})
+# The first link with each set of flags compiles the C++ runtime, which takes a minute. With these
+# two variables CMake identifies the compilers without a link.
+set(CMAKE_C_COMPILER_TARGET ${target})
+set(CMAKE_CXX_COMPILER_TARGET ${target})
+set(CMAKE_C_COMPILER ${NCCLTUNE_ZIG} cc)
+set(CMAKE_CXX_COMPILER ${NCCLTUNE_ZIG} c++)
+# CMake knows no way to tell this assembler its target.
 set(CMAKE_ASM_COMPILER ${NCCLTUNE_ZIG} cc -target ${target})
 # The archiver is a subcommand of zig too.
 set(CMAKE_AR ${NCCLTUNE_ZIG} CACHE FILEPATH "" FORCE)
@@ -26,8 +31,7 @@ foreach(language C CXX ASM)
   set(CMAKE_${language}_ARCHIVE_APPEND "<CMAKE_AR> ar qs <TARGET> <OBJECTS>")
   set(CMAKE_${language}_ARCHIVE_FINISH "")
 endforeach()
-# Compiler checks must not link: the first link with each set of flags compiles the C++ runtime,
-# which takes a minute.
+# Compiler checks must not link either.
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 # Strip debug symbols from the wheels: they are ten times as large as the code.
 set(CMAKE_EXE_LINKER_FLAGS_INIT -Wl,-s)

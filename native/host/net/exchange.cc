@@ -205,7 +205,9 @@ void MessageExchange::Transfer() {
     if (process_.peer_closing() || completed >= enough) break;
   }
   if (options_.close_in_flight && !process_.stopped()) {
-    std::all_of(all_.begin(), all_.end(), [](MessageEnd* end) { return end->Fill(); });
+    for (MessageEnd* const end : all_) {
+      if (!end->Fill()) break;
+    }
   }
   meter.Read(&measured_);
 }
