@@ -22,7 +22,7 @@ set(CMAKE_C_COMPILER_TARGET ${target})
 set(CMAKE_CXX_COMPILER_TARGET ${target})
 set(CMAKE_C_COMPILER ${NCCLTUNE_ZIG} cc)
 set(CMAKE_CXX_COMPILER ${NCCLTUNE_ZIG} c++)
-# CMake knows no way to tell this assembler its target.
+# CMake does not identify this assembler, so it passes no target to it.
 set(CMAKE_ASM_COMPILER ${NCCLTUNE_ZIG} cc -target ${target})
 # The archiver is a subcommand of zig too.
 set(CMAKE_AR ${NCCLTUNE_ZIG} CACHE FILEPATH "" FORCE)

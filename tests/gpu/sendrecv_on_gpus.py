@@ -72,11 +72,11 @@ def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, 
         # A program that hangs asks its ranks what they wait for.
         "NCCLTUNE_SENDRECV_SIGNAL": "USR1",
     }
-    if args.graphs:
-        # A lone send of a graph that must not wait is NCCL's.
-        ours |= {"NCCLTUNE_SENDRECV_GRAPHS": "1", "NCCLTUNE_SENDRECV_EAGER": "0"}
     if args.native:
         ours = {}
+    elif args.graphs:
+        # A lone send of a graph that must not wait is NCCL's.
+        ours |= {"NCCLTUNE_SENDRECV_GRAPHS": "1", "NCCLTUNE_SENDRECV_EAGER": "0"}
     if args.graphs:
         # NCCL alone delivers wrong bytes if memory of a graph is unmapped and mapped again, but
         # not without this registration (benchmarks/results/one-gpu.md). A user's is kept.

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 
 namespace nccltune {
@@ -32,6 +33,32 @@ inline std::string AllOutputOf(const std::string& line) {
   ProgramOutput output = RunLine(line + " 2>&1");
   if (output.status != 0) output.text += "status " + std::to_string(output.status) + "\n";
   return output.text;
+}
+
+// By name.
+using Environment = std::map<std::string, std::string>;
+// The value of a variable that the command must not have.
+inline constexpr const char* kUnset = "(unset)";
+
+// Returns a shell command that runs `command` with these variables. If the command is a test
+// program, it runs as a whole, even if this program is a shard.
+inline std::string InEnvironment(const Environment& environment, const std::string& command) {
+  std::string unset = " -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
+  std::string set;
+  for (const auto& [name, value] : environment) {
+    if (value == kUnset) {
+      unset += " -u " + name;
+    } else {
+      set += " " + name + "='" + value + "'";
+    }
+  }
+  return "env" + unset + set + " " + command;
+}
+
+inline int CountIn(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
 }
 
 }  // namespace nccltune

@@ -71,8 +71,8 @@ ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, ncclComm_
   return result;
 }
 
-void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stream) {
-  for (int round = 0; round < kWarm; ++round) {
+void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stream, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
     ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
     two.Meet();
   }

@@ -44,9 +44,9 @@ void Free(const Pair& pair);
 soft::ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, soft::ncclComm_t comm,
                             soft::CUstream stream);
 
-// Repeats exchanges until both ranks have mapped each other's memory.
+// Repeats exchanges. After kWarm of them both ranks have mapped each other's memory.
 void Warm(soft::Ranks& two, const Pair& pair, int rank, soft::ncclComm_t comm,
-          soft::CUstream stream);
+          soft::CUstream stream, int rounds = kWarm);
 
 // Polls for an error like a framework's watchdog. Returns false if there is none within half a
 // minute.

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 
 #include "program_output.h"
@@ -15,42 +14,24 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
-constexpr const char* kUnset = "(unset)";  // the value of a variable that a program must not have
-
-std::string OutputWith(const std::string& command, Variables variables) {
-  variables.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
-                    {"SOFT_CUDA_QUEUES", "1"},
-                    {"NCCLTUNE_SENDRECV", "1"},
-                    {"NCCLTUNE_SENDRECV_FROM", "256K"},
-                    {"NCCLTUNE_SENDRECV_EAGER", "1M"},
-                    {"NCCLTUNE_SENDRECV_STATS", "-"},
-                    {"SOFT_NCCL_BUFFER", "1048576"},
-                    {"LD_PRELOAD", LIBRARY}});
-  std::string unset = " -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
-  std::string set;
-  for (const auto& [name, value] : variables) {
-    if (value == kUnset) {
-      unset += " -u " + name;
-    } else {
-      set += " " + name + "='" + value + "'";
-    }
-  }
-  return AllOutputOf("env" + unset + set + " " + command);
+std::string OutputWith(const std::string& command, Environment environment) {
+  environment.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+                      {"SOFT_CUDA_QUEUES", "1"},
+                      {"NCCLTUNE_SENDRECV", "1"},
+                      {"NCCLTUNE_SENDRECV_FROM", "256K"},
+                      {"NCCLTUNE_SENDRECV_EAGER", "1M"},
+                      {"NCCLTUNE_SENDRECV_STATS", "-"},
+                      {"SOFT_NCCL_BUFFER", "1048576"},
+                      {"LD_PRELOAD", LIBRARY}});
+  return AllOutputOf(InEnvironment(environment, command));
 }
 
-std::string CaseWith(const std::string& name, const Variables& variables = {}) {
-  return OutputWith(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, variables);
+std::string CaseWith(const std::string& name, const Environment& environment = {}) {
+  return OutputWith(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment);
 }
 
-std::string ProgramsWith(const std::string& arguments, const Variables& variables = {}) {
-  return OutputWith(std::string(PROGRAMS) + " " + arguments, variables);
-}
-
-int CountIn(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
+std::string ProgramsWith(const std::string& arguments, const Environment& environment = {}) {
+  return OutputWith(std::string(PROGRAMS) + " " + arguments, environment);
 }
 
 bool Passed(const std::string& output) {
@@ -112,8 +93,8 @@ TEST(WithOneConnection, AKilledRankIsAnErrorForTheOthers) {
 }
 
 // NCCL carries all messages, and each process logs one line with the reason.
-void ExpectAllNative(const Variables& variables, const std::string& why, int warnings) {
-  const std::string output = CaseWith("Exchange.Rounds", variables);
+void ExpectAllNative(const Environment& environment, const std::string& why, int warnings) {
+  const std::string output = CaseWith("Exchange.Rounds", environment);
   EXPECT_TRUE(Passed(output)) << output;
   EXPECT_EQ(CountIn(output, "rank 0: native 7,"), 1) << output;
   EXPECT_EQ(CountIn(output, "rank 1: native 7,"), 1) << output;
@@ -160,8 +141,8 @@ TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
 TEST(Connections, UnderMpsOnlyThoseThatTheUserAsksFor) {
   const std::filesystem::path pipes =
       std::filesystem::path(testing::TempDir()) / ("mps-" + std::to_string(getpid()));
-  const Variables mps = {{"CUDA_MPS_PIPE_DIRECTORY", pipes},
-                         {"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}};
+  const Environment mps = {{"CUDA_MPS_PIPE_DIRECTORY", pipes},
+                           {"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}};
   const auto connections = [&] {
     return OutputWith("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'", mps);
   };

@@ -33,11 +33,7 @@ TEST(Exchange, Rounds) {
     CUstream stream = NewStream();
     const char* const bytes = std::getenv("CASE_BYTES");
     const Pair pair = NewPair(bytes == nullptr ? 2 * kBytes : std::strtoull(bytes, nullptr, 10));
-    for (int round = 0; round < kWarm + 3; ++round) {
-      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-      // Now both ranks have mapped each other's memory.
-      two.Meet();
-    }
+    Warm(two, pair, rank, comm, stream, kWarm + 3);
     std::printf("rank %d: native %d, segments %zu, threads %zu\n", rank,
                 static_cast<int>(NativeSends()), CountSegments(), CountThreads());
     // From here on nothing can be left behind in /dev/shm.

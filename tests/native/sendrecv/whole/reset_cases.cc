@@ -27,10 +27,7 @@ TEST(Resets, NewCommunicatorsAfterOne) {
       ASSERT_NE(comm, nullptr);
       CUstream stream = NewStream();
       const Pair pair = NewPair(2 * kBytes);
-      for (int round = 0; round < kWarm + 3; ++round) {
-        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-        two.Meet();
-      }
+      Warm(two, pair, rank, comm, stream, kWarm + 3);
       EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
       Free(pair);
       two.Meet();

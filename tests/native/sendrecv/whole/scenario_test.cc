@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,12 +15,9 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using Environment = std::map<std::string, std::string>;
-
-std::string OutputOf(const std::string& arguments, const Environment& environment) {
-  std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX SOFT_NCCL_BUFFER=1048576";
-  for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
-  return AllOutputOf(line + " " + SCENARIOS + " " + arguments);
+std::string OutputOf(const std::string& arguments, Environment environment) {
+  environment.insert({"SOFT_NCCL_BUFFER", "1048576"});
+  return AllOutputOf(InEnvironment(environment, std::string(SCENARIOS) + " " + arguments));
 }
 
 Environment WithLibrary(const std::string& mode) {

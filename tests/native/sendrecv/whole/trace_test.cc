@@ -23,7 +23,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using Environment = std::map<std::string, std::string>;
 // By rank.
 using Traces = std::array<std::string, 2>;
 
@@ -43,10 +42,8 @@ Traces TracesOf(const std::string& name, Environment environment) {
                       {"SOFT_CUDA_DELAY_US", "0"},
                       {"CASE_TRACE", path},
                       {"LD_PRELOAD", LIBRARY}});
-  std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
-  for (const auto& [variable, value] : environment) line += " " + variable + "='" + value + "'";
-  const std::string output =
-      AllOutputOf(line + " " + CASES + " --gtest_brief=1 --gtest_filter=" + name);
+  const std::string command = std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name;
+  const std::string output = AllOutputOf(InEnvironment(environment, command));
   EXPECT_NE(output.find("PASSED  ] 1 test"), std::string::npos) << output;
   Traces traces;
   for (size_t rank = 0; rank < traces.size(); ++rank) {

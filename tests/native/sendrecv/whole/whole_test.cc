@@ -15,8 +15,6 @@ namespace {
 
 constexpr int kSeeds = 4;
 
-using Environment = std::map<std::string, std::string>;
-
 // Returns standard output and standard error, followed by the exit status if it is not 0. `wrap` is
 // put before the program.
 std::string OutputOf(const std::string& command, Environment environment,
@@ -27,10 +25,7 @@ std::string OutputOf(const std::string& command, Environment environment,
                       {"NCCLTUNE_SENDRECV_STATS", "-"},
                       {"SOFT_NCCL_BUFFER", "1048576"},
                       {"LD_PRELOAD", LIBRARY}});
-  // The shards are those of this test program, not of the programs that it starts.
-  std::string line = wrap + "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
-  for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
-  return AllOutputOf(line + " " + command);
+  return AllOutputOf(wrap + InEnvironment(environment, command));
 }
 
 std::string Case(const std::string& name, const Environment& environment = {},
@@ -43,13 +38,7 @@ std::string Programs(const std::string& arguments, const Environment& environmen
   return OutputOf(std::string(PROGRAMS) + " " + arguments, environment);
 }
 
-int Count(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
-bool Has(const std::string& text, const std::string& part) { return Count(text, part) > 0; }
+bool Has(const std::string& text, const std::string& part) { return CountIn(text, part) > 0; }
 
 bool Well(const std::string& output) {
   return !Has(output, "status ") && Has(output, "PASSED  ] 1 test");
@@ -63,7 +52,7 @@ TEST(Whole, RandomProgramsByAllPaths) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     output += Programs(std::to_string(seed) + " 3 20 " + std::to_string(2 + seed % 3));
   }
-  EXPECT_EQ(Count(output, "well: 60 messages\n"), kSeeds) << output;
+  EXPECT_EQ(CountIn(output, "well: 60 messages\n"), kSeeds) << output;
   for (const char* const path :
        {"copy engine, pushed: ", "copy engine, pulled: ", "copy engine, staged: ", "NCCL: small: ",
         "NCCL: sent before it was received: ", "NCCL: decided by the peer: ",
@@ -79,7 +68,7 @@ TEST(Whole, RandomProgramsInMappedMemory) {
   for (const char* const arguments : {"1 8 20 3", "3 8 20 2", "5 8 20 4"}) {
     output += Programs(arguments + std::string(" plain 3000000 all mapped"));
   }
-  EXPECT_EQ(Count(output, "well: 160 messages\n"), 3) << output;
+  EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 3) << output;
   EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
   EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
   EXPECT_FALSE(Has(output, "memory cannot be shared")) << output;
@@ -95,7 +84,7 @@ TEST(Whole, RandomProgramsWithGraphs) {
       output += Programs(seed + std::string(" 8 20 3 plain 1048576 all 0 graphs"),
                          {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}, {"NCCLTUNE_SENDRECV_EAGER", eager}});
     }
-    EXPECT_EQ(Count(output, "well: 160 messages\n"), 2) << output;
+    EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 2) << output;
     EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
     EXPECT_TRUE(Has(output, "NCCL: captured in a graph, or after a captured message: ")) << output;
     EXPECT_FALSE(Has(output, "WARN")) << output;
@@ -110,8 +99,8 @@ TEST(Whole, RandomProgramsWithGraphsInMappedMemory) {
     output += Programs(arguments + std::string(" plain 1048576 all 0 mapped single graphs"),
                        {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
   }
-  EXPECT_EQ(Count(output, "well: 2000 messages\n"), 1) << output;
-  EXPECT_EQ(Count(output, "well: 800 messages\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, "well: 2000 messages\n"), 1) << output;
+  EXPECT_EQ(CountIn(output, "well: 800 messages\n"), 2) << output;
   EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
   EXPECT_FALSE(Has(output, "WARN")) << output;
 }
@@ -147,7 +136,7 @@ TEST(Whole, RandomProgramsOfCommunicatorsThatDoNotBlock) {
   for (const char* const words : {"3 6 20 2 plain 1048576 all", "4 6 20 4 plain 1048576 all"}) {
     output += Programs(words + std::string(" 0 later"));
   }
-  EXPECT_EQ(Count(output, "well: 120 messages\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, "well: 120 messages\n"), 2) << output;
   EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
   EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
   EXPECT_FALSE(Has(output, "WARN")) << output;
@@ -180,7 +169,7 @@ TEST(Whole, OffThereIsNothingOfOurs) {
     // There must be as many threads as without the library.
     const size_t at = output.find("threads ");
     const std::string threads = output.substr(at, output.find('\n', at) - at + 1);
-    EXPECT_EQ(Count(Case("Exchange.Rounds", {{"LD_PRELOAD", ""}}), threads), 2) << output;
+    EXPECT_EQ(CountIn(Case("Exchange.Rounds", {{"LD_PRELOAD", ""}}), threads), 2) << output;
   }
 }
 
@@ -188,8 +177,8 @@ TEST(Whole, OnItExchangesByCopyEngines) {
   const std::string output = Case("Exchange.Rounds");
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_FALSE(Has(output, "native 7,")) << output;
-  EXPECT_EQ(Count(output, "copy engine, "), Count(output, "copy engine, p")) << output;
-  EXPECT_GE(Count(output, "copy engine, p"), 2) << output;
+  EXPECT_EQ(CountIn(output, "copy engine, "), CountIn(output, "copy engine, p")) << output;
+  EXPECT_GE(CountIn(output, "copy engine, p"), 2) << output;
   EXPECT_FALSE(Has(output, kWarning)) << output;
 }
 
@@ -207,9 +196,9 @@ void ExpectNative(const Environment& environment, const std::string& why, int wa
   const std::string output = Case("Exchange.Rounds", environment, wrap);
   EXPECT_TRUE(Well(output)) << output;
   for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
-  EXPECT_EQ(Count(output, kWarning), warnings) << output;
+  EXPECT_EQ(CountIn(output, kWarning), warnings) << output;
   if (warnings > 0) {
-    EXPECT_EQ(Count(output, why), warnings) << output;
+    EXPECT_EQ(CountIn(output, why), warnings) << output;
   }
 }
 
@@ -270,7 +259,7 @@ TEST(Whole, ALaneThatOneSideCannotUseIsLeftToNccl) {
     for (const Environment& environment : Where(std::string("SOFT_CUDA_REFUSE=") + refused)) {
       const std::string output = Case("Exchange.WithARefusal", environment);
       EXPECT_TRUE(Well(output)) << refused << "\n" << output;
-      EXPECT_EQ(Count(output, ": all\n"), 2) << refused << "\n" << output;
+      EXPECT_EQ(CountIn(output, ": all\n"), 2) << refused << "\n" << output;
       EXPECT_FALSE(Has(output, kWarning)) << refused << "\n" << output;
     }
   }
@@ -309,7 +298,7 @@ TEST(Whole, WithoutAThreadMessagesGoOn) {
       Case("Exchange.Rounds", {{"LD_PRELOAD", std::string(FAULTS) + ":" + LIBRARY},
                                {"CASE_FAULT", "pthread_create:1:EAGAIN"}});
   EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(Count(output, "cannot start the thread that checks peers: "), 2) << output;
+  EXPECT_EQ(CountIn(output, "cannot start the thread that checks peers: "), 2) << output;
   EXPECT_TRUE(Has(output, "copy engine, p")) << output;
 }
 
@@ -321,7 +310,7 @@ TEST(Whole, AStreamOrEventThatIsRefusedIsNoError) {
            Where("SOFT_CUDA_REFUSE=" + std::string(function) + call)) {
         const std::string output = Case("Exchange.WithARefusal", environment);
         EXPECT_TRUE(Well(output)) << function << call << "\n" << output;
-        EXPECT_EQ(Count(output, ": all\n"), 2) << function << call << "\n" << output;
+        EXPECT_EQ(CountIn(output, ": all\n"), 2) << function << call << "\n" << output;
       }
     }
   }
@@ -335,7 +324,7 @@ TEST(Whole, ARefusedCallOfCudaIsAnErrorEverywhere) {
         Case("Exchange.WithARefusal", {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
     EXPECT_TRUE(Well(output)) << refused << "\n" << output;
     // An error on both ranks, or on neither.
-    EXPECT_NE(Count(output, ": error\n"), 1) << refused << "\n" << output;
+    EXPECT_NE(CountIn(output, ": error\n"), 1) << refused << "\n" << output;
   }
 }
 
@@ -387,9 +376,9 @@ TEST(Whole, ASignalReportsWhatIsWaitedFor) {
       Case("Exchange.AReceiveThatIsAskedAbout", {{"NCCLTUNE_SENDRECV_SIGNAL", "USR1"}});
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_EQ(
-      Count(output,
-            ", rank 0 to rank 1: message 5, 393216 bytes, pushed: received, not yet sent, the "
-            "first stream has reached it\n"),
+      CountIn(output,
+              ", rank 0 to rank 1: message 5, 393216 bytes, pushed: received, not yet sent, the "
+              "first stream has reached it\n"),
       2)
       << output;
 }
@@ -398,9 +387,9 @@ TEST(Whole, SizesThatDifferNameRanksAndBytes) {
   const std::string output = Case("Wrong.SizesThatDifferAreAnErrorOnBothSides");
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_TRUE(Has(output, "refused\n")) << output;
-  EXPECT_EQ(Count(output,
-                  "rank 0 to rank 1: message 5 has 786432 bytes at the sender and "
-                  "393216 at the receiver\n"),
+  EXPECT_EQ(CountIn(output,
+                    "rank 0 to rank 1: message 5 has 786432 bytes at the sender and "
+                    "393216 at the receiver\n"),
             2)
       << output;
 }
@@ -408,7 +397,7 @@ TEST(Whole, SizesThatDifferNameRanksAndBytes) {
 TEST(Whole, Memory) {
   const std::string pool = Case("Memory.OfAPoolGoesByNccl");
   EXPECT_TRUE(Well(pool)) << pool;
-  EXPECT_EQ(Count(pool, "NCCL: memory cannot be shared: "), 2) << pool;
+  EXPECT_EQ(CountIn(pool, "NCCL: memory cannot be shared: "), 2) << pool;
   for (const char* const name :
        {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation",
         "Memory.ThatIsFreedWhileAnotherCommunicatorWaits"}) {
@@ -449,11 +438,11 @@ TEST(Whole, SmallGroupsThatComeAgain) {
   ASSERT_LT(at, output.size()) << output;
   const std::string messages = output.substr(at, output.find(" messages", at) - at);
   EXPECT_GT(std::stoi(messages), 200) << output;
-  EXPECT_EQ(Count(output, "NCCL: small: " + messages + " messages"), 2) << output;
+  EXPECT_EQ(CountIn(output, "NCCL: small: " + messages + " messages"), 2) << output;
 
   const std::string threads = Case("Small.GroupsOfThreadsThatEnd");
   EXPECT_TRUE(Well(threads)) << threads;
-  EXPECT_EQ(Count(threads, "NCCL: small: 3600 messages"), 2) << threads;
+  EXPECT_EQ(CountIn(threads, "NCCL: small: 3600 messages"), 2) << threads;
 
   const std::string refused = Case("Small.AGroupThatIsRefusedIsNotCounted");
   EXPECT_TRUE(Well(refused)) << refused;
@@ -466,11 +455,11 @@ TEST(Whole, AProfilerSeesEachMessage) {
 #ifdef NVTX_TOOL
   const std::string output = Case("Exchange.Rounds", {{"NVTX_INJECTION64_PATH", NVTX_TOOL}});
   EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(Count(output, "depth 0, range: 1 send, 1 receive, 1572864 bytes\n"), 14) << output;
+  EXPECT_EQ(CountIn(output, "depth 0, range: 1 send, 1 receive, 1572864 bytes\n"), 14) << output;
   // Pushed, or pulled if the receiver is late.
   EXPECT_TRUE(Has(output, "depth 1, mark: rank 0 to rank 1: 786432 bytes, copy engine, pu"))
       << output;
-  EXPECT_EQ(Count(output, "depth 1, mark: "), 28) << output;
+  EXPECT_EQ(CountIn(output, "depth 1, mark: "), 28) << output;
 #else
   GTEST_SKIP() << "no NVTX headers (pip install nvidia-nvtx)";
 #endif
@@ -520,7 +509,7 @@ TEST(Whole, CommunicatorsOfAllKinds) {
 TEST(Whole, GoesOnAfterAResetOfTheContext) {
   const std::string output = Case("Resets.NewCommunicatorsAfterOne");
   EXPECT_TRUE(Well(output)) << output;
-  EXPECT_GT(Count(output, "copy engine, "), 1) << output;
+  EXPECT_GT(CountIn(output, "copy engine, "), 1) << output;
 }
 
 TEST(Whole, APeerThatEndsAfterAResetIsNoCrash) {
@@ -533,7 +522,7 @@ TEST(Whole, AnAbortEndsWaitsEverywhere) {
        {"Comms.AnAbortEndsAReceiveAndThePeerLearnsOfIt", "Comms.AnAbortAndAnEndAreLearnedOf"}) {
     const std::string output = Case(name);
     EXPECT_TRUE(Well(output)) << output;
-    EXPECT_EQ(Count(output, "rank 0 has abandoned the communicator"), 1) << output;
+    EXPECT_EQ(CountIn(output, "rank 0 has abandoned the communicator"), 1) << output;
   }
 }
 
@@ -556,8 +545,8 @@ TEST(Whole, CommunicatorsThatDoNotBlock) {
 TEST(Whole, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
   const std::string output = Case("Comms.WhatWaitsForADeadRankWaitsUntilSomebodyKnows");
   EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(Count(output, "peer lost\n"), 2) << output;
-  EXPECT_GE(Count(output, "rank 1 has ended\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, "peer lost\n"), 2) << output;
+  EXPECT_GE(CountIn(output, "rank 1 has ended\n"), 2) << output;
 }
 
 }  // namespace
