@@ -8,12 +8,14 @@ python benchmarks/net_allreduce.py --program all_reduce_perf --plugin libnccl-ne
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Every rank is a node of its own
 (NCCL_HOSTID) on the loopback, so that all bytes cross TCP; with --ranks-per-gpu, ranks share GPUs
 under NVIDIA's MPS daemon. Candidates: NCCL's default, the best of its NCCL_SOCKET_NTHREADS
-{1,2,4,8} x NCCL_NSOCKS_PERTHREAD {1,2,4} (--grid: found by one call of each at 16 MiB and more;
-else 2 x 1), each peer, and ours without a setting. A round runs all one after another, each in
+{1,2,4,8} x NCCL_NSOCKS_PERTHREAD {1,2,4}, also with NCCL_MIN_NCHANNELS {4,8,16} for few of them
+(--grid: found by one call of each at 16 MiB and more; else 2 x 1), each peer, and ours without a
+setting. A round runs all one after another, each in
 processes of its own; of a size the table shows median (min - max) over the rounds.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -39,6 +41,11 @@ from net_loopback import (
 SMALL = ("1K", "1M", 100, 20)
 LARGE = ("4M", 10, 5)
 SECONDS = 300
+GRID = [
+    *itertools.product((1, 2, 4, 8), (1, 2, 4)),
+    *itertools.product((1, 2), (1, 2), (4, 8, 16)),
+]
+"""Threads, sockets for each thread, and channels."""
 
 
 @dataclass
@@ -74,15 +81,14 @@ def call(args: argparse.Namespace, timings: Timings, span: tuple[str, str, int, 
 def best_of_grid(args: argparse.Namespace) -> Candidate:
     """The one with the highest geometric mean of busbw at 16 MiB and more."""
     best, most = built_in(2, 1), 0.0
-    for threads in (1, 2, 4, 8):
-        for sockets in (1, 2, 4):
-            timings = Timings(built_in(threads, sockets))
-            call(args, timings, ("16M", args.largest, 5, 2))
-            mean = statistics.geometric_mean(max(v[0], 1e-3) for v in timings.busbw.values())
-            name = timings.candidate.name
-            print(f"{name}: {mean:.2f} GB/s at 16 MiB and more", file=sys.stderr)
-            if mean > most:
-                best, most = timings.candidate, mean
+    for setting in GRID:
+        timings = Timings(built_in(*setting))
+        call(args, timings, ("16M", args.largest, 5, 2))
+        mean = statistics.geometric_mean(max(v[0], 1e-3) for v in timings.busbw.values())
+        name = timings.candidate.name
+        print(f"{name}: {mean:.2f} GB/s at 16 MiB and more", file=sys.stderr)
+        if mean > most:
+            best, most = timings.candidate, mean
     return best
 
 

@@ -40,7 +40,7 @@ from net_loopback import (
     environment,
     mpirun,
     nccltune,
-    pair,
+    numbers,
     said_by_nccl,
 )
 
@@ -175,7 +175,7 @@ def main() -> None:
     shared_gpu.use_mps(args)
 
     grid = [
-        DEFAULT if text == "default" else built_in(*pair(text))
+        DEFAULT if text == "default" else built_in(*numbers(text))
         for text in args.grid.split(",")
         if text
     ]

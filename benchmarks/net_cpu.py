@@ -53,7 +53,7 @@ from net_loopback import (
     environment,
     mpirun,
     nccltune,
-    pair,
+    numbers,
     said_by_nccl,
 )
 
@@ -243,7 +243,7 @@ def main() -> None:
     shared_gpu.use_mps(args)
 
     settings = args.built_in.split(",") if args.built_in else []
-    built_ins = [Curve(DEFAULT), *(Curve(built_in(*pair(text))) for text in settings)]
+    built_ins = [Curve(DEFAULT), *(Curve(built_in(*numbers(text))) for text in settings)]
     ours = [Curve(our_candidate(args.plugin, text)) for text in args.threads.split(",")]
     curves, facts = [*built_ins, *ours], machine()
     for number in range(args.rounds):

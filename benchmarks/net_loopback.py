@@ -38,10 +38,14 @@ class Candidate:
 DEFAULT = Candidate("built-in default", {"NCCL_NET": "Socket"})
 
 
-def built_in(threads: int, sockets: int) -> Candidate:
-    """NCCL's own transport with so many threads, and sockets for each."""
+def built_in(threads: int, sockets: int, channels: int | None = None) -> Candidate:
+    """NCCL's own transport with so many threads, sockets for each, and channels at least."""
     settings = {"NCCL_SOCKET_NTHREADS": str(threads), "NCCL_NSOCKS_PERTHREAD": str(sockets)}
-    return Candidate(f"built-in {threads} x {sockets}", DEFAULT.settings | settings)
+    name = f"built-in {threads} x {sockets}"
+    if channels is not None:
+        settings["NCCL_MIN_NCHANNELS"] = str(channels)
+        name += f", {channels} channels"
+    return Candidate(name, DEFAULT.settings | settings)
 
 
 def fast_socket(path: str) -> Candidate:
@@ -56,10 +60,9 @@ def nccltune(path: str, name: str = "nccltune", **settings: str) -> Candidate:
     return Candidate(name, ours | settings)
 
 
-def pair(text: str) -> tuple[int, int]:
-    """2x1 -> 2, 1."""
-    first, second = text.split("x")
-    return int(first), int(second)
+def numbers(text: str) -> list[int]:
+    """2x1 -> [2, 1], 2x1x8 -> [2, 1, 8]."""
+    return [int(word) for word in text.split("x")]
 
 
 def environment(

@@ -33,7 +33,7 @@ from net_loopback import (
     environment,
     fast_socket,
     nccltune,
-    pair,
+    numbers,
     said_by_nccl,
 )
 
@@ -140,7 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--fastsocket")
-    parser.add_argument("--built-in", action="append", metavar="THREADSxSOCKETS")
+    parser.add_argument("--built-in", action="append", metavar="THREADSxSOCKETS[xCHANNELS]")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8, help="sequences for each GPU and step")
@@ -163,7 +163,7 @@ def main() -> None:
     exit_on_term()
     shared_gpu.use_mps(args)
 
-    candidates = [DEFAULT, *(built_in(*pair(text)) for text in args.built_in or ["2x1"])]
+    candidates = [DEFAULT, *(built_in(*numbers(text)) for text in args.built_in or ["2x1"])]
     if args.fastsocket:
         candidates.append(fast_socket(args.fastsocket))
     candidates.append(nccltune(args.plugin))
