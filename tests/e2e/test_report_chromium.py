@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from nccltune.report.data import Report, Series
+from nccltune.report.build import build
+from nccltune.report.data import ChoiceMap, Report, Series
 from tests.e2e.chromium import NEEDS_CHROMIUM
 from tests.e2e.report_page import Open
-from tests.unit.report.fixture import report
+from tests.unit.report.fixture import COMMANDS, analysis, proof, report, tuning
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -250,6 +251,61 @@ def test_charts_follow_the_window(open_page: Open) -> None:
     opened.page.set_viewport_size({"width": 300, "height": 700})
     opened.wait(f"document.getElementById('curve-chart')._fullLayout.width < {wide / 2}")
     assert len(opened.layout("xaxis.tickvals")) < ticks
+
+
+def within(low: float, high: float) -> Report:
+    """The report with times that span from `low` to `high` us at one size."""
+
+    def flat(line: Series) -> Series:
+        times = [low + (high - low) * index / 4 for index in range(5)]
+        return msgspec.structs.replace(
+            line, bytes=[1 << 20] * 5, time_us=times, low_us=times, high_us=times
+        )
+
+    shown = report()
+    one_size = ChoiceMap(bytes=[1 << 20], choices=["default"], relative=[[1.0]], path=[0])
+    conditions = [
+        msgspec.structs.replace(item, series=[flat(item.series[0])], map=one_size, marks=[])
+        for item in shown.conditions
+    ]
+    return msgspec.structs.replace(shown, conditions=conditions, line_rate_gb_per_s=None)
+
+
+@pytest.mark.parametrize(("low", "high"), [(420, 471), (2.70, 2.83), (99.9, 100.1), (1500, 9000)])
+def test_the_value_axis_has_three_labels_below_a_decade(
+    open_page: Open, low: float, high: float
+) -> None:
+    opened = open_page(within(low, high))
+    for metric in ("busbw", "time"):
+        opened.choose("metric", metric)
+        labels = opened.layout("yaxis.ticktext")
+        assert 3 <= len(labels) <= 14
+        assert len(set(labels)) == len(labels)
+        assert max(map(len, labels)) <= 9
+
+
+def test_with_a_proof_its_lines_are_drawn_and_the_csv_has_all(open_page: Open) -> None:
+    proven = build(analysis(), tuning(), commands=COMMANDS, tool_version="1", proof=proof())
+    opened = open_page(proven)
+    assert opened.trace("default, in the proof", "visible") is True
+    assert opened.trace("tuned, in the proof", "visible") is True
+    assert opened.trace("default", "visible") is False
+    assert "1.50×" in opened.trace("tuned, in the proof", "text")[0]
+    with opened.page.expect_download() as downloading:
+        opened.page.locator("#csv").click()
+    with Path(downloading.value.path()).open(encoding="utf-8", newline="") as file:
+        choices = {row["choice"] for row in csv.DictReader(file)}
+    assert {"default, in the proof", "tuned, in the proof", "default", "tree/ll"} <= choices
+
+
+def test_a_command_breaks_only_between_its_words(open_page: Open) -> None:
+    opened = open_page(size=(375, 800))
+    lines = opened.page.evaluate(
+        "[...document.querySelectorAll('#reproduce-command .word')].map((word) => "
+        "word.getClientRects().length)"
+    )
+    assert len(lines) == 4
+    assert set(lines) == {1}
 
 
 ADAPTIVE = [1024, 1448, 2048, 2896, 23170, 32768, 46341, 741455, 1048576, 1482910, 1 << 26]

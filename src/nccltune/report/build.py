@@ -3,14 +3,22 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from nccltune.analyze.findings import NOT_TUNING
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
-from nccltune.prove.result import Proof
+from nccltune.prove.result import Proof, ProofGroup
 from nccltune.report import words
 from nccltune.report.alike import AlikeFindings, grouped
-from nccltune.report.charts import choice_map, saturation_text, series, tuned_series
+from nccltune.report.charts import (
+    choice_map,
+    proven_series,
+    saturation_text,
+    series,
+    tuned_series,
+)
 from nccltune.report.data import (
     Checks,
     Commands,
@@ -91,7 +99,8 @@ def build(
     for index, item in enumerate(analysis.conditions):
         group = _group_of(item.condition, tuning.groups)
         decided = None if group is None else tuning.groups[group]
-        rows.append(_condition(index, item, labels[index], group, decided, findings))
+        shown = _proof_of(item.condition, proof)
+        rows.append(_condition(index, item, labels[index], group, decided, findings, shown))
     sentence, tone = verdict(analysis, tuning.groups, proof)
     proven = proven_gains(proof, tuning.groups)
     return Report(
@@ -100,7 +109,7 @@ def build(
         verdict=sentence,
         notes=notes(alike),
         replay=platform.replay and words.printable(platform.replay),
-        facts=header_facts(platform, analysis, tuning, tool_version),
+        facts=header_facts(platform, analysis, tuning, tool_version, proof),
         line_rate_gb_per_s=platform.line_rate_gb_per_s,
         groups=[
             _group(index, item, label, analysis, gain)
@@ -168,11 +177,20 @@ def _condition(
     group: int | None,
     decided: TunedGroup | None,
     findings: Sequence[FindingRow],
+    proof: ProofGroup | None,
 ) -> ConditionRow:
     condition = item.condition
     decisions = {} if decided is None else {row.bytes: row for row in decided.decisions}
     lines = [series(curve) for curve in item.curves]
-    if decided is not None and any(row.choice for row in decided.decisions):
+    factor = condition.collective.bus_factor(condition.scale.ranks)
+    if proof is not None:
+        # The sweep's default becomes one of the lines that the legend switches on.
+        lines = [
+            msgspec.structs.replace(line, role="choice") if line.role == "default" else line
+            for line in lines
+        ]
+        lines = [*proven_series(proof, factor), *lines]
+    elif decided is not None and any(row.choice for row in decided.decisions):
         lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions))
     return ConditionRow(
         id=_condition_id(index),
@@ -190,7 +208,7 @@ def _condition(
         group=None if group is None else f"group-{group + 1}",
         samples=item.samples,
         rounds=item.rounds,
-        bus_factor=condition.collective.bus_factor(condition.scale.ranks),
+        bus_factor=factor,
         noise=NoiseRow(
             item.noise.typical,
             item.noise.high,
@@ -208,6 +226,19 @@ def _condition(
             and finding.max_bytes is not None
         ],
     )
+
+
+def _proof_of(condition: Condition, proof: Proof | None) -> ProofGroup | None:
+    """Return the proof of a condition; None if it was not proven.
+
+    A proof measures out of place, without registered buffers and without a CUDA graph.
+    """
+    if proof is None or condition.in_place or condition.registered or condition.graph:
+        return None
+    for group in proof.groups:
+        if (group.collective, group.scale) == (condition.collective, condition.scale):
+            return group if any(size.tuned_us for size in group.sizes) else None
+    return None
 
 
 def _condition_id(index: int) -> str:

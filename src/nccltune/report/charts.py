@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
 from nccltune.model.sizes import format_bytes
+from nccltune.prove.result import ProofGroup
 from nccltune.report import words
 from nccltune.report.data import ChoiceMap, Role, Series
 from nccltune.tune.result import Decision
@@ -36,6 +37,45 @@ def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Ser
         cells.append((size, by_choice.get(wanted, {}).get(size)))
         names.append(choice_label(wanted))
     return _columns("tuned, expected", "tuned", cells, names)
+
+
+def proven_series(group: ProofGroup, bus_factor: float) -> list[Series]:
+    """Return the curves of default and tuned as `verify` measured them.
+
+    The band of the tuned curve is the 95 % interval of its gain over the default.
+    """
+    sizes = [size for size in group.sizes if size.default_us and size.tuned_us]
+
+    def line(
+        label: str, role: Role, times: list[float], bounds: list[tuple[float, float]]
+    ) -> Series:
+        return Series(
+            label=label,
+            role=role,
+            bytes=[size.bytes for size in sizes],
+            n=[size.rounds for size in sizes],
+            time_us=[_rounded(time) for time in times],
+            low_us=[_rounded(low) for low, _ in bounds],
+            high_us=[_rounded(high) for _, high in bounds],
+            busbw_gb_per_s=[
+                _rounded(size.bytes / (time * 1e3) * bus_factor)
+                for size, time in zip(sizes, times, strict=True)
+            ],
+            choice=[size.choice or DEFAULT for size in sizes] if role == "tuned" else None,
+        )
+
+    default = [size.default_us or 0.0 for size in sizes]
+    tuned = [size.tuned_us or 0.0 for size in sizes]
+    bounds = [
+        (time, time)
+        if size.gain is None or not size.gain_low or not size.gain_high
+        else (time * size.gain / size.gain_high, time * size.gain / size.gain_low)
+        for size, time in zip(sizes, tuned, strict=True)
+    ]
+    return [
+        line("default, in the proof", "default", default, [(time, time) for time in default]),
+        line("tuned, in the proof", "tuned", tuned, bounds),
+    ]
 
 
 def _wanted(decisions: dict[int, Decision], size: int) -> AnyChoice:

@@ -7,13 +7,18 @@ import msgspec
 
 from nccltune.analyze.result import Analysis, Noise
 from nccltune.model.platform import Platform
+from nccltune.prove.result import Proof
 from nccltune.report import words
 from nccltune.report.data import HeaderFact
 from nccltune.tune.result import Tuning
 
 
 def header_facts(
-    platform: Platform, analysis: Analysis, tuning: Tuning, tool_version: str
+    platform: Platform,
+    analysis: Analysis,
+    tuning: Tuning,
+    tool_version: str,
+    proof: Proof | None = None,
 ) -> list[HeaderFact]:
     """Return the facts of the header. Unknown facts are left out."""
     machine = msgspec.structs.replace(platform, nccl_version=None)
@@ -27,7 +32,7 @@ def header_facts(
     facts.append(HeaderFact("Versions", words.printable(" · ".join(versions))))
     facts.append(_when(platform, analysis, tuning))
     facts.append(HeaderFact("Timings (n)", _timings(analysis)))
-    facts += _noise_facts([item.noise for item in analysis.conditions])
+    facts += _noise_facts([item.noise for item in analysis.conditions], proof)
     if platform.settings:
         pairs = " ".join(f"{name}={value}" for name, value in sorted(platform.settings.items()))
         facts.append(HeaderFact("Settings", words.printable(pairs)))
@@ -56,10 +61,11 @@ def _timings(analysis: Analysis) -> str:
     return f"{count} in {words.counted(rounds[0], 'round')}"
 
 
-def _noise_facts(noises: Sequence[Noise]) -> list[HeaderFact]:
+def _noise_facts(noises: Sequence[Noise], proof: Proof | None) -> list[HeaderFact]:
     """Return the noise floor over all conditions; empty if there are no conditions.
 
-    If any condition has measured noise, conditions with assumed noise are ignored.
+    If any condition has measured noise, conditions with assumed noise are ignored. The proof has a
+    noise floor of its own, because it is another run.
     """
     if not noises:
         return []
@@ -72,4 +78,6 @@ def _noise_facts(noises: Sequence[Noise]) -> list[HeaderFact]:
         value = f"{words.percent_text(typical[len(typical) // 2])} typical"
         value += f", {words.percent_text(high)} at worst" if high > typical[0] else ""
     sources = {words.NOISE_WORDS.get(noise.source, noise.source) for noise in known or noises}
+    if proof is not None and proof.rounds:
+        value += f"; {words.percent_text(proof.noise)} at worst in the proof, which is another run"
     return [HeaderFact("Noise floor", value, "; ".join(sorted(sources)))]

@@ -8,7 +8,7 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.report.build import build
 from nccltune.report.data import ConditionRow, Report
-from tests.unit.report.fixture import COMMANDS, SIZES, TIMES, analysis, report, tuning
+from tests.unit.report.fixture import COMMANDS, SIZES, TIMES, analysis, proof, report, tuning
 
 
 def built(of: Analysis) -> Report:
@@ -188,3 +188,33 @@ def test_an_empty_analysis_gives_an_empty_report() -> None:
     )
     assert shown.verdict == "Nothing was measured yet."
     assert (shown.conditions, shown.groups, shown.findings) == ([], [], [])
+
+
+def test_with_a_proof_the_strong_lines_are_those_of_the_proof() -> None:
+    proven = proof()
+    shown = build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", proof=proven)
+    default, tuned, *others = allreduce(shown).series
+    sizes = proven.groups[0].sizes
+    assert (default.role, tuned.role) == ("default", "tuned")
+    assert default.bytes == tuned.bytes == [size.bytes for size in sizes]
+    assert default.time_us == [size.default_us for size in sizes]
+    assert tuned.time_us == [size.tuned_us for size in sizes]
+    # The interval of a gain from 0.95 to 1.05 of itself, as times.
+    assert tuned.low_us[0] == pytest.approx(100 / 1.05, rel=1e-5)
+    assert tuned.high_us[0] == pytest.approx(100 / 0.95, rel=1e-5)
+    assert [(line.label, line.role) for line in others] == [
+        ("default", "choice"),
+        ("ring/simple", "choice"),
+        ("tree/ll", "choice"),
+    ]
+    # A collective that was not proven keeps its own lines.
+    labels = [line.label for line in shown.conditions[0].series]
+    assert labels == ["default", "ring/ll"]
+
+
+def test_the_header_names_the_noise_floor_of_the_proof_beside_that_of_the_sweep() -> None:
+    shown = build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", proof=proof())
+    noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
+    assert noise.value == (
+        "1.1 % typical, 3 % at worst; 1.1 % at worst in the proof, which is another run"
+    )

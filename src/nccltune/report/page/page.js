@@ -74,7 +74,8 @@
   }
 
   function curveTraces(condition) {
-    const reference = condition.series.find((series) => series.role === "default");
+    const strongest = condition.series.find((series) => series.role === "default");
+    const measured = condition.series.find((series) => series.label === "default");
     const bands = [];
     const lines = [];
     for (const series of condition.series) {
@@ -93,9 +94,9 @@
         });
       }
       lines.push({
-        type: "scatter", mode: strong ? "lines+markers" : "lines", name: series.label, visible, meta: { series: series.label },
+        type: "scatter", mode: strong ? "lines+markers" : "lines", name: series.label, visible, meta: { series: series.label, role: series.role },
         x: series.bytes, y: indices.map((index) => metric(series, "time_us", index)),
-        text: indices.map((index) => hoverText(series, index, reference)), hovertemplate: "%{text}<extra></extra>",
+        text: indices.map((index) => hoverText(series, index, strong ? strongest : measured)), hovertemplate: "%{text}<extra></extra>",
         line: { color: style.colour, width: style.width, dash: style.dash },
         marker: { color: style.colour, size: series.role === "tuned" ? 9 : 6, symbol: style.symbol },
         connectgaps: false,
@@ -103,7 +104,7 @@
     }
     // The default is drawn last, on top of the wider tuned line. Both have the same points at sizes
     // without a rule.
-    const rank = (trace) => (trace.name === "default" ? 2 : trace.meta.series === "tuned, expected" ? 1 : 0);
+    const rank = (trace) => ({ default: 2, tuned: 1 }[trace.meta.role] || 0);
     lines.sort((a, b) => rank(a) - rank(b));
     return [...bands, ...lineRate(condition), ...lines];
   }
@@ -145,21 +146,25 @@
     });
   }
 
+  // Powers of ten and steps between them; where the values span too little for three of these, equal
+  // steps.
   function valueTicks(low, high) {
-    const ticks = [];
     const decades = Math.log10(high / low);
     const steps = decades > 4 ? [1] : decades > 2 ? [1, 3] : [1, 2, 5];
+    const ticks = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-      for (const step of steps) {
-        const value = Number(`${step}e${power}`);
-        if (value >= low && value <= high) ticks.push(value);
-      }
+      ticks.push(...steps.map((step) => Number(`${step}e${power}`)).filter((value) => value >= low && value <= high));
     }
-    return ticks;
+    if (ticks.length >= 3) return ticks;
+    const power = 10 ** Math.floor(Math.log10((high - low) / 3));
+    const step = [5, 2, 1].map((factor) => factor * power).find((size) => (high - low) / size >= 3) || power;
+    const first = Math.ceil(low / step);
+    return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, index) => (first + index) * step);
   }
+  const plain = (value) => String(Number(value.toPrecision(6)));
   const tickText = (value) => {
-    if (state.metric !== "time") return String(Number(value.toPrecision(3)));
-    return value >= 1e6 ? `${value / 1e6} s` : value >= 1e3 ? `${value / 1e3} ms` : `${value} µs`;
+    if (state.metric !== "time") return plain(value);
+    return value >= 1e6 ? `${plain(value / 1e6)} s` : value >= 1e3 ? `${plain(value / 1e3)} ms` : `${plain(value)} µs`;
   };
 
   // The marks of findings are placed in several rows (lanes) above the plot, so that overlapping
@@ -316,6 +321,8 @@
     return sample.firstChild;
   }
 
+  const legendText = (series) => series.label === "default" && series.role === "choice" ? "default, in the sweep" : series.label;
+
   function drawLegend() {
     const legend = byId("legend");
     const focused = legend.contains(document.activeElement) ? document.activeElement.dataset.series : null;
@@ -325,7 +332,7 @@
       button.dataset.series = series.label;
       button.setAttribute("aria-pressed", String(isShown(series)));
       button.className = series.role === "choice" ? "" : "strong";
-      button.append(lineSample(series), series.label);
+      button.append(lineSample(series), legendText(series));
       button.addEventListener("click", () => {
         state.shown.set(series.label, !isShown(series));
         drawLegend();
@@ -430,7 +437,7 @@
     }
     sheet.querySelector(".legend").replaceChildren(...state.condition.series.filter(isShown).map((series) => {
       const item = document.createElement("span");
-      item.append(lineSample(series), series.label);
+      item.append(lineSample(series), legendText(series));
       return item;
     }));
     drawMarks(sheet.querySelector(".marks"));
@@ -468,7 +475,7 @@
     const rows = [[...fixed, "choice", ...columns]];
     for (const condition of report.conditions) {
       for (const series of condition.series) {
-        if (series.role === "tuned") continue;
+        if (series.label === "tuned, expected") continue;
         series.bytes.forEach((_, index) => rows.push([...fixed.map((name) => condition[name]),
           series.role === "measured" ? "tuned" : series.label, ...columns.map((name) => series[name][index])]));
       }
