@@ -30,7 +30,7 @@ class Figure(NamedTuple):
     def stands_in(self, others: set["Figure"]) -> bool:
         """Return whether one of the others is this figure, or is rounded to it.
 
-        The cells of a table have no `x` where its heading says that they are ratios.
+        The cells of a table have no `x` where the heading makes them ratios.
         """
         written = Decimal(self.digits)
         units = {"": ("", "x", "%"), "x": ("", "x"), "%": ("%",)}[self.unit]
