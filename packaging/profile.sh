@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 # Exports the variables that /etc/nccltune/profile.conf requests; by default it requests none.
-# The exports are the same as those of `nccltune env`. A variable that is set keeps its value, and a
-# user who has chosen another plugin gets nothing of ours in its place.
+# The exports are the same as those of `nccltune env`. A variable that the environment or the user's
+# nccl.conf sets keeps its value: NCCL would prefer an exported one to that file. A user who has
+# chosen another plugin gets nothing of ours in its place.
 if [ -r /etc/nccltune/profile.conf ]; then
   nccltune_tuner='' nccltune_net='' nccltune_sendrecv=''
   # shellcheck source=/dev/null
@@ -22,27 +23,35 @@ if [ -r /etc/nccltune/profile.conf ]; then
     return 1
   }
 
+  # nccltune_free NAME...: whether the user has set none of these.
+  nccltune_free() {
+    for nccltune_name in "$@"; do
+      if eval "[ -n \"\${$nccltune_name+set}\" ]" ||
+        grep -qs "^$nccltune_name=" "${NCCL_CONF_FILE:-${HOME-}/.nccl.conf}"; then
+        return 1
+      fi
+    done
+  }
+
   case $nccltune_tuner in
     '' | [Nn][Oo]) ;;
     /*)
-      if [ -z "${NCCL_TUNER_PLUGIN+set}" ]; then
+      if nccltune_free NCCL_TUNER_PLUGIN; then
         export NCCL_TUNER_PLUGIN=@LIBDIR@/libnccl-tuner-nccltune.so
-        export NCCL_TUNER_CONFIG_FILE="${NCCL_TUNER_CONFIG_FILE-$nccltune_tuner}"
+        ! nccltune_free NCCL_TUNER_CONFIG_FILE || export NCCL_TUNER_CONFIG_FILE="$nccltune_tuner"
       fi
       ;;
     *) nccltune_bad nccltune_tuner "$nccltune_tuner" 'not the absolute path of a file of rules' ;;
   esac
-  if nccltune_on nccltune_net "$nccltune_net" &&
-    [ -z "${NCCL_NET_PLUGIN+set}${NCCL_NET+set}" ]; then
+  if nccltune_on nccltune_net "$nccltune_net" && nccltune_free NCCL_NET_PLUGIN NCCL_NET; then
     export NCCL_NET_PLUGIN=@LIBDIR@/libnccl-net-nccltune.so
     export NCCL_NET=nccltune
-    export NCCL_NET_PLUGIN_REF_COUNT="${NCCL_NET_PLUGIN_REF_COUNT-1}"
+    ! nccltune_free NCCL_NET_PLUGIN_REF_COUNT || export NCCL_NET_PLUGIN_REF_COUNT=1
   fi
-  if nccltune_on nccltune_sendrecv "$nccltune_sendrecv" &&
-    [ -z "${NCCLTUNE_SENDRECV+set}" ]; then
+  if nccltune_on nccltune_sendrecv "$nccltune_sendrecv" && nccltune_free NCCLTUNE_SENDRECV; then
     export LD_PRELOAD="@LIBDIR@/libnccltune-sendrecv.so${LD_PRELOAD:+:$LD_PRELOAD}"
     export NCCLTUNE_SENDRECV=1
   fi
-  unset nccltune_tuner nccltune_net nccltune_sendrecv
-  unset -f nccltune_bad nccltune_on
+  unset nccltune_tuner nccltune_net nccltune_sendrecv nccltune_name
+  unset -f nccltune_bad nccltune_on nccltune_free
 fi

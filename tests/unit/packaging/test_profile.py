@@ -72,6 +72,7 @@ NAMES = (
     "nccltune_tuner",
     "nccltune_net",
     "nccltune_sendrecv",
+    "nccltune_name",
 )
 TUNER = deployment(Path("/etc/nccltune/tuner.conf"), plugin=FOLDER / "libnccl-tuner-nccltune.so")
 NET = net_deployment(plugin=FOLDER / "libnccl-net-nccltune.so").settings
@@ -149,6 +150,27 @@ def test_a_variable_that_a_user_has_set_keeps_its_value_beside_ours(
 def test_no_variable_is_overwritten(login: Login, name: str, value: str) -> None:
     found = login.environment(shipped().replace("#nccltune_", "nccltune_"), {name: value})
     assert found.get(name, "") == value
+
+
+@pytest.mark.parametrize(
+    ("line", "left_out"),
+    [
+        ("NCCL_TUNER_PLUGIN=none", {*TUNER}),
+        ("NCCL_TUNER_CONFIG_FILE=/home/me/mine.conf", {"NCCL_TUNER_CONFIG_FILE"}),
+        ("NCCL_NET=IB", {*NET}),
+        ("NCCL_NET_PLUGIN_REF_COUNT=0", {"NCCL_NET_PLUGIN_REF_COUNT"}),
+        ("#NCCL_NET=IB\nNCCL_NET_GDR_LEVEL=SYS", set()),
+    ],
+)
+@pytest.mark.parametrize("variable", ["HOME", "NCCL_CONF_FILE"])
+def test_a_line_of_the_users_nccl_conf_is_not_overridden(
+    login: Login, tmp_path: Path, variable: str, line: str, left_out: set[str]
+) -> None:
+    file = tmp_path / ".nccl.conf"
+    file.write_text(f"NCCL_DEBUG=WARN\n{line}\n", encoding="utf-8")
+    before = {variable: str(tmp_path if variable == "HOME" else file)}
+    found = login.environment(shipped().replace("#nccltune_", "nccltune_"), before)
+    assert found.keys() == {*TUNER, *NET, *SENDRECV} - left_out
 
 
 def test_a_shell_within_a_shell_changes_nothing_more(login: Login) -> None:
