@@ -8,6 +8,7 @@
 # make mutants break the core in 40 places, one at a time: its tests must fail (minutes)
 # make mutants-native  the same for the native parts (minutes)
 # make docs    the documentation as a site, in build/site
+# make picture the README's picture: the report of the demo in Chromium
 # make image   a container image of the wheel in dist (PLATFORM=linux/arm64: for Grace)
 # make packages  a deb and an rpm with the plugins, of each wheel in dist
 # make lint    ruff, mypy --strict, names and words (packaging/checks), clang-format, clang-tidy
@@ -155,6 +156,17 @@ $(VENV)/.installed-docs: $(VENV)/.installed pyproject.toml
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
 	  | $(BIN)/pip install -q --disable-pip-version-check -r /dev/stdin
 	@touch $@
+
+# The README's picture, by the nccltune that is installed.
+.PHONY: picture
+CHROMIUM ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name) 2>/dev/null)))
+picture:
+	@test -n "$(CHROMIUM)" || { echo "error: no Chromium" >&2; \
+	  echo "hint:  install it (Debian: chromium), or name it: make picture CHROMIUM=..." >&2; exit 3; }
+	rm -rf build/picture
+	$(BIN)/nccltune demo -q -o build/picture/h200x4-as-4-nodes >/dev/null
+	$(CHROMIUM) --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1400 --virtual-time-budget=5000 \
+	  --screenshot=docs/images/report.png "file://$(CURDIR)/build/picture/h200x4-as-4-nodes/report.html" 2>/dev/null
 
 # The wheels in dist, as an image and as packages with the plugins alone (a deb and an rpm).
 .PHONY: image packages

@@ -15,7 +15,12 @@ import pytest
 from nccltune.cli import cli
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/README.md"]
+PAGES = [
+    path
+    for folder in (".", "docs/**", "benchmarks/**", "examples/**")
+    for path in sorted(ROOT.glob(f"{folder}/*.md"))
+    if path.name != "CHANGELOG.md"
+]
 ENDS = {"|", ">", ">>", "<", "&&", ";", "#", "&", "2>&1"}
 
 

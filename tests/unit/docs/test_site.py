@@ -73,6 +73,17 @@ def test_a_link_out_of_the_folder_leads_to_a_page(site: Path) -> None:
     assert (site / "benchmarks" / "results" / "tuner-on-gpus" / "index.html").is_file()
 
 
+def test_a_pipe_in_code_of_a_table_has_no_backslash(site: Path) -> None:
+    code = [
+        html.unescape(match)
+        for page in site.rglob("*.html")
+        for match in re.findall(r"<code>(.*?)</code>", page.read_text(encoding="utf-8"), re.S)
+    ]
+    assert "--channels [default|any]" in code
+    assert "_NCCLTUNE_COMPLETE=fish_source nccltune | source" in code
+    assert [text for text in code if r"\|" in text] == []
+
+
 def test_a_file_that_is_no_page_comes_along(site: Path) -> None:
     assert (site / "images" / "report.png").is_file()
     assert (site / "src" / "nccltune" / "topology" / "hardware" / "gpu_models.toml").is_file()

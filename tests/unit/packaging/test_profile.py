@@ -38,21 +38,27 @@ class Login:
         self._snippet.write_text(text, encoding="utf-8")
 
     def environment(self, conf: str | None, before: Mapping[str, str]) -> dict[str, str]:
+        found, messages = self.environment_and_messages(conf, before)
+        assert messages == ""
+        return found
+
+    def environment_and_messages(
+        self, conf: str | None, before: Mapping[str, str]
+    ) -> tuple[dict[str, str], str]:
         if conf is not None:
             self._conf.write_text(conf, encoding="utf-8")
         # `env` itself must not load a library that is not there.
-        show = f'. {self._snippet}; while read -r n; do eval "echo $n=\\$$n"; done <<E\n'
+        show = f'. {self._snippet}; set +u; while read -r n; do eval "echo $n=\\$$n"; done <<E\n'
         show += "\n".join((*NAMES, "E\n"))
         done = subprocess.run(
-            [self._shell, "-ec", show],
+            [self._shell, "-euc", show],
             env={"PATH": "/usr/bin:/bin", **before},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert done.stderr == ""
         lines = (line.partition("=") for line in done.stdout.splitlines())
-        return {name: value for name, _, value in lines if value}
+        return {name: value for name, _, value in lines if value}, done.stderr
 
 
 NAMES = (
@@ -66,6 +72,7 @@ NAMES = (
     "nccltune_tuner",
     "nccltune_net",
     "nccltune_sendrecv",
+    "nccltune_name",
 )
 TUNER = deployment(Path("/etc/nccltune/tuner.conf"), plugin=FOLDER / "libnccl-tuner-nccltune.so")
 NET = net_deployment(plugin=FOLDER / "libnccl-net-nccltune.so").settings
@@ -121,6 +128,87 @@ def test_what_a_user_has_set_is_not_changed(
     found = login.environment(shipped().replace("#nccltune_", "nccltune_"), before)
     assert {name: found[name] for name in before} == before
     assert not set(kept) & set(found)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"NCCL_TUNER_CONFIG_FILE": "/home/me/mine.conf"},
+        {"NCCL_NET_PLUGIN_REF_COUNT": "0"},
+        {"NCCL_TUNER_CONFIG_FILE": "/home/me/mine.conf", "NCCL_NET_PLUGIN_REF_COUNT": "0"},
+    ],
+)
+def test_a_variable_that_a_user_has_set_keeps_its_value_beside_ours(
+    login: Login, before: dict[str, str]
+) -> None:
+    found = login.environment(shipped().replace("#nccltune_", "nccltune_"), before)
+    assert found == {**TUNER, **NET, **SENDRECV, **before}
+
+
+@pytest.mark.parametrize("name", [*TUNER, *NET, "NCCLTUNE_SENDRECV"])
+@pytest.mark.parametrize("value", ["mine", ""])
+def test_no_variable_is_overwritten(login: Login, name: str, value: str) -> None:
+    found = login.environment(shipped().replace("#nccltune_", "nccltune_"), {name: value})
+    assert found.get(name, "") == value
+
+
+@pytest.mark.parametrize(
+    ("line", "left_out"),
+    [
+        ("NCCL_TUNER_PLUGIN=none", {*TUNER}),
+        ("NCCL_TUNER_CONFIG_FILE=/home/me/mine.conf", {"NCCL_TUNER_CONFIG_FILE"}),
+        ("NCCL_NET=IB", {*NET}),
+        ("NCCL_NET_PLUGIN_REF_COUNT=0", {"NCCL_NET_PLUGIN_REF_COUNT"}),
+        ("#NCCL_NET=IB\nNCCL_NET_GDR_LEVEL=SYS", set()),
+    ],
+)
+@pytest.mark.parametrize("variable", ["HOME", "NCCL_CONF_FILE"])
+def test_a_line_of_the_users_nccl_conf_is_not_overridden(
+    login: Login, tmp_path: Path, variable: str, line: str, left_out: set[str]
+) -> None:
+    file = tmp_path / ".nccl.conf"
+    file.write_text(f"NCCL_DEBUG=WARN\n{line}\n", encoding="utf-8")
+    before = {variable: str(tmp_path if variable == "HOME" else file)}
+    found = login.environment(shipped().replace("#nccltune_", "nccltune_"), before)
+    assert found.keys() == {*TUNER, *NET, *SENDRECV} - left_out
+
+
+def test_a_shell_within_a_shell_changes_nothing_more(login: Login) -> None:
+    conf = shipped().replace("#nccltune_", "nccltune_")
+    once = login.environment(conf, {})
+    # The shell that starts here must not load a library that is not there.
+    del once["LD_PRELOAD"]
+    assert login.environment(conf, once) == once
+
+
+@pytest.mark.parametrize("yes", ["yes", "Yes", "YES", "y", "true", "True", "on", "1"])
+def test_a_yes_in_any_spelling(login: Login, yes: str) -> None:
+    conf = f"nccltune_net={yes}\nnccltune_sendrecv='{yes}'\n"
+    assert login.environment(conf, {}) == {**NET, **SENDRECV}
+
+
+@pytest.mark.parametrize("no", ["no", "No", "false", "FALSE", "off", "0", "n", "''"])
+def test_a_no_in_any_spelling(login: Login, no: str) -> None:
+    assert login.environment(f"nccltune_net={no}\nnccltune_sendrecv={no}\n", {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("nccltune_net=maybe", "neither yes nor no"),
+        ("nccltune_sendrecv=2", "neither yes nor no"),
+        ("nccltune_tuner=yes", "not the absolute path of a file of rules"),
+        ("nccltune_tuner=tuner.conf", "not the absolute path of a file of rules"),
+    ],
+)
+def test_a_line_that_cannot_be_understood_is_reported(login: Login, line: str, reason: str) -> None:
+    found, messages = login.environment_and_messages(line + "\n", {})
+    assert found == {}
+    assert messages.splitlines() == [
+        message for message in messages.splitlines() if message.endswith(f"is ignored: {reason}")
+    ]
+    assert messages.count("\n") == 1
+    assert line in messages
 
 
 def test_another_library_stays_loaded(login: Login) -> None:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each benchmark and GPU test that a page starts exists and has the options that the page shows."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = [*sorted((ROOT / "benchmarks").rglob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"python ((?:benchmarks|tests/gpu)/\w+\.py)([^\n`;#]*)")
+
+
+def shown() -> dict[str, set[str]]:
+    """Return the options that pages show for each script, without those of what it starts."""
+    options: dict[str, set[str]] = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for script, words in COMMAND.findall(text):
+            own = words.split(" -- ")[0]
+            options.setdefault(script, set()).update(re.findall(r"(?<!\S)--[a-z][\w-]*", own))
+    return options
+
+
+@pytest.mark.parametrize(("script", "options"), sorted(shown().items()))
+def test_a_script_has_the_options_that_pages_show(script: str, options: set[str]) -> None:
+    assert (ROOT / script).is_file()
+    if options:
+        done = subprocess.run(
+            [sys.executable, script, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert options <= set(re.findall(r"--[a-z][\w-]*", done.stdout))
+
+
+def test_pages_show_scripts_with_options() -> None:
+    assert sum(map(len, shown().values())) > 50
