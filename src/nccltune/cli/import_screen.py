@@ -41,7 +41,8 @@ def show(result: Imported, study: Path, *, dry_run: bool) -> None:
         out.print(f"collectives {_counted(new, 'collectives')}")
         low = min((report.min_bytes for report in new if report.min_bytes is not None), default=0)
         high = max((report.max_bytes for report in new if report.max_bytes is not None), default=0)
-        out.print(f"sizes       {format_bytes(low)} - {format_bytes(high)}")
+        sizes = format_bytes(low) + (f" - {format_bytes(high)}" if high > low else "")
+        out.print(f"sizes       {sizes}")
         out.print(f"choices     {_counted(new, 'choices')}")
         out.print(f"scales      {_scales(new)}")
     if result.platform is not None:
@@ -120,7 +121,9 @@ def _show_doubts(studies: list[str]) -> None:
 def _kinds(reports: list[FileReport]) -> str:
     kinds = sorted({report.kind.value for report in reports})
     empty = sum(report.rows_size_0 for report in reports)
-    return f" ({', '.join(kinds)})" + (f"; {empty} rows of size 0 left out" if empty else "")
+    return f" ({', '.join(kinds)})" + (
+        f"; {count(empty, 'row')} of size 0 left out" if empty else ""
+    )
 
 
 def _counted(reports: list[FileReport], field: str) -> str:
@@ -170,7 +173,8 @@ def _show_unread(files: list[FileOutcome]) -> None:
             )
             print(error_lines(f"{where}: {report.error}", report.hint), file=sys.stderr)
     if passed:
-        out.print(f"left out    {count(len(passed), 'file')} that hold no measurements")
+        hold = "holds" if len(passed) == 1 else "hold"
+        out.print(f"left out    {count(len(passed), 'file')} that {hold} no measurements")
         for report in passed[:5]:
             out.print(f"  {report.name}: {report.error or ''}")
 

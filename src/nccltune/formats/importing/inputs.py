@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
+from nccltune.formats.importing.detect import HEAD_BYTES, kind_of, kind_of_rest
 from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
@@ -116,7 +116,17 @@ class Reading:
             )
         except OSError as error:
             report.refuse(f"cannot be read: {error.strerror}")
-        if report.error is None and report.kind is FileKind.UNKNOWN:
+        failure = next((flag for flag in report.flags if flag.kind is FlagKind.FAILURE), None)
+        nothing = report.error is None and not (report.rows or report.unreadable)
+        if failure is not None and nothing:
+            report.refuse(
+                "nccl-tests failed before its first row: "
+                + failure.sentence.removeprefix("nccl-tests reports: "),
+                hint=f"look for the cause: nccltune doctor {report.name}",
+                line=failure.line or None,
+            )
+            report.flags.remove(failure)
+        elif report.error is None and report.kind is FileKind.UNKNOWN:
             report.refuse("nothing in it is known", hint=_KNOWN)
         elif report.kind is FileKind.NCCL_LOG:
             report.flag(
@@ -230,6 +240,9 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
         return None
     try:
         report.kind = kind_of(head)
+        if report.kind is FileKind.UNKNOWN and len(head) == HEAD_BYTES:
+            file.seek(0)
+            report.kind = kind_of_rest(file)
     except InputError as error:
         report.refuse(error.message, hint=error.hint)
         return None

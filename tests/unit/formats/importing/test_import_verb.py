@@ -279,3 +279,20 @@ def test_rounds_that_the_user_states(tmp_path: Path, nccltune: Command) -> None:
         for sample in Study(tmp_path / "a").samples()
     }
     assert found == {(side, number, True) for side in (False, True) for number in range(2)}
+
+
+def test_the_study_is_an_existing_file(tmp_path: Path, nccltune: Command) -> None:
+    occupied = put(tmp_path / "a", "words")
+    result = nccltune("import", put(tmp_path / "out.txt"), "-o", occupied)
+    assert result.code == 2
+    assert "the folder cannot be made" in result.err
+    assert occupied.read_text() == "words"
+
+
+def test_one_size_and_one_other_file(tmp_path: Path, nccltune: Command) -> None:
+    runs = tmp_path / "runs"
+    put(runs / "out.txt", Made(points(1 << 20)))
+    put(runs / "README.md", "words")
+    out = nccltune("import", runs, "-o", tmp_path / "a").out
+    assert "\nsizes       1 MiB\n" in out
+    assert "left out    1 file that holds no measurements" in out
