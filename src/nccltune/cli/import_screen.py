@@ -94,7 +94,7 @@ def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
             error_lines(
                 "no measurement was read",
                 "every row was left out for the reasons above"
-                if any(item.report.unreadable for item in result.files)
+                if any(item.report.unreadable or item.report.rows for item in result.files)
                 else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
                 " nccltune",
             ),

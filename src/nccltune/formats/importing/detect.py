@@ -26,7 +26,7 @@ _RULE = re.compile(
     rf"\s*(?:{'|'.join(ALGORITHMS)})\s*,\s*(?:{'|'.join(PROTOCOLS)})\s*,"
 )
 _NCCL_TESTS = re.compile(
-    r"# (?:nThread \d|nccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
+    r"# (?:nThread \d|[nr]ccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
     r"|(?:#|^|\s)\s*size\s+count\s+type\s"
     r"|: Test (?:(?:CUDA|NCCL) failure|timeout|failure) "
 )

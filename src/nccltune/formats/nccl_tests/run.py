@@ -6,6 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.conditions import blocking_of, conditions_of, numbers_of
 from nccltune.formats.nccl_tests.rank_bounds import RankBounds
 from nccltune.formats.reading.collective_names import collective_of_program
 from nccltune.formats.reading.command_lines import CommandFound
@@ -22,18 +23,19 @@ from nccltune.model.collective import Collective
 from nccltune.model.scale import count
 
 _VERSION = re.compile(
-    r"# nccl-tests version (?P<version>\S+)(?: \(\w+\))?"
-    r" nccl-headers=(?P<headers>\d+) nccl-library=(?P<library>\d+)"
+    r"# [nr]ccl-tests version (?P<version>\S+)(?: \(\w+\))?"
+    r" [nr]ccl-headers=(?P<headers>\d+) [nr]ccl-library=(?P<library>\d+)"
 )
 _STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)")
 _PARAMETERS = re.compile(
     r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min>\d+) maxBytes (?P<max>\d+)"
     r" step: \d+\(\w+\) warmup iters: (?P<warmup>\d+) iters: (?P<iters>\d+)(?P<more>.*)"
 )
-_MORE = re.compile(r"(agg iters|graph|validation): (\d+)")
+_MORE = re.compile(r"(agg iters|graph|validation|unalign): (\d+)")
+_BLOCKING = re.compile(r"# Blocking Enabled.*")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
-    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
+    r"\s+on\s+(?P<host>\S+)\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
 )
 _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
@@ -55,6 +57,7 @@ class TableDevice(NamedTuple):
     host: str
     gpu: str
     bus: str = ""
+    device: int = 0
 
 
 def nccl_version_of(code: int) -> str:
@@ -70,6 +73,7 @@ _PARTS = (
     ("version", _VERSION),
     ("starting", _STARTING),
     ("reduced", _REDUCED),
+    ("blocking", _BLOCKING),
 )
 
 
@@ -97,12 +101,34 @@ class NcclTestsRun:
         self.stamps = Stamps()
         self.aggregated = 1
         self.graph = 0
-        self.registered = False
+        self.blocking = 0
+        self.unaligned = 0
+        self.preloaded: tuple[str, ...] = ()
         self.devices: list[TableDevice] = []
         self.hosts_told = True
         self.abridged = False
         self.log = NcclLog()
         self.command: CommandFound | None = None
+        self.options: dict[str, int] = {}
+
+    def set_command(self, command: CommandFound | None) -> None:
+        """Set the command line that started the run."""
+        self.command = command
+        if command is not None:
+            self.options = numbers_of(command.arguments)
+            self.preloaded = command.preloaded
+
+    @property
+    def registration(self) -> int | None:
+        """Return how buffers are registered: 1 plainly, 2 as symmetric memory; None if not."""
+        how = self.options.get("R")
+        return how if how in (1, 2) else None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Return in which way the run measured something else than plain calls of NCCL."""
+        blocking = self.blocking or self.options.get("z", 0)
+        return conditions_of(self.options, blocking, self.unaligned, self.aggregated)
 
     def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:
         """Process a header line that `header_part` recognised."""
@@ -117,6 +143,7 @@ class NcclTestsRun:
                         match["host"].partition(".")[0],
                         match["gpu"],
                         match["bus"],
+                        int(match["device"][:9]),
                     )
                 )
         elif part == "parameters":
@@ -125,6 +152,13 @@ class NcclTestsRun:
             more = {name: int(value) for name, value in _MORE.findall(match["more"])}
             self.aggregated = max(1, more.get("agg iters", 1))
             self.graph = more.get("graph", 0)
+            self.unaligned = more.get("unalign", 0)
+            if match["warmup"] == "0":
+                report.flag(
+                    FlagKind.NOTE,
+                    "no warm-up (-w 0): times may be longer",
+                    number,
+                )
             each = self.aggregated * max(1, self.graph)
             self.iterations = int(match["iters"]) * each or None
             self.calls = (int(match["iters"]) + int(match["warmup"])) * each
@@ -133,6 +167,8 @@ class NcclTestsRun:
             self.tool_version = match["version"]
             self.nccl_version = nccl_version_of(int(match["library"]))
             flag_versions(report, int(match["headers"]), int(match["library"]), number)
+        elif part == "blocking":
+            self.blocking = blocking_of(match.group())
         elif part == "starting":
             self.collective = collective_of_program(match["program"])
         elif part == "reduced":
@@ -207,11 +243,13 @@ class NcclTestsRun:
         """
         return machine_name(min(self.devices).host) if self.devices else None
 
-    def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
-        """Return the platform facts in the header and in `log`, NCCL's log of the run.
+    def facts(
+        self, log: NcclLog, conditions: tuple[str, ...], *, emulated: bool, restricted: bool
+    ) -> PlatformFacts:
+        """Return the platform facts in the header, the command line and `log`, the run's NCCL log.
 
-        `emulated` means that the nodes are parts of one host. `restricted` means that `NCCL_ALGO`
-        or `NCCL_PROTO` limit the default.
+        `conditions` are the conditions of the run. `emulated` means that the nodes are parts of one
+        host. `restricted` means that `NCCL_ALGO` or `NCCL_PROTO` limit the default.
         """
         group = self.group
         listed = {device.rank for device in self.devices}
@@ -221,7 +259,10 @@ class NcclTestsRun:
         known = whole and self.hosts_told and None not in names
         first = self.first_host
         ranks = Counter(names)
+        commanded = self.command.settings if self.command is not None else None
         by = "environment" if log.whole_environment else "log" if log.started else None
+        by = by or ("command" if commanded is not None else None)
+        settings = {**(commanded or {}), **log.settings}
         return PlatformFacts(
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
             nccl=log.version or self.nccl_version,
@@ -234,8 +275,11 @@ class NcclTestsRun:
             gpus=_buses(group) if whole else None,
             gpus_per_process=self.gpus_per_process,
             emulated=emulated if known and log.nodes is not None else None,
-            settings=relevant_settings(log.settings, restricted=restricted) if by else {},
+            settings=relevant_settings(settings, restricted=restricted) if by else {},
             settings_by=by,
+            commanded=None if commanded is None else tuple(relevant_settings(commanded)),
+            conditions=conditions,
+            registration=self.registration,
         )
 
 

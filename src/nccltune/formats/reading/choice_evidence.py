@@ -82,7 +82,7 @@ def find_label(
 ) -> Label:
     """Return the choice of a table, and add flags for doubts to `report`.
 
-    Without any evidence the choice is the default.
+    Without any evidence the choice is the default. See `tuner_of` for a tuner plugin.
     """
     if options.choice is not None and options.started_here:
         return Label(options.choice)
@@ -124,7 +124,7 @@ def find_label(
     if vague is not None and not log.would_tell:
         return Label(None, f"{vague.said}: the choice is unknown; {_HINT}")
     _flag_limits(claims, report, line)
-    _flag_default(log, named, report, line)
+    _flag_default(log, tuner_of(log, command), named, report, line)
     return Label(DEFAULT)
 
 
@@ -238,11 +238,29 @@ def _flag_limits(claims: list[_Claim], report: FileReport, line: int) -> None:
             report.flag(FlagKind.CHOICE_RESTRICTED, sentence, line)
 
 
-def _flag_default(log: NcclLog, named: NamedChoice | None, report: FileReport, line: int) -> None:
+def tuner_of(log: NcclLog, command: CommandFound | None) -> str | None:
+    """Return the tuner plugin that decided in place of NCCL; None if there is none.
+
+    nccltune's own plugin decides nothing without a configuration.
+    """
     if log.tuner is not None:
+        return log.tuner
+    plugin = log.settings.get("NCCL_TUNER_PLUGIN") or (command.tuner if command else None)
+    configured = "NCCL_TUNER_CONFIG_FILE" in log.settings or (command and command.configured)
+    if plugin is None:
+        return "of NCCL_TUNER_CONFIG_FILE" if configured else None
+    name = plugin.rpartition("/")[2][:80]
+    inert = name.lower() in ("", "none") or ("nccltune" in name and not configured)
+    return None if inert else name
+
+
+def _flag_default(
+    log: NcclLog, tuner: str | None, named: NamedChoice | None, report: FileReport, line: int
+) -> None:
+    if tuner is not None:
         report.flag(
             FlagKind.TUNER_LOADED,
-            f"the tuner plugin {log.tuner!r} was loaded: what is called default here is what it"
+            f"the tuner plugin {tuner!r} was loaded: what is called default here is what it"
             " decided (give --choice tuned if that is meant)",
             line,
         )
