@@ -236,6 +236,22 @@ class NcclTestsRun:
         return len({device.host for device in self.group}) or None
 
     @property
+    def machines(self) -> int | None:
+        """Return the number of machines in the device list; None if it is unknown.
+
+        Machines may have one host name, as virtual machines and containers often do. Then a GPU is
+        listed several times under that name.
+        """
+        if self.hosts is None:
+            return None
+        names: dict[str, list[TableDevice]] = {}
+        for device in self.group:
+            names.setdefault(device.host, []).append(device)
+        each = self.gpus_per_process or 1
+        counts = [_machines(devices, each) for devices in names.values()]
+        return None if None in counts else sum(filter(None, counts))
+
+    @property
     def first_host(self) -> str | None:
         """Return the machine of the first rank in the device list.
 
@@ -257,6 +273,7 @@ class NcclTestsRun:
         names = [machine_name(device.host) for device in group]
         hosts = {host_hash(name) for name in names if name is not None}
         known = whole and self.hosts_told and None not in names
+        known = known and self.machines == self.hosts
         first = self.first_host
         ranks = Counter(names)
         commanded = self.command.settings if self.command is not None else None
@@ -283,19 +300,46 @@ class NcclTestsRun:
         )
 
 
+def _machines(devices: list[TableDevice], each: int) -> int | None:
+    """Return the number of machines that list `devices` under one host name; None if unknown.
+
+    nccl-tests gives every process of a machine its own devices, counted from 0. So if each index
+    stands for one GPU and is listed twice, there are two machines. But if CUDA_VISIBLE_DEVICES
+    selects the GPU of each process, the index is always 0, and ranks may share a GPU. `each` is the
+    number of ranks of a process. Without bus numbers, a host name is one machine unless the indices
+    show more.
+    """
+    # JSON has the bus number of the first GPU of each process only.
+    devices = [device for device in devices if _bus(device.bus)] or devices
+    known = {_bus(device.bus) for device in devices} - {None, "00"}
+    indices = [device.device for device in devices]
+    places = [(device.device, device.bus) for device in devices]
+    keys: list[object] = [device.bus for device in devices] if known else [*indices]
+    most = max(Counter(keys).values())
+    if most == 1:
+        return 1
+    one_to_one = len(set(places)) == len(set(indices)) == len(set(keys))
+    parts = any("MIG" in device.gpu for device in devices)
+    if one_to_one and len(set(indices)) > 1 and not parts and (known or each == 1):
+        return most
+    return None if known else 1
+
+
+def _bus(text: str) -> str | None:
+    """Return the bus number in a device line as two hex digits; None if it is unknown."""
+    match = _BUS.fullmatch(text)
+    return (match["long"] or match["packed"] or match["short"]).lower() if match else None
+
+
 def _buses(devices: list[TableDevice]) -> str | None:
     """Return the PCI bus numbers of GPUs by rank; None if they are unknown.
 
     Every release of nccl-tests prints the bus number: `[0000:1b:00]`, `[00001b00]` or `[0x1b]`.
     Older releases print 0x00 if they do not know it.
     """
-    found = []
-    for device in sorted(devices):
-        match = _BUS.fullmatch(device.bus)
-        if match is None:
-            return None
-        found.append((match["long"] or match["packed"] or match["short"]).lower())
-    return None if set(found) == {"00"} else " ".join(found)
+    found = [_bus(device.bus) for device in sorted(devices)]
+    known = [bus for bus in found if bus is not None]
+    return None if len(known) < len(found) or set(known) == {"00"} else " ".join(known)
 
 
 def flag_versions(report: FileReport, headers: int, library: int, line: int) -> None:
@@ -320,7 +364,8 @@ class ScaleFound(NamedTuple):
 class ScaleEvidence(NamedTuple):
     """The evidence of how many nodes and ranks a table has. A value of None is no evidence.
 
-    - `listed`, `listed_hosts`: ranks and hosts of a complete device list.
+    - `listed`, `listed_hosts`: ranks and host names of a complete device list.
+    - `machines`: the machines behind the host names; None if their number is unknown.
     - `last_rank`: the highest rank of an incomplete list.
     - `logged`: (nodes, ranks) of NCCL's log.
     - `given`: (nodes, ranks) of the user.
@@ -331,6 +376,7 @@ class ScaleEvidence(NamedTuple):
 
     listed: int | None = None
     listed_hosts: int | None = None
+    machines: int | None = None
     last_rank: int | None = None
     logged: tuple[int | None, int | None] = (None, None)
     given: tuple[int | None, int | None] = (None, None)
@@ -351,17 +397,19 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
 
     The number of nodes is NCCL's count, if the log has it and its number of ranks is that of a
     complete list (or there is no such list). Otherwise it is the number of hosts in a complete
-    list, or else the user's number. NCCL may count more nodes than the list has hosts
+    list, or else the user's number. If machines share a host name, the user's number comes first.
+    NCCL may count more nodes than the list has hosts
     (`NCCL_HOSTID`, containers). NCCL's count takes precedence, because a tuner gets that count.
     """
     evidence = _without_cut_list(evidence)
     hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
     ranks = evidence.listed or logged[1] or _by_table(report, line, evidence)
-    nodes = hosts or given[0]
+    one_name = hosts is not None and evidence.machines != hosts
+    nodes = (given[0] or evidence.machines) if one_name else hosts or given[0]
     emulated = False
     if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]
-        emulated = hosts is not None and hosts < logged[0]
+        emulated = hosts is not None and (evidence.machines or hosts) < logged[0]
         if emulated:
             report.flag(
                 FlagKind.NOTE,
@@ -369,6 +417,13 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
                 f" {count(hosts or 0, 'host')}: NCCL's count is used",
                 line,
             )
+    elif one_name and evidence.machines is not None and given[0] is None:
+        report.flag(
+            FlagKind.SCALE_INFERRED,
+            f"{count(evidence.machines, 'machine')} under {count(hosts or 0, 'host name')}: a GPU"
+            " is listed more than once (if ranks shared GPUs, give --nodes)",
+            line,
+        )
     for found, asked, noun in ((nodes, given[0], "node"), (ranks, given[1], "rank")):
         if found is not None and asked is not None and found != asked:
             report.flag(
@@ -377,7 +432,7 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
                 line,
             )
     if nodes is None or ranks is None:
-        _flag_unknown(report, line, nodes, ranks, evidence)
+        _flag_unknown(report, line, nodes, ranks, evidence, one_name=one_name)
     if ranks == 1:
         report.flag(
             FlagKind.ONE_RANK,
@@ -456,12 +511,22 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
 
 
 def _flag_unknown(
-    report: FileReport, line: int, nodes: int | None, ranks: int | None, evidence: ScaleEvidence
+    report: FileReport,
+    line: int,
+    nodes: int | None,
+    ranks: int | None,
+    evidence: ScaleEvidence,
+    *,
+    one_name: bool,
 ) -> None:
     missing = [("--nodes", nodes, "nodes"), ("--ranks", ranks, "ranks")]
     nouns = " and ".join(noun for _, value, noun in missing if value is None)
     options = " and ".join(option for option, value, _ in missing if value is None)
     why = "the device list is cut" if evidence.last_rank is not None else "nothing states it"
+    if one_name and nodes is None:
+        why = (
+            "a host name lists one GPU several times: machines of one name, or ranks that share it"
+        )
     bounds = evidence.bounds
     if ranks is None and bounds is not None and not bounds.rows_disagree:
         why += f"; its bandwidths are those of {bounds.words}"
@@ -469,4 +534,5 @@ def _flag_unknown(
         FlagKind.SCALE_UNKNOWN,
         f"the number of {nouns} is unknown ({why}): give {options}, else analysis leaves it out",
         line,
+        doubtful=one_name and nodes is None,
     )

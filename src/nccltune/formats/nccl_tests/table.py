@@ -261,6 +261,7 @@ class TableReader:
         return ScaleEvidence(
             listed=run.ranks,
             listed_hosts=run.hosts,
+            machines=run.machines,
             last_rank=None if run.list_complete else run.last_rank,
             logged=(log.nodes, log.ranks),
             given=(options.nodes, options.ranks),

@@ -41,6 +41,13 @@ def test_two_nodes_of_the_default() -> None:
     assert "one_host" not in found.flags
 
 
+def test_machines_with_one_host_name_are_counted_by_their_gpus() -> None:
+    found = read(FIELD / "log-02-two-machines-one-name" / "run.txt")
+    assert found.report.scales == {"2x16": 18}
+    assert "one_host" not in found.flags
+    assert "2 machines under 1 host name" in found.sentence("scale_inferred")
+
+
 def test_runs_with_other_settings_in_their_command_lines_are_not_mixed(tmp_path: Path) -> None:
     message = difference(tmp_path / "a", SETTINGS / "run1.txt", SETTINGS / "run2.txt")
     assert "NCCL_P2P_DISABLE: not set in run1.txt; 1 in run2.txt" in message
