@@ -338,7 +338,8 @@ def _resolve(
         following, free = next_rounds(study.samples())
     stated: dict[RunFound, int] = {}
     if in_rounds:
-        stated = stated_rounds((run for item in timed for run in item.runs), following)
+        tables = (file for file in part.files if file.report.kind in (*_TIMED, FileKind.RAW_CSV))
+        stated = stated_rounds((run for file in tables for run in part.of(file)), following)
     for item in timed:
         mine = [run for run in item.runs if run in by_order]
         stated.update((run, free + by_order[run]) for run in mine)

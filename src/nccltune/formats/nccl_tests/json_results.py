@@ -203,6 +203,10 @@ class _JsonReader:
         if flat[1] == 0:
             table.count_empty(sum(flat[at] is not None for at in (7, 10)))
             return
+        for place in _PLACEMENTS:
+            body = value.get(place) if isinstance(value, dict) else None
+            if body and (time_us := _number(body.get("time"))):
+                table.check_algbw(item.line, flat[1], time_us, _number(body.get("alg_bw")) or 0.0)
         table.rows.append(flat)
         if self.per_iteration and isinstance(value, dict):
             for batch in table.emit():

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nccltune.formats.nccl_log.run_settings import NcclLog
-from nccltune.formats.nccl_tests.checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
+from nccltune.formats.nccl_tests.checks import (
+    OTHER_BANDWIDTH,
+    BandwidthCheck,
+    bus_factor_of,
+    flag_algbw,
+)
 from nccltune.formats.nccl_tests.collective_evidence import Shape, find_collective
 from nccltune.formats.nccl_tests.columns import FlatRow, Row, TableColumns, Timing
 from nccltune.formats.nccl_tests.conditions import replacements
@@ -90,8 +95,15 @@ class TableReader:
             self.count_empty(len(row.timings))
             return
         left = (row.line, row.size, row.elements, row.dtype, row.redop, row.root, row.at)
+        for timing in row.timings:
+            self.check_algbw(row.line, row.size, timing.time_us, timing.algbw)
         timings = [self._usable(row, timing) for timing in row.timings]
         self.keep(left + tuple(value for timing in timings for value in timing))
+
+    def check_algbw(self, line: int, size: int, time_us: float, algbw: float) -> None:
+        """Flag a printed algorithm bandwidth that contradicts size and time."""
+        if not self.layout.cpu_time and self.run.collective not in OTHER_BANDWIDTH:
+            flag_algbw(size, time_us, algbw, self.run.ranks, self._context.report, line)
 
     def count_empty(self, timings: int) -> None:
         """Count a row of size 0 and its timings: nccl-tests includes them in its average."""

@@ -296,3 +296,31 @@ def test_one_size_and_one_other_file(tmp_path: Path, nccltune: Command) -> None:
     out = nccltune("import", runs, "-o", tmp_path / "a").out
     assert "\nsizes       1 MiB\n" in out
     assert "left out    1 file that holds no measurements" in out
+
+
+def test_rounds_of_raw_csv_files(tmp_path: Path, nccltune: Command) -> None:
+    """Each file is a round, also in a second import."""
+
+    def write(number: int) -> Path:
+        rows = [
+            f"allreduce,{size},{choice},-1,4,32,{20 + number + repeat / 10}"
+            for size in SIZES
+            for choice in ("default,default", "tree,ll", "ring,simple")
+            for repeat in range(2)
+        ]
+        return put(tmp_path / f"run-{number}.csv", HEADER + "\n".join(rows) + "\n")
+
+    study = tmp_path / "a"
+    assert nccltune("import", write(0), write(1), "-o", study, "--in-rounds").code == 0
+    assert nccltune("import", write(2), "-o", study, "--in-rounds").code == 0
+    samples = list(Study(study).samples())
+    assert all(sample.source.in_rounds for sample in samples)
+    assert {(sample.round, sample.repeat) for sample in samples} == {
+        (number, repeat) for number in range(3) for repeat in range(2)
+    }
+    for sample in samples:
+        assert sample.time_us == 20 + sample.round + sample.repeat / 10
+    assert len({sample.source.process for sample in samples}) == 9
+    plain = tmp_path / "b"
+    assert nccltune("import", write(3), "-o", plain).code == 0
+    assert not any(sample.source.in_rounds for sample in Study(plain).samples())
