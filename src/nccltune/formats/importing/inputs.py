@@ -25,6 +25,7 @@ from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.text.lines import CHUNK_BYTES
 from nccltune.model.errors import InputError
+from nccltune.study import names
 
 READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_TEXT: read_text,
@@ -145,8 +146,9 @@ def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) 
     """Return the input files in order.
 
     A folder in `inputs` stands for its sorted files, and `-` for standard input. Hidden files and
-    folders below such a folder are left out. So are repeated files, and files below `leave_out`
-    (the study that is written). Raises InputError if a name does not exist.
+    folders below such a folder are left out. So are repeated files, files below `leave_out` (the
+    study that is written), and the files of another study besides its samples. Raises InputError if
+    a name does not exist.
     """
     found: list[InputFile] = []
     seen: set[Path | None] = set()
@@ -174,7 +176,9 @@ def _files(folder: Path) -> Iterator[InputFile]:
     above = folder.resolve().parent
     for root, folders, files in os.walk(folder):
         folders[:] = sorted((name for name in folders if name[:1] != "."), key=_natural)
-        for name in sorted(files, key=_natural):
+        # Of a study only the samples are read. Its platform and tables are taken with them.
+        passed = names.ALL - {names.SAMPLES} if names.SAMPLES in files else frozenset()
+        for name in sorted(set(files) - passed, key=_natural):
             path = Path(root, name)
             if not name.startswith(".") and path.is_file():
                 shown = path.resolve().relative_to(above) if _below(path, above) else Path(name)

@@ -40,6 +40,8 @@ These are settings of logs and dumps, settings that a sweep changes between runs
 `NCCL_PROTO`, the tuner), addresses, and variables that NCCL does not read. An example of the last
 is NCCL_VERSION, which CUDA's images set to the version that they contain.
 """
+NO_RECORDING = "no recording"
+"""The fact `replay` of a platform that was measured."""
 # Names that are created for each start of a container or pod do not identify a machine: Docker's
 # ids, pods of a Deployment or Job, workers of the MPI Operator and of a JobSet.
 _MADE_NAME = re.compile(
@@ -162,7 +164,7 @@ def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
         nccl=platform.nccl_version,
         network=platform.network,
         emulated=emulated,
-        replay=platform.replay or ("no recording" if measured else None),
+        replay=platform.replay or (NO_RECORDING if measured else None),
         settings=relevant_settings(platform.settings),
         settings_by="environment" if measured else "log" if platform.settings else None,
         conditions=() if measured else None,

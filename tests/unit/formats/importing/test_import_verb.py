@@ -3,6 +3,7 @@
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -324,3 +325,24 @@ def test_rounds_of_raw_csv_files(tmp_path: Path, nccltune: Command) -> None:
     plain = tmp_path / "b"
     assert nccltune("import", write(3), "-o", plain).code == 0
     assert not any(sample.source.in_rounds for sample in Study(plain).samples())
+
+
+def test_a_study_keeps_its_origin(tmp_path: Path, nccltune: Command) -> None:
+    recording = Path(__file__).parents[4] / "examples" / "h200x4-1-node"
+    source, study = tmp_path / "source", tmp_path / "a"
+    shutil.copytree(recording, source)
+    for name in ("findings.json", "imports.jsonl", "report.html", "tuner.conf"):
+        (source / name).write_text("{}\n")
+    result = nccltune("import", source, "-o", study)
+    assert result.code == 0
+    assert "not read" not in result.out
+    assert "left out" not in result.out
+    assert Study(study).platform() == Study(recording).platform()
+    assert (study / "tables.jsonl").read_bytes() == (recording / "tables.jsonl").read_bytes()
+    assert "replay" not in nccltune("analyze", study).out
+    assert "2 rules" in nccltune("tune", study).out
+    # Another import does not change the platform.
+    assert "Nothing new" in nccltune("import", source / "samples.jsonl", "-o", study).out
+    named = tmp_path / "b"
+    assert nccltune("import", source, "-o", named, "--platform-name", "mine").code == 0
+    assert Study(named).platform().name == "mine"
