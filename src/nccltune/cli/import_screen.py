@@ -3,6 +3,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nccltune.cli.output import error_lines, hint, stdout, styled
@@ -18,8 +19,11 @@ from nccltune.study.files import Study
 _FLAGS_SHOWN = 12
 
 
-def show(result: Imported, study: Path, *, dry_run: bool) -> None:
-    """Print the files that were read, lines that could not be read, flags, and the next step."""
+def show(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) -> None:
+    """Print the files that were read, lines that could not be read, flags, and the next step.
+
+    `names` are the files that the user named.
+    """
     out = stdout()
     every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
@@ -47,13 +51,15 @@ def show(result: Imported, study: Path, *, dry_run: bool) -> None:
         out.print(f"scales      {_scales(new)}")
     if result.platform is not None:
         out.print(f"platform    {result.platform.title}")
+    elif result.samples and not Study(study).platform_path.exists():
+        out.print("platform    unknown")
     _show_known(result)
     _show_unread(result.files)
     _show_flags(result.files)
     _show_doubts(result.studies)
     if len(result.studies) > 1:
         _show_split(result)
-    _show_end(result, study, dry_run=dry_run)
+    _show_end(result, study, names, dry_run=dry_run)
 
 
 def _show_known(result: Imported) -> None:
@@ -71,7 +77,7 @@ def _show_known(result: Imported) -> None:
         out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
 
 
-def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
+def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) -> None:
     """Print how many samples were written, and the next step."""
     out, outcomes = stdout(), {item.outcome for item in result.files}
     name = shlex.quote(result.studies[0] if result.studies else str(study))
@@ -82,7 +88,7 @@ def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
     elif result.samples:
         where = " and ".join(result.studies)
         out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
-        hint(f"next: nccltune analyze {name}")
+        hint(f"next: {_scale_command(result, names, name) or f'nccltune analyze {name}'}")
     elif ImportState.IMPORTED in outcomes:
         hint(f"next: nccltune topo show {name}")
     elif outcomes & {ImportState.ALREADY, ImportState.DUPLICATE}:
@@ -100,6 +106,16 @@ def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
             ),
             file=sys.stderr,
         )
+
+
+def _scale_command(result: Imported, names: Sequence[str], study: str) -> str:
+    """Return the command that adds the unknown scale; empty if any sample has its scale."""
+    scales = {scale for item in result.files for scale in item.report.scales}
+    if len(result.studies) > 1 or not scales or not all("?" in scale for scale in scales):
+        return ""
+    nodes = " --nodes N" if any(scale.startswith("?") for scale in scales) else ""
+    ranks = " --ranks N" if any(scale.endswith("?") for scale in scales) else ""
+    return f"nccltune import {shlex.join(names)} -o {study}{nodes}{ranks}"
 
 
 def _show_split(result: Imported) -> None:

@@ -428,8 +428,8 @@ def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platf
     """Return the platform that the runs show.
 
     It is that of the study that the samples are from, if there is one. None if the study already
-    has a platform, or if there are no runs. Also None if the runs show no GPU, scale, network or
-    NCCL version and the user gave no name.
+    has a platform, or if there are no runs. Also None if the runs show no GPU, number of nodes,
+    network or NCCL version and the user gave no name.
     """
     runs = [run for file in part.files for run in part.of(file)]
     if study.platform_path.is_file() or not runs:
@@ -454,7 +454,8 @@ def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platf
         replay=common(item.replay for item in facts if item.replay and item.replay != NO_RECORDING),
         settings=settings,
     )
-    fields = (known.gpu, known.gpus, known.nodes, known.network, known.nccl_version)
+    # The number of ranks alone describes no platform.
+    fields = (known.gpu, known.nodes, known.network, known.nccl_version)
     return known if platform_name is not None or any(fields) else None
 
 

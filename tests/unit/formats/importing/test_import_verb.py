@@ -346,3 +346,30 @@ def test_a_study_keeps_its_origin(tmp_path: Path, nccltune: Command) -> None:
     named = tmp_path / "b"
     assert nccltune("import", source, "-o", named, "--platform-name", "mine").code == 0
     assert Study(named).platform().name == "mine"
+
+
+def test_an_unknown_number_of_nodes_is_added_by_a_second_import(
+    tmp_path: Path, nccltune: Command
+) -> None:
+    path, study = put(tmp_path / "my run.txt", without_devices(MADE.text())), tmp_path / "a"
+    result = nccltune("import", path, "-o", study)
+    assert result.code == 0
+    assert "scales      ? nodes, 4 ranks" in result.out
+    command = f"nccltune import '{path}' -o {study} --nodes N"
+    assert f"next: {command}\n" in result.err
+    refused = nccltune("analyze", study)
+    assert refused.code == 2
+    assert "import the files again with their scale" in refused.err
+    again = nccltune("import", path, "-o", study, "--nodes", 2)
+    assert again.code == 0
+    assert f"next: nccltune analyze {study}\n" in again.err
+    shown = nccltune("analyze", study)
+    assert shown.code == 0
+    assert "left out" not in shown.out
+
+
+def test_a_platform_of_which_nothing_is_known(tmp_path: Path, nccltune: Command) -> None:
+    bare = "\n".join([*MADE.columns(), *map(MADE.row, MADE.points)])
+    path, study = put(tmp_path / "out.txt", bare), tmp_path / "a"
+    assert "\nplatform    unknown\n" in nccltune("import", path, "-o", study).out
+    assert "\nplatform    2 nodes" in nccltune("import", path, "-o", study, "--nodes", 2).out
