@@ -256,3 +256,14 @@ def test_a_changed_configuration_has_no_proof(study: Study) -> None:
     done = nccltune("report", "study", "--json", cwd=study.path.parent)
     assert json.loads(done.stdout)["proof"] is None
     assert "proof.json is of another configuration" in done.stderr
+
+
+def test_an_imported_recording_is_verified_by_its_replay(tmp_path: Path) -> None:
+    source = RECORDING.parent / "h200x4-1-node"
+    nccltune("import", source, "-o", "study", cwd=tmp_path)
+    nccltune("tune", "study", cwd=tmp_path)
+    proof = verify(Study(tmp_path / "study"), "--replay", source)
+    assert proof.replay == source.name
+    assert proof.rules
+    other = RECORDING.parent / "h200x2-1-node"
+    nccltune("verify", "study", "--replay", other, cwd=tmp_path, code=2)

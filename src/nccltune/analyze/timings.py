@@ -67,6 +67,10 @@ class Rounds:
             self._process_of.append(place)
         return number
 
+    def has(self, sample: Sample) -> bool:
+        """Return whether a round of the process of `sample` has a number."""
+        return _process_name(sample) in self._places
+
     def process(self, number: int) -> int:
         """Return the index in `processes` of the process that round `number` belongs to.
 
@@ -178,13 +182,14 @@ def sort_samples(samples: Iterable[Sample]) -> SortedSamples:
     found: dict[Condition, Timings] = {}
     rounds = Rounds()
     wrong: dict[tuple[Condition, AnyChoice], int] = defaultdict(int)
-    without_scale = one_rank = total = 0
+    unscaled: list[Sample] = []
+    one_rank = total = 0
     for sample in samples:
         if sample.source.purpose is not Purpose.TUNE:
             continue
         total += 1
         if sample.nodes is None or sample.ranks is None:
-            without_scale += 1
+            unscaled.append(sample)
             continue
         if sample.ranks < 2:
             one_rank += 1
@@ -216,6 +221,8 @@ def sort_samples(samples: Iterable[Sample]) -> SortedSamples:
         channels = _channels(sample)
         if channels is not None:
             timings.note_channels(sample.bytes, sample.choice, channels)
+    # A run that was imported again with its scale is not left out.
+    without_scale = sum(not rounds.has(sample) for sample in unscaled)
     ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
     return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank)
 

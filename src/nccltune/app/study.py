@@ -33,9 +33,11 @@ def open_study(path: Path) -> OpenStudy:
             if samples.samples
             else "it has no samples"
         )
-        raise StudyError(
-            why, where=str(path), hint=f"add measurements: nccltune import FILES... -o {path}"
-        )
+        hint = f"add measurements: nccltune import FILES... -o {path}"
+        if samples.without_scale:
+            hint = f"import the files again with their scale: nccltune import FILES... -o {path}"
+            hint += " --nodes N --ranks N"
+        raise StudyError(why, where=str(path), hint=hint)
     return OpenStudy(study, samples)
 
 

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from nccltune.app.bench_launch import (
@@ -117,7 +118,10 @@ def verify(
             "rules are proven where they were measured: give the options of its sweep, or sweep "
             f"this platform: nccltune sweep -o STUDY; see {study.platform_path}"
         )
-        platform = platform_of_bench(study.path, launch, bench.hello, hint)
+        if launch.replay is not None and _is_recorded_by(study, launch.replay):
+            platform = study.platform()
+        else:
+            platform = platform_of_bench(study.path, launch, bench.hello, hint)
         progress.started(platform, bench.hello)
 
     hooks = Hooks(start, progress.watching, progress.dropped)
@@ -129,6 +133,11 @@ def verify(
             progress.stopped(f"all {run.kept} points so far")
         raise
     return Verified(proof, config_hash(study.config_path.read_bytes()) != before)
+
+
+def _is_recorded_by(study: Study, replay: Path) -> bool:
+    """Return whether the study has the samples of the recording, which an import keeps as one."""
+    return study.platform_path.is_file() and study.platform() == Study.open(replay).platform()
 
 
 def as_measured(study: Study, *, one_process: bool = False) -> Launch:

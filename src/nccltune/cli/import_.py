@@ -59,5 +59,5 @@ def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) 
     except KeyboardInterrupt:
         warn(["nothing was imported; the same command starts again"])
         raise
-    print_result(result.imported, show, result.imported, study, dry_run=dry_run)
+    print_result(result.imported, show, result.imported, study, files, dry_run=dry_run)
     return result.exit_code

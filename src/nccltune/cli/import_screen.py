@@ -3,6 +3,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nccltune.cli.output import error_lines, hint, stdout, styled
@@ -18,8 +19,11 @@ from nccltune.study.files import Study
 _FLAGS_SHOWN = 12
 
 
-def show(result: Imported, study: Path, *, dry_run: bool) -> None:
-    """Print the files that were read, lines that could not be read, flags, and the next step."""
+def show(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) -> None:
+    """Print the files that were read, lines that could not be read, flags, and the next step.
+
+    `names` are the files that the user named.
+    """
     out = stdout()
     every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
@@ -41,18 +45,21 @@ def show(result: Imported, study: Path, *, dry_run: bool) -> None:
         out.print(f"collectives {_counted(new, 'collectives')}")
         low = min((report.min_bytes for report in new if report.min_bytes is not None), default=0)
         high = max((report.max_bytes for report in new if report.max_bytes is not None), default=0)
-        out.print(f"sizes       {format_bytes(low)} - {format_bytes(high)}")
+        sizes = format_bytes(low) + (f" - {format_bytes(high)}" if high > low else "")
+        out.print(f"sizes       {sizes}")
         out.print(f"choices     {_counted(new, 'choices')}")
         out.print(f"scales      {_scales(new)}")
     if result.platform is not None:
         out.print(f"platform    {result.platform.title}")
+    elif result.samples and not Study(study).platform_path.exists():
+        out.print("platform    unknown")
     _show_known(result)
     _show_unread(result.files)
     _show_flags(result.files)
     _show_doubts(result.studies)
     if len(result.studies) > 1:
         _show_split(result)
-    _show_end(result, study, dry_run=dry_run)
+    _show_end(result, study, names, dry_run=dry_run)
 
 
 def _show_known(result: Imported) -> None:
@@ -70,7 +77,7 @@ def _show_known(result: Imported) -> None:
         out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
 
 
-def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
+def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) -> None:
     """Print how many samples were written, and the next step."""
     out, outcomes = stdout(), {item.outcome for item in result.files}
     name = shlex.quote(result.studies[0] if result.studies else str(study))
@@ -81,7 +88,7 @@ def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
     elif result.samples:
         where = " and ".join(result.studies)
         out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
-        hint(f"next: nccltune analyze {name}")
+        hint(f"next: {_scale_command(result, names, name) or f'nccltune analyze {name}'}")
     elif ImportState.IMPORTED in outcomes:
         hint(f"next: nccltune topo show {name}")
     elif outcomes & {ImportState.ALREADY, ImportState.DUPLICATE}:
@@ -93,12 +100,22 @@ def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
             error_lines(
                 "no measurement was read",
                 "every row was left out for the reasons above"
-                if any(item.report.unreadable for item in result.files)
+                if any(item.report.unreadable or item.report.rows for item in result.files)
                 else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
                 " nccltune",
             ),
             file=sys.stderr,
         )
+
+
+def _scale_command(result: Imported, names: Sequence[str], study: str) -> str:
+    """Return the command that adds the unknown scale; empty if any sample has its scale."""
+    scales = {scale for item in result.files for scale in item.report.scales}
+    if len(result.studies) > 1 or not scales or not all("?" in scale for scale in scales):
+        return ""
+    nodes = " --nodes N" if any(scale.startswith("?") for scale in scales) else ""
+    ranks = " --ranks N" if any(scale.endswith("?") for scale in scales) else ""
+    return f"nccltune import {shlex.join(names)} -o {study}{nodes}{ranks}"
 
 
 def _show_split(result: Imported) -> None:
@@ -120,7 +137,9 @@ def _show_doubts(studies: list[str]) -> None:
 def _kinds(reports: list[FileReport]) -> str:
     kinds = sorted({report.kind.value for report in reports})
     empty = sum(report.rows_size_0 for report in reports)
-    return f" ({', '.join(kinds)})" + (f"; {empty} rows of size 0 left out" if empty else "")
+    return f" ({', '.join(kinds)})" + (
+        f"; {count(empty, 'row')} of size 0 left out" if empty else ""
+    )
 
 
 def _counted(reports: list[FileReport], field: str) -> str:
@@ -170,7 +189,8 @@ def _show_unread(files: list[FileOutcome]) -> None:
             )
             print(error_lines(f"{where}: {report.error}", report.hint), file=sys.stderr)
     if passed:
-        out.print(f"left out    {count(len(passed), 'file')} that hold no measurements")
+        hold = "holds" if len(passed) == 1 else "hold"
+        out.print(f"left out    {count(len(passed), 'file')} that {hold} no measurements")
         for report in passed[:5]:
             out.print(f"  {report.name}: {report.error or ''}")
 

@@ -38,3 +38,8 @@ AB_CONF = "try.conf"
 """Settings that `ab` found worth keeping."""
 AB_RUNS = "try.jsonl"
 """Processes of A/B tests."""
+ALL = frozenset(
+    {PLATFORM, SAMPLES, IMPORTS, TABLES, SWEEP, FINDINGS, TUNING, TUNER_CONF, PROOF, DEPLOYED}
+    | {REPORT, DOCTOR, CALIBRATION, P2P_CONF, SENDRECV_CONF, AB_CONF, AB_RUNS}
+)
+"""All names above."""

@@ -2,19 +2,23 @@
 """Detect the kind of a file by its content."""
 
 import re
+from typing import BinaryIO
 
 import msgspec
 
 from nccltune.formats.importing.raw_csv import header_of
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.formats.text.lines import check_text, encoding_of
+from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
 from nccltune.model.collective import TUNED
 
 HEAD_BYTES = 1 << 16
+_MOST_BYTES = 256 << 20
+"""Limit of the bytes that are searched for a table. A job of thousands of ranks may print hundreds
+of kilobytes before it."""
 _JSON_KEYS = re.compile(r'"(?:version|start_time|args|env|nccl_version|config|results)"\s*:')
 _SAMPLE_KEYS = frozenset({"collective", "bytes", "choice", "time_us", "study"})
 _RULE = re.compile(
@@ -22,8 +26,9 @@ _RULE = re.compile(
     rf"\s*(?:{'|'.join(ALGORITHMS)})\s*,\s*(?:{'|'.join(PROTOCOLS)})\s*,"
 )
 _NCCL_TESTS = re.compile(
-    r"# (?:nThread \d|nccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
+    r"# (?:nThread \d|[nr]ccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
     r"|(?:#|^|\s)\s*size\s+count\s+type\s"
+    r"|: Test (?:(?:CUDA|NCCL) failure|timeout|failure) "
 )
 # NCCL writes no XML declaration. Files of RCCL and hand-made files have one, or comments.
 _XML = re.compile(
@@ -36,8 +41,9 @@ _ROW = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w{1,15}(?:\s+\S{1,32}){5,}\s*
 def kind_of(head: bytes) -> FileKind:
     """Return the kind of a file that starts with `head`, its first HEAD_BYTES bytes.
 
-    The kind is UNKNOWN if `head` shows no known format. A file of kind NCCL_LOG may still hold
-    nccl-tests tables after `head`. Raises InputError if the file is not text.
+    The kind is UNKNOWN if `head` shows no known format; then see `kind_of_rest`. A file of kind
+    NCCL_LOG may still hold nccl-tests tables after `head`. Raises InputError if the file is not
+    text.
     """
     check_text(head)
     text = head.decode(encoding_of(head[:4]), errors="replace")
@@ -55,11 +61,28 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.NCCL_TESTS_TEXT
     if any("# nccltune:" in line for line in lines) or _RULE.match(content):
         return FileKind.TUNER_CSV
-    if any(_ROW.match(strip_prefix(line[:_ROW_WIDTH])[1]) for line in lines):
+    if any(map(_is_row, lines)):
         return FileKind.NCCL_TESTS_TEXT
     if any(find_log_line(line) for line in lines):
         return FileKind.NCCL_LOG
     return FileKind.UNKNOWN
+
+
+def kind_of_rest(file: BinaryIO) -> FileKind:
+    """Return the kind of a file whose head shows no format: text before a table, or UNKNOWN."""
+    for _, lines in line_blocks(file):
+        for line in lines:
+            if _NCCL_TESTS.search(line[:_ROW_WIDTH]) or _is_row(line):
+                return FileKind.NCCL_TESTS_TEXT
+            if find_log_line(line):
+                return FileKind.NCCL_LOG
+        if file.tell() > _MOST_BYTES:
+            break
+    return FileKind.UNKNOWN
+
+
+def _is_row(line: str) -> bool:
+    return _ROW.match(strip_prefix(line[:_ROW_WIDTH])[1]) is not None
 
 
 def _json_kind(content: str, text: str) -> FileKind:

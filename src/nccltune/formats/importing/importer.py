@@ -28,11 +28,12 @@ from nccltune.formats.importing.spool import Resolved, Spool
 from nccltune.formats.importing.writer import StudyWriter, take_back_interrupted
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind, ImportRecord
-from nccltune.formats.reading.platform_facts import common
+from nccltune.formats.reading.platform_facts import NO_RECORDING, common
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
 from nccltune.model.choice import choice_label
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
+from nccltune.study.names import TABLES
 
 _TIMED = frozenset({FileKind.NCCL_TESTS_TEXT, FileKind.NCCL_TESTS_JSON})
 """Kinds of files that a run writes until it ends. The time of such a file is the end of the run."""
@@ -286,6 +287,7 @@ def _write(
     for file in part.files:
         if file.topology is not None:
             _keep_topology(writer, file.topology, file.report)
+    _keep_tables(writer, part)
     platform = _platform(study, part, platform_name)
     if platform is not None:
         writer.write_new(study.platform_path, _json(platform))
@@ -338,7 +340,8 @@ def _resolve(
         following, free = next_rounds(study.samples())
     stated: dict[RunFound, int] = {}
     if in_rounds:
-        stated = stated_rounds((run for item in timed for run in item.runs), following)
+        tables = (file for file in part.files if file.report.kind in (*_TIMED, FileKind.RAW_CSV))
+        stated = stated_rounds((run for file in tables for run in part.of(file)), following)
     for item in timed:
         mine = [run for run in item.runs if run in by_order]
         stated.update((run, free + by_order[run]) for run in mine)
@@ -387,6 +390,16 @@ def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None
         )
 
 
+def _keep_tables(writer: StudyWriter, part: StudyPart) -> None:
+    """Write NCCL's predicted costs of the study that the samples are from, unless there are any."""
+    path = writer.study.path / TABLES
+    for file in part.files:
+        if file.platform is not None and file.path is not None and not path.exists():
+            beside = file.path.parent / TABLES
+            if beside.is_file():
+                writer.write_new(path, beside.read_text(encoding="utf-8", errors="replace"))
+
+
 def _done(homes: list[Study]) -> dict[str, list[tuple[str, bool]]]:
     """Return the files imported so far, by hash.
 
@@ -414,12 +427,16 @@ def _existing(path: Path) -> Path:
 def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platform | None:
     """Return the platform that the runs show.
 
-    None if the study already has a platform, or if there are no runs. Also None if the runs show
-    no GPU, scale, network or NCCL version and the user gave no name.
+    It is that of the study that the samples are from, if there is one. None if the study already
+    has a platform, or if there are no runs. Also None if the runs show no GPU, number of nodes,
+    network or NCCL version and the user gave no name.
     """
     runs = [run for file in part.files for run in part.of(file)]
     if study.platform_path.is_file() or not runs:
         return None
+    origin = next((file.platform for file in part.files if file.platform is not None), None)
+    if origin is not None:
+        return msgspec.structs.replace(origin, name=platform_name or origin.name)
     facts = [run.facts for run in runs]
     settings: dict[str, str] = {}
     for item in facts:
@@ -434,10 +451,11 @@ def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platf
         emulated_nodes=any(item.emulated for item in facts),
         network=common(item.network for item in facts if item.network is not None),
         nccl_version=common(item.nccl for item in facts if item.nccl is not None),
-        replay=common(item.replay for item in facts if item.replay is not None),
+        replay=common(item.replay for item in facts if item.replay and item.replay != NO_RECORDING),
         settings=settings,
     )
-    fields = (known.gpu, known.gpus, known.nodes, known.network, known.nccl_version)
+    # The number of ranks alone describes no platform.
+    fields = (known.gpu, known.nodes, known.network, known.nccl_version)
     return known if platform_name is not None or any(fields) else None
 
 

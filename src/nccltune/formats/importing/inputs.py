@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
+from nccltune.formats.importing.detect import HEAD_BYTES, kind_of, kind_of_rest
 from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
@@ -25,6 +25,7 @@ from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.text.lines import CHUNK_BYTES
 from nccltune.model.errors import InputError
+from nccltune.study import names
 
 READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_TEXT: read_text,
@@ -116,7 +117,17 @@ class Reading:
             )
         except OSError as error:
             report.refuse(f"cannot be read: {error.strerror}")
-        if report.error is None and report.kind is FileKind.UNKNOWN:
+        failure = next((flag for flag in report.flags if flag.kind is FlagKind.FAILURE), None)
+        nothing = report.error is None and not (report.rows or report.unreadable)
+        if failure is not None and nothing:
+            report.refuse(
+                "nccl-tests failed before its first row: "
+                + failure.sentence.removeprefix("nccl-tests reports: "),
+                hint=f"look for the cause: nccltune doctor {report.name}",
+                line=failure.line or None,
+            )
+            report.flags.remove(failure)
+        elif report.error is None and report.kind is FileKind.UNKNOWN:
             report.refuse("nothing in it is known", hint=_KNOWN)
         elif report.kind is FileKind.NCCL_LOG:
             report.flag(
@@ -135,8 +146,9 @@ def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) 
     """Return the input files in order.
 
     A folder in `inputs` stands for its sorted files, and `-` for standard input. Hidden files and
-    folders below such a folder are left out. So are repeated files, and files below `leave_out`
-    (the study that is written). Raises InputError if a name does not exist.
+    folders below such a folder are left out. So are repeated files, files below `leave_out` (the
+    study that is written), and the files of another study besides its samples. Raises InputError if
+    a name does not exist.
     """
     found: list[InputFile] = []
     seen: set[Path | None] = set()
@@ -164,7 +176,9 @@ def _files(folder: Path) -> Iterator[InputFile]:
     above = folder.resolve().parent
     for root, folders, files in os.walk(folder):
         folders[:] = sorted((name for name in folders if name[:1] != "."), key=_natural)
-        for name in sorted(files, key=_natural):
+        # Of a study only the samples are read. Its platform and tables are taken with them.
+        passed = names.ALL - {names.SAMPLES} if names.SAMPLES in files else frozenset()
+        for name in sorted(set(files) - passed, key=_natural):
             path = Path(root, name)
             if not name.startswith(".") and path.is_file():
                 shown = path.resolve().relative_to(above) if _below(path, above) else Path(name)
@@ -230,6 +244,9 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
         return None
     try:
         report.kind = kind_of(head)
+        if report.kind is FileKind.UNKNOWN and len(head) == HEAD_BYTES:
+            file.seek(0)
+            report.kind = kind_of_rest(file)
     except InputError as error:
         report.refuse(error.message, hint=error.hint)
         return None

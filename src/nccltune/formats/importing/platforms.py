@@ -34,7 +34,8 @@ _MOST_LINES = 12
 class File:
     """A file that was read, with its new runs.
 
-    `skip` is the number of samples of each run that the study already has.
+    `skip` is the number of samples of each run that the study already has. `platform` is the
+    platform of the study that the file is from, if it is the samples of one.
     """
 
     def __init__(self, report: FileReport, runs: list[RunFound], path: Path | None) -> None:
@@ -43,6 +44,7 @@ class File:
         self.path = path
         self.modified: float | None = None
         self.topology: bytes | None = None
+        self.platform: Platform | None = None
         self.skip: dict[RunFound, int] = {}
         self.outcome: FileOutcome
 
@@ -232,7 +234,7 @@ def _add_platform_beside(file: File) -> None:
     path = file.path.parent / PLATFORM
     if not path.is_file():
         return
-    platform = Study(file.path.parent).read_json(path, Platform)
+    platform = file.platform = Study(file.path.parent).read_json(path, Platform)
     shown = facts_of_platform(platform, measured=platform.recorded_at is not None)
     for run in file.runs:
         own = {

@@ -138,7 +138,8 @@ def facts_of_source(source: Source) -> PlatformFacts:
     host = source.host_hash
     if host is not None and source.tool.startswith(BENCH):
         host = f"bench {host}"
-    return PlatformFacts(nccl=source.nccl_version, first_host=host)
+    plain = () if source.tool.startswith(BENCH) else None
+    return PlatformFacts(nccl=source.nccl_version, first_host=host, conditions=plain)
 
 
 def _old_process(sample: Sample) -> tuple[object, ...]:

@@ -21,11 +21,13 @@ from nccltune.study.files import Study
 def suspect_sentences(study: Study) -> list[str]:
     """Return one sentence per kind of doubtful run.
 
-    Each sentence names the first file with such runs, and the number of other files. Raises
-    StudyError if the study is damaged.
+    Each sentence names the first file with such runs, and the number of other files. Of a file that
+    was imported several times, with other options, the last import counts. Raises StudyError if the
+    study is damaged.
     """
     files: dict[str, list[str]] = {}
-    for record in study.imports(ImportRecord):
+    last = {record.file_hash: record for record in study.imports(ImportRecord)}
+    for record in last.values():
         for sentence in record.sentences:
             files.setdefault(sentence, []).append(record.file)
     return [

@@ -128,7 +128,9 @@ class StudyWriter:
                 with contextlib.suppress(OSError):
                     _cut(path, start, end)
         for path in (*self._new_files, self._mark):
-            path.unlink(missing_ok=True)
+            # The study's path may be a file. Then the error that led here names this.
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
         for folder in self._new_folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()

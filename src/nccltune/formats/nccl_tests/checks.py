@@ -86,6 +86,24 @@ class BandwidthCheck:
             )
 
 
+def flag_algbw(
+    size: int, time_us: float, algbw: float, ranks: int | None, report: FileReport, line: int
+) -> None:
+    """Flag a printed algorithm bandwidth that is not that of size and time.
+
+    Before nccl-tests 2.9, all-gather and reduce-scatter print (n-1)/n of it.
+    """
+    rate = size / (time_us * 1e3)
+    share = [1.0] + [(n - 1) / n for n in ([ranks] if ranks else range(2, 65)) if n > 1]
+    if all(abs(rate * part - algbw) > _slack(time_us, max(algbw, rate)) for part in share):
+        report.flag(
+            FlagKind.BANDWIDTH_MISMATCH,
+            f"the printed algbw is {algbw:g} GB/s, but {size} bytes in {time_us:g} us are"
+            f" {rate:.3g} GB/s: the row was edited",
+            line,
+        )
+
+
 def bus_factor_of(rows: list[FlatRow]) -> float | None:
     """Return the printed bus bandwidth divided by size / time.
 

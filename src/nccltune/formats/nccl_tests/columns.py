@@ -22,6 +22,8 @@ _DTYPES = {name: name for name in DTYPE_BYTES}
 _ROOTS: dict[str, int | None] = {"-1": None} | {str(rank): rank for rank in range(1024)}
 _WRONGS: dict[str, int | None] = {"0": 0, "N/A": None, "0e+00": 0}
 
+_ROUNDING = 0.006
+"""Difference of a bandwidth from size and time, up to which it is surely rounding."""
 _LEFT = frozenset({"size", "count", "type", "redop", "root"})
 _TIMES = frozenset({"time", "cputime"})
 _UNITS = {
@@ -133,6 +135,7 @@ class TableColumns:
         left = {label: index for index, label in enumerate(self.left)}
         i_type, i_redop, i_root = left["type"], left.get("redop", -1), left.get("root", -1)
         first, second = self.groups
+        a0, a1 = first["algbw"], second["algbw"]
         t0, b0, w0 = first["time"], first["busbw"], first.get("#wrong", first.get("error", -1))
         t1, b1, w1 = second["time"], second["busbw"], second.get("#wrong", second.get("error", -1))
         if w0 < 0 or w1 < 0:
@@ -148,6 +151,12 @@ class TableColumns:
                 size = int(token[0])
                 time0, time1 = float(token[t0]), float(token[t1])
                 if size <= 0 or not (0.0 < time0 < 1e13 and 0.0 < time1 < 1e13):
+                    return False
+                rate0, rate1 = size / time0 * 1e-3, size / time1 * 1e-3
+                if (
+                    abs(rate0 - float(token[a0])) > _ROUNDING + _ROUNDING * rate0
+                    or abs(rate1 - float(token[a1])) > _ROUNDING + _ROUNDING * rate1
+                ):
                     return False
                 keep(
                     (

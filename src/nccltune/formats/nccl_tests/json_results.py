@@ -17,9 +17,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from nccltune.formats.nccl_tests.columns import REDOPS, FlatRow, TableColumns
+from nccltune.formats.nccl_tests.conditions import numbers_of
 from nccltune.formats.nccl_tests.run import MAX_RANKS, NcclTestsRun, TableDevice, nccl_version_of
 from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.collective_names import collective_of_program
+from nccltune.formats.reading.command_lines import file_names
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
@@ -91,21 +93,17 @@ class _JsonReader:
         words = [word for word in value if isinstance(word, str)]
         if words:
             self.run.collective = collective_of_program(words[0])
-        for word, after in zip(words, [*words[1:], ""], strict=True):
-            if (word in ("-R", "--local_register") and after in ("1", "2")) or word in (
-                "-R1",
-                "-R2",
-                "--local_register=1",
-                "--local_register=2",
-            ):
-                self.run.registered = True
+        self.run.options = numbers_of(words[1:])
+        self.run.unaligned = self.run.options.get("u", 0)
 
     def _take_env(self, value: object, line: int) -> None:  # noqa: ARG002
         log = self.run.log
         log.whole_environment = True
         for entry in value if isinstance(value, list) else []:
-            if isinstance(entry, str) and entry.startswith("NCCL_"):
-                name, _, text = entry.partition("=")
+            name, _, text = entry.partition("=") if isinstance(entry, str) else ("", "", "")
+            if name == "LD_PRELOAD":
+                self.run.preloaded = file_names(text)
+            if name.startswith(("NCCL_", "RCCL_")):
                 log.set(name, text)
                 self.host_ids = self.host_ids or name == "NCCL_HOSTID"
 
@@ -127,6 +125,8 @@ class _JsonReader:
             calls = once + _count(value.get("warmup_iters"))
             run.calls = calls * run.aggregated * max(1, run.graph)
         run.parameters = f"{each} {once}"
+        if value.get("blocking_collectives") == "true":
+            run.blocking = run.options.get("z", 1)
         # `_add_device` adds all ranks of a process to the list, so each entry is one rank.
         run.ranks_per_process = 1
         devices = value.get("devices")
@@ -136,7 +136,7 @@ class _JsonReader:
     def _add_device(self, entry: object, each: int) -> None:
         if not isinstance(entry, dict) or len(self.run.devices) >= MAX_RANKS:
             return
-        host, gpu = entry.get("hostname"), entry.get("device_info")
+        host, gpu, bus = (entry.get(key) for key in ("hostname", "device_info", "device_hex"))
         host = host.partition(".")[0] if isinstance(host, str) else ""
         first = _count(entry.get("rank"))
         # Only the first GPU of each process is in the list. The other GPUs have the next ranks.
@@ -147,6 +147,8 @@ class _JsonReader:
                 _count(entry.get("pid")),
                 host,
                 gpu if isinstance(gpu, str) else "",
+                bus if isinstance(bus, str) and not more else "",
+                _count(entry.get("device")) + more,
             )
             for more in range(min(each, 4096))
         ]
@@ -201,6 +203,10 @@ class _JsonReader:
         if flat[1] == 0:
             table.count_empty(sum(flat[at] is not None for at in (7, 10)))
             return
+        for place in _PLACEMENTS:
+            body = value.get(place) if isinstance(value, dict) else None
+            if body and (time_us := _number(body.get("time"))):
+                table.check_algbw(item.line, flat[1], time_us, _number(body.get("alg_bw")) or 0.0)
         table.rows.append(flat)
         if self.per_iteration and isinstance(value, dict):
             for batch in table.emit():

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.conditions import blocking_of, conditions_of, numbers_of
 from nccltune.formats.nccl_tests.rank_bounds import RankBounds
 from nccltune.formats.reading.collective_names import collective_of_program
 from nccltune.formats.reading.command_lines import CommandFound
@@ -22,18 +23,19 @@ from nccltune.model.collective import Collective
 from nccltune.model.scale import count
 
 _VERSION = re.compile(
-    r"# nccl-tests version (?P<version>\S+)(?: \(\w+\))?"
-    r" nccl-headers=(?P<headers>\d+) nccl-library=(?P<library>\d+)"
+    r"# [nr]ccl-tests version (?P<version>\S+)(?: \(\w+\))?"
+    r" [nr]ccl-headers=(?P<headers>\d+) [nr]ccl-library=(?P<library>\d+)"
 )
 _STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)")
 _PARAMETERS = re.compile(
     r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min>\d+) maxBytes (?P<max>\d+)"
     r" step: \d+\(\w+\) warmup iters: (?P<warmup>\d+) iters: (?P<iters>\d+)(?P<more>.*)"
 )
-_MORE = re.compile(r"(agg iters|graph|validation): (\d+)")
+_MORE = re.compile(r"(agg iters|graph|validation|unalign): (\d+)")
+_BLOCKING = re.compile(r"# Blocking Enabled.*")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
-    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
+    r"\s+on\s+(?P<host>\S+)\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
 )
 _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
@@ -55,6 +57,7 @@ class TableDevice(NamedTuple):
     host: str
     gpu: str
     bus: str = ""
+    device: int = 0
 
 
 def nccl_version_of(code: int) -> str:
@@ -70,6 +73,7 @@ _PARTS = (
     ("version", _VERSION),
     ("starting", _STARTING),
     ("reduced", _REDUCED),
+    ("blocking", _BLOCKING),
 )
 
 
@@ -97,12 +101,34 @@ class NcclTestsRun:
         self.stamps = Stamps()
         self.aggregated = 1
         self.graph = 0
-        self.registered = False
+        self.blocking = 0
+        self.unaligned = 0
+        self.preloaded: tuple[str, ...] = ()
         self.devices: list[TableDevice] = []
         self.hosts_told = True
         self.abridged = False
         self.log = NcclLog()
         self.command: CommandFound | None = None
+        self.options: dict[str, int] = {}
+
+    def set_command(self, command: CommandFound | None) -> None:
+        """Set the command line that started the run."""
+        self.command = command
+        if command is not None:
+            self.options = numbers_of(command.arguments)
+            self.preloaded = command.preloaded
+
+    @property
+    def registration(self) -> int | None:
+        """Return how buffers are registered: 1 plainly, 2 as symmetric memory; None if not."""
+        how = self.options.get("R")
+        return how if how in (1, 2) else None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Return in which way the run measured something else than plain calls of NCCL."""
+        blocking = self.blocking or self.options.get("z", 0)
+        return conditions_of(self.options, blocking, self.unaligned, self.aggregated)
 
     def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:
         """Process a header line that `header_part` recognised."""
@@ -117,6 +143,7 @@ class NcclTestsRun:
                         match["host"].partition(".")[0],
                         match["gpu"],
                         match["bus"],
+                        int(match["device"][:9]),
                     )
                 )
         elif part == "parameters":
@@ -125,6 +152,13 @@ class NcclTestsRun:
             more = {name: int(value) for name, value in _MORE.findall(match["more"])}
             self.aggregated = max(1, more.get("agg iters", 1))
             self.graph = more.get("graph", 0)
+            self.unaligned = more.get("unalign", 0)
+            if match["warmup"] == "0":
+                report.flag(
+                    FlagKind.NOTE,
+                    "no warm-up (-w 0): times may be longer",
+                    number,
+                )
             each = self.aggregated * max(1, self.graph)
             self.iterations = int(match["iters"]) * each or None
             self.calls = (int(match["iters"]) + int(match["warmup"])) * each
@@ -133,6 +167,8 @@ class NcclTestsRun:
             self.tool_version = match["version"]
             self.nccl_version = nccl_version_of(int(match["library"]))
             flag_versions(report, int(match["headers"]), int(match["library"]), number)
+        elif part == "blocking":
+            self.blocking = blocking_of(match.group())
         elif part == "starting":
             self.collective = collective_of_program(match["program"])
         elif part == "reduced":
@@ -200,6 +236,22 @@ class NcclTestsRun:
         return len({device.host for device in self.group}) or None
 
     @property
+    def machines(self) -> int | None:
+        """Return the number of machines in the device list; None if it is unknown.
+
+        Machines may have one host name, as virtual machines and containers often do. Then a GPU is
+        listed several times under that name.
+        """
+        if self.hosts is None:
+            return None
+        names: dict[str, list[TableDevice]] = {}
+        for device in self.group:
+            names.setdefault(device.host, []).append(device)
+        each = self.gpus_per_process or 1
+        counts = [_machines(devices, each) for devices in names.values()]
+        return None if None in counts else sum(filter(None, counts))
+
+    @property
     def first_host(self) -> str | None:
         """Return the machine of the first rank in the device list.
 
@@ -207,11 +259,13 @@ class NcclTestsRun:
         """
         return machine_name(min(self.devices).host) if self.devices else None
 
-    def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
-        """Return the platform facts in the header and in `log`, NCCL's log of the run.
+    def facts(
+        self, log: NcclLog, conditions: tuple[str, ...], *, emulated: bool, restricted: bool
+    ) -> PlatformFacts:
+        """Return the platform facts in the header, the command line and `log`, the run's NCCL log.
 
-        `emulated` means that the nodes are parts of one host. `restricted` means that `NCCL_ALGO`
-        or `NCCL_PROTO` limit the default.
+        `conditions` are the conditions of the run. `emulated` means that the nodes are parts of one
+        host. `restricted` means that `NCCL_ALGO` or `NCCL_PROTO` limit the default.
         """
         group = self.group
         listed = {device.rank for device in self.devices}
@@ -219,9 +273,13 @@ class NcclTestsRun:
         names = [machine_name(device.host) for device in group]
         hosts = {host_hash(name) for name in names if name is not None}
         known = whole and self.hosts_told and None not in names
+        known = known and self.machines == self.hosts
         first = self.first_host
         ranks = Counter(names)
+        commanded = self.command.settings if self.command is not None else None
         by = "environment" if log.whole_environment else "log" if log.started else None
+        by = by or ("command" if commanded is not None else None)
+        settings = {**(commanded or {}), **log.settings}
         return PlatformFacts(
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
             nccl=log.version or self.nccl_version,
@@ -234,9 +292,43 @@ class NcclTestsRun:
             gpus=_buses(group) if whole else None,
             gpus_per_process=self.gpus_per_process,
             emulated=emulated if known and log.nodes is not None else None,
-            settings=relevant_settings(log.settings, restricted=restricted) if by else {},
+            settings=relevant_settings(settings, restricted=restricted) if by else {},
             settings_by=by,
+            commanded=None if commanded is None else tuple(relevant_settings(commanded)),
+            conditions=conditions,
+            registration=self.registration,
         )
+
+
+def _machines(devices: list[TableDevice], each: int) -> int | None:
+    """Return the number of machines that list `devices` under one host name; None if unknown.
+
+    nccl-tests gives every process of a machine its own devices, counted from 0. So if each index
+    stands for one GPU and is listed twice, there are two machines. But if CUDA_VISIBLE_DEVICES
+    selects the GPU of each process, the index is always 0, and ranks may share a GPU. `each` is the
+    number of ranks of a process. Without bus numbers, a host name is one machine unless the indices
+    show more.
+    """
+    # JSON has the bus number of the first GPU of each process only.
+    devices = [device for device in devices if _bus(device.bus)] or devices
+    known = {_bus(device.bus) for device in devices} - {None, "00"}
+    indices = [device.device for device in devices]
+    places = [(device.device, device.bus) for device in devices]
+    keys: list[object] = [device.bus for device in devices] if known else [*indices]
+    most = max(Counter(keys).values())
+    if most == 1:
+        return 1
+    one_to_one = len(set(places)) == len(set(indices)) == len(set(keys))
+    parts = any("MIG" in device.gpu for device in devices)
+    if one_to_one and len(set(indices)) > 1 and not parts and (known or each == 1):
+        return most
+    return None if known else 1
+
+
+def _bus(text: str) -> str | None:
+    """Return the bus number in a device line as two hex digits; None if it is unknown."""
+    match = _BUS.fullmatch(text)
+    return (match["long"] or match["packed"] or match["short"]).lower() if match else None
 
 
 def _buses(devices: list[TableDevice]) -> str | None:
@@ -245,13 +337,9 @@ def _buses(devices: list[TableDevice]) -> str | None:
     Every release of nccl-tests prints the bus number: `[0000:1b:00]`, `[00001b00]` or `[0x1b]`.
     Older releases print 0x00 if they do not know it.
     """
-    found = []
-    for device in sorted(devices):
-        match = _BUS.fullmatch(device.bus)
-        if match is None:
-            return None
-        found.append((match["long"] or match["packed"] or match["short"]).lower())
-    return None if set(found) == {"00"} else " ".join(found)
+    found = [_bus(device.bus) for device in sorted(devices)]
+    known = [bus for bus in found if bus is not None]
+    return None if len(known) < len(found) or set(known) == {"00"} else " ".join(known)
 
 
 def flag_versions(report: FileReport, headers: int, library: int, line: int) -> None:
@@ -276,7 +364,8 @@ class ScaleFound(NamedTuple):
 class ScaleEvidence(NamedTuple):
     """The evidence of how many nodes and ranks a table has. A value of None is no evidence.
 
-    - `listed`, `listed_hosts`: ranks and hosts of a complete device list.
+    - `listed`, `listed_hosts`: ranks and host names of a complete device list.
+    - `machines`: the machines behind the host names; None if their number is unknown.
     - `last_rank`: the highest rank of an incomplete list.
     - `logged`: (nodes, ranks) of NCCL's log.
     - `given`: (nodes, ranks) of the user.
@@ -287,6 +376,7 @@ class ScaleEvidence(NamedTuple):
 
     listed: int | None = None
     listed_hosts: int | None = None
+    machines: int | None = None
     last_rank: int | None = None
     logged: tuple[int | None, int | None] = (None, None)
     given: tuple[int | None, int | None] = (None, None)
@@ -307,17 +397,19 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
 
     The number of nodes is NCCL's count, if the log has it and its number of ranks is that of a
     complete list (or there is no such list). Otherwise it is the number of hosts in a complete
-    list, or else the user's number. NCCL may count more nodes than the list has hosts
+    list, or else the user's number. If machines share a host name, the user's number comes first.
+    NCCL may count more nodes than the list has hosts
     (`NCCL_HOSTID`, containers). NCCL's count takes precedence, because a tuner gets that count.
     """
     evidence = _without_cut_list(evidence)
     hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
     ranks = evidence.listed or logged[1] or _by_table(report, line, evidence)
-    nodes = hosts or given[0]
+    one_name = hosts is not None and evidence.machines != hosts
+    nodes = (given[0] or evidence.machines) if one_name else hosts or given[0]
     emulated = False
     if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]
-        emulated = hosts is not None and hosts < logged[0]
+        emulated = hosts is not None and (evidence.machines or hosts) < logged[0]
         if emulated:
             report.flag(
                 FlagKind.NOTE,
@@ -325,6 +417,13 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
                 f" {count(hosts or 0, 'host')}: NCCL's count is used",
                 line,
             )
+    elif one_name and evidence.machines is not None and given[0] is None:
+        report.flag(
+            FlagKind.SCALE_INFERRED,
+            f"{count(evidence.machines, 'machine')} under {count(hosts or 0, 'host name')}: a GPU"
+            " is listed more than once (if ranks shared GPUs, give --nodes)",
+            line,
+        )
     for found, asked, noun in ((nodes, given[0], "node"), (ranks, given[1], "rank")):
         if found is not None and asked is not None and found != asked:
             report.flag(
@@ -333,7 +432,7 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
                 line,
             )
     if nodes is None or ranks is None:
-        _flag_unknown(report, line, nodes, ranks, evidence)
+        _flag_unknown(report, line, nodes, ranks, evidence, one_name=one_name)
     if ranks == 1:
         report.flag(
             FlagKind.ONE_RANK,
@@ -412,12 +511,22 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
 
 
 def _flag_unknown(
-    report: FileReport, line: int, nodes: int | None, ranks: int | None, evidence: ScaleEvidence
+    report: FileReport,
+    line: int,
+    nodes: int | None,
+    ranks: int | None,
+    evidence: ScaleEvidence,
+    *,
+    one_name: bool,
 ) -> None:
     missing = [("--nodes", nodes, "nodes"), ("--ranks", ranks, "ranks")]
     nouns = " and ".join(noun for _, value, noun in missing if value is None)
     options = " and ".join(option for option, value, _ in missing if value is None)
     why = "the device list is cut" if evidence.last_rank is not None else "nothing states it"
+    if one_name and nodes is None:
+        why = (
+            "a host name lists one GPU several times: machines of one name, or ranks that share it"
+        )
     bounds = evidence.bounds
     if ranks is None and bounds is not None and not bounds.rows_disagree:
         why += f"; its bandwidths are those of {bounds.words}"
@@ -425,4 +534,5 @@ def _flag_unknown(
         FlagKind.SCALE_UNKNOWN,
         f"the number of {nouns} is unknown ({why}): give {options}, else analysis leaves it out",
         line,
+        doubtful=one_name and nodes is None,
     )

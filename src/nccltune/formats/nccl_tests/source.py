@@ -190,11 +190,13 @@ class SourceReader:
         This happens if nccl-tests was built without MPI, but is started with MPI's launcher.
         """
         devices = self.run.devices
-        if any(device.rank for device in devices):
-            return
         if len(self._one_rank) > _MAX_TESTS:
             self._one_rank.clear()
         alone = self._one_rank.setdefault(self.run.parameters, set())
+        if any(device.rank for device in devices):
+            # The run has more ranks than the one of its first line.
+            alone.discard((devices[0].host, devices[0].pid))
+            return
         if len(alone) < 2:
             alone.add((devices[-1].host, devices[-1].pid))
         if len(alone) > 1:

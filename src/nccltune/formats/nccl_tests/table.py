@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nccltune.formats.nccl_log.run_settings import NcclLog
-from nccltune.formats.nccl_tests.checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
+from nccltune.formats.nccl_tests.checks import (
+    OTHER_BANDWIDTH,
+    BandwidthCheck,
+    bus_factor_of,
+    flag_algbw,
+)
 from nccltune.formats.nccl_tests.collective_evidence import Shape, find_collective
 from nccltune.formats.nccl_tests.columns import FlatRow, Row, TableColumns, Timing
+from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
 from nccltune.formats.nccl_tests.rank_bounds import rank_bounds
 from nccltune.formats.nccl_tests.run import NcclTestsRun, ScaleEvidence, ScaleFound, find_scale
-from nccltune.formats.reading.choice_evidence import Label, find_label, label_of_row
+from nccltune.formats.reading.choice_evidence import Label, find_label, label_of_row, tuner_of
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
@@ -89,8 +95,15 @@ class TableReader:
             self.count_empty(len(row.timings))
             return
         left = (row.line, row.size, row.elements, row.dtype, row.redop, row.root, row.at)
+        for timing in row.timings:
+            self.check_algbw(row.line, row.size, timing.time_us, timing.algbw)
         timings = [self._usable(row, timing) for timing in row.timings]
         self.keep(left + tuple(value for timing in timings for value in timing))
+
+    def check_algbw(self, line: int, size: int, time_us: float, algbw: float) -> None:
+        """Flag a printed algorithm bandwidth that contradicts size and time."""
+        if not self.layout.cpu_time and self.run.collective not in OTHER_BANDWIDTH:
+            flag_algbw(size, time_us, algbw, self.run.ranks, self._context.report, line)
 
     def count_empty(self, timings: int) -> None:
         """Count a row of size 0 and its timings: nccl-tests includes them in its average."""
@@ -177,7 +190,19 @@ class TableReader:
         found.stamps.fill(run.stamps)
         found.stamps.fill(self._log.stamps)
         free = self._label.choice == DEFAULT
-        found.facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+        found.facts = run.facts(
+            self._log, self._conditions, emulated=self._scale.emulated, restricted=free
+        )
+
+    @property
+    def _conditions(self) -> tuple[str, ...]:
+        """Return the conditions of the run, with libraries and plugins that are not NCCL's."""
+        run, found = self.run, list(self.run.conditions)
+        found += [f"{name} preloaded" for name in replacements(run.preloaded)]
+        tuner = tuner_of(self._log, run.command)
+        if self._label.choice == DEFAULT and tuner is not None:
+            found.append(f"tuner plugin {tuner}")
+        return tuple(found)
 
     def _prepare(self, rows: list[FlatRow]) -> BandwidthCheck:
         """Find collective, scale and choice of the table.
@@ -208,16 +233,35 @@ class TableReader:
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()
         found = self.found
-        found.source, found.registered = self._source, run.registered or run.graph > 0
+        found.source, found.registered = self._source, run.registration is not None or run.graph > 0
         found.nodes, found.ranks, found.graph = self._scale.nodes, self._scale.ranks, run.graph > 0
         if isinstance(named, Collective):
             self._collective = found.collective = named
-            self._label = find_label(
-                named, log, run.command, options, context.name, report, self.line
-            )
+            self._label = self._find_label(named, log)
         else:
             report.flag(FlagKind.COLLECTIVE_UNKNOWN, f"{named}: give --collective", self.line)
         return BandwidthCheck(self._collective, self._scale.ranks, self.layout.cpu_time)
+
+    def _find_label(self, collective: Collective, log: NcclLog) -> Label:
+        """Return the choice of the table; no row of a device kernel gets one."""
+        run, context = self.run, self._context
+        kernel = run.options.get("D", 0)
+        if kernel and not context.options.started_here:
+            sentence = (
+                f"-D {kernel} runs a kernel of nccl-tests, not a collective of NCCL: its rows are"
+                " left out"
+            )
+            context.report.flag(FlagKind.DEVICE_KERNEL, sentence, self.line)
+            return Label(None, sentence, FlagKind.DEVICE_KERNEL, True)
+        report, options = context.report, context.options
+        label = find_label(collective, log, run.command, options, context.name, report, self.line)
+        others = ", ".join(map(repr, replacements(run.preloaded)))
+        if others:
+            is_default = label.choice == DEFAULT
+            effect = ": what is called default here may not be NCCL's" if is_default else ""
+            sentence = f"LD_PRELOAD loads {others}, which may replace NCCL{effect}"
+            report.flag(FlagKind.LIBRARY_PRELOADED, sentence, self.line, doubtful=is_default)
+        return label
 
     def _scale_evidence(
         self, rows: list[FlatRow], found: Collective | str, log: NcclLog
@@ -229,6 +273,7 @@ class TableReader:
         return ScaleEvidence(
             listed=run.ranks,
             listed_hosts=run.hosts,
+            machines=run.machines,
             last_rank=None if run.list_complete else run.last_rank,
             logged=(log.nodes, log.ranks),
             given=(options.nodes, options.ranks),
@@ -274,6 +319,10 @@ class TableReader:
                 f"{run.aggregated} operations were grouped (-m): NCCL chooses by their sum",
                 self.line,
             )
+        for condition in run.conditions:
+            if not condition.startswith("-m "):
+                sentence = f"{condition}: not the time of plain calls, kept apart from those"
+                report.flag(FlagKind.CONDITION, sentence, self.line)
         if self.layout.cpu_time:
             report.flag(
                 FlagKind.CPU_TIME,
@@ -306,7 +355,7 @@ class TableReader:
         study, source = self._context.options.study, self._source
         nodes, ranks, iterations = self._scale.nodes, self._scale.ranks, self.run.iterations
         graph = self.run.graph > 0
-        registered = self.run.registered or graph
+        registered = self.run.registration is not None or graph
         rare = registered or self.layout.stamped or rows[0][6] is not None
         points: dict[tuple[object, ...], _Point | None] = {}
         samples: list[Sample] = []
@@ -389,7 +438,7 @@ class TableReader:
                 "elements came out wrong (#wrong above 0): those timings are kept but not used",
                 wrong_lines[0],
             )
-        if lost:
+        if lost and self._label.problem_kind is not FlagKind.DEVICE_KERNEL:
             label = self._label
             report.flag(label.problem_kind, label.problem, line)
             reason = "it cannot be decided which algorithm or protocol ran"

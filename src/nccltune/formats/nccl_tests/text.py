@@ -87,7 +87,7 @@ class _TextReader:
 
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
-        run.command = self.commands.begin_run(again=again)
+        run.set_command(self.commands.begin_run(again=again))
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:

@@ -7,6 +7,6 @@ runs.py              runs: starts of a measuring program, the unit of replicatio
 platform_facts.py    the platform facts that a run shows; whether two runs are of one platform
 collective_names.py  the collective in the name of a file or a program
 choice_evidence.py   the choice of a table: NCCL's log, command line, user option, file name
-command_lines.py     NCCL_ALGO and NCCL_PROTO in command lines
+command_lines.py     settings and options in command lines
 file_names.py        the choice in a file name
 """

@@ -51,8 +51,8 @@ class _Claim(NamedTuple):
     `said` describes the evidence in messages. `algorithms` and `protocols` are the algorithms and
     protocols that the evidence allows (None: no limit). `whole` is `default`, `tuned` or one
     choice, if the evidence names one of these; else None. `vague` evidence concerns the choice but
-    does not identify it. `forces` is False for a label that does not force NCCL: `--choice` and the
-    file name.
+    does not identify it. `weak` evidence counts only together with other evidence. `forces` is
+    False for a label that does not force NCCL: `--choice` and the file name.
     """
 
     said: str
@@ -60,6 +60,7 @@ class _Claim(NamedTuple):
     protocols: frozenset[Protocol] | None = None
     whole: AnyChoice | None = None
     vague: bool = False
+    weak: bool = False
     forces: bool = True
 
     @property
@@ -81,7 +82,7 @@ def find_label(
 ) -> Label:
     """Return the choice of a table, and add flags for doubts to `report`.
 
-    Without any evidence the choice is the default.
+    Without any evidence the choice is the default. See `tuner_of` for a tuner plugin.
     """
     if options.choice is not None and options.started_here:
         return Label(options.choice)
@@ -115,7 +116,7 @@ def find_label(
         if not isinstance(settled, Choice):
             _flag_limits(claims, report, line)
         return Label(settled)
-    partial = [claim for claim in claims if claim.one]
+    partial = [claim for claim in claims if claim.one and not claim.weak]
     if partial:
         said = " and ".join(claim.said for claim in partial)
         return Label(None, f"{said}: nothing names the rest, so the choice is unknown; {_HINT}")
@@ -123,7 +124,7 @@ def find_label(
     if vague is not None and not log.would_tell:
         return Label(None, f"{vague.said}: the choice is unknown; {_HINT}")
     _flag_limits(claims, report, line)
-    _flag_default(log, report, line)
+    _flag_default(log, tuner_of(log, command), named, report, line)
     return Label(DEFAULT)
 
 
@@ -173,11 +174,11 @@ def _of_choice(said: str, choice: AnyChoice | None) -> list[_Claim]:
 
 
 def _of_name(named: NamedChoice | None) -> list[_Claim]:
-    if named is None:
+    if named is None or not named.is_evidence:
         return []
     shown = visible(named.name, 60)
     if named.unclear:
-        said = f"the name {shown!r} has words of a choice, and others"
+        said = f"the name {shown!r} has words of several choices"
         return [_Claim(said, vague=True, forces=False)]
     if named.choice is not None:
         return _of_choice(f"the name {shown!r} states", named.choice)
@@ -187,13 +188,15 @@ def _of_name(named: NamedChoice | None) -> list[_Claim]:
             f"the name {shown!r} states {algorithm or protocol}",
             None if algorithm is None else frozenset({algorithm}),
             None if protocol is None else frozenset({protocol}),
+            # Alone it is an ordinary word, as in `simple-test`.
+            weak=algorithm is None and protocol is Protocol.SIMPLE,
             forces=False,
         )
     ]
 
 
 def _contradict(one: _Claim, other: _Claim) -> bool:
-    if one.vague or other.vague:
+    if one.vague or other.vague or one.weak or other.weak:
         return False
     free = [claim for claim in (one, other) if claim.whole in (DEFAULT, "tuned")]
     if len(free) == 2:
@@ -230,18 +233,46 @@ def _combine(claims: list[_Claim]) -> AnyChoice | None:
 
 def _flag_limits(claims: list[_Claim], report: FileReport, line: int) -> None:
     for claim in claims:
-        if claim.algorithms is not None or claim.protocols is not None:
+        if not claim.weak and (claim.algorithms is not None or claim.protocols is not None):
             sentence = f"{claim.said}: the default could not choose freely"
             report.flag(FlagKind.CHOICE_RESTRICTED, sentence, line)
 
 
-def _flag_default(log: NcclLog, report: FileReport, line: int) -> None:
+def tuner_of(log: NcclLog, command: CommandFound | None) -> str | None:
+    """Return the tuner plugin that decided in place of NCCL; None if there is none.
+
+    nccltune's own plugin decides nothing without a configuration.
+    """
     if log.tuner is not None:
+        return log.tuner
+    plugin = log.settings.get("NCCL_TUNER_PLUGIN") or (command.tuner if command else None)
+    configured = "NCCL_TUNER_CONFIG_FILE" in log.settings or (command and command.configured)
+    if plugin is None:
+        return "of NCCL_TUNER_CONFIG_FILE" if configured else None
+    name = plugin.rpartition("/")[2][:80]
+    inert = name.lower() in ("", "none") or ("nccltune" in name and not configured)
+    return None if inert else name
+
+
+def _flag_default(
+    log: NcclLog, tuner: str | None, named: NamedChoice | None, report: FileReport, line: int
+) -> None:
+    if tuner is not None:
         report.flag(
             FlagKind.TUNER_LOADED,
-            f"the tuner plugin {log.tuner!r} was loaded: what is called default here is what it"
+            f"the tuner plugin {tuner!r} was loaded: what is called default here is what it"
             " decided (give --choice tuned if that is meant)",
             line,
+        )
+    elif not log.would_tell and named is not None:
+        words = " and ".join(map(repr, named.words or (str(named.protocol),)))
+        other = f" and {named.unknown!r}" if named.unknown not in (*named.words, "") else ""
+        report.flag(
+            FlagKind.CHOICE_ASSUMED,
+            f"the name {visible(named.name, 60)!r} has {words}{other}, which state no choice:"
+            " taken as the default (else give --choice)",
+            line,
+            doubtful=named.likely,
         )
     elif not log.would_tell:
         report.flag(

@@ -1,38 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read `NCCL_ALGO` and `NCCL_PROTO` from command lines, shell traces and echoed settings in a text.
+"""Read settings and options from command lines, shell traces and echoed settings in a text.
 
 Forms that are read:
 
 - assignments: `-x NCCL_ALGO=Tree`, `env`, `--export=ALL,NCCL_ALGO=Tree`
 - forms of hydra and csh: `-genv NCCL_ALGO Tree`, `setenv NCCL_ALGO Tree`
 - `export` and `unset`
+- the options after the name of an nccl-tests program
 """
 
 import re
 from typing import NamedTuple
 
-_NAMES = ("NCCL_ALGO", "NCCL_PROTO")
+from nccltune.formats.reading.collective_names import collective_of_program
+from nccltune.formats.text.redact import keep_setting
+from nccltune.model.collective import Collective
+
+_CHOICE = ("NCCL_ALGO", "NCCL_PROTO")
+_PRELOAD = "LD_PRELOAD"
+_PLUGIN_FILE = ("NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_CONFIG")
 _ASSIGNMENT = re.compile(
-    r"(?P<lead>(?:-g?env|setenv|--env)\s{1,8})?(?<![\w$])(?P<name>NCCL_(?:ALGO|PROTO))"
+    r"(?P<lead>(?:-g?env|setenv|--env)\s{1,8})?"
+    r"(?<![\w$])(?P<name>[NR]CCL_[A-Z0-9_]{1,80}|NCCLTUNE_CONFIG|LD_PRELOAD)"
     r"(?:\s{0,3}[=:]\s{0,3}|(?(lead)\s{1,8}|(?!)))"
-    r"(?:\"(?P<double>[^\"]{0,200})\"|'(?P<single>[^']{0,200})'"
-    r"|(?P<bare>(?:(?!,\w+=)[^\s\"';)\]]){0,200}))"
+    r"(?:\"(?P<double>[^\"]{0,400})\"|'(?P<single>[^']{0,400})'"
+    r"|(?P<bare>(?:(?!,\w+=)[^\s\"';)\]]){0,400}))"
 )
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
-_PROGRAM = re.compile(r"(?:^|[\s/;&|'\"])[a-z_]{3,20}_perf(?:_\w{1,20})?(?=[\s'\";]|$)")
+_PROGRAM = re.compile(
+    r"(?:^|[\s/;&|'\"])(?P<program>[a-z_]{3,20}_perf)(?:_\w{1,20})?(?=[\s'\";]|$)"
+)
 _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+# A line of assignments and nothing else, as `env | grep NCCL` or `set -x` print it.
+_ONLY_ASSIGNMENTS = re.compile(
+    r"[+$>\s]{0,8}(?:(?:-x|-e|env|export)?\s{0,8}[A-Za-z_]\w{0,80}="
+    r"(?:\"[^\"]{0,400}\"|'[^']{0,400}'|[^\s\"']{0,400})\s{0,8}){1,64}\\?\s{0,8}$"
+)
+_ECHO = re.compile(r"[+$>\s]{0,8}(?:echo|printf)\s")
+_END_OF_COMMAND = re.compile(r"[|;&>'\"]|\s#")
 _MOST_CHARACTERS = 1 << 16
+_MOST_ARGUMENTS = 256
 
 
 class CommandFound(NamedTuple):
     """The settings of a run in a command line, the number of that line, and the number of ranks.
 
-    `unknown` means that the settings of this run are unknown. Either they were set for an
-    earlier run of the file, or a value is a shell variable.
+    - `unknown`: the settings that force a choice are unknown. Either they were set for an earlier
+      run of the file, or a value is a shell variable.
+    - `settings`: the other settings that may be stored; None if no line shows which ones the run
+      had.
+    - `preloaded`: the names of the files in `LD_PRELOAD`.
+    - `tuner`: the value of NCCL_TUNER_PLUGIN. `configured`: a configuration of a tuner is set.
+    - `arguments`: the words after the program's name. `collective`: what the program measures.
     """
 
     algorithms: str | None
@@ -40,6 +63,12 @@ class CommandFound(NamedTuple):
     line: int
     unknown: bool = False
     ranks: int | None = None
+    settings: dict[str, str] | None = None
+    preloaded: tuple[str, ...] = ()
+    tuner: str | None = None
+    configured: bool = False
+    arguments: tuple[str, ...] = ()
+    collective: Collective | None = None
 
 
 class CommandLines:
@@ -52,6 +81,10 @@ class CommandLines:
         self._used = False
         self._ranks: int | None = None
         self._begun = ""
+        self._arguments: tuple[str, ...] = ()
+        self._collective: Collective | None = None
+        self._commands = 0
+        self._ambiguous = False
 
     def observe(self, text: str, number: int) -> None:
         """Process a line that is neither a log line nor a table row."""
@@ -63,30 +96,45 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
-        if "_perf" not in text and "NCCL_" not in text:
+        if not any(mark in text for mark in ("_perf", "NCCL", "RCCL_", _PRELOAD)):
             return
         unset = _UNSET.search(text)
-        removed = [] if unset is None else [name for name in _NAMES if name in unset["names"]]
-        found = {} if removed else _assignments(text)
+        removed = re.findall(r"\w+", unset["names"]) if unset is not None else []
         program = _PROGRAM.search(text)
+        found = {} if removed else _assignments(text, program is not None)
         if not (removed or found or program):
             return
         if self._used:
             self._block, self._used, self._ranks = {}, False, None
+            self._arguments, self._commands, self._ambiguous = (), 0, False
         if program is not None:
-            self._ranks = _ranks_of(text[: program.start()], text[program.end() :])
+            self._note_program(text, program, found)
         for name in removed:
             self._exported.pop(name, None)
             self._block.pop(name, None)
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
-        if found:
+        if found or self._commands:
             self._line = number
+
+    def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
+        self._ranks = _ranks_of(text[: program.start()], text[program.end() :])
+        arguments = tuple(_END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0].split())
+        # With `set -x`, each process may repeat its part of the command. Other commands without a
+        # table between them leave open which one the table is of.
+        others = self._commands and (
+            arguments != self._arguments
+            or any(self._block.get(name, value) != value for name, value in found.items())
+        )
+        self._ambiguous = self._ambiguous or bool(others)
+        self._commands += 1
+        self._arguments = arguments[:_MOST_ARGUMENTS]
+        self._collective = collective_of_program(program["program"])
 
     def begin_run(self, *, again: bool) -> CommandFound | None:
         """Return the settings and the number of ranks of the run whose header starts now.
 
-        None if command lines show neither settings nor a number of ranks.
+        None if no command line and no setting was seen.
 
         `again` means that an earlier run of the text has ended. Settings that are not exported
         apply to the next run only. Whether they apply to a later run is unknown.
@@ -96,20 +144,57 @@ class CommandLines:
         self._used = True
         values = {**self._exported, **self._block}
         values = {name: value for name, value in values.items() if value}
-        if not values:
-            return None if ranks is None else CommandFound(None, None, self._line, ranks=ranks)
-        unknown = stale or any("$" in value for value in values.values())
-        algorithms, protocols = (values.get(name) for name in _NAMES)
-        return CommandFound(algorithms, protocols, self._line, unknown, ranks)
+        algorithms, protocols = (values.get(name) for name in _CHOICE)
+        choice = [value for value in (algorithms, protocols) if value]
+        if not (values or self._commands):
+            return None
+        known = not (stale or self._ambiguous)
+        return CommandFound(
+            algorithms,
+            protocols,
+            self._line,
+            unknown=bool(choice) and (stale or any("$" in value for value in choice)),
+            ranks=ranks,
+            settings=_kept(values) if known else None,
+            preloaded=file_names(values.get(_PRELOAD, "")),
+            tuner=values.get("NCCL_TUNER_PLUGIN"),
+            configured=any(name in values for name in _PLUGIN_FILE),
+            arguments=() if self._ambiguous else self._arguments,
+            collective=None if self._ambiguous else self._collective,
+        )
 
 
-def _assignments(text: str) -> dict[str, str]:
-    """Return the value of each setting that a line assigns; the last one counts, as in a shell."""
+def _assignments(text: str, has_program: bool) -> dict[str, str]:
+    """Return the value of each setting that a line assigns; the last one counts, as in a shell.
+
+    In a line that is no command, only NCCL_ALGO and NCCL_PROTO are read: prose may name settings
+    that were not made.
+    """
+    command = has_program or _ONLY_ASSIGNMENTS.match(text) is not None
+    command = command or (not text.startswith("#") and _PERSISTENT.match(text) is not None)
+    command = (command or _LAUNCHER.search(text) is not None) and _ECHO.match(text) is None
     found: dict[str, str] = {}
     for match in _ASSIGNMENT.finditer(text):
-        value = match["double"] or match["single"] or match["bare"] or ""
-        found[match["name"]] = value.strip().rstrip(",;:)]}.")
+        name = match["name"]
+        if name in _CHOICE or command:
+            value = match["double"] or match["single"] or match["bare"] or ""
+            found[name] = value.strip().rstrip(",;:)]}.")
     return found
+
+
+def _kept(values: dict[str, str]) -> dict[str, str]:
+    """Return the settings that may be stored, without those that force a choice."""
+    kept = {
+        name: keep_setting(name, value)
+        for name, value in values.items()
+        if name not in _CHOICE and "$" not in value
+    }
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def file_names(value: str) -> tuple[str, ...]:
+    """Return the file names in a list of paths, as `LD_PRELOAD` has it."""
+    return tuple(part.rpartition("/")[2][:80] for part in re.split(r"[\s:]+", value) if part)
 
 
 def _ranks_of(launcher: str, options: str) -> int | None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the choice in a file name, if every word of the name is known.
 
-A wrong label is worse than no label. So `fat_tree_simple`, `not-tree_ll` and `tree_vs_ring` give no
-choice. Such names are not taken as the default either.
+A wrong label is worse than no label. So `fat_tree_simple`, `not-tree_ll` and `node-ring01` give no
+choice: a name with a word that is not known is no evidence.
 """
 
 import re
@@ -23,7 +23,9 @@ from nccltune.model.choice import (
 class NamedChoice(NamedTuple):
     """The choice in a name: a whole `choice`, or only one of `algorithm` and `protocol`.
 
-    `unclear` marks a name that has words of a choice, but from which no choice can be read.
+    `unclear` marks a name of known words that names several choices. `words` are the words of a
+    choice in a name that is no evidence; `unknown` is the word that is not known. `likely` means
+    that such a name may still state a choice: it has a whole choice, or negates one.
     """
 
     name: str
@@ -31,6 +33,14 @@ class NamedChoice(NamedTuple):
     algorithm: Algorithm | None = None
     protocol: Protocol | None = None
     unclear: bool = False
+    words: tuple[str, ...] = ()
+    unknown: str = ""
+    likely: bool = False
+
+    @property
+    def is_evidence(self) -> bool:
+        """Return whether the name states something about the choice."""
+        return not self.unknown
 
 
 _ALGORITHMS = {
@@ -54,8 +64,8 @@ alltoall alltoallv hypercube to run runs rep reps repeat repeats round rounds it
 iterations iter iters sweep sweeps trial trials sample samples measurement measurements series
 pass cycle cycles attempt part algo algos algorithm proto protocol choice forced force size
 sizes bytes defaults node nodes rank ranks gpu gpus proc procs process np channels channel intra
-inter single multi internode intranode slurm job jobs host ib roce eth tcp socket sockets nvlink
-pcie nvidia dgx hgx rtx cluster cuda driver lib float half double bfloat int uint fp bf float16
+inter single multi internode intranode slurm job jobs ib roce eth tcp socket sockets nvlink
+pcie nvidia dgx hgx rtx cuda driver lib float half double bfloat int uint fp bf float16
 float32 float64 fp16 fp32 fp64 bf16 bfloat16 int8 uint8 int32 int64 sum prod avg max min inplace
 place jan feb mar apr may jun jul aug sep oct nov dec january february march april june july
 august september october november december mon tue wed thu fri sat sun am pm utc first second
@@ -73,6 +83,7 @@ _SIZED = re.compile(
     r"|[a-z]{1,16}\d{2,12}|(?=[a-f]*\d)[0-9a-f]{7,40}"  # hosts, job numbers, hashes
 )
 _NEGATIONS = ("no", "not", "non", "un", "anti", "without", "sans", "wo", "never", "de")
+_MACHINES = ("node", "host")
 _LONGEST_WORD = 64
 
 
@@ -89,12 +100,12 @@ def named_choice(name: str) -> NamedChoice | None:
         found = _of_part(part)
         if found is None:
             continue
-        if half is None:
+        if half is None or not half.is_evidence:
             if found.choice is not None or found.unclear:
                 return found
-            half = found
+            half = found if half is None or found.is_evidence else half
             continue
-        if found.unclear or found.choice is not None:
+        if found.unclear or found.choice is not None or not found.is_evidence:
             return half
         algorithm = half.algorithm or found.algorithm
         protocol = half.protocol or found.protocol
@@ -106,32 +117,54 @@ def named_choice(name: str) -> NamedChoice | None:
 
 def _of_part(part: str) -> NamedChoice | None:
     words: list[str] = []
-    unknown = suspicious = False
-    for word in re.findall(r"[a-z0-9]+", part.lower()):
-        pieces = _pieces(word)
+    unknown = hiding = ""
+    for word, before in _words(part):
+        pieces = None if _names_a_host(word, before) else _pieces(word)
         if pieces is None:
-            unknown = True
-            suspicious = suspicious or _hides_choice(word)
+            unknown = unknown or word
+            hiding = hiding or (word if _hides_choice(word) else "")
+            # A part of a host's name is still shown as the word that the name has.
+            words += _pieces(word) or []
         else:
             words += pieces
     words = _joined(words)
     algorithms = {_ALGORITHMS[word] for word in words if word in _ALGORITHMS}
     protocols = {_PROTOCOLS[word] for word in words if word in _PROTOCOLS}
     whole = {word for word in words if word in _WHOLE}
-    if not (algorithms or protocols or whole or suspicious):
+    shown = tuple(dict.fromkeys(word for word in words if word in _CHOICE_WORDS))
+    if not (shown or hiding):
         return None
-    unclear = NamedChoice(part, unclear=True)
-    if unknown or suspicious or len(algorithms) > 1 or len(protocols) > 1 or len(whole) > 1:
-        return unclear
+    if unknown:
+        negated = any(word in _NEGATIONS for word, _ in _words(part))
+        likely = bool(algorithms and protocols) or bool(hiding) or (negated and bool(shown))
+        return NamedChoice(part, words=shown or (hiding,), unknown=hiding or unknown, likely=likely)
+    if len(algorithms) > 1 or len(protocols) > 1 or len(whole) > 1:
+        return NamedChoice(part, unclear=True)
     if whole:
         if algorithms or protocols:
-            return unclear
+            return NamedChoice(part, unclear=True)
         return NamedChoice(part, DEFAULT if whole == {"default"} else TUNED_RUN)
     algorithm = next(iter(algorithms), None)
     protocol = next(iter(protocols), None)
     if algorithm is not None and protocol is not None:
         return NamedChoice(part, Choice(algorithm, protocol))
     return NamedChoice(part, algorithm=algorithm, protocol=protocol)
+
+
+def _words(part: str) -> list[tuple[str, str]]:
+    """Return the words of a name, each with the word before it."""
+    words = re.findall(r"[a-z0-9]+", part.lower())
+    return list(zip(words, ["", *words], strict=False))
+
+
+def _names_a_host(word: str, before: str) -> bool:
+    """Return whether a word is the name of a machine: `ring01` in `node-ring01`, `ringnode3`."""
+    plain = word.rstrip("0123456789")
+    ends = [plain.removesuffix(noun) for noun in _MACHINES if plain.endswith(noun)]
+    ends += [plain.removeprefix(noun) for noun in _MACHINES if plain.startswith(noun)]
+    return any(end in _CHOICE_WORDS for end in ends) or (
+        before in _MACHINES and plain in _CHOICE_WORDS
+    )
 
 
 def _joined(words: list[str]) -> list[str]:
@@ -178,13 +211,8 @@ def _pieces(word: str) -> list[str] | None:
 
 
 def _hides_choice(word: str) -> bool:
-    """Return whether an unknown word contains a word of a choice (`notree`, `untuned`)."""
-    for choice in _CHOICE_WORDS:
-        if word.removesuffix(choice) in _NEGATIONS:
-            return True
-        # Many English words end in `ring`, and there are networks with the name `fattree`.
-        if len(choice) < 4 or choice == "ring":
-            continue
-        if word.startswith(choice) or (choice != "tree" and word.endswith(choice)):
-            return True
-    return False
+    """Return whether an unknown word contains a negated word of a choice (`notree`, `untuned`)."""
+    return any(
+        word.endswith(choice) and word.removesuffix(choice) in _NEGATIONS
+        for choice in _CHOICE_WORDS
+    )

@@ -61,6 +61,9 @@ class FlagKind(StrEnum):
     CHOICE_UNCONFIRMED = "choice_unconfirmed"
     TUNER_LOADED = "tuner_loaded"
     TUNER_BYPASSED = "tuner_bypassed"
+    LIBRARY_PRELOADED = "library_preloaded"
+    DEVICE_KERNEL = "device_kernel"
+    CONDITION = "condition"
     AGGREGATED = "aggregated"
     CPU_TIME = "cpu_time"
     COLLAPSED = "collapsed"
@@ -86,13 +89,15 @@ DOUBTFUL = frozenset(
         FlagKind.CHOICE_UNCONFIRMED,
         FlagKind.COLLECTIVE_UNKNOWN,
         FlagKind.TUNER_LOADED,
+        FlagKind.LIBRARY_PRELOADED,
+        FlagKind.CONDITION,
         FlagKind.COLLAPSED,
     }
 )
 """Flags that put the numbers themselves in doubt. The other flags are only information."""
 
 
-_EACH = frozenset({FlagKind.NOTE, FlagKind.COLLAPSED, FlagKind.DIAGNOSED})
+_EACH = frozenset({FlagKind.NOTE, FlagKind.COLLAPSED, FlagKind.CONDITION, FlagKind.DIAGNOSED})
 """Kinds of flags that are kept once for each different sentence. A flag of any other kind is kept
 once."""
 

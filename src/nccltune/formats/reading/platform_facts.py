@@ -40,6 +40,8 @@ These are settings of logs and dumps, settings that a sweep changes between runs
 `NCCL_PROTO`, the tuner), addresses, and variables that NCCL does not read. An example of the last
 is NCCL_VERSION, which CUDA's images set to the version that they contain.
 """
+NO_RECORDING = "no recording"
+"""The fact `replay` of a platform that was measured."""
 # Names that are created for each start of a container or pod do not identify a machine: Docker's
 # ids, pods of a Deployment or Job, workers of the MPI Operator and of a JobSet.
 _MADE_NAME = re.compile(
@@ -63,8 +65,12 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     - `gpus`: the PCI bus numbers of the GPUs.
     - `gpus_per_process`: the number of GPUs of one process.
     - `emulated`: the nodes are parts of one host.
-    - `settings_by`: the source of `settings`, `log` or `environment`. A log names only the settings
-      that NCCL read.
+    - `settings_by`: the source of `settings`: `log`, `environment` or `command`. A log names only
+      the settings that NCCL read, and a command line only those that it sets.
+    - `commanded`: the settings that the command line sets; None without a command line.
+    - `conditions`: in which way the run measured something else than plain calls of NCCL. Unlike
+      other facts, an empty value states that there is nothing of this kind.
+    - `registration`: how buffers are registered: 1 plainly, 2 as symmetric memory.
     """
 
     gpu: str | None = None
@@ -81,6 +87,9 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     replay: str | None = None
     settings: dict[str, str] = {}
     settings_by: str | None = None
+    commanded: tuple[str, ...] | None = None
+    conditions: tuple[str, ...] | None = None
+    registration: int | None = None
 
 
 class Subject(NamedTuple):
@@ -107,6 +116,7 @@ _PLAIN = {
     "driver": "CUDA driver version",
     "network": "network",
     "replay": "replay of",
+    "registration": "registration of buffers (-R)",
 }
 _AT_ONE_SCALE = {
     "ranks_per_host": "ranks of each host",
@@ -154,9 +164,10 @@ def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
         nccl=platform.nccl_version,
         network=platform.network,
         emulated=emulated,
-        replay=platform.replay or ("no recording" if measured else None),
+        replay=platform.replay or (NO_RECORDING if measured else None),
         settings=relevant_settings(platform.settings),
         settings_by="environment" if measured else "log" if platform.settings else None,
+        conditions=() if measured else None,
     )
 
 
@@ -180,6 +191,9 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
     if a.nics and b.nics and not set(a.nics) & set(b.nics):
         found.append(Difference("NICs", "; ".join(a.nics), "; ".join(b.nics)))
     found += _settings(one, other, same_scale)
+    if None not in (a.conditions, b.conditions) and a.conditions != b.conditions:
+        words = ["; ".join(facts.conditions or ()) or "plain calls" for facts in (a, b)]
+        found.append(Difference("measured", *words))
     return found
 
 
@@ -251,16 +265,29 @@ def _settings(one: Subject, other: Subject, same_scale: bool) -> list[Difference
         if first is not None and second is not None:
             differ = first != second
         else:
-            # Only one run shows the setting. If the settings of the other run are from a log, NCCL
-            # may not have read this setting at that scale or for that collective. Then it differs
-            # only if both settings are from logs of the same scale and collective.
             silent = b if second is None else a
             loud = a if second is None else b
-            by_log = silent.settings_by == "log"
-            differ = not by_log or (alike and loud.settings_by == "log")
+            differ = _shows_absence(silent, loud, name, same_scale=same_scale, alike=alike)
         if differ:
             found.append(Difference(name, first or "not set", second or "not set"))
     return found
+
+
+def _shows_absence(
+    silent: PlatformFacts, loud: PlatformFacts, name: str, *, same_scale: bool, alike: bool
+) -> bool:
+    """Return whether the run `silent` was made without the setting `name` of the run `loud`.
+
+    NCCL's log of `silent` may lack a setting that NCCL does not read at that scale or for that
+    collective. So two logs are compared only if scale and collective are the same. A command line
+    does not show what the environment sets; so only settings of two command lines are compared.
+    """
+    by_command = name in (loud.commanded or ())
+    if silent.settings_by == "environment":
+        return True
+    if silent.commanded is not None and by_command and same_scale:
+        return True
+    return silent.settings_by == "log" and alike and (loud.settings_by == "log" or by_command)
 
 
 def _yes(value: bool) -> str:

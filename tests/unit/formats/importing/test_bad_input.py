@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccltune.formats.importing.detect import kind_of
+from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
 from nccltune.formats.importing.inputs import READERS, find_inputs
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
@@ -257,3 +257,34 @@ def test_readers_stop_where_the_disk_fails() -> None:
     context = Context(name="x", options=ReadOptions(study="s"), report=report)
     assert list(Reading(report, read_text, Broken(), context).batches()) == []
     assert "Input/output error" in (report.error or "")
+
+
+@pytest.mark.parametrize("prefix", ["", "17: "])
+def test_a_table_after_much_other_text_is_found(tmp_path: Path, prefix: str) -> None:
+    binding = "".join(
+        f"cpu-bind=MASK - nid{task:06d}, task {task} 0 [77]: mask 0xffff set\n"
+        for task in range(4000)
+    )
+    assert len(binding) > 2 * HEAD_BYTES
+    path = tmp_path / "job.out"
+    path.write_text(binding + "".join(f"{prefix}{line}\n" for line in MADE.lines()))
+    (read,) = files(path)
+    assert read.report.error is None
+    assert len(read.samples) == len(text(MADE.text()).samples)
+    path.write_text(binding)
+    (read,) = files(path)
+    assert read.report.error == "nothing in it is known"
+
+
+def test_a_run_that_failed_before_its_first_row_is_refused_with_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    failure = "alpha: Test CUDA failure common.cu:294 'CUDA-capable device(s) is/are busy'"
+    for lines in ([*MADE.head(), failure], [*MADE.head(), *MADE.columns(), failure], [failure]):
+        path.write_text("\n".join(lines) + "\n")
+        (read,) = files(path)
+        assert read.report.error == (
+            "nccl-tests failed before its first row: Test CUDA failure"
+            " (CUDA-capable device(s) is/are busy)"
+        )
+        assert read.report.error_line == len(lines)
+        assert read.report.hint == "look for the cause: nccltune doctor job.out"

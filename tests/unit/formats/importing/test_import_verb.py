@@ -3,6 +3,7 @@
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -279,3 +280,96 @@ def test_rounds_that_the_user_states(tmp_path: Path, nccltune: Command) -> None:
         for sample in Study(tmp_path / "a").samples()
     }
     assert found == {(side, number, True) for side in (False, True) for number in range(2)}
+
+
+def test_the_study_is_an_existing_file(tmp_path: Path, nccltune: Command) -> None:
+    occupied = put(tmp_path / "a", "words")
+    result = nccltune("import", put(tmp_path / "out.txt"), "-o", occupied)
+    assert result.code == 2
+    assert "the folder cannot be made" in result.err
+    assert occupied.read_text() == "words"
+
+
+def test_one_size_and_one_other_file(tmp_path: Path, nccltune: Command) -> None:
+    runs = tmp_path / "runs"
+    put(runs / "out.txt", Made(points(1 << 20)))
+    put(runs / "README.md", "words")
+    out = nccltune("import", runs, "-o", tmp_path / "a").out
+    assert "\nsizes       1 MiB\n" in out
+    assert "left out    1 file that holds no measurements" in out
+
+
+def test_rounds_of_raw_csv_files(tmp_path: Path, nccltune: Command) -> None:
+    """Each file is a round, also in a second import."""
+
+    def write(number: int) -> Path:
+        rows = [
+            f"allreduce,{size},{choice},-1,4,32,{20 + number + repeat / 10}"
+            for size in SIZES
+            for choice in ("default,default", "tree,ll", "ring,simple")
+            for repeat in range(2)
+        ]
+        return put(tmp_path / f"run-{number}.csv", HEADER + "\n".join(rows) + "\n")
+
+    study = tmp_path / "a"
+    assert nccltune("import", write(0), write(1), "-o", study, "--in-rounds").code == 0
+    assert nccltune("import", write(2), "-o", study, "--in-rounds").code == 0
+    samples = list(Study(study).samples())
+    assert all(sample.source.in_rounds for sample in samples)
+    assert {(sample.round, sample.repeat) for sample in samples} == {
+        (number, repeat) for number in range(3) for repeat in range(2)
+    }
+    for sample in samples:
+        assert sample.time_us == 20 + sample.round + sample.repeat / 10
+    assert len({sample.source.process for sample in samples}) == 9
+    plain = tmp_path / "b"
+    assert nccltune("import", write(3), "-o", plain).code == 0
+    assert not any(sample.source.in_rounds for sample in Study(plain).samples())
+
+
+def test_a_study_keeps_its_origin(tmp_path: Path, nccltune: Command) -> None:
+    recording = Path(__file__).parents[4] / "examples" / "h200x4-1-node"
+    source, study = tmp_path / "source", tmp_path / "a"
+    shutil.copytree(recording, source)
+    for name in ("findings.json", "imports.jsonl", "report.html", "tuner.conf"):
+        (source / name).write_text("{}\n")
+    result = nccltune("import", source, "-o", study)
+    assert result.code == 0
+    assert "not read" not in result.out
+    assert "left out" not in result.out
+    assert Study(study).platform() == Study(recording).platform()
+    assert (study / "tables.jsonl").read_bytes() == (recording / "tables.jsonl").read_bytes()
+    assert "replay" not in nccltune("analyze", study).out
+    assert "2 rules" in nccltune("tune", study).out
+    # Another import does not change the platform.
+    assert "Nothing new" in nccltune("import", source / "samples.jsonl", "-o", study).out
+    named = tmp_path / "b"
+    assert nccltune("import", source, "-o", named, "--platform-name", "mine").code == 0
+    assert Study(named).platform().name == "mine"
+
+
+def test_an_unknown_number_of_nodes_is_added_by_a_second_import(
+    tmp_path: Path, nccltune: Command
+) -> None:
+    path, study = put(tmp_path / "my run.txt", without_devices(MADE.text())), tmp_path / "a"
+    result = nccltune("import", path, "-o", study)
+    assert result.code == 0
+    assert "scales      ? nodes, 4 ranks" in result.out
+    command = f"nccltune import '{path}' -o {study} --nodes N"
+    assert f"next: {command}\n" in result.err
+    refused = nccltune("analyze", study)
+    assert refused.code == 2
+    assert "import the files again with their scale" in refused.err
+    again = nccltune("import", path, "-o", study, "--nodes", 2)
+    assert again.code == 0
+    assert f"next: nccltune analyze {study}\n" in again.err
+    shown = nccltune("analyze", study)
+    assert shown.code == 0
+    assert "left out" not in shown.out
+
+
+def test_a_platform_of_which_nothing_is_known(tmp_path: Path, nccltune: Command) -> None:
+    bare = "\n".join([*MADE.columns(), *map(MADE.row, MADE.points)])
+    path, study = put(tmp_path / "out.txt", bare), tmp_path / "a"
+    assert "\nplatform    unknown\n" in nccltune("import", path, "-o", study).out
+    assert "\nplatform    2 nodes" in nccltune("import", path, "-o", study, "--nodes", 2).out

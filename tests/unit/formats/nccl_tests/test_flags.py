@@ -189,3 +189,18 @@ def test_times_that_cannot_be(bad: str) -> None:
     assert read.report.unreadable == 1
     assert read.report.first_unreadable[0].line == len([*made.head(), *made.columns()]) + 1
     assert "float" in read.report.first_unreadable[0].text
+
+
+@pytest.mark.parametrize("era", ["old", "2.13", "2.17"])
+def test_an_edited_algorithm_bandwidth(era: str) -> None:
+    made = MADE.with_(era=era)
+    assert "bandwidth_mismatch" not in text(made.text()).flags
+    row = made.row(made.points[-1])
+    cells = row.split()
+    at = len(made.left) + 1
+    edited = row.replace(f" {cells[at]} ", f" {float(cells[at]) * 1.05:.2f} ", 1)
+    assert edited != row
+    read = text(made.text().replace(row, edited))
+    assert "bandwidth_mismatch" in read.doubtful
+    assert "the row was edited" in read.sentence("bandwidth_mismatch")
+    assert len(read.samples) == 2 * len(SIZES)

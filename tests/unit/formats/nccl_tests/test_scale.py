@@ -183,3 +183,64 @@ def test_bounds_in_words() -> None:
     assert RankBounds(900, None).allow(5000)
     assert not RankBounds(9, 9, rows_disagree=True).allow(9)
     assert rank_bounds([], Collective.ALLREDUCE) is None
+
+
+def named_guest(places: list[tuple[int, int]], gpu: str = "NVIDIA H200", each: int = 1) -> str:
+    """Return a run whose ranks are on machines called `guest`, each on (device, bus number)."""
+    run = made(len(places))
+    lines = [
+        f"#  Rank {rank:2d} Group  0 Pid {900 + rank // each} on guest device {device:2d}"
+        f" [0000:{bus:02x}:00] {gpu}"
+        for rank, (device, bus) in enumerate(places)
+    ]
+    listed = list(run.devices())
+    kept = [line for line in run.lines() if line not in listed]
+    at = kept.index("# Using devices") + 1
+    whole = "\n".join([*kept[:at], *lines, *kept[at:]])
+    return whole.replace("nGpus 1 ", f"nGpus {each} ")
+
+
+EIGHT = [(device, device + 5) for device in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("places", "each", "nodes"),
+    [
+        (EIGHT, 1, 1),
+        (EIGHT * 2, 1, 2),
+        (EIGHT * 2, 8, 2),
+        (EIGHT * 3, 1, 3),
+        ([place for place in EIGHT for _ in range(2)], 1, 2),
+        (EIGHT + EIGHT[:4], 1, 2),
+        # CUDA_VISIBLE_DEVICES selects one or two GPUs of each process.
+        ([(0, bus) for _, bus in EIGHT], 1, 1),
+        ([(device % 2, bus) for device, bus in EIGHT], 2, 1),
+        # Bus numbers are unknown.
+        ([(device, 0) for device, _ in EIGHT * 2], 1, 2),
+        ([(0, 0)] * 8, 1, 1),
+    ],
+)
+def test_machines_with_one_host_name(places: list[tuple[int, int]], each: int, nodes: int) -> None:
+    read = text(named_guest(places, each=each))
+    assert scales(read) == {(nodes, len(places))}
+    assert ("scale_inferred" in read.flags) is (nodes > 1)
+    assert "one_host" not in read.flags if nodes > 1 else True
+    assert scales(text(named_guest(places, each=each), nodes=1)) == {(1, len(places))}
+
+
+@pytest.mark.parametrize(
+    ("places", "gpu"),
+    [
+        ([(0, bus) for _, bus in EIGHT] * 2, "NVIDIA H200"),
+        ([(0, 5)] * 4, "NVIDIA H200"),
+        ([(0, 5), (1, 5), (2, 5), (3, 5)], "NVIDIA H200"),
+        (EIGHT[:2] * 2, "NVIDIA A100-SXM4-40GB MIG 3g.20gb"),
+    ],
+)
+def test_ranks_may_share_gpus_under_one_host_name(places: list[tuple[int, int]], gpu: str) -> None:
+    read = text(named_guest(places, gpu))
+    assert scales(read) == {(None, len(places))}
+    assert "scale_unknown" in read.doubtful
+    assert "machines of one name, or ranks that share it" in read.sentence("scale_unknown")
+    assert "one_host" not in read.flags
+    assert scales(text(named_guest(places, gpu), nodes=2)) == {(2, len(places))}

@@ -246,6 +246,17 @@ def test_one_rank_tables_of_several_processes() -> None:
     assert "one_rank" in text("\n".join(tagged)).doubtful
 
 
+def test_several_tests_of_many_ranks_are_no_copies_of_a_one_rank_test() -> None:
+    made = [
+        Made(points(*SIZES), ranks=8, one_process=False, pid=100 + 50 * number, collective=kind)
+        for number, kind in enumerate((Collective.ALLREDUCE, Collective.ALLGATHER))
+    ]
+    for tests in (made, [made[0], made[0].with_(pid=900)]):
+        read = text("".join(item.text() for item in tests))
+        assert read.doubtful == set()
+        assert {sample.ranks for sample in read.samples} == {8}
+
+
 def test_a_log_alone_is_no_table() -> None:
     read = text("\n".join([INFO + "Using network Socket"] * 3))
     assert read.report.kind is FileKind.NCCL_LOG

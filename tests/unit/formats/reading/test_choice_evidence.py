@@ -103,30 +103,9 @@ def test_collectives_of_names(name: str, collective: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "Ring.txt",
-        "Tree.txt",
-        "LL128.txt",
-        "nvls.txt",
-        "simple.txt",
-        "fat_tree_simple.txt",
-        "fat-tree.txt",
-        "not-tree_ll.txt",
-        "no_ring_simple.txt",
-        "notree.txt",
-        "without_tree_ll.txt",
-        "tree_ll_vs_ring_ll.txt",
-        "ring_simple_vs_default.txt",
-        "default_ring_simple.txt",
-        "tree_ll_off.txt",
-        "nvls_off.txt",
-        "untuned.txt",
-        "non-default.txt",
-        "fat_tree_simple/run1.txt",
-    ],
+    "name", ["Ring.txt", "Tree.txt", "LL128.txt", "nvls.txt", "default_ring_simple.txt"]
 )
-def test_an_ambiguous_file_name_leaves_the_choice_unknown(name: str) -> None:
+def test_a_known_name_without_a_whole_choice_leaves_it_unknown(name: str) -> None:
     read = text(MADE.text(), name)
     assert read.samples == []
     assert read.report.unreadable == len(SIZES)
@@ -135,6 +114,56 @@ def test_an_ambiguous_file_name_leaves_the_choice_unknown(name: str) -> None:
     assert text(MADE.text(), name, choice=TREE_LL if "ree" in name else "default").doubtful <= {
         "choice_conflict"
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("simple-test.txt", "'simple'"),
+        ("fat-tree.txt", "'tree' and 'fat'"),
+        ("node-ring01.txt", "'ring' and 'ring01'"),
+        ("runs-on-ringnode3.txt", "'ring' and 'on'"),
+        ("default_run_bob.txt", "'default' and 'bob'"),
+        ("bad_ring_cable.txt", "'ring' and 'bad'"),
+        ("tuned_cluster.txt", "'tuned' and 'cluster'"),
+        ("gpu-default-pool-7.txt", "'default' and 'pool'"),
+        ("nvls_off.txt", "'nvls' and 'off'"),
+    ],
+)
+def test_a_name_with_unknown_words_is_no_evidence(name: str, words: str) -> None:
+    read = text(MADE.text(), name)
+    assert read.labels == {"default"}
+    assert f"has {words}, which state no choice" in read.sentence("choice_assumed")
+    assert read.doubtful == set()
+    assert text(MADE.text(), name, choice=TREE_LL).labels == {"tree/ll"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fat_tree_simple.txt",
+        "not-tree_ll.txt",
+        "no_ring_simple.txt",
+        "notree.txt",
+        "without_tree_ll.txt",
+        "tree_ll_vs_ring_ll.txt",
+        "ring_simple_vs_default.txt",
+        "tree_ll_off.txt",
+        "untuned.txt",
+        "non-default.txt",
+        "fat_tree_simple/run1.txt",
+    ],
+)
+def test_a_name_that_may_state_a_choice_makes_the_default_doubtful(name: str) -> None:
+    read = text(MADE.text(), name)
+    assert read.labels == {"default"}
+    assert read.doubtful == {"choice_assumed"}
+
+
+def test_a_word_that_only_contains_a_choice_is_no_word_of_a_choice() -> None:
+    read = text(MADE.text(), "allreduce_without_ofi_plugin.txt")
+    assert read.labels == {"default"}
+    assert "nothing names the choice" in read.sentence("choice_assumed")
 
 
 @pytest.mark.parametrize(

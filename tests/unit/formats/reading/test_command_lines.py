@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings and options in the command lines above a table."""
+
+import pytest
+
+from nccltune.formats.nccl_tests.conditions import conditions_of, numbers_of, replacements
+from nccltune.formats.reading.command_lines import CommandFound, CommandLines
+from nccltune.model.collective import Collective
+
+PERF = "./build/all_reduce_perf -b 8 -e 8G -f 2"
+P2P = {"NCCL_P2P_DISABLE": "1"}
+
+
+def found(*lines: str) -> CommandFound | None:
+    commands = CommandLines()
+    for number, line in enumerate("\n".join(lines).split("\n"), 1):
+        commands.observe(line, number)
+    return commands.begin_run(again=False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (f"mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}", P2P),
+        (f"+ mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}", P2P),
+        (f"user@node:~$ NCCL_P2P_DISABLE=1 {PERF} -g 8", P2P),
+        (f"[root@node ~]# NCCL_P2P_DISABLE=1 {PERF} -g 8", P2P),
+        (f"# mpirun -x NCCL_P2P_DISABLE=1 {PERF}", P2P),
+        (f"env NCCL_P2P_DISABLE=1 {PERF}", P2P),
+        (f"mpiexec.hydra -genv NCCL_P2P_DISABLE 1 {PERF}", P2P),
+        (
+            f"srun --export=ALL,NCCL_P2P_DISABLE=1,NCCL_DEBUG=WARN {PERF}",
+            P2P | {"NCCL_DEBUG": "WARN"},
+        ),
+        (f"mpirun \\\n  -np 8 \\\n  -x NCCL_P2P_DISABLE=1 \\\n  {PERF}", P2P),
+        (f"export NCCL_P2P_DISABLE=1\nsrun {PERF}", P2P),
+        (f"+ export NCCL_P2P_DISABLE=1\n+ NCCL_P2P_DISABLE=1\n+ srun {PERF}", P2P),
+        (f"NCCL_P2P_DISABLE=1\nHOSTNAME=a\nmpirun {PERF}", P2P),
+        (f"setenv NCCL_P2P_DISABLE 1\n{PERF}", P2P),
+        (f"docker run --gpus all -e NCCL_P2P_DISABLE=1 image {PERF}", P2P),
+        ("mpirun -np 16 -x NCCL_P2P_DISABLE=1 ./run_tests.sh", P2P),
+        (f"mpirun -x NCCL_IB_HCA=mlx5_0:1,mlx5_1:1 {PERF}", {"NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1"}),
+        (f"mpirun -x RCCL_MSCCLPP_ENABLE=1 {PERF}", {"RCCL_MSCCLPP_ENABLE": "1"}),
+        (f"export NCCL_P2P_DISABLE=1\nunset NCCL_P2P_DISABLE\n{PERF}", {}),
+        (f"mpirun -np 8 {PERF}", {}),
+        (f"mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL {PERF}", {}),
+        (f"mpirun -x NCCL_P2P_DISABLE {PERF}", {}),
+        (f"mpirun -x NCCL_P2P_DISABLE=$OFF {PERF}", {}),
+        (f"Hint: NCCL_P2P_DISABLE=1 avoids the hang\nmpirun {PERF}", {}),
+        (f"+ echo 'NCCL_P2P_DISABLE=1 is next'\nmpirun {PERF}", {}),
+        (f"#export NCCL_P2P_DISABLE=1\nmpirun {PERF}", {}),
+        (f"mpirun -x NCCL_P2P_DISABLE=1 {PERF} -g 1\nmpirun {PERF} -g 2", None),
+    ],
+)
+def test_settings(lines: str, settings: dict[str, str] | None) -> None:
+    command = found(lines)
+    assert command is not None
+    assert command.settings == settings
+
+
+def test_nothing_is_known_without_a_command() -> None:
+    assert found("some words", "Hint: try NCCL_P2P_DISABLE=1") is None
+
+
+def test_a_later_run_under_one_command_line() -> None:
+    commands = CommandLines()
+    commands.observe(f"mpirun -x NCCL_P2P_DISABLE=1 {PERF}", 1)
+    first, second = commands.begin_run(again=False), commands.begin_run(again=True)
+    assert first is not None
+    assert second is not None
+    assert (first.settings, second.settings) == (P2P, None)
+    commands.observe(f"mpirun {PERF}", 9)
+    third = commands.begin_run(again=True)
+    assert third is not None
+    assert third.settings == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (
+            f"mpirun -x LD_PRELOAD=/opt/mscclpp/lib/libmscclpp_nccl.so {PERF}",
+            ("libmscclpp_nccl.so",),
+        ),
+        (f"LD_PRELOAD=/a/libfoo.so:/b/libasan.so.8 {PERF}", ("libfoo.so",)),
+        (f'LD_PRELOAD="/a/libnccl.so.2.30.7 /b/libjemalloc.so.2" {PERF}', ()),
+        (f"mpirun -x LD_PRELOAD {PERF}", ()),
+        (f"export LD_PRELOAD=/opt/x/libnccltune-sendrecv.so\n{PERF}", ("libnccltune-sendrecv.so",)),
+    ],
+)
+def test_preloaded_libraries(line: str, names: tuple[str, ...]) -> None:
+    command = found(line)
+    assert command is not None
+    assert replacements(command.preloaded) == names
+
+
+def test_the_arguments_of_the_program() -> None:
+    command = found("srun bash -c './all_gather_perf_mpi -b 8 -R 2 -D3 --unalign=1' 2>&1 | tee log")
+    assert command is not None
+    assert command.collective is Collective.ALLGATHER
+    assert numbers_of(command.arguments) == {"b": 8, "R": 2, "D": 3, "u": 1}
+    assert numbers_of(["--device_implementation", "4", "-x", "out.json", "-J", "8.json"]) == {
+        "D": 4
+    }
+
+
+def test_the_conditions_of_options() -> None:
+    assert conditions_of({"a": 1, "x": 0, "n": 5}, 0, 0, 1) == ()
+    assert conditions_of({"a": 2, "x": 2}, 3, 0, 4) == (
+        "-z 3: wait and barrier after each set of calls",
+        "-m 4: 4 calls in a group",
+        "-a 2: the time of the fastest rank",
+        "-x 2: CTA policy zero",
+    )
