@@ -140,7 +140,7 @@ def lint(request: LintRequest) -> Linted:
     topologies: list[Path] = []
     command = list(request.command)
     things = list(request.things)
-    if not command and things and not Path(things[0]).exists() and _is_command(things):
+    if not command and things and not _exists(Path(things[0])) and _is_command(things):
         command, things = (things, []) if len(things) > 1 else ([], things)
     for thing in things:
         path = Path(thing)
