@@ -303,7 +303,7 @@ def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
             if not word.startswith("-") or name.replace("_", "-") != "nnodes":
                 continue
             given = value if sign else (words[place + 1] if place + 1 < len(words) else "")
-            if given.isdigit() and int(given) != nodes:
+            if whole_number(given) not in (None, nodes):
                 yield LaunchFinding(
                     Severity.ERROR,
                     "pytorch-nodes",

@@ -110,7 +110,7 @@ def _allocated(site: LaunchContext) -> LaunchContext:
     total = number("total")
     if slots is None and total is not None:
         slots = -(-total // (nodes or 1))
-    gpus = re.fullmatch(r"(?:\w+:)?([1-9]\d*)", by_meaning.get("gpus_per_node", ""))
+    gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
     return site._replace(
         nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
     )

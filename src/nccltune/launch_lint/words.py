@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a shell text into commands and words. Each word keeps the form in which it was written."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -16,8 +17,12 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the value of a text of ASCII digits, or None for any other text."""
-    return int(text) if text.isascii() and text.isdigit() else None
+    """Return the value of a text of at most 18 ASCII digits, or None for any other text.
+
+    `str.isdigit` alone also accepts characters such as a superscript 2, for which `int` fails, and
+    `int` fails for thousands of digits.
+    """
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 
 class Word(NamedTuple):
@@ -88,7 +93,7 @@ def _to_line_end(text: str, at: int) -> int:
 def _is_redirection(text: str, at: int) -> bool:
     """Return whether digits at `at` belong to a redirection: `2>file`."""
     stop = at
-    while stop < len(text) and text[stop].isdigit():
+    while stop < len(text) and text[stop] in "0123456789":
         stop += 1
     return stop > at and stop < len(text) and text[stop] in "<>"
 

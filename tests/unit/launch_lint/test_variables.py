@@ -105,7 +105,7 @@ def test_right_values(name: str, value: str) -> None:
 def test_wrong_values_and_what_is_meant(name: str, value: str, right: str | None) -> None:
     found = fault(table()[name], value)
     assert found is not None
-    assert found[1] == right
+    assert found.right == right
     assert right is None or fault(table()[name], right) is None
 
 

@@ -192,11 +192,11 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
 
 def _seen(view: View) -> tuple[int, Option] | None:
     per_task = _option(view, "gpus_per_task")
-    if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?(\d+)", per_task.value)):
+    if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?([0-9]{1,9})", per_task.value)):
         return int(match[1]), per_task
     bound = _option(view, "gpu_bind")
     if bound is not None and (
-        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):(\d+)", bound.value)
+        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):([0-9]{1,9})", bound.value)
     ):
         # With `single:N`, N tasks share one GPU.
         return (1 if "single" in bound.value else int(match[1])), bound

@@ -17,6 +17,7 @@ from nccltune.launch_lint.variables import (
     nearest_variable,
     table,
 )
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 
 _JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
@@ -132,11 +133,11 @@ def values(view: View) -> Iterator[LaunchFinding]:
         found = fault(known, variable.value)
         if found is None:
             continue
-        why, right = found
+        right = found.right
         yield LaunchFinding(
             Severity.ERROR,
-            "setting-not-a-number" if "reads" in why else "variable-value",
-            f"{variable.name}={variable.value}: {why}",
+            found.id,
+            f"{variable.name}={variable.value}: {found.reason}",
             f"write {variable.name}={right}" if right is not None else f"leave out {variable.name}",
             edits_of(variable, variable.name if right is not None else None, right),
         )
@@ -335,31 +336,32 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
         return
     collective = program.collective
     given = {v.name: v for v in view.variables if v.value is not None}
-    left = set(_SUPPORTED[collective])
-    algorithms, protocols = given.get("NCCL_ALGO"), given.get("NCCL_PROTO")
-    for variable in (algorithms, protocols):
-        value = variable.value if variable is not None else None
-        if variable is None or value is None:
+    possible = set(_SUPPORTED[collective])
+    if nodes_of(view) == 1 and view.prediction.placement is not None:
+        possible.discard("nvlstree")
+    left: dict[str, set[str]] = {}
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        value = given[name].value if name in given else None
+        if not value or "$" in value or fault(table()[name], value) is not None:
             continue
-        if not value or "$" in value or fault(table()[variable.name], value) is not None:
-            continue
-        choices = enabled(table()[variable.name], value, collective)
-        if variable is algorithms:
-            left &= choices
-            if nodes_of(view) == 1 and view.prediction.placement is not None:
-                left.discard("nvlstree")
+        choices = enabled(table()[name], value, collective)
+        if name == "NCCL_ALGO":
+            left[name] = possible & choices
         elif "simple" not in choices:
-            left &= _ANY_PROTOCOL if choices else set()
-        if not left:
-            yield LaunchFinding(
-                Severity.WARNING,
-                "no-algorithm",
-                f"{variable.name}={value} leaves nothing that {collective} can use here: NCCL 2.24"
-                " and newer fail, older ones use Ring",
-                f"leave out {variable.name}",
-                edits_of(variable, None),
-            )
-            return
+            left[name] = possible & _ANY_PROTOCOL if choices else set()
+    # One variable alone may leave nothing, or only both together.
+    blamed = [name for name, algorithms in left.items() if not algorithms]
+    if not blamed and len(left) == 2 and not left["NCCL_ALGO"] & left["NCCL_PROTO"]:
+        blamed = list(left)
+    if blamed:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "no-algorithm",
+            f"{' with '.join(f'{name}={given[name].value}' for name in blamed)} leaves nothing that"
+            f" {collective} can use here: NCCL 2.24 and newer fail, older ones use Ring",
+            f"leave out {' or '.join(blamed)}",
+            edits_of(given[blamed[-1]], None),
+        )
 
 
 def visible_devices(view: View) -> Iterator[LaunchFinding]:
@@ -375,7 +377,7 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
     processes = max(node.processes for node in placement.nodes)
     gpus = view.gpus_per_process
     need = processes * (gpus if gpus is not None else 1)
-    indexes = [int(entry) for entry in entries if entry.isdigit()]
+    indexes = [index for entry in entries if (index := whole_number(entry)) is not None]
     why = None
     if entries and any(entry.startswith("-") for entry in entries):
         entries = entries[: next(n for n, e in enumerate(entries) if e.startswith("-"))]
