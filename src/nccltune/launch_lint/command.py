@@ -8,6 +8,7 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import Placement
 from nccltune.launch.program import Program
 from nccltune.launch_lint.misplaced import Misplaced
+from nccltune.launch_lint.shell import ShellScope
 from nccltune.launch_lint.words import Word
 
 
@@ -97,6 +98,8 @@ class LaunchContext(NamedTuple):
     - `inherited`: options of the allocation (`#SBATCH`).
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
+    - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
 
     nodes: int | None = None
@@ -106,6 +109,9 @@ class LaunchContext(NamedTuple):
     inherited: tuple[Option, ...] = ()
     exported: tuple[tuple[str, str], ...] = ()
     gpu_memory: int | None = None
+    workers: int | None = None
+    scope: ShellScope | None = None
+    assumed: tuple[str, ...] = ()
 
 
 class Prediction(NamedTuple):

@@ -14,6 +14,7 @@ from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, host_list_fault, hosts_of, is_node_count
 from nccltune.launch_lint.options import OPENMPI_4, SLURM
+from nccltune.launch_lint.read import UNKNOWN_OPTIONS
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
@@ -87,14 +88,8 @@ def placement_options(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext
 ) -> PlacementOptions:
     """Return the numbers of processes that the options set."""
-    unknown = next(
-        (
-            f"{option.words[0].text} is given, which this does not read"
-            for meaning in ("per_socket", "rankfile", "multi_prog")
-            for option in command.all(meaning)
-        ),
-        None,
-    )
+    unread = [o for name in ("per_socket", "rankfile", "multi_prog") for o in command.all(name)]
+    unknown = f"{unread[0].words[0].text} is given, which this does not read" if unread else None
     total = _number(command.last("total") or _inherited(site, "total", flavor))
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
     if command.last("one_per_node"):
@@ -115,6 +110,7 @@ def placement_options(
         elif policy in ("node", "seq", "rankfile"):
             by_node = policy == "node"
             unknown = unknown or (None if by_node else f"{mapping.value} reads a file")
+    unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
     if flavor.launcher is Launcher.SLURM:
         unknown = _unknown_nodes(command, site) or unknown
     for number, what in ((total, "processes"), (per_node, "processes per node")):
@@ -127,6 +123,11 @@ def placement_options(
     assert not isinstance(total, str)
     assert not isinstance(per_node, str)
     return PlacementOptions(total, per_node, by_node, over)
+
+
+def _hidden(command: LaunchCommand) -> str | None:
+    names = ", ".join(option.name for option in command.all(UNKNOWN_OPTIONS))
+    return f"the options in {names} are not known here" if names else None
 
 
 def _unknown_nodes(command: LaunchCommand, site: LaunchContext) -> str | None:

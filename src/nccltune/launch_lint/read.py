@@ -47,6 +47,8 @@ exec chrt nice
 )
 _INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
 _SHORT = 3
+UNKNOWN_OPTIONS = "unknown_options"
+"""Meaning of a variable before the program whose options are not known."""
 _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
 
@@ -201,8 +203,19 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
     words, options = line.words, []
     place = at + 1
     end: tuple[Word, ...] = ()
-    while place < len(words) and words[place].text.startswith("-") and words[place].text != "-":
-        if words[place].text == "--":
+    program_from = next(
+        (n for n, word in enumerate(words) if n > at and is_nccl_test(word.text)), 0
+    )
+    while place < len(words):
+        text = words[place].text
+        if place < program_from and text.startswith(("$", "`")):
+            # A variable with options that the text does not show.
+            options.append(Option(words[place : place + 1], text, (), UNKNOWN_OPTIONS))
+            place += 1
+            continue
+        if not text.startswith("-") or text == "-":
+            break
+        if text == "--":
             end, place = words[place : place + 1], place + 1
             break
         option, place = _option(words, place, flavor)
