@@ -11,11 +11,17 @@ from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.shell import ShellScope
 from nccltune.launch_lint.words import Word
 
+UNLISTED = "unlisted"
+"""Meaning of a long option that no table has, but that a SPANK plugin may add to Slurm."""
+UNKNOWN_OPTIONS = "unknown_options"
+"""Meaning of a variable before the program whose options are not known."""
+
 
 class Option(NamedTuple):
     """An option of the launcher. `meaning` is from the tables in `options.py`.
 
     `meaning` is None if the launcher does not know the option, and "" if no rule uses the option.
+    It is `UNLISTED` for a long option of Slurm that no table has.
     """
 
     words: tuple[Word, ...]

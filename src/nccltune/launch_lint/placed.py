@@ -11,10 +11,16 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
-from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option, Prediction
+from nccltune.launch_lint.command import (
+    UNKNOWN_OPTIONS,
+    Host,
+    LaunchCommand,
+    LaunchContext,
+    Option,
+    Prediction,
+)
 from nccltune.launch_lint.hosts import MAX_NODES, host_list_fault, hosts_of, is_node_count
 from nccltune.launch_lint.options import OPENMPI_4, SLURM
-from nccltune.launch_lint.read import UNKNOWN_OPTIONS
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
-from nccltune.launch_lint.command import LaunchCommand, Option
+from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
     HYDRA,
     INTEL,
@@ -47,8 +47,6 @@ exec chrt nice
 )
 _INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
 _SHORT = 3
-UNKNOWN_OPTIONS = "unknown_options"
-"""Meaning of a variable before the program whose options are not known."""
 _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
 
@@ -248,13 +246,17 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
     foreign = any(name in other for other in TABLES.values())
     if spec is None and not foreign and flavor == SLURM and (match := _GLUED.fullmatch(word.text)):
         glued = table.get(match[1])
-        if glued is not None and glued.words:
+        if glued is not None and (glued.words or glued.is_optional):
             value = match[2].removeprefix("=")
             return Option((word,), match[1], (value,), glued.meaning), at + 1
     if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
     if spec is None and flavor == TORCHRUN:
         spec = table.get(name.replace("_", "-"))
+    if spec is None and flavor == SLURM and word.text.startswith("--") and not foreign:
+        # getopt_long takes every beginning of a name that is only one option's.
+        longer = {known for key, known in table.items() if key.startswith(name)}
+        spec = longer.pop() if len(longer) == 1 else Spec(_guess_words(words, at), UNLISTED)
     meaning = spec.meaning if spec is not None else None
     if sign:
         return Option((word,), name, (value,), meaning), at + 1
@@ -299,6 +301,12 @@ def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
     near = nearest_option(name, flavor)
     if near is not None:
         return _of_other(TABLES[flavor][near], following)
+    return _guess_words(words, at)
+
+
+def _guess_words(words: Sequence[Word], at: int) -> int:
+    """Return 1 if the word after the option at `at` looks like its value, else 0."""
+    following = words[at + 1].text if at + 1 < len(words) else "-"
     return 0 if following.startswith("-") or "/" in following or is_nccl_test(following) else 1
 
 

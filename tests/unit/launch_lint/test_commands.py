@@ -174,7 +174,7 @@ WRONG = [
     (f"mpirun -H a:8,b:8 {G1} -n 16 -N 8", "option-behind-program"),
     (f"{G8} -np 8", "option-behind-program"),
     (f"{G8} -x NCCL_DEBUG=INFO", "option-behind-program"),
-    (f"#SBATCH --ntask-per-node=8\nsrun -N 2 -n 16 {G1}", "option-unknown"),
+    (f"#SBATCH -ppn 8\nsrun -N 2 -n 16 {G1}", "option-unknown"),
     (f"export NCCL_ALG=Ring\n{SRUN} {G1}", "variable-unknown"),
     (f"sbatch -N 2 --gpus-per-node=8 --wrap='srun {G1}'", "idle-gpus"),
     # Arguments of the program.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
-from nccltune.launch_lint.command import Option, View
+from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument
 from nccltune.launch_lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
-from nccltune.launch_lint.read import UNKNOWN_OPTIONS, is_launcher, nearest_option
+from nccltune.launch_lint.read import is_launcher, nearest_option
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.model.finding import Severity
