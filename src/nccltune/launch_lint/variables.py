@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables that NCCL reads and the values that each takes, from `variables.csv`.
 
-Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30. The columns are:
+Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30. Names of 2.31 and
+2.32 are from the libraries 2.31.2 and 2.32.3, whose values are known where the library lists them
+(`ncclParamDumpAll`). The columns are:
 
 - `since`: first release that reads the variable, empty for 2.3 or older
-- `last`: last release that reads the variable, empty if 2.30 still reads it
+- `last`: last release that reads the variable, empty if 2.32 still reads it
 - `instead`: the variable that replaces it
 """
 
@@ -20,6 +22,8 @@ from nccltune.launch_lint.words import listed, whole_number
 from nccltune.model.names import distance
 
 PREFIX = "NCCL_"
+RELEASES = "2.3 to 2.32"
+"""The releases of NCCL in the table."""
 _OTHERS = listed("""
 TESTS_ FASTRAK_ GPUVIZ_ SHARP_ IBEXT_ UCX_ INSPECTOR_ PROFILE_ PROFILER_ RCCL_ TCPX_
 GPUDIRECTTCPX_ SPECTRUM_ NVRX_ RAIL_ GRPC_ FT_ GIN_ RMA_ SYM_ PLUGIN_ PARAM_

@@ -49,3 +49,16 @@ def test_the_number_of_ranks_from_the_operators_hostfile() -> None:
     assert ranks(launch) == 16
     (prediction, _) = launch.commands[0].predictions[0]
     assert prediction.assumed == "/etc/mpi/hostfile has a line for each of 2 workers"
+
+
+def test_signs_within_a_list_of_devices_and_a_slash_before_a_port() -> None:
+    folder = FIELD / "log-18-hca-list-with-two-carets"
+    for name, right in (
+        ("command.txt", "NCCL_IB_HCA='^=mlx5_8,mlx5_14' srun"),
+        ("command2.txt", "-x NCCL_IB_HCA=mlx5_0:1,mlx5_1:1 all_reduce_perf"),
+    ):
+        (launch,) = lint(LintRequest([(folder / name).read_text()])).launches
+        (judged,) = launch.commands
+        assert [held.finding.id for held in judged.findings] == ["hca"]
+        assert judged.fixed is not None
+        assert right in judged.fixed

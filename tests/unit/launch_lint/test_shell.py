@@ -146,7 +146,10 @@ def test_a_fixed_line_keeps_what_the_script_has(before: str, kept: str) -> None:
         ('"$DIR/a b/allreduce_perf"', '"$DIR/a b/all_reduce_perf"'),
         ("-x NCCL_ALG=$ALGO all_reduce_perf", "-x NCCL_ALGO=$ALGO all_reduce_perf"),
         ('-x NCCL_IB_HCAS="$HCA" all_reduce_perf', '-x "NCCL_IB_HCA=$HCA" all_reduce_perf'),
-        ("-x NCCL_IB_HCAS=mlx5_[0-3] all_reduce_perf", "-x NCCL_IB_HCA=mlx5_[0-3] all_reduce_perf"),
+        (
+            "-x NCCL_TOPO_FILES=/t/[ab]?.xml all_reduce_perf",
+            "-x NCCL_TOPO_FILE=/t/[ab]?.xml all_reduce_perf",
+        ),
         ("all_reduce_perf -x DIR=$(pwd)/a", "-x DIR=$(pwd)/a all_reduce_perf"),
     ],
 )

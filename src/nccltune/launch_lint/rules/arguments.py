@@ -389,6 +389,39 @@ def device_implementation(_: View, program: Program) -> Iterator[LaunchFinding]:
     )
 
 
+_ZERO_CTA = ("alltoall", "all_gather", "scatter", "gather")
+
+
+@of_program
+def zero_cta(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find NCCL_CTA_POLICY=ZERO or -x 2 where it has no effect.
+
+    NCCL uses copy engines in place of CTAs only for symmetric memory, which -R 2 registers, and
+    only for some collectives (NCCL's documentation, "Zero-CTA Optimization").
+    """
+    policies = [v.value or "" for v in view.variables if v.name == "NCCL_CTA_POLICY"]
+    is_zero = bool(policies) and ("ZERO" in policies[-1].upper().split("|") or policies[-1] == "2")
+    if not is_zero and program.value("x") != "2":
+        return
+    what = f"NCCL_CTA_POLICY={policies[-1]}" if is_zero else "-x 2"
+    if program.collective and program.collective not in _ZERO_CTA:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "zero-cta",
+            f"{what} has no effect on {program.collective}: NCCL has zero-CTA forms of"
+            f" {', '.join(_ZERO_CTA)}",
+            "leave it out",
+        )
+    elif (program.value("R") or "0") in ("0", "1"):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "zero-cta",
+            f"{what} has no effect without symmetric memory, which -R 2 registers",
+            "add -R 2",
+            (SetArgument("R", "2"),),
+        )
+
+
 @of_program
 def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `-c 0`, which checks no result. Then a fast but wrong result is not noticed."""
@@ -428,6 +461,7 @@ RULES = (
     root,
     steps,
     device_implementation,
+    zero_cta,
     unchecked,
     json_name,
 )
