@@ -3,7 +3,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from nccltune.app.lint import LintedLaunch, LintRequest, lint
+from nccltune.cli import run
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 
@@ -62,3 +65,13 @@ def test_signs_within_a_list_of_devices_and_a_slash_before_a_port() -> None:
         assert [held.finding.id for held in judged.findings] == ["hca"]
         assert judged.fixed is not None
         assert right in judged.fixed
+
+
+def test_a_tuner_file_of_a_spreadsheet(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(FIELD / "log-23-excel-tuner-file" / "tuner.conf")
+    (configuration,) = lint(LintRequest([path])).configurations
+    (issue,) = configuration.issues
+    assert "columns are separated by semicolons; commas are needed" in issue.message
+    assert run(["lint", path]) == 1
+    assert run(["explain", path, "--nodes", "2", "--ranks", "16"]) == 2
+    assert "semicolons" in capsys.readouterr().err
