@@ -247,7 +247,7 @@ def _has_command(text: str) -> bool:
 def _lint_configuration(path: Path) -> LintedConfiguration:
     config = path / names.TUNER_CONF if path.is_dir() else path
     read = read_rules(config)
-    whole = _whole_file(config) if read.problems else None
+    whole = file_issue(_text_of(config), config.name) if read.problems else None
     issues = [whole] if whole is not None else []
     if whole is None or whole.kind == "rounded":
         issues += [
@@ -272,19 +272,6 @@ def _lint_configuration(path: Path) -> LintedConfiguration:
     numbered = [NumberedRule(item.line, item.rule) for item in read.rules]
     issues += lint_rules(numbered, read.header.get("nccl"))
     return LintedConfiguration(path, config, len(read.rules), issues)
-
-
-def _whole_file(config: Path) -> LintIssue | None:
-    """Return what is wrong with all lines of a configuration, or None."""
-    if encoding_of(read_file(config)[:4]) != "utf-8-sig":
-        return LintIssue(
-            Severity.ERROR,
-            "encoding",
-            None,
-            "the text is UTF-16, as a spreadsheet's Unicode text; UTF-8 is needed",
-            f"iconv -f UTF-16 -t UTF-8 {shlex.quote(config.name)} > utf-8.conf",
-        )
-    return file_issue(_text_of(config), config.name)
 
 
 def _xml_files(path: Path) -> list[Path]:
