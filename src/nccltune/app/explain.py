@@ -15,6 +15,7 @@ from nccltune.native import tuner_path
 from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.tune.explain import NEWEST_KNOWN, Explained, explain, sizes_to_ask, with_channels
+from nccltune.tune.lint import file_issue
 from nccltune.tune.result import Tuning
 
 
@@ -39,13 +40,14 @@ class ExplainRequest(NamedTuple):
 def explain_config(request: ExplainRequest) -> list[Explained]:
     """Return the decisions of the plugin at each scale and size.
 
-    Raises InputError if there is nothing to explain or no scale is known, PlatformError without a
-    plugin, and LaunchError if the plugin ends its process.
+    Raises InputError if no line of the configuration can be read, if there is nothing to explain
+    or no scale is known, PlatformError without a plugin, and LaunchError if the plugin ends its
+    process.
     """
     config, tuner = request.config, request.tuner
     if config is None and tuner is None:
         raise InputError("nothing to explain", hint="name a study, a configuration, or --tuner")
-    path, rules, header = _read(config)
+    path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
     high = max(high, low + 1)
     plain = [item.rule for item in rules]
@@ -70,12 +72,25 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
     return found
 
 
-def _read(config: Path | None) -> tuple[Path | None, Sequence[FileRule], dict[str, str]]:
-    """Return the path, rules and header of a configuration; empty values if `config` is None."""
+def _read(
+    config: Path | None, *, is_ours: bool
+) -> tuple[Path | None, Sequence[FileRule], dict[str, str]]:
+    """Return the path, rules and header of a configuration; empty values if `config` is None.
+
+    Raises InputError if our plugin (`is_ours`) can read none of its lines.
+    """
     if config is None:
         return None, [], {}
     path = config / names.TUNER_CONF if config.is_dir() else config
     read = read_rules(path)
+    if read.problems and not read.rules and is_ours:
+        first = read.problems[0]
+        whole = file_issue(path.read_text(encoding="utf-8-sig", errors="replace"), path.name)
+        raise InputError(
+            f"no line is a rule: {whole.message if whole is not None else first.message}",
+            where=str(path) if whole is not None else f"{path}:{first.line}",
+            hint=whole.hint if whole is not None else first.hint,
+        )
     return path, read.rules, read.header
 
 

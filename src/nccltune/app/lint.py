@@ -8,6 +8,7 @@ There are three kinds:
 - a launch: a command line, a script, a Kubernetes manifest, or the output of nccl-tests
 """
 
+import codecs
 import re
 import shlex
 from collections.abc import Sequence
@@ -33,7 +34,13 @@ from nccltune.model.sizes import parse_bytes
 from nccltune.study import names
 from nccltune.topology.files.load import read_file
 from nccltune.topology.lint.check import LintResult, lint_files
-from nccltune.tune.lint import LintIssue, NumberedRule, lint_rules
+from nccltune.tune.lint import (
+    LintIssue,
+    NumberedRule,
+    file_issue,
+    foreign_separator,
+    lint_rules,
+)
 
 _GPUS = 8
 _ROW = re.compile(r"[^,#]+,\s*\"?\d[^,]*(?:,[^,]*){3,}")
@@ -140,7 +147,7 @@ def lint(request: LintRequest) -> Linted:
     topologies: list[Path] = []
     command = list(request.command)
     things = list(request.things)
-    if not command and things and not Path(things[0]).exists() and _is_command(things):
+    if not command and things and not _exists(Path(things[0])) and _is_command(things):
         command, things = (things, []) if len(things) > 1 else ([], things)
     for thing in things:
         path = Path(thing)
@@ -181,6 +188,7 @@ def recognise(path: Path) -> LintKind:
         return LintKind.LAUNCH
     plain = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
+    is_table = is_table or foreign_separator(text) is not None
     is_script = bool(_SCRIPT.search(text)) or _has_command(text)
     if is_table and is_script:
         raise InputError(
@@ -239,10 +247,24 @@ def _has_command(text: str) -> bool:
 def _lint_configuration(path: Path) -> LintedConfiguration:
     config = path / names.TUNER_CONF if path.is_dir() else path
     read = read_rules(config)
-    issues = [
-        LintIssue(Severity.ERROR, "unreadable", problem.line, problem.message, problem.hint)
-        for problem in read.problems
-    ]
+    whole = file_issue(_text_of(config), config.name) if read.problems else None
+    issues = [whole] if whole is not None else []
+    if whole is None or whole.kind == "rounded":
+        issues += [
+            LintIssue(Severity.ERROR, "unreadable", problem.line, problem.message, problem.hint)
+            for problem in read.problems
+        ]
+    if read_file(config).startswith(codecs.BOM_UTF8):
+        issues.append(
+            LintIssue(
+                Severity.NOTE,
+                "nvidia",
+                1,
+                "the file begins with a byte order mark: NVIDIA's example plugin reads it as a part"
+                " of the first word",
+                "save it as UTF-8 without a mark",
+            )
+        )
     issues += [
         LintIssue(Severity.NOTE, "nvidia", note.line, note.message, note.hint)
         for note in read.notes

@@ -233,6 +233,10 @@ def _failure(error: Exception) -> int:
         return _print_error(str(error), error.hint, error.exit_code)
     if isinstance(error, MemoryError):
         return _print_error("out of memory", "import fewer files at once", 3)
+    if isinstance(error, OSError) and error.filename is not None:
+        # The operating system refused a path of the user: too long, no permission, a loop of links.
+        where = os.fsdecode(error.filename)
+        return _print_error(f"{where}: {error.strerror}", "check this path", 2)
     import traceback
 
     traceback.print_exception(error)

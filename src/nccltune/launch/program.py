@@ -67,7 +67,7 @@ _SQUEEZED = {family.replace("_", ""): family for family in _FAMILIES} | {
     "bcast": "broadcast",
     "sendreceive": "sendrecv",
 }
-_SIZE = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S)?")
+_SIZE = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S)?", re.ASCII)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DEFAULT_BYTES = 32 << 20
 DEFAULT_STEP = 1 << 20
@@ -117,7 +117,7 @@ class Program(NamedTuple):
         strtol reads the leading digits, and gives 0 if the value begins with no digit.
         """
         value = self.value(flag)
-        return default if value is None else _strtol(value)
+        return default if value is None else strtol(value)
 
     @property
     def gpus(self) -> int | None:
@@ -207,11 +207,17 @@ def parse_size(text: str) -> int | None:
     return int(size) if 0 <= size < 1 << 63 else None
 
 
-def _strtol(text: str) -> int:
-    match = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)", text)
+def strtol(text: str) -> int:
+    """Return the number that C's strtol reads: the leading digits, cut to the range of a long.
+
+    >>> strtol("8x"), strtol("many")
+    (8, 0)
+    """
+    match = re.match(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|([0-9]+))", text)
     if match is None:
         return 0
-    number = int(match[2], 16) if match[2][:2].lower() == "0x" else int(match[2])
+    digits, base = (match[2], 16) if match[2] else (match[3], 10)
+    number = min(int(digits.lstrip("0")[:20] or "0", base), (1 << 63) - 1)
     return -number if match[1] == "-" else number
 
 

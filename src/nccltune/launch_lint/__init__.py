@@ -6,10 +6,11 @@ that a launcher may start on a host. The lead of a command is the words before t
 
 source.py      the commands of a line, a script or a test's output
 words.py       the words of a shell line, with their quotes
+shell.py       expand variables, arithmetic and counts of a shell
 typography.py  replace dashes and quotes that word processors insert
 read.py        split a command into launcher, options and program; find the possible launchers
 command.py     the launcher's command line as rules see it
-options.py     the options of each launcher and their arguments
+options.py     the options of each launcher and their arguments (options.csv)
 hosts.py       the hosts of a command and their slots
 placed.py      predict the number of processes on each host
 manifest.py    commands in Kubernetes manifests

@@ -15,6 +15,7 @@ from nccltune.launch_lint.options import OPENMPI_4, OPENMPI_5
 from nccltune.launch_lint.placed import predict
 from nccltune.launch_lint.read import read
 from nccltune.launch_lint.rules import RULES
+from nccltune.launch_lint.shell import expanded
 from nccltune.launch_lint.typography import plain, typographic
 from nccltune.launch_lint.words import Line, split
 from nccltune.model.errors import InputError
@@ -111,6 +112,9 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     program = read_program(words, skip)
     gpus = program.gpus if program is not None else None
     prediction = predict(command, flavor, site, gpus)
+    if site.assumed:
+        sentences = (*site.assumed, prediction.assumed) if prediction.assumed else site.assumed
+        prediction = prediction._replace(assumed="; ".join(sentences))
     return View(command, flavor, site, program, prediction, misplaced)
 
 
@@ -137,7 +141,10 @@ def _fixed(
         lines = split(text)
         if len(lines) != 1:
             return None
-        again = read(lines[0], wanted)
+        line = lines[0]
+        if site.scope is not None:
+            line = line._replace(words=expanded(line.words, site.scope)[0])
+        again = read(line, wanted)
     except InputError:
         return None
     clean = not any(_bad(_view(one, kind, site)) for kind, one in again.items())

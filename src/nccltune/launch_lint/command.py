@@ -8,13 +8,20 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import Placement
 from nccltune.launch.program import Program
 from nccltune.launch_lint.misplaced import Misplaced
+from nccltune.launch_lint.shell import ShellScope
 from nccltune.launch_lint.words import Word
+
+UNLISTED = "unlisted"
+"""Meaning of a long option that no table has, but that a SPANK plugin may add to Slurm."""
+UNKNOWN_OPTIONS = "unknown_options"
+"""Meaning of a variable before the program whose options are not known."""
 
 
 class Option(NamedTuple):
     """An option of the launcher. `meaning` is from the tables in `options.py`.
 
     `meaning` is None if the launcher does not know the option, and "" if no rule uses the option.
+    It is `UNLISTED` for a long option of Slurm that no table has.
     """
 
     words: tuple[Word, ...]
@@ -97,6 +104,8 @@ class LaunchContext(NamedTuple):
     - `inherited`: options of the allocation (`#SBATCH`).
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
+    - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
 
     nodes: int | None = None
@@ -106,6 +115,9 @@ class LaunchContext(NamedTuple):
     inherited: tuple[Option, ...] = ()
     exported: tuple[tuple[str, str], ...] = ()
     gpu_memory: int | None = None
+    workers: int | None = None
+    scope: ShellScope | None = None
+    assumed: tuple[str, ...] = ()
 
 
 class Prediction(NamedTuple):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply the edits of findings to a command."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nccltune.launch.program import read_program
 from nccltune.launch_lint.command import LaunchCommand, Option
@@ -14,7 +14,7 @@ from nccltune.launch_lint.finding import (
     SetArgument,
     SetLead,
 )
-from nccltune.launch_lint.words import Word, quoted
+from nccltune.launch_lint.words import Word, quoted, rewritten
 
 _SETS_VARIABLE = ("-e", "--env")
 """Options of a container engine whose value is NAME=VALUE."""
@@ -29,6 +29,7 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
     replaced: dict[int, tuple[str, ...]] = {}
     options: list[Option | None] = list(command.options)
     lead, program = list(command.lead), list(command.program)
+    everything = [*lead, *(w for o in command.options for w in o.words), *program]
     added: list[tuple[str, ...]] = []
     arguments: list[SetArgument] = []
     for edit in edits:
@@ -39,17 +40,22 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
             )
             if at is not None:
                 done.add(at)
-                options[at] = _option(edit.words) if edit.words else None
+                pool = [*edit.option.words, *everything]
+                options[at] = _option(edit.words, pool) if edit.words else None
         elif isinstance(edit, AppendOption):
             if edit.words not in added:
                 added.append(edit.words)
         elif isinstance(edit, SetLead):
-            lead = _set_lead(lead, edit)
+            lead = _set_lead(lead, edit, everything)
         elif isinstance(edit, ReplaceLead):
             lead = [
                 new
                 for word in lead
-                for new in ([quoted(w) for w in edit.words] if word.text == edit.word else [word])
+                for new in (
+                    [rewritten(w, everything) for w in edit.words]
+                    if word.text == edit.word
+                    else [word]
+                )
             ]
         elif isinstance(edit, ReplaceArgument):
             replaced |= dict.fromkeys(range(edit.first, edit.first + edit.length), ())
@@ -59,7 +65,9 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
     program = [
         new
         for at, word in enumerate(program)
-        for new in ([quoted(w) for w in replaced[at]] if at in replaced else [word])
+        for new in (
+            [rewritten(w, [word, *everything]) for w in replaced[at]] if at in replaced else [word]
+        )
     ]
     set_already: set[str] = set()
     for argument in arguments:
@@ -67,15 +75,17 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
             set_already.add(argument.flag)
             program = _set(program, argument)
     kept = [option for option in options if option is not None]
-    kept += [_option(words) for words in added]
+    kept += [_option(words, everything) for words in added]
     return command._replace(lead=tuple(lead), options=tuple(kept), program=tuple(program))
 
 
-def _option(words: tuple[str, ...]) -> Option:
-    return Option(tuple(quoted(word) for word in words), words[0].lstrip("-"), words[1:], None)
+def _option(words: tuple[str, ...], pool: Sequence[Word]) -> Option:
+    """Return the option of `words`, each written as the words in `pool` are."""
+    written = tuple(rewritten(word, pool) for word in words)
+    return Option(written, words[0].lstrip("-"), words[1:], None)
 
 
-def _set_lead(lead: list[Word], edit: SetLead) -> list[Word]:
+def _set_lead(lead: list[Word], edit: SetLead, pool: Sequence[Word]) -> list[Word]:
     result: list[Word] = []
     found = False
     for word in lead:
@@ -84,18 +94,21 @@ def _set_lead(lead: list[Word], edit: SetLead) -> list[Word]:
             continue
         found = True
         if edit.text is not None:
-            result.append(_assignment(edit.text))
+            result.append(_assignment(edit.text, pool))
         elif result and result[-1].text in _SETS_VARIABLE:
             result.pop()
     if not found and edit.add and edit.text is not None:
-        result.append(_assignment(edit.text))
+        result.append(_assignment(edit.text, pool))
     return result
 
 
-def _assignment(text: str) -> Word:
+def _assignment(text: str, pool: Sequence[Word]) -> Word:
     """Return NAME=VALUE with quotes around VALUE only. A shell needs the name unquoted."""
     name, _, value = text.partition("=")
-    return Word(text, f"{name}={quoted(value).raw if value else ''}")
+    values = [
+        Word(w.text.partition("=")[2], w.raw.partition("=")[2]) for w in pool if "=" in w.text
+    ]
+    return Word(text, f"{name}={rewritten(value, [*values, *pool]).raw if value else ''}")
 
 
 def _set(words: list[Word], edit: SetArgument) -> list[Word]:

@@ -11,8 +11,9 @@ from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
-_GPUS = re.compile(r"(?:\w+:)?0*([1-9]\d{0,4})")
-_GRES = re.compile(r"gpu:(?:[\w.-]+:)?0*([1-9]\d{0,4})(?:\(.*\))?")
+_GPUS = re.compile(r"(?:\w+:)?0*([1-9][0-9]{0,4})")
+_GRES = re.compile(r"gpu:(?:[\w.-]+:)?0*([1-9][0-9]{0,4})(?:\(.*\))?")
+_NODES = re.compile(r"([0-9]{1,9})(?:-[0-9]{1,9})?")
 _SLURM_RANGE = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
 
 
@@ -107,20 +108,60 @@ def _slurm(
         (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
     )
     nodes, assumed = None, None
-    if given is not None and (match := re.match(r"(\d+)(?:-\d+)?$", given.value)):
+    if given is not None and (match := _NODES.fullmatch(given.value)):
         nodes = int(match[1])
-    elif named:
+    elif named and "/" not in (listed.value if listed is not None else ""):
         nodes = len(named)
     elif site.nodes is not None or site.hosts:
         nodes = site.nodes or len(site.hosts)
     if nodes is None:
         nodes = _nodes_for(total, per_node, gpus, site)
         assumed = f"{count(nodes, 'node')} assumed; set -N or --nodes"
+        if given is not None:
+            text = " ".join(word.text for word in given.words)
+            assumed = f"{count(nodes, 'node')} assumed, as {text} is not known here: --nodes"
     if total is not None and 0 < total < nodes:
         nodes = total
     names: list[str | None] = [*named[:nodes]]
     names += [None] * (min(nodes, MAX_NODES) - len(names))
     return tuple(Host(name, None) for name in names), assumed
+
+
+_SLURM_NODES = re.compile(
+    "0*[1-9][0-9]{0,8}[kKmM]?(?:-0*[1-9][0-9]{0,8}[kKmM]?)?(?::[0-9]{1,9})?", re.ASCII
+)
+
+
+def is_node_count(text: str) -> bool:
+    """Return whether srun takes a text for -N: `2`, `2-4`, `1k`, `1,3,5-9:2`, but not `0`."""
+    pieces = [_SLURM_NODES.fullmatch(piece) for piece in text.split(",")]
+    low, dash, high = text.partition("-")
+    first, last = whole_number(low), whole_number(high)
+    is_backwards = bool(dash) and first is not None and last is not None and first > last
+    return all(pieces) and not is_backwards
+
+
+def host_list_fault(text: str) -> str | None:
+    """Return what is wrong with a Slurm host list, or None.
+
+    A text with `/` is the name of a file with hosts.
+
+    >>> host_list_fault("a[5-1]")
+    '[5-1] runs backwards'
+    """
+    if "/" in text:
+        return None
+    if text.count("[") != text.count("]"):
+        return "a bracket is not closed"
+    for inner in re.findall(r"\[([^\[\]]*)\]", text):
+        for piece in inner.split(","):
+            low, dash, high = piece.partition("-")
+            first, last = whole_number(low), whole_number(high)
+            if first is None or (dash and last is None):
+                return f"[{inner}] is no list of numbers such as [1-3,7]"
+            if last is not None and first > last:
+                return f"[{inner}] runs backwards"
+    return None if expand_hosts(text) else "names no host"
 
 
 def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
@@ -142,8 +183,9 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
         elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
             total = int(match[1])
     nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
-    if total and nodes.isdigit() and int(nodes) and total % int(nodes) == 0:
-        site = site._replace(gpus_per_node=total // int(nodes))
+    number = whole_number(nodes)
+    if total and number and total % number == 0:
+        site = site._replace(gpus_per_node=total // number)
     return site
 
 
@@ -161,9 +203,10 @@ def expand_hosts(text: str) -> list[str]:
             continue
         for piece in match[2].split(","):
             low, dash, high = piece.partition("-")
-            if not dash or not (low.isdigit() and high.isdigit()):
+            first, final = whole_number(low), whole_number(high)
+            if not dash or first is None or final is None:
                 names.append(f"{match[1]}{piece}{match[3]}")
                 continue
-            numbers = range(int(low), min(int(high), int(low) + MAX_NODES) + 1)
+            numbers = range(first, min(final, first + MAX_NODES) + 1)
             names += [f"{match[1]}{number:0{len(low)}}{match[3]}" for number in numbers]
     return names

@@ -87,6 +87,8 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
     if document.get("kind") == "MPIJob":
         worker = at(spec, "mpiReplicaSpecs", "Worker")
         replicas, slots = at(worker, "replicas"), at(spec, "slotsPerWorker")
+        if isinstance(replicas, int) and replicas > 0:
+            site = site._replace(workers=replicas + (spec.get("runLauncherAsWorker") is True))
         site = site._replace(
             nodes=replicas + (spec.get("runLauncherAsWorker") is True)
             if isinstance(replicas, int) and replicas > 0

@@ -11,13 +11,21 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
-from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option, Prediction
-from nccltune.launch_lint.hosts import MAX_NODES, hosts_of
-from nccltune.launch_lint.options import OPENMPI_4
+from nccltune.launch_lint.command import (
+    UNKNOWN_OPTIONS,
+    Host,
+    LaunchCommand,
+    LaunchContext,
+    Option,
+    Prediction,
+)
+from nccltune.launch_lint.hosts import MAX_NODES, host_list_fault, hosts_of, is_node_count
+from nccltune.launch_lint.options import OPENMPI_4, SLURM
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
 MAX_PROCESSES = 1 << 20
+_INTEGER = re.compile("[+-]?[0-9]{1,18}")
 
 
 class PlacementOptions(NamedTuple):
@@ -86,14 +94,8 @@ def placement_options(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext
 ) -> PlacementOptions:
     """Return the numbers of processes that the options set."""
-    unknown = next(
-        (
-            f"{option.words[0].text} is given, which this does not read"
-            for meaning in ("per_socket", "rankfile", "multi_prog")
-            for option in command.all(meaning)
-        ),
-        None,
-    )
+    unread = [o for name in ("per_socket", "rankfile", "multi_prog") for o in command.all(name)]
+    unknown = f"{unread[0].words[0].text} is given, which this does not read" if unread else None
     total = _number(command.last("total") or _inherited(site, "total", flavor))
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
     if command.last("one_per_node"):
@@ -106,7 +108,7 @@ def placement_options(
         policy, _, more = mapping.value.lower().partition(":")
         over = over or "oversubscribe" in more.split(":")
         if policy == "ppr":
-            match = re.fullmatch(r"(\d+):(\w+)(?::.*)?", more)
+            match = re.fullmatch(r"([0-9]{1,18}):(\w+)(?::.*)?", more)
             if match is None or match[2] != "node":
                 unknown = f"{mapping.value} depends on sockets and cores"
             else:
@@ -114,6 +116,9 @@ def placement_options(
         elif policy in ("node", "seq", "rankfile"):
             by_node = policy == "node"
             unknown = unknown or (None if by_node else f"{mapping.value} reads a file")
+    unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
+    if flavor.launcher is Launcher.SLURM:
+        unknown = _unknown_nodes(command, site) or unknown
     for number, what in ((total, "processes"), (per_node, "processes per node")):
         if isinstance(number, str):
             unknown = f"the number of {what} is {number!r}"
@@ -126,23 +131,42 @@ def placement_options(
     return PlacementOptions(total, per_node, by_node, over)
 
 
+def _hidden(command: LaunchCommand) -> str | None:
+    names = ", ".join(option.name for option in command.all(UNKNOWN_OPTIONS))
+    return f"the options in {names} are not known here" if names else None
+
+
+def _unknown_nodes(command: LaunchCommand, site: LaunchContext) -> str | None:
+    nodes = command.last("nodes") or _inherited(site, "nodes", SLURM)
+    hosts = command.last("host")
+    if nodes is not None and "$" not in nodes.value and not is_node_count(nodes.value):
+        return f"the number of nodes is {nodes.value!r}"
+    if hosts is not None and "$" not in hosts.value and host_list_fault(hosts.value) is not None:
+        return f"the list of hosts is {hosts.value!r}"
+    return None
+
+
 def torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for a torchrun command that is run on each of `--nnodes` nodes.
 
     The default of torchrun is 1 node and 1 process per node.
     """
-    number = command.last("nodes")
+    given = command.last("nodes")
     # An elastic job has `--nnodes=MIN:MAX`. Assume that MAX nodes are available.
-    nodes = number.value.rpartition(":")[2] if number is not None else "1"
+    nodes = given.value.rpartition(":")[2] if given is not None else "1"
     per_node = command.last("per_node")
     each = per_node.value if per_node is not None else "1"
     if each in ("gpu", "auto"):
         each = str(site.gpus_per_node)
-    for value, what in ((nodes, "nodes"), (each, "processes per node")):
-        if not 0 < (whole_number(value) or 0) <= MAX_PROCESSES:
+    number_of_nodes, processes = whole_number(nodes) or 0, whole_number(each) or 0
+    for number, value, what in (
+        (number_of_nodes, nodes, "nodes"),
+        (processes, each, "processes per node"),
+    ):
+        if not 0 < number <= MAX_PROCESSES:
             return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
-    hosts = (Host(None, int(each)),) * min(int(nodes), MAX_NODES)
-    placed = tuple(NodePlacement(None, int(each)) for _ in hosts)
+    hosts = (Host(None, processes),) * min(number_of_nodes, MAX_NODES)
+    placed = tuple(NodePlacement(None, processes) for _ in hosts)
     return Prediction(Placement(placed, 1), hosts)
 
 
@@ -155,10 +179,7 @@ def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | No
 def _number(option: Option | None) -> int | str | None:
     if option is None:
         return None
-    try:
-        return int(option.value)
-    except ValueError:
-        return option.value
+    return int(option.value) if _INTEGER.fullmatch(option.value) else option.value
 
 
 def openmpi(ask: PlacementOptions, slots: Sequence[int], is_4: bool) -> list[int] | str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find pods of a manifest without the GPUs, shared memory, names or locked memory they need."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,10 @@ from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
 SHM = "/dev/shm"  # noqa: S108 - a mount point to look for
+_GPU = re.compile(
+    r"[\w.-]+/gpu|nvidia\.com/(?:gpu\.shared|mig-[\w.-]+)|(?:gpu|mig)\.(?:nvidia|amd)\.com/.+"
+    r"|gpu\.intel\.com/(?:i915|xe)"
+)
 _MPI_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "orterun")
 
 
@@ -69,9 +74,12 @@ def command_of(container: dict[Any, Any]) -> list[str]:
 
 
 def is_gpu(resource: Any) -> bool:
-    """Return whether a resource name means GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
-    name = str(resource)
-    return name.endswith("/gpu") or name.startswith(("nvidia.com/", "gpu.nvidia.com/"))
+    """Return whether a resource name means GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`.
+
+    Other names below `nvidia.com/`, such as `rdma-vf`, `hostdev` and `mlnxnics`, are NICs of the
+    network operator, or whatever an administrator named so.
+    """
+    return _GPU.fullmatch(str(resource)) is not None
 
 
 def gpus_of(container: dict[Any, Any]) -> int:
@@ -303,7 +311,7 @@ def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
             if not word.startswith("-") or name.replace("_", "-") != "nnodes":
                 continue
             given = value if sign else (words[place + 1] if place + 1 < len(words) else "")
-            if given.isdigit() and int(given) != nodes:
+            if whole_number(given) not in (None, nodes):
                 yield LaunchFinding(
                     Severity.ERROR,
                     "pytorch-nodes",

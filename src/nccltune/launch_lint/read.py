@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
-from nccltune.launch_lint.command import LaunchCommand, Option
+from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
     HYDRA,
     INTEL,
@@ -201,8 +201,19 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
     words, options = line.words, []
     place = at + 1
     end: tuple[Word, ...] = ()
-    while place < len(words) and words[place].text.startswith("-") and words[place].text != "-":
-        if words[place].text == "--":
+    program_from = next(
+        (n for n, word in enumerate(words) if n > at and is_nccl_test(word.text)), 0
+    )
+    while place < len(words):
+        text = words[place].text
+        if place < program_from and text.startswith(("$", "`")):
+            # A variable with options that the text does not show.
+            options.append(Option(words[place : place + 1], text, (), UNKNOWN_OPTIONS))
+            place += 1
+            continue
+        if not text.startswith("-") or text == "-":
+            break
+        if text == "--":
             end, place = words[place : place + 1], place + 1
             break
         option, place = _option(words, place, flavor)
@@ -235,13 +246,17 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
     foreign = any(name in other for other in TABLES.values())
     if spec is None and not foreign and flavor == SLURM and (match := _GLUED.fullmatch(word.text)):
         glued = table.get(match[1])
-        if glued is not None and glued.words:
+        if glued is not None and (glued.words or glued.is_optional):
             value = match[2].removeprefix("=")
             return Option((word,), match[1], (value,), glued.meaning), at + 1
     if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
     if spec is None and flavor == TORCHRUN:
         spec = table.get(name.replace("_", "-"))
+    if spec is None and flavor == SLURM and word.text.startswith("--") and not foreign:
+        # getopt_long takes every beginning of a name that is only one option's.
+        longer = {known for key, known in table.items() if key.startswith(name)}
+        spec = longer.pop() if len(longer) == 1 else Spec(_guess_words(words, at), UNLISTED)
     meaning = spec.meaning if spec is not None else None
     if sign:
         return Option((word,), name, (value,), meaning), at + 1
@@ -286,6 +301,12 @@ def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
     near = nearest_option(name, flavor)
     if near is not None:
         return _of_other(TABLES[flavor][near], following)
+    return _guess_words(words, at)
+
+
+def _guess_words(words: Sequence[Word], at: int) -> int:
+    """Return 1 if the word after the option at `at` looks like its value, else 0."""
+    following = words[at + 1].text if at + 1 < len(words) else "-"
     return 0 if following.startswith("-") or "/" in following or is_nccl_test(following) else 1
 
 

@@ -12,12 +12,12 @@ from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.read import no_launcher, read_options, starts_something
-from nccltune.launch_lint.words import Line, Word, expanded, quoted, split, whole_number
+from nccltune.launch_lint.shell import ShellScope, ShellValue, assign, expanded
+from nccltune.launch_lint.words import Line, Word, quoted, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 MAX_BYTES = 16 << 20
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
@@ -37,37 +37,91 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    values: dict[str, str] = {}
-    exported: dict[str, str] = {}
     inherited = read_options(tuple(_sbatch_words(text)), SLURM)
-    site = site._replace(inherited=(*site.inherited, *inherited))
-    site = _allocated(site)
+    site = _allocated(site._replace(inherited=(*site.inherited, *inherited)))
+    scope = _scope(site)
+    exported: dict[str, str] = {}
     found = []
+    depth = 0
     for line in split(text):
-        words = expanded(line.words, values)
-        if starts_something(words):
-            around = site._replace(exported=(*site.exported, *exported.items()))
-            found.append(FoundCommand(Line(words, line.tail), around))
+        words, assumed = expanded(line.words, scope)
+        if not words:
             continue
-        inner = _inner(words, site)
-        if inner is not None:
+        around = site._replace(
+            exported=(*site.exported, *exported.items()), scope=scope.copy(), assumed=assumed
+        )
+        depth += (words[0].text in _OPENS) - (words[0].text in _CLOSES)
+        if starts_something(words):
+            found.append(FoundCommand(Line(words, line.tail), around))
+        elif (inner := _inner(words, around)) is not None:
             with contextlib.suppress(InputError):
                 found += from_text(*inner)
-            continue
-        is_export = words[0].text == "export"
-        for word in words[1:] if is_export else words:
-            match = _ASSIGNMENT.fullmatch(word.text)
-            if match is None:
-                if is_export and word.text in values:
-                    exported[word.text] = values[word.text]
-                    continue
-                break
-            values[match[1]] = match[2]
-            if is_export or match[1] in exported:
-                exported[match[1]] = match[2]
+        else:
+            _assign(words, scope, exported, assumed, is_certain=depth <= 0)
     if not found:
         raise no_launcher()
     return found
+
+
+_OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
+_CLOSES = frozenset({"fi", "done", "esac"})
+
+
+def _scope(site: LaunchContext) -> ShellScope:
+    """Return the variables that the context gives: those of a container, and Slurm's own."""
+    if site.scope is not None:
+        return site.scope.copy()
+    values = {name: ShellValue(value) for name, value in site.exported}
+    by_meaning = {option.meaning: whole_number(option.value) for option in site.inherited}
+    per_node = by_meaning.get("per_node")
+    total = by_meaning.get("total") or (
+        per_node * site.nodes if per_node is not None and site.nodes is not None else None
+    )
+    known = {
+        "SLURM_NNODES": site.nodes,
+        "SLURM_JOB_NUM_NODES": site.nodes,
+        "SLURM_NTASKS": total,
+        "SLURM_NPROCS": total,
+        "SLURM_NTASKS_PER_NODE": per_node,
+        "SLURM_GPUS_PER_NODE": site.gpus_per_node if "gpus_per_node" in by_meaning else None,
+        "SLURM_GPUS_ON_NODE": site.gpus_per_node,
+    }
+    if site.inherited:
+        for name, number in known.items():
+            if number is not None:
+                values.setdefault(name, ShellValue(str(number)))
+    return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers)
+
+
+def _assign(
+    words: tuple[Word, ...],
+    scope: ShellScope,
+    exported: dict[str, str],
+    assumed: tuple[str, ...],
+    *,
+    is_certain: bool,
+) -> None:
+    """Store the variables that a line assigns or exports.
+
+    A variable that is assigned below an `if` or in a loop is unknown from then on.
+    """
+    is_export = words[0].text == "export"
+    is_keyword = is_export or words[0].text in ("declare", "local", "readonly", "typeset")
+    for word in words[1:] if is_keyword else words:
+        name = assign(scope, word, assumed)
+        if name is None:
+            if is_export and word.text in scope.values:
+                exported[word.text] = scope.values[word.text].text
+                continue
+            if is_keyword and word.text.startswith("-"):
+                is_export = is_export or "x" in word.text
+                continue
+            break
+        if (is_export or name in exported) and name in scope.values:
+            exported[name] = scope.values[name].text
+        if not is_certain:
+            scope.values.pop(name, None)
+            scope.arrays.pop(name, None)
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
@@ -110,7 +164,7 @@ def _allocated(site: LaunchContext) -> LaunchContext:
     total = number("total")
     if slots is None and total is not None:
         slots = -(-total // (nodes or 1))
-    gpus = re.fullmatch(r"(?:\w+:)?([1-9]\d*)", by_meaning.get("gpus_per_node", ""))
+    gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
     return site._replace(
         nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
     )

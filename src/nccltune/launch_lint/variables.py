@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables that NCCL reads and the values that each takes, from `variables.csv`.
 
-Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30. The columns are:
+Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30. Names of 2.31 and
+2.32 are from the libraries 2.31.2 and 2.32.3, whose values are known where the library lists them
+(`ncclParamDumpAll`). The columns are:
 
 - `since`: first release that reads the variable, empty for 2.3 or older
-- `last`: last release that reads the variable, empty if 2.30 still reads it
+- `last`: last release that reads the variable, empty if 2.32 still reads it
 - `instead`: the variable that replaces it
 """
 
@@ -15,10 +17,13 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import listed
+from nccltune.launch.program import strtol
+from nccltune.launch_lint.words import listed, whole_number
 from nccltune.model.names import distance
 
 PREFIX = "NCCL_"
+RELEASES = "2.3 to 2.32"
+"""The releases of NCCL in the table."""
 _OTHERS = listed("""
 TESTS_ FASTRAK_ GPUVIZ_ SHARP_ IBEXT_ UCX_ INSPECTOR_ PROFILE_ PROFILER_ RCCL_ TCPX_
 GPUDIRECTTCPX_ SPECTRUM_ NVRX_ RAIL_ GRPC_ FT_ GIN_ RMA_ SYM_ PLUGIN_ PARAM_
@@ -33,7 +38,7 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 """)
 )
 """Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
-_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
+_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 _CLOSE = 0.84
 _SHORT, _LONG = 4, 6
 """Minimum length of a name in which one letter may be wrong, and in which two may be wrong."""
@@ -48,6 +53,17 @@ class NcclVariable(NamedTuple):
     since: str
     last: str
     instead: str
+
+
+class VariableFault(NamedTuple):
+    """A value that NCCL does not accept: the id of the finding, the reason, and a right value.
+
+    `right` is None if no right value is known.
+    """
+
+    id: str
+    reason: str
+    right: str | None
 
 
 @functools.cache
@@ -184,21 +200,25 @@ def _current() -> list[str]:
     return [name for name, variable in table().items() if not variable.last]
 
 
-def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
-    """Return what is wrong with a value, and a right value, or None if NCCL accepts the value.
+def fault(variable: NcclVariable, value: str) -> VariableFault | None:
+    """Return what is wrong with a value, or None if NCCL accepts the value.
 
-    The right value is None if no right value is known. A value with `$` or `{` is not checked,
-    because a shell or a template replaces it.
+    A value with `$` or `{` is not checked, because a shell or a template replaces it.
     """
     if not value or "$" in value or "{" in value:
         return None
     if variable.kind in ("switch", "number", "bytes"):
         return _number_fault(variable, value)
+    found = _word_fault(variable, value)
+    return VariableFault("variable-value", *found) if found is not None else None
+
+
+def _word_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
     if variable.kind in ("algorithms", "protocols"):
         return _list_fault(variable, value)
     words = variable.values
     if variable.kind == "level":
-        if value in words or value.isdigit():
+        if value in words or whole_number(value) is not None:
             return None
         right = _near(value, words)
         return f"NCCL takes {', '.join(words)} (upper case) and ignores other words", right
@@ -207,7 +227,7 @@ def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
             return None
         return f"NCCL takes {', '.join(words)}", _near(value, words)
     if variable.kind == "policy":
-        if value.upper() in ("AUTO", "ALL") or re.fullmatch(r"MAX:\d+", value.upper()):
+        if value.upper() in ("AUTO", "ALL") or re.fullmatch(r"MAX:[0-9]+", value.upper()):
             return None
         return "NCCL takes AUTO, ALL or MAX:N", None
     if variable.kind in ("words", "policies"):
@@ -223,22 +243,23 @@ def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
     return None
 
 
-def _number_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
+def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
     match = _NUMBER.match(value.strip())
     if match is None or match[0] != value.strip():
-        read = int(match[0], 0) if match is not None and not _octal(match[0]) else 0
+        read = strtol(match[0]) if match is not None and not _octal(match[0]) else 0
+        unit, right = "", None
         if variable.kind == "switch" or variable.values == ("0..2",):
-            return f"NCCL reads a number: {value!r} is {read}", _switch(value)
-        if variable.kind == "bytes":
-            return f"NCCL reads a number of bytes without a unit: {value!r} is {read}", _bytes(
-                value
-            )
-        return f"NCCL reads a number: {value!r} is {read}", None
+            right = _switch(value)
+        elif variable.kind == "bytes":
+            unit, right = " of bytes without a unit", _bytes(value)
+        return VariableFault(
+            "setting-not-a-number", f"NCCL reads a number{unit}: {value!r} is {read}", right
+        )
     if _octal(match[0]):
         return None
-    number = int(match[0], 0)
+    number = strtol(match[0])
     if variable.kind == "switch" and number not in (-2, -1, 0, 1):
-        return "NCCL takes 0 or 1", "1"
+        return VariableFault("variable-value", "NCCL takes 0 or 1", "1")
     for limits in variable.values:
         low, _, high = limits.partition("..")
         if not int(low) <= number <= int(high):
@@ -246,7 +267,7 @@ def _number_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] 
             # -1 and -2 are NCCL's own defaults and mean "not set".
             if number in (-2, -1):
                 return None
-            return f"NCCL takes {low} to {high}", near
+            return VariableFault("variable-value", f"NCCL takes {low} to {high}", near)
     return None
 
 
@@ -265,7 +286,7 @@ def _switch(value: str) -> str | None:
 
 
 def _bytes(value: str) -> str | None:
-    match = re.fullmatch(r"(\d+)\s*([kKmMgG])i?[bB]?", value.strip())
+    match = re.fullmatch(r"([0-9]{1,18})\s*([kKmMgG])i?[bB]?", value.strip())
     if match is None:
         return None
     return str(int(match[1]) << {"k": 10, "m": 20, "g": 30}[match[2].lower()])

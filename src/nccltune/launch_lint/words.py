@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a shell text into commands and words. Each word keeps the form in which it was written."""
 
+import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.model.errors import InputError
@@ -16,8 +17,12 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the value of a text of ASCII digits, or None for any other text."""
-    return int(text) if text.isascii() and text.isdigit() else None
+    """Return the value of a text of at most 18 ASCII digits, or None for any other text.
+
+    `str.isdigit` alone also accepts characters such as a superscript 2, for which `int` fails, and
+    `int` fails for thousands of digits.
+    """
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 
 class Word(NamedTuple):
@@ -59,7 +64,10 @@ def split(text: str) -> list[Line]:
         if char in "\n;" or text.startswith(("&&", "||"), at):
             _end(lines, words, "")
             at += 2 if text.startswith(("&&", "||"), at) else 1
-        elif char in " \t\r":
+        elif char in " \t\r" or (char == "(" and not text.startswith("((", at)):
+            at += 1
+        elif char == ")":
+            _end(lines, words, "")
             at += 1
         elif char == "#":
             at = _to_line_end(text, at)
@@ -88,7 +96,7 @@ def _to_line_end(text: str, at: int) -> int:
 def _is_redirection(text: str, at: int) -> bool:
     """Return whether digits at `at` belong to a redirection: `2>file`."""
     stop = at
-    while stop < len(text) and text[stop].isdigit():
+    while stop < len(text) and text[stop] in "0123456789":
         stop += 1
     return stop > at and stop < len(text) and text[stop] in "<>"
 
@@ -106,7 +114,7 @@ def _word(text: str, at: int) -> tuple[Word, int]:
     start, out = at, ""
     while at < len(text):
         char = text[at]
-        if char in " \t\r\n" or char in _OPERATORS:
+        if char in " \t\r\n)" or char in _OPERATORS:
             break
         if char == "'":
             stop = text.find("'", at + 1)
@@ -118,13 +126,17 @@ def _word(text: str, at: int) -> tuple[Word, int]:
             out += part
         elif char == "\\":
             out, at = out + text[at + 1 : at + 2], at + 2
-        elif text.startswith(("$(", "${"), at):
-            stop = text.find(")" if text[at + 1] == "(" else "}", at)
-            stop = len(text) - 1 if stop < 0 else stop
-            out, at = out + text[at : stop + 1], stop + 1
+        elif (stop := substitution_end(text, at)) > at:
+            out, at = out + text[at:stop], stop
+        elif char == "(" and _ARRAY.fullmatch(out):
+            stop = _closing(text, at)
+            out, at = out + text[at:stop], stop
         else:
             out, at = out + char, at + 1
     return Word(out, text[start:at]), at
+
+
+_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
 def _double(text: str, at: int) -> tuple[str, int]:
@@ -134,9 +146,51 @@ def _double(text: str, at: int) -> tuple[str, int]:
         if text[at] == '"':
             return out, at + 1
         if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\", "`"):
-            at += 1
-        out, at = out + text[at], at + 1
+            out, at = out + text[at + 1], at + 2
+        elif text[at] == "\\":
+            out, at = out + text[at : at + 2], at + 2
+        elif (stop := substitution_end(text, at)) > at:
+            out, at = out + text[at:stop], stop
+        else:
+            out, at = out + text[at], at + 1
     raise _unended(text, start)
+
+
+def substitution_end(text: str, at: int) -> int:
+    """Return the end of the substitution that starts at `at`, or `at` if none starts there.
+
+    These are `$NAME`, `${...}`, `$(...)`, `$((...))` and text in backticks.
+
+    >>> text = "$(wc -l < $(cat 'a)')) b"
+    >>> text[: substitution_end(text, 0)]
+    "$(wc -l < $(cat 'a)'))"
+    """
+    if text.startswith("$(", at):
+        return _closing(text, at + 1)
+    if text.startswith("${", at) or text[at] == "`":
+        stop = text.find("}" if text[at] == "$" else "`", at + 1)
+        return len(text) if stop < 0 else stop + 1
+    match = _NAMED.match(text, at)
+    return match.end() if match is not None else at
+
+
+_NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?])", re.ASCII)
+
+
+def _closing(text: str, at: int) -> int:
+    """Return the index behind the `)` that closes the `(` at `at`, or the end of the text."""
+    depth = 0
+    while at < len(text):
+        char = text[at]
+        if char in "'\"":
+            stop = text.find(char, at + 1)
+            at = len(text) if stop < 0 else stop + 1
+            continue
+        depth += (char == "(") - (char == ")")
+        at += 2 if char == "\\" else 1
+        if depth == 0:
+            return at
+    return len(text)
 
 
 def _unended(text: str, at: int) -> InputError:
@@ -145,16 +199,44 @@ def _unended(text: str, at: int) -> InputError:
     )
 
 
-def expanded(words: Iterable[Word], values: Mapping[str, str]) -> tuple[Word, ...]:
-    """Return the words with `$NAME` and `${NAME}` replaced by `values`.
+_PLAIN = re.compile(r"[\w@%+=:,./~*?\[\]{}-]*", re.ASCII)
+_ACTIVE = re.compile(r"[$`~*?\[\]{}]")
 
-    Words that begin with a single quote are not changed.
+
+def rewritten(text: str, pool: Sequence[Word]) -> Word:
+    """Return the word `text`, written in the manner of the words in `pool`.
+
+    A word of the pool with this text is kept as it was written. Else substitutions, globs and `~`
+    that the shell resolves in such a word are not quoted in the new one.
+
+    >>> rewritten("$DIR/gather_perf", [Word("$DIR/gatherperf", '"$DIR"/gatherperf')]).raw
+    '"$DIR/gather_perf"'
     """
-    result = []
-    for word in words:
-        text = word.text
-        if "$" in text and not word.raw.startswith("'"):
-            for name in sorted(values, key=len, reverse=True):
-                text = text.replace(f"${{{name}}}", values[name]).replace(f"${name}", values[name])
-        result.append(quoted(text) if text != word.text else word)
-    return tuple(result)
+    same = next((word for word in pool if word.text == text), None)
+    if same is not None and whole_number(text) is None:
+        return same
+    active = set(_ACTIVE.findall(text))
+    like = next((word for word in pool if active & set(word.text)), None)
+    if not active or like is None or "'" in like.raw or "\\" in like.raw:
+        return quoted(text)
+    return written(text, bare='"' not in like.raw)
+
+
+def written(text: str, *, bare: bool = False) -> Word:
+    """Return the word `text`, in which a shell resolves substitutions.
+
+    With `bare`, the word has no quotes if it needs none, so that globs and `~` are resolved, too.
+    """
+    inert, kept, at = "", "", 0
+    while at < len(text):
+        stop = substitution_end(text, at)
+        if stop > at:
+            kept += text[at:stop]
+        else:
+            stop = at + 1
+            inert += text[at]
+            kept += f"\\{text[at]}" if text[at] in '"\\' else text[at]
+        at = stop
+    if bare and _PLAIN.fullmatch(inert):
+        return Word(text, text)
+    return Word(text, f'"{kept}"') if "$" in text or "`" in text else quoted(text)

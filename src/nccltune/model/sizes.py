@@ -5,7 +5,9 @@ import re
 
 from nccltune.model.errors import InputError
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?\s*", re.IGNORECASE)
+_SIZE = re.compile(
+    r"\s*([0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([KMGT]?)(I?B)?\s*", re.IGNORECASE | re.ASCII
+)
 _FACTOR = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 MAX_BYTES = (1 << 63) - 1
 """The largest size that an interface of NCCL can carry (nccl-tests has a signed 64-bit count)."""
@@ -54,10 +56,12 @@ def parse_range(text: str) -> tuple[int, int]:
 
 def format_bytes(size: int) -> str:
     """Return a size as readable text, rounded, in binary units (`64 KiB`, `1.5 MiB`)."""
-    for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= factor:
-            value = size / factor
-            # With `.3g`, 1023.9 would become 1.02e+03.
-            digits = f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
-            return f"{digits} {unit}"
-    return f"{size} B"
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        # From 1023.5 on the rounded number would be 1024 of the smaller unit.
+        if value < (1024 if unit == "B" else 1023.5):
+            break
+        value, unit = value / 1024, larger
+    # With `.3g`, 1023.4 would become 1.02e+03.
+    digits = f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
+    return f"{digits} {unit}"

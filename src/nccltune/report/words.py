@@ -37,11 +37,14 @@ EDGE_NOTE = "Two rows of one size are the last byte of one range and the first o
 """Printed below a table in which two different sizes are printed as the same text."""
 
 _WORD = re.compile(r"(?!(?:nccltune|mpirun|srun|torchrun|kubectl)\b)[a-z]+(?=[ ,:]|$)")
-_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_UNITS = {
+    unit: 1 << 10 * power
+    for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1)
+}
 _TOGETHER = re.compile(
     r"(?<=%) (?=CI )|(?<=% CI) (?=\d)|(?<=per) (?=size \d)|(?<=size) (?=\d)|(?<=SMs) (?=\w)"
 )
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|us|µs|ms|s|GB/s)(?!\w))")
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|PiB|EiB|us|µs|ms|s|GB/s)(?!\w))")
 
 
 def significant(value: float, digits: int = 3) -> str:

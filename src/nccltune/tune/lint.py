@@ -2,9 +2,11 @@
 """Lint a tuner configuration: find rules that do not do what their author expects.
 
 The input is a list of rules with their line numbers. `formats.tuner_config` reports lines that it
-cannot read.
+cannot read. `file_issue` finds what spreadsheets do to a whole file.
 """
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -60,6 +62,61 @@ _SMALL_FILE = 64 << 10
 """If no size in a file of two or more rules exceeds 64 KiB, the sizes are probably not in bytes."""
 
 
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "'|'"}
+_TUNED = frozenset(collective.value for collective in Collective if collective.tuned)
+_ROUNDED = re.compile(r"[0-9]+(?:[.,][0-9]+)?[eE]\+?[0-9]+")
+
+
+def foreign_separator(text: str) -> str | None:
+    """Return the separator of rows that begin with a collective, if it is no comma, else None.
+
+    >>> foreign_separator("allreduce;0;65536;tree;ll;-1;-1;-1")
+    ';'
+    """
+    for line in text.splitlines():
+        for separator in _SEPARATORS:
+            cells = line.lstrip("\ufeff").split(separator)
+            if len(cells) > 4 and cells[0].strip(" \"'").lower() in _TUNED:
+                return separator
+    return None
+
+
+def file_issue(text: str, name: str) -> LintIssue | None:
+    """Return what a spreadsheet did to all rows of a configuration, or None.
+
+    `name` is the file's name, for the command that corrects it.
+    """
+    separator = foreign_separator(text)
+    if separator is not None:
+        hint = "save the file as CSV (comma delimited), with whole numbers"
+        if "," not in text and not _ROUNDED.search(text):
+            sign = "\\t" if separator == "\t" else separator
+            name = shlex.quote(name)
+            hint = f"tr '{sign}' ',' < {name} > commas.conf"
+        return LintIssue(
+            Severity.ERROR,
+            "separator",
+            None,
+            f"columns are separated by {_SEPARATORS[separator]}; commas are needed",
+            hint,
+        )
+    rows = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    rounded = next((cell for row in rows for cell in row.split(",") if _is_rounded(cell)), None)
+    if rounded is not None:
+        return LintIssue(
+            Severity.ERROR,
+            "rounded",
+            None,
+            f"{rounded.strip()} is a number that a spreadsheet has rounded: its digits are lost",
+            "give the columns of sizes the format of a number without decimals, and save again",
+        )
+    return None
+
+
+def _is_rounded(cell: str) -> bool:
+    return _ROUNDED.fullmatch(cell.strip(' "')) is not None
+
+
 def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
     """Return all issues of `rules`, in order of line. `rules` must be in file order.
 
@@ -102,6 +159,16 @@ def impossible(rule: Rule) -> str | None:
 
 
 def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
+    nodes, ranks = item.rule.nodes, item.rule.ranks
+    if nodes is not None and ranks is not None and nodes > ranks:
+        yield LintIssue(
+            Severity.ERROR,
+            "scale",
+            item.line,
+            f"{nodes} nodes with {ranks} ranks cannot be: each node has a rank, so that the rule"
+            " never applies",
+            f"the columns are nNodes,nRanks: {ranks},{nodes} if they are interchanged",
+        )
     why = impossible(item.rule)
     if why is not None:
         yield LintIssue(
@@ -124,20 +191,23 @@ def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
 def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
     """Yield an issue for each line whose sizes an earlier line matches (the first match wins).
 
-    Sizes of earlier lines are grouped by collective and conditions. So a line is compared with a
-    few groups and not with every earlier line.
+    Only earlier lines that match every call that this line matches count. Their sizes are grouped
+    by collective and conditions, so that a line is compared with a few groups and not with every
+    earlier line.
     """
     families: dict[Collective, dict[_Conditions, ClaimedSizes]] = {}
+    ranges: dict[int, Rule] = {}
     for line, rule in rules:
         claimed = families.setdefault(rule.collective, {})
         own = _conditions(rule)
-        touching: list[Claim] = []
-        covering: list[Claim] = []
-        for conditions, claims in claimed.items():
-            if _meet(conditions, own):
-                found = list(claims.within(rule.min_bytes, rule.max_bytes))
-                touching += found
-                covering += found if _covers(conditions, own) else []
+        covering = [
+            claim
+            for conditions, claims in claimed.items()
+            if _covers(conditions, own)
+            for claim in claims.within(rule.min_bytes, rule.max_bytes)
+        ]
+        # A narrower range before a wider one is how exceptions are written: it is no mistake.
+        crossing = [claim for claim in covering if not _is_within(ranges[claim.line], rule)]
         if _cover(covering, rule):
             lines = ", ".join(str(item) for item in sorted({claim.line for claim in covering})[:3])
             yield LintIssue(
@@ -148,8 +218,8 @@ def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIss
                 "wins",
                 "delete the line, or move it up",
             )
-        elif touching:
-            first = min(touching, key=lambda claim: claim.line)
+        elif crossing:
+            first = min(crossing, key=lambda claim: claim.line)
             yield LintIssue(
                 Severity.WARNING,
                 "overlap",
@@ -160,11 +230,11 @@ def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIss
                 f"begin at {first.high + 1}" if first.low == rule.min_bytes else None,
             )
         claimed.setdefault(own, ClaimedSizes()).take(rule.min_bytes, rule.max_bytes, line)
+        ranges[line] = rule
 
 
-def _meet(first: _Conditions, second: _Conditions) -> bool:
-    """Return whether some call meets both conditions."""
-    return all(a is None or b is None or a == b for a, b in zip(first, second, strict=True))
+def _is_within(inner: Rule, outer: Rule) -> bool:
+    return outer.min_bytes <= inner.min_bytes and inner.max_bytes <= outer.max_bytes
 
 
 def _covers(wide: _Conditions, narrow: _Conditions) -> bool:

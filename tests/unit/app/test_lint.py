@@ -145,3 +145,17 @@ def test_hosts_of_the_site_reach_the_check() -> None:
     assert lint(request).is_bad
     with pytest.raises(InputError, match="takes hosts=A,B alone"):
         lint(request._replace(settings=["image=a"]))
+
+
+def test_the_text_of_a_spreadsheet_is_one_problem(tmp_path: Path) -> None:
+    rows = CONFIGURATION.replace(",", "\t") * 3
+    path = written(tmp_path, "rules.conf", rows)
+    (configuration,) = lint(LintRequest([str(path)])).configurations
+    assert [issue.kind for issue in configuration.issues] == ["separator"]
+    path = written(tmp_path, "rules.conf", rows.encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16"):
+        lint(LintRequest([str(path)]))
+    path = written(tmp_path, "rules.conf", ("\ufeff" + CONFIGURATION).encode())
+    (configuration,) = lint(LintRequest([str(path)])).configurations
+    assert not configuration.is_bad
+    assert "byte order mark" in configuration.issues[0].message

@@ -92,8 +92,12 @@ def _deep(path: Path) -> None:
     path.write_text("[" * 20_000)
 
 
+def _long(path: Path) -> None:
+    """Make nothing: the name is longer than any file system takes."""
+
+
 KINDS: list[Callable[[Path], None]] = [
-    _directory, _binary, _latin, _empty, _unreadable, _absent, _json, _deep,
+    _directory, _binary, _latin, _empty, _unreadable, _absent, _json, _deep, _long,
 ]  # fmt: skip
 
 
@@ -111,7 +115,7 @@ def test_a_file_of_another_kind_causes_no_traceback(
     monkeypatch.setenv("PATH", os.devnull)
     suffixes = ["", ".toml"] if verb[0] == "launch" else ["", ".xml", ".conf"]
     for number, suffix in enumerate(suffixes):
-        path = tmp_path / f"input{number}{suffix}"
+        path = tmp_path / f"{'n' * 300 if make is _long else 'input'}{number}{suffix}"
         make(path)
         words = [*verb, *([option] if option else []), str(path)]
         out = str(tmp_path / f"out{number}")

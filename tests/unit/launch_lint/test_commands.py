@@ -174,7 +174,7 @@ WRONG = [
     (f"mpirun -H a:8,b:8 {G1} -n 16 -N 8", "option-behind-program"),
     (f"{G8} -np 8", "option-behind-program"),
     (f"{G8} -x NCCL_DEBUG=INFO", "option-behind-program"),
-    (f"#SBATCH --ntask-per-node=8\nsrun -N 2 -n 16 {G1}", "option-unknown"),
+    (f"#SBATCH -ppn 8\nsrun -N 2 -n 16 {G1}", "option-unknown"),
     (f"export NCCL_ALG=Ring\n{SRUN} {G1}", "variable-unknown"),
     (f"sbatch -N 2 --gpus-per-node=8 --wrap='srun {G1}'", "idle-gpus"),
     # Arguments of the program.
@@ -260,3 +260,60 @@ def test_every_fix_is_a_right_command(text: str) -> None:
         return
     assert judged.fixed != text
     assert ids(verdict(judged.fixed)) == set()
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("srun -N abc --ntasks-per-node=8 all_reduce_perf -g 1", "option-value"),
+        ("srun -N 0 --ntasks-per-node=8 all_reduce_perf -g 1", "option-value"),
+        ("srun -N 3-2 --ntasks-per-node=8 all_reduce_perf -g 1", "option-value"),
+        ("srun -N 2 -w a[5-1] --ntasks-per-node=8 all_reduce_perf -g 1", "host-list"),
+        ("srun -N 2 -w a[1-²] --ntasks-per-node=8 all_reduce_perf -g 1", "host-list"),
+        ("srun -N 2 -w a[1-2 --ntasks-per-node=8 all_reduce_perf -g 1", "host-list"),
+        ("#SBATCH --nodes=abc\nsrun --ntasks-per-node=8 all_reduce_perf -g 1", "option-value"),
+        ("srun -N 2 --ntasks-per-node=8 --gpus-per-node=8x all_reduce_perf", "option-value"),
+        ("srun -N 2 --ntasks-per-node=8 -c all all_reduce_perf", "option-value"),
+        ("srun -N ２ --ntasks-per-node=8 all_reduce_perf", "option-value"),
+        ("mpirun -n 1_6 all_reduce_perf", "option-value"),
+        (f"mpirun -n {DIGITS} all_reduce_perf", "option-value"),
+        ("mpirun -n 8 -x CUDA_VISIBLE_DEVICES=0,² all_reduce_perf", "visible-devices"),
+        ("mpirun -n 8 -x NCCL_ALGO=threads all_reduce_perf", "variable-value"),
+        (f"mpirun -n 8 all_reduce_perf -r {DIGITS}", "root"),
+        (f"mpirun -n 8 all_reduce_perf -b 8 -e 1G -f {DIGITS} -w {DIGITS}", None),
+        (f"mpirun -n 8 all_reduce_perf -b {DIGITS} -e {DIGITS}G -f 2 -g {DIGITS}", None),
+        (f"mpirun -n 8 -x NCCL_BUFFSIZE={DIGITS} -x NCCL_MIN_CTAS={DIGITS} all_reduce_perf", None),
+        (f"mpirun --map-by ppr:{DIGITS}:node -n 8 all_reduce_perf", None),
+        (f"srun -N 1 --gpus={DIGITS} --gpu-bind=single:{DIGITS} all_reduce_perf", None),
+        (f"torchrun --nnodes={DIGITS} --node-rank={DIGITS} --nproc-per-node=8 train.py", None),
+    ],
+)
+def test_numbers_that_are_none_are_found(text: str, expected: str | None) -> None:
+    (found,) = from_text(text, LaunchContext())
+    judged = check(found.line, found.site)
+    if expected is not None:
+        assert judged.is_wrong
+        assert expected in {held.finding.id for held in judged.findings}
+
+
+@pytest.mark.parametrize("nodes", ["2", "2-4", "1k", "1,3,5-9:2", "02"])
+def test_every_form_of_a_number_of_nodes_is_read(nodes: str) -> None:
+    (found,) = from_text(f"srun -N {nodes} --ntasks-per-node=8 all_reduce_perf", LaunchContext())
+    assert not check(found.line, found.site).is_wrong
+
+
+def test_a_pair_of_variables_is_blamed_as_a_pair() -> None:
+    def blamed(algorithms: str, protocols: str) -> str:
+        text = f"mpirun -n 8 -x NCCL_ALGO={algorithms} -x NCCL_PROTO={protocols}"
+        (found,) = from_text(f"{text} reduce_scatter_perf", LaunchContext(nodes=1))
+        (held,) = check(found.line, found.site).findings
+        assert held.finding.id == "no-algorithm"
+        return held.finding.message
+
+    assert "NCCL_ALGO=Tree,CollnetDirect with NCCL_PROTO=LL128" in blamed(
+        "Tree,CollnetDirect", "LL128"
+    )
+    assert blamed("Tree", "LL128").startswith("NCCL_ALGO=Tree leaves")

@@ -3,6 +3,7 @@
 
 import pytest
 
+from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
@@ -71,6 +72,41 @@ def test_the_guides_third_command_starts_two_processes_on_one_node() -> None:
     assert [node.processes for node in prediction.placement.nodes] == [2]
     assert ids(judged) == {"total-below-per-node", "end-not-reached"}
     assert judged.fixed == PER_GPU
+
+
+CONTROL = (
+    "mpirun --allow-run-as-root -report-bindings -mca btl_openib_allow_ib 1 -mca pml ob1"
+    " -mca btl_base_verbose 100 -x LD_LIBRARY_PATH -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG=INFO"
+    " -x NCCL_IB_PCI_RELAXED_ORDERING=1 -x NCCL_TOPO_FILE=/opt/microsoft/ndv5-topo.xml"
+    " -x CUDA_DEVICE_ORDER=PCI_BUS_ID"
+)
+LONG = [
+    (f"{CONTROL} -N 1 -n 1 --bind-to none ./build/all_reduce_perf -b 8 -e 8G -f 2 -g 8",
+     8, set()),
+    (f"{CONTROL} -x NCCL_NVLS_ENABLE=1 -N 8 -n 16 --map-by ppr:8:node ./build/all_reduce_perf"
+     " -b 1G -e 8G -f 2 -n 100 -g 1", 16, set()),
+    (f"{CONTROL} -x NCCL_NVLS_ENABLE=0 -N 8 -n 2 ./build/all_reduce_perf -b 1G -e 8G -f 2 -n 100"
+     " -g 1", 2, {"total-below-per-node"}),
+    (f"{CONTROL} -x NCCL_NVLS_ENABLE=0 -n 16 --map-by ppr:8:node ./build/all_reduce_perf -b 1G"
+     " -e 10G -f 2 -g 1", 16, {"end-not-reached"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [False, True], ids=["line", "block"])
+@pytest.mark.parametrize(("text", "ranks", "expected"), LONG, ids=range(len(LONG)))
+def test_a_command_longer_than_a_file_name(
+    text: str, ranks: int, expected: set[str], *, block: bool
+) -> None:
+    assert len(text) > 300
+    if block:
+        text = text.replace(" -x", " \\\n    -x").replace(" ./", " \\\n    ./")
+    (launch,) = lint(LintRequest([text], nodes=1 if ranks == 8 else 2)).launches
+    (judged,) = launch.commands
+    assert ids(judged) == expected
+    ((prediction, _),) = judged.predictions
+    assert prediction.placement is not None
+    assert prediction.placement.ranks == ranks
+    assert (judged.fixed is not None) == bool(expected)
 
 
 SWAPS = [

@@ -9,6 +9,7 @@ from nccltune.cli import run
 from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.manifest import documents_of, from_manifests, judge_manifests
+from nccltune.launch_lint.pods import gpus_of
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -190,3 +191,25 @@ def test_aliases_that_stand_for_too_much() -> None:
 def test_values_that_contain_themselves() -> None:
     with pytest.raises(InputError, match="refers to what it is part of"):
         documents_of("apiVersion: v1\nkind: Pod\nspec: &a [*a]\n", "job.yaml")
+
+
+@pytest.mark.parametrize(
+    ("resource", "gpus"),
+    [
+        ("nvidia.com/gpu", 8),
+        ("nvidia.com/gpu.shared", 8),
+        ("nvidia.com/mig-1g.10gb", 8),
+        ("gpu.nvidia.com/h100", 8),
+        ("amd.com/gpu", 8),
+        ("gpu.intel.com/xe", 8),
+        ("nvidia.com/rdma-vf", 0),
+        ("nvidia.com/hostdev", 0),
+        ("nvidia.com/mlnxnics", 0),
+        ("nvidia.com/gpumem", 0),
+        ("nvidia.com/sriov_rdma", 0),
+        ("rdma/ib", 0),
+        ("vpc.amazonaws.com/efa", 0),
+    ],
+)
+def test_which_resources_are_gpus(resource: str, gpus: int) -> None:
+    assert gpus_of({"resources": {"limits": {resource: 8}}}) == gpus

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of NCCL's variables: names that are near it, and values that each kind takes."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.variables import enabled, fault, is_foreign, nearest_variable, table
+from nccltune.model.finding import Severity
 from tests.unit.launch_lint import test_commands, test_pods
+
+
+def _checked(text: str) -> LaunchCheck:
+    (found,) = from_text(text, LaunchContext())
+    return check(found.line, found.site)
+
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "lint-launch.md"
 
@@ -105,7 +116,7 @@ def test_right_values(name: str, value: str) -> None:
 def test_wrong_values_and_what_is_meant(name: str, value: str, right: str | None) -> None:
     found = fault(table()[name], value)
     assert found is not None
-    assert found[1] == right
+    assert found.right == right
     assert right is None or fault(table()[name], right) is None
 
 
@@ -122,3 +133,98 @@ def test_every_rule_of_the_tables_is_documented() -> None:
     found = {expected for _, expected in test_commands.WRONG}
     found |= {case[3] for case in test_pods.WRONG}
     assert sorted(name for name in found if f"`{name}`" not in text) == []
+
+
+MISSPELT = {"NCCL_ALG", "NCCL_SOCKET_IFNAMES"}
+"""Names that the documentation shows as mistakes."""
+NOT_VARIABLES = {"NCCL_PROFILER_NET_TYPE_SOCK", "NCCL_INSPECTOR", "NCCL_PROFILE"}
+VCCL = re.compile(r"NCCL_PASS_SM|NCCL_PSM_\w+")
+
+
+def test_every_variable_that_documents_and_rules_name_is_known() -> None:
+    root = Path(__file__).parents[3]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    pages += (root / "src" / "nccltune" / "doctor" / "rules").glob("*.toml")
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r"\bNCCL_[A-Z0-9_]*[A-Z0-9]\b(?!_)", page.read_text())
+    }
+    assert len(named) > 50
+    known = {name for name in named if name in table() or is_foreign(name) or VCCL.match(name)}
+    assert named - known - MISSPELT - NOT_VARIABLES == set()
+
+
+@pytest.mark.parametrize(
+    ("setting", "right"),
+    [
+        ("NCCL_IB_HCA=^=mlx5_8,^=mlx5_14", "NCCL_IB_HCA=^=mlx5_8,mlx5_14"),
+        ("NCCL_IB_HCA=^mlx5_8,^mlx5_14", "NCCL_IB_HCA=^mlx5_8,mlx5_14"),
+        ("NCCL_IB_HCA==mlx5_0,=mlx5_3", "NCCL_IB_HCA==mlx5_0,mlx5_3"),
+        ("NCCL_IB_HCA==^mlx5_0", "NCCL_IB_HCA=^=mlx5_0"),
+        ("NCCL_IB_HCA=mlx5_0,^mlx5_3", None),
+        ("NCCL_IB_HCA=^mlx5_0,^=mlx5_3", None),
+        ("NCCL_IB_HCA=mlx5_0/1,mlx5_3:1", "NCCL_IB_HCA=mlx5_0:1,mlx5_3:1"),
+        ("NCCL_IB_HCA=^mlx5_0/1", "NCCL_IB_HCA=^mlx5_0:1"),
+        ("NCCL_IB_HCA=/dev/infiniband/uverbs0", None),
+        ("NCCL_IB_HCA=mlx5_0:one", None),
+        ("NCCL_SOCKET_IFNAME=^lo,^docker0", "NCCL_SOCKET_IFNAME=^lo,docker0"),
+        ("NCCL_SOCKET_IFNAME==eth0,=eth1", "NCCL_SOCKET_IFNAME==eth0,eth1"),
+        ("NCCL_OOB_NET_IFNAME=eth0,^lo", None),
+    ],
+)
+def test_lists_are_read_as_nccl_reads_them(setting: str, right: str | None) -> None:
+    judged = _checked(f"mpirun -n 16 -H a:8,b:8 -x '{setting}' all_reduce_perf")
+    (held,) = judged.findings
+    assert held.finding.severity is Severity.ERROR
+    assert held.finding.id in ("hca", "interface")
+    fixed = None if right is None else f"mpirun -n 16 -H a:8,b:8 -x {right} all_reduce_perf"
+    assert (judged.fixed or "").replace("'", "") == (fixed or "")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "NCCL_IB_HCA=^=mlx5_8,mlx5_14",
+        "NCCL_IB_HCA=mlx5_0:1:2:3,mlx5_3::1",
+        "NCCL_IB_HCA==mlx5_0:1,mlx5_3:1",
+        "NCCL_IB_HCA=mlx5,",
+        "NCCL_SOCKET_IFNAME=^lo,docker0",
+        "NCCL_SOCKET_IFNAME==eth0",
+        "NCCL_SOCKET_IFNAME=^=docker0",
+        "NCCL_CTA_POLICY=EFFICIENCY",
+        "NCCL_RUN_DIAGNOSTICS=1",
+        "NCCL_RUN_RAS_DIAGNOSTICS=1",
+        "NCCL_DEBUG=ATTN",
+        "NCCL_DEBUG_LEVELS=WARN,ATTN",
+    ],
+)
+def test_right_settings_have_no_finding(setting: str) -> None:
+    assert not _checked(f"mpirun -n 16 -H a:8,b:8 -x '{setting}' all_reduce_perf").findings
+
+
+@pytest.mark.parametrize(
+    ("command", "fixed"),
+    [
+        ("NCCL_CTA_POLICY=2 {} all_gather_perf", "NCCL_CTA_POLICY=2 {} all_gather_perf -R 2"),
+        ("{} -x NCCL_CTA_POLICY=zero alltoall_perf",
+         "{} -x NCCL_CTA_POLICY=zero alltoall_perf -R 2"),
+        ("{} -x 'NCCL_CTA_POLICY=EFFICIENCY|ZERO' gather_perf -R 1",
+         "{} -x 'NCCL_CTA_POLICY=EFFICIENCY|ZERO' gather_perf -R 2"),
+        ("{} all_gather_perf -x 2", "{} all_gather_perf -x 2 -R 2"),
+        ("{} -x NCCL_CTA_POLICY=ZERO all_reduce_perf -R 2", None),
+    ],
+)  # fmt: skip
+def test_zero_cta_needs_symmetric_memory(command: str, fixed: str | None) -> None:
+    mpirun = "mpirun -n 8 -H a:8"
+    judged = _checked(command.format(mpirun))
+    assert [held.finding.id for held in judged.findings] == ["zero-cta"]
+    assert judged.fixed == (fixed.format(mpirun) if fixed is not None else None)
+    assert not _checked(f"{mpirun} -x NCCL_CTA_POLICY=ZERO all_gather_perf -R 2").findings
+
+
+@pytest.mark.parametrize("name", ["NCCL_PASS_SM", "NCCL_PSM_BUFFER_SIZE"])
+def test_variables_of_vccl_point_to_our_library(name: str) -> None:
+    (held,) = _checked(f"mpirun -n 8 -H a:8 -x {name}=1 sendrecv_perf").findings
+    assert held.finding.severity is Severity.NOTE
+    assert "NCCLTUNE_SENDRECV=1" in held.finding.fix

@@ -28,7 +28,11 @@ def test_sizes_are_read_as_nccl_tests_reads_them(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "K", "-1", "1e6", "1.5", "0.3", "64iB", "12X", "1 2", "0x10", "9E", "8388608T"]
+    "text",
+    [
+        *("", "K", "-1", "1e6", "1.5", "0.3", "64iB", "12X", "1 2", "0x10", "9E", "8388608T"),
+        *("9" * 5000, "１２", "1٣"),
+    ],
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(InputError):
@@ -50,6 +54,9 @@ def test_plain_numbers_are_bytes(size: int) -> None:
         (1023 * 1024, "1023 KiB"),
         (3 << 19, "1.5 MiB"),
         (1 << 30, "1 GiB"),
+        ((1 << 20) - 1, "1 MiB"),
+        (1 << 50, "1 PiB"),
+        (1 << 63, "8 EiB"),
     ],
 )
 def test_sizes_are_shown_with_three_digits(size: int, text: str) -> None:

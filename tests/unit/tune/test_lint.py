@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +9,7 @@ from nccltune.model.choice import Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.rule import Rule
-from nccltune.tune.lint import LintIssue, NumberedRule, lint_rules
+from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, lint_rules
 
 M = 1 << 20
 
@@ -150,3 +151,54 @@ def test_a_hundred_thousand_lines_are_no_problem() -> None:
     assert lint(*side_by_side) == []
     nested = [rule(i, 400_000 - i, nodes=4) for i in range(100_000)]
     assert len(lint(*nested)) == 99_999
+
+
+def test_a_narrower_row_before_a_wider_one_is_no_mistake() -> None:
+    # Line 1 applies to 4 pipe ops, or to one scale, or to some sizes; line 2 to all others.
+    assert lint(rule(0, M, pipe_ops=4, nodes=4, ranks=32), rule(0, M, "ring/ll/4")) == []
+    assert lint(rule(0, M, nodes=4), rule(0, M, "ring/ll/4")) == []
+    assert lint(rule(0, M, registered=True), rule(0, 4 * M, "ring/ll/4")) == []
+    assert lint(rule(M, 2 * M), rule(0, 1 << 40, "ring/simple/8")) == []
+    assert lint(rule(0, M), rule(0, 1 << 40, "ring/simple/8")) == []
+    # The other order is one: the wider line leaves the narrower none.
+    assert kinds(rule(0, M, "ring/ll/4"), rule(0, M, nodes=4)) == [("shadowed", 2)]
+
+
+def test_an_overlap_is_one_only_where_the_earlier_line_matches_every_call() -> None:
+    assert kinds(rule(0, 4 * M, nodes=4), rule(2 * M, 8 * M, "ring/ll/4")) == []
+    assert ("overlap", 2) in kinds(rule(0, 4 * M), rule(2 * M, 8 * M, "ring/ll/4", nodes=4))
+
+
+def test_more_nodes_than_ranks_cannot_be() -> None:
+    (issue,) = lint(rule(0, M, nodes=32, ranks=8))
+    assert (issue.kind, issue.line, issue.severity) == ("scale", 1, Severity.ERROR)
+    assert issue.hint is not None
+    assert "8,32" in issue.hint
+    assert lint(rule(0, M, nodes=8, ranks=8)) == []
+    assert lint(rule(0, M, nodes=8)) == []
+
+
+ROW = "allreduce,0,65536,tree,ll,-1,-1,-1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "hint"),
+    [
+        (ROW.replace(",", ";"), "separator", "tr ';' ',' < tuner.conf > commas.conf"),
+        ("\ufeff" + ROW.replace(",", ";"), "separator", "tr ';' ',' < tuner.conf > commas.conf"),
+        ("# a\n" + ROW.replace(",", "\t"), "separator", "tr '\\t' ',' < tuner.conf > commas.conf"),
+        ("AllReduce;0;65536,0;tree;ll;-1;-1;-1", "separator", None),
+        ("allreduce;0;6,55E+04;tree;ll;-1;-1;-1", "separator", None),
+        ("allreduce,0,1.05E+06,tree,ll,-1,-1,-1", "rounded", None),
+        (ROW, None, None),
+        ("allreduce,0,65536,tree,ll,e1,-1,-1", None, None),
+    ],
+)
+def test_what_a_spreadsheet_did_to_the_file(text: str, kind: str | None, hint: str | None) -> None:
+    issue = file_issue(text, "tuner.conf")
+    assert (issue.kind if issue is not None else None) == kind
+    if issue is not None and hint is not None:
+        assert issue.hint == hint
+    elif issue is not None:
+        assert issue.hint is not None
+        assert not issue.hint.startswith("tr ")

@@ -5,7 +5,14 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 
-from nccltune.launch.program import LETTERS, LONG_NAMES, Program, bare_collective, nearest_nccl_test
+from nccltune.launch.program import (
+    LETTERS,
+    LONG_NAMES,
+    Program,
+    bare_collective,
+    nearest_nccl_test,
+    strtol,
+)
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, ReplaceArgument, SetArgument
 from nccltune.launch_lint.rules.shape import of_program
@@ -230,7 +237,7 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
                 "write -f 2; finer curves need several runs",
                 (SetArgument("f", "2"),),
             )
-        elif not re.fullmatch(r"[+-]?(\d+|0[xX][0-9a-fA-F]+)", value):
+        elif not re.fullmatch(r"[+-]?([0-9]+|0[xX][0-9a-fA-F]+)", value):
             yield LaunchFinding(
                 Severity.ERROR,
                 "argument-not-a-number",
@@ -252,9 +259,9 @@ def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
     """
     for flag, (low, high) in _RANGES.items():
         value = program.value(flag)
-        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+        if value is None or not re.fullmatch(r"[+-]?[0-9]+", value):
             continue
-        number = int(value)
+        number = strtol(value)
         if number < low or (high is not None and number > high):
             takes = f"{low} to {high}" if high is not None else f"{low} or more"
             right = str(_gpus(view)) if flag == "g" else None
@@ -326,9 +333,9 @@ def root(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `-r 16` with 16 ranks, which are 0 to 15."""
     placement = view.prediction.placement
     value = program.value("r")
-    if value is None or placement is None or not re.fullmatch(r"-?\d+", value):
+    if value is None or placement is None or not re.fullmatch(r"-?[0-9]+", value):
         return
-    if -1 <= int(value) < max(placement.ranks, 1):
+    if -1 <= strtol(value) < max(placement.ranks, 1):
         return
     yield LaunchFinding(
         Severity.ERROR,
@@ -343,9 +350,9 @@ def root(view: View, program: Program) -> Iterator[LaunchFinding]:
 def steps(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `-f 1`, which does not multiply sizes, and an -i that a larger -f makes ineffective."""
     factor, step = program.value("f"), program.value("i")
-    if factor is None or not re.fullmatch(r"[+-]?\d+", factor):
+    if factor is None or not re.fullmatch(r"[+-]?[0-9]+", factor):
         return
-    if int(factor) > 1 and step is not None:
+    if strtol(factor) > 1 and step is not None:
         yield LaunchFinding(
             Severity.WARNING,
             "step-ignored",
@@ -353,7 +360,7 @@ def steps(_: View, program: Program) -> Iterator[LaunchFinding]:
             "leave out -i or -f",
             (SetArgument("i", None),),
         )
-    elif int(factor) <= 1 and step is None and not _single(program):
+    elif strtol(factor) <= 1 and step is None and not _single(program):
         yield LaunchFinding(
             Severity.WARNING,
             "factor-one",
@@ -380,6 +387,39 @@ def device_implementation(_: View, program: Program) -> Iterator[LaunchFinding]:
         "add -R 2",
         (SetArgument("R", "2"),),
     )
+
+
+_ZERO_CTA = ("alltoall", "all_gather", "scatter", "gather")
+
+
+@of_program
+def zero_cta(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find NCCL_CTA_POLICY=ZERO or -x 2 where it has no effect.
+
+    NCCL uses copy engines in place of CTAs only for symmetric memory, which -R 2 registers, and
+    only for some collectives (NCCL's documentation, "Zero-CTA Optimization").
+    """
+    policies = [v.value or "" for v in view.variables if v.name == "NCCL_CTA_POLICY"]
+    is_zero = bool(policies) and ("ZERO" in policies[-1].upper().split("|") or policies[-1] == "2")
+    if not is_zero and program.value("x") != "2":
+        return
+    what = f"NCCL_CTA_POLICY={policies[-1]}" if is_zero else "-x 2"
+    if program.collective and program.collective not in _ZERO_CTA:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "zero-cta",
+            f"{what} has no effect on {program.collective}: NCCL has zero-CTA forms of"
+            f" {', '.join(_ZERO_CTA)}",
+            "leave it out",
+        )
+    elif (program.value("R") or "0") in ("0", "1"):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "zero-cta",
+            f"{what} has no effect without symmetric memory, which -R 2 registers",
+            "add -R 2",
+            (SetArgument("R", "2"),),
+        )
 
 
 @of_program
@@ -421,6 +461,7 @@ RULES = (
     root,
     steps,
     device_implementation,
+    zero_cta,
     unchecked,
     json_name,
 )

@@ -10,9 +10,10 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceLead
+from nccltune.launch_lint.hosts import host_list_fault, is_node_count
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher
-from nccltune.launch_lint.words import listed, whole_number
+from nccltune.launch_lint.words import listed
 from nccltune.model.finding import Severity
 
 _BIND = listed("""
@@ -39,7 +40,7 @@ opal_warn_on_missing_libcuda opal_cuda_support rmaps_base_mapping_policy
 rmaps_base_oversubscribe hwloc_base_binding_policy mca_base_env_list prte_if_include
 prte_if_exclude btl_base_warn_component_unused
 """)
-_MPI_TYPE = re.compile(r"pmix(_v\d+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
+_MPI_TYPE = re.compile(r"pmix(_v[0-9]+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
 _SHARED_MEMORY = ("--ipc", "--shm-size")
 _CLOSE = 0.93
 """An unknown name with at least this similarity (difflib) to a known name is a misspelling."""
@@ -73,21 +74,51 @@ def swallowed_at(option: Option, view: View) -> int | None:
     return None
 
 
+_NUMBER = re.compile("0*[1-9][0-9]{0,17}")
+_OF_TYPE = re.compile(r"[A-Za-z_][\w.-]*(?::[0-9]{1,9})?|[0-9]{1,9}", re.ASCII)
+_COUNTED = {
+    "total": "processes",
+    "per_node": "processes",
+    "nodes": "nodes",
+    "ntasks_per_gpu": "processes",
+    "cpus": "cores",
+    "gpus_per_node": "GPUs",
+    "gpus_per_task": "GPUs",
+    "gpus": "GPUs",
+}
+"""What the number of an option counts, by the option's meaning."""
+
+
 def numbers(view: View) -> Iterator[LaunchFinding]:
-    """Find values such as `-np 8x` that are not a number of processes."""
-    for option in view.command.options:
-        if option.meaning not in ("total", "per_node") or swallowed_at(option, view) is not None:
+    """Find `-np 8x`, `-N abc` and `-w a[5-1]`: options that count and whose value is no number."""
+    if view.flavor.launcher is Launcher.TORCHRUN:
+        return  # `torchrun.py` reads its numbers.
+    inherited = view.site.inherited if view.flavor.launcher is Launcher.SLURM else ()
+    for option in (*inherited, *view.command.options):
+        value, counted = option.value, _COUNTED.get(option.meaning or "")
+        if "$" in value or "`" in value or swallowed_at(option, view) is not None:
             continue
-        if view.flavor.launcher is Launcher.TORCHRUN or "$" in option.value:
-            continue
-        if not whole_number(option.value):
-            word = option.words[0].text.partition("=")[0]
+        word = option.words[0].text.partition("=")[0]
+        if option.meaning == "host" and view.flavor.launcher is Launcher.SLURM:
+            if (why := host_list_fault(value)) is not None:
+                yield LaunchFinding(Severity.ERROR, "host-list", f"{word} {value}: {why}")
+        elif counted is not None and not _counts(option.meaning, value):
+            gpus = view.site.gpus_per_node
+            number = gpus if option.meaning in ("total", "per_node") else None
             yield LaunchFinding(
                 Severity.ERROR,
                 "option-value",
-                f"{word} takes a number of processes, not {option.value!r}",
-                f"write {word} {view.site.gpus_per_node}",
+                f"{word} takes a number of {counted}, not {value!r}",
+                f"write {word} {number}" if number is not None else "write a whole number",
             )
+
+
+def _counts(meaning: str | None, value: str) -> bool:
+    if meaning == "nodes":
+        return is_node_count(value)
+    if meaning in ("gpus_per_node", "gpus_per_task", "gpus"):
+        return all(_OF_TYPE.fullmatch(part) for part in value.split(","))
+    return _NUMBER.fullmatch(value) is not None
 
 
 def bindings(view: View) -> Iterator[LaunchFinding]:
@@ -114,21 +145,21 @@ def _mapping(option: Option) -> Iterator[LaunchFinding]:
         return  # `:OVERSUBSCRIBE` modifies the default mapping.
     if head != "ppr":
         if head not in _MAP:
-            swapped = re.fullmatch(r"(\d+):(\w+)", value)
+            swapped = re.fullmatch(r"([0-9]+):(\w+)", value)
             if swapped is not None and swapped[2] in _RESOURCES:
                 yield _wrong(option, f"ppr:{value}")
             else:
                 yield _value(option, _MAP, head, None)
-        elif re.fullmatch(r"\d+", rest) and head in _RESOURCES:
+        elif re.fullmatch(r"[0-9]+", rest) and head in _RESOURCES:
             yield _wrong(option, f"ppr:{rest}:{head}")
         return
-    match = re.fullmatch(r"(\d+):([\w]+)(:.*)?", rest)
+    match = re.fullmatch(r"([0-9]+):([\w]+)(:.*)?", rest)
     if match is not None and match[2] in _RESOURCES:
         return
-    swapped = re.fullmatch(r"([a-z]\w*):(\d+)", rest)
+    swapped = re.fullmatch(r"([a-z]\w*):([0-9]+)", rest)
     if swapped is not None and swapped[1] in _RESOURCES:
         yield _wrong(option, f"ppr:{swapped[2]}:{swapped[1]}")
-    elif re.fullmatch(r"\d+", rest):
+    elif re.fullmatch(r"[0-9]+", rest):
         yield _wrong(option, f"ppr:{rest}:node")
     elif match is not None:
         close = difflib.get_close_matches(match[2], _RESOURCES, n=1)

@@ -19,6 +19,7 @@ from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 
 
@@ -78,9 +79,10 @@ def iterations_for_processes(view: View, program: Program) -> Iterator[LaunchFin
     total, cycles = program.value("n"), program.value("N")
     slots = [host.slots for host in view.prediction.hosts]
     full = sum(slot or 0 for slot in slots)
-    if total is None or not total.isdigit() or len(slots) < 2:
+    number = whole_number(total or "")
+    if total is None or number is None or len(slots) < 2:
         return
-    if cycles is None and int(total) != full:
+    if cycles is None and number != full:
         return
     edits: list[Edit] = [SetArgument("n", None), AppendOption(("-n", total))]
     text = f"-n {total}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
-from nccltune.launch_lint.command import Option, View
+from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument
 from nccltune.launch_lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
 from nccltune.launch_lint.read import is_launcher, nearest_option
@@ -66,7 +66,8 @@ def only_one_version(view: View) -> Iterator[LaunchFinding]:
         return
     other = OPENMPI_4 if view.flavor == OPENMPI_5 else OPENMPI_5
     for option in view.command.options:
-        if option.meaning is not None and option.name not in TABLES[other]:
+        is_read = option.meaning not in (None, UNKNOWN_OPTIONS)
+        if is_read and option.name not in TABLES[other]:
             yield LaunchFinding(
                 Severity.NOTE,
                 "option-of-one-version",

@@ -7,6 +7,7 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import Host, Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetArgument
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -249,10 +250,8 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
     nodes, total = view.command.last("nodes"), view.command.last("total")
     if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None:
         return
-    if not (nodes.value.isdigit() and total.value.isdigit()):
-        return
-    number, tasks = int(nodes.value), int(total.value)
-    if not 0 < tasks < number:
+    number, tasks = whole_number(nodes.value), whole_number(total.value)
+    if number is None or tasks is None or not 0 < tasks < number:
         return
     yield LaunchFinding(
         Severity.ERROR,

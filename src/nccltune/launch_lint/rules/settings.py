@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 
 Values = Mapping[str, str]
@@ -121,8 +122,8 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
                 _drop(view, first),
             )
     for low, high in _LIMITS:
-        least, most = values.get(low, ""), values.get(high, "")
-        if least.isdigit() and most.isdigit() and int(least) > int(most):
+        least, most = whole_number(values.get(low, "")), whole_number(values.get(high, ""))
+        if least is not None and most is not None and least > most:
             yield LaunchFinding(
                 Severity.WARNING,
                 "settings-contradict",
@@ -145,8 +146,9 @@ _LIMITS = (
 def sockets(view: View) -> Iterator[LaunchFinding]:
     """Find more sockets than NCCL opens for a connection (64)."""
     values = _values(view)
-    threads, each = values.get("NCCL_SOCKET_NTHREADS", ""), values.get("NCCL_NSOCKS_PERTHREAD", "")
-    if threads.isdigit() and each.isdigit() and int(threads) * int(each) > _MAX_SOCKETS:
+    threads = whole_number(values.get("NCCL_SOCKET_NTHREADS", ""))
+    each = whole_number(values.get("NCCL_NSOCKS_PERTHREAD", ""))
+    if threads is not None and each is not None and threads * each > _MAX_SOCKETS:
         yield LaunchFinding(
             Severity.WARNING,
             "settings-contradict",

@@ -9,6 +9,7 @@ from nccltune.launch.program import Program, Sizes, parse_size
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, SetArgument
 from nccltune.launch_lint.rules.shape import Rule, of_program
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.sizes import format_bytes
 
@@ -48,7 +49,7 @@ def unreadable(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 def _readable(value: str) -> str | None:
     """Return a size with a unit that nccl-tests does not know (B, T) in bytes or G, or None."""
-    match = re.fullmatch(r"(\d+)\s*([bBtT])([iI]?[bB])?", value)
+    match = re.fullmatch(r"([0-9]{1,18})\s*([bBtT])([iI]?[bB])?", value)
     if match is None:
         return None
     return match[1] if match[2] in "bB" else f"{int(match[1]) << 10}G"
@@ -155,7 +156,8 @@ def _no_factor(program: Program) -> bool:
     value = program.value("f")
     if value is None:
         return False
-    return not value.isdigit() or (int(value) <= 1 and program.value("i") is None)
+    number = whole_number(value)
+    return number is None or (number <= 1 and program.value("i") is None)
 
 
 def _some(sizes: Sizes) -> Iterator[int]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch_lint.command import Option, View
+from nccltune.launch_lint.command import UNLISTED, Option, View
 from nccltune.launch_lint.finding import (
     AppendOption,
     Edit,
@@ -14,9 +14,8 @@ from nccltune.launch_lint.finding import (
     SetArgument,
     SetLead,
 )
-from nccltune.launch_lint.options import SLURM
+from nccltune.launch_lint.options import SLURM, TABLES
 from nccltune.launch_lint.read import nearest_option
-from nccltune.launch_lint.words import listed
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -30,25 +29,32 @@ def _option(view: View, meaning: str) -> Option | None:
 
 
 def allocation(view: View) -> Iterator[LaunchFinding]:
-    """Find misspelt options such as `#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
+    """Find options of another launcher, such as `#SBATCH -ppn 8`: sbatch refuses the script."""
     for option in view.site.inherited:
-        near = nearest_option(option.name, SLURM) if option.meaning is None else None
-        if near is not None and option.name not in _SBATCH_ONLY:
+        others = [flavor.words for flavor, table in TABLES.items() if option.name in table]
+        if option.meaning is None and others:
             yield LaunchFinding(
                 Severity.ERROR,
                 "option-unknown",
-                f"Slurm has no {option.words[0].text}: sbatch refuses the script",
-                f"write --{near}",
+                f"Slurm has no {option.words[0].text}, an option of {' and '.join(others)}: sbatch"
+                " refuses the script",
             )
 
 
-_SBATCH_ONLY = frozenset(
-    listed("""
-bb bbf burst-buffer cluster-constraint core-spec delay-boot ignore-pbs kill-on-invalid-dep
-oom-kill-step power priority reboot segment spread-job stepmgr test-only thread-spec use-min-nodes
-wckey
-""")
-)
+def unlisted(view: View) -> Iterator[LaunchFinding]:
+    """Find long options that no table has, which a SPANK plugin may add to srun and sbatch."""
+    for option in (*view.site.inherited, *view.command.options):
+        if option.meaning != UNLISTED:
+            continue
+        near = nearest_option(option.name, SLURM)
+        if near is not None and option.name.removeprefix("no-") == near.removeprefix("no-"):
+            near = None
+        yield LaunchFinding(
+            Severity.NOTE,
+            "option-unlisted",
+            f"{option.words[0].text.partition('=')[0]} is unknown to this table; a SPANK plugin may"
+            " add it to Slurm" + (f". The nearest known name is --{near}" if near else ""),
+        )
 
 
 def export(view: View) -> Iterator[LaunchFinding]:
@@ -192,15 +198,15 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
 
 def _seen(view: View) -> tuple[int, Option] | None:
     per_task = _option(view, "gpus_per_task")
-    if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?(\d+)", per_task.value)):
+    if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?([0-9]{1,9})", per_task.value)):
         return int(match[1]), per_task
     bound = _option(view, "gpu_bind")
     if bound is not None and (
-        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):(\d+)", bound.value)
+        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):([0-9]{1,9})", bound.value)
     ):
         # With `single:N`, N tasks share one GPU.
         return (1 if "single" in bound.value else int(match[1])), bound
     return None
 
 
-RULES = (allocation, export, tasks_unsaid, task_gpus)
+RULES = (allocation, unlisted, export, tasks_unsaid, task_gpus)

@@ -94,7 +94,8 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find nodes that wait for each other at different addresses, or that have no valid rank."""
     nodes = command.last("nodes")
     number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
-    several = "$" in number or (number.isdigit() and int(number) > 1)
+    number_of_nodes = whole_number(number)
+    several = "$" in number or (number_of_nodes or 0) > 1
     backend = command.last("rdzv_backend")
     standalone = command.last("standalone")
     if backend is not None and "$" not in backend.value and backend.value not in _BACKENDS:
@@ -142,16 +143,12 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
         return
     rank = command.last("node_rank")
-    if (
-        rank is not None
-        and rank.value.isdigit()
-        and number.isdigit()
-        and int(rank.value) >= int(number)
-    ):
+    given = whole_number(rank.value) if rank is not None else None
+    if given is not None and number_of_nodes is not None and given >= number_of_nodes:
         yield LaunchFinding(
             Severity.ERROR,
             "torchrun-node-rank",
-            f"--node-rank={rank.value}: of {number} nodes the ranks are 0 to {int(number) - 1}",
+            f"--node-rank={given}: of {number} nodes the ranks are 0 to {number_of_nodes - 1}",
             "number the nodes from 0",
         )
         return

@@ -11,12 +11,14 @@ from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.variables import (
     PREFIX,
+    RELEASES,
     enabled,
     fault,
     is_foreign,
     nearest_variable,
     table,
 )
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 
 _JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
@@ -73,6 +75,16 @@ def names(view: View) -> Iterator[LaunchFinding]:
     for variable in view.variables:
         if not variable.name or variable.name in table() or _is_joined(variable):
             continue
+        if variable.name == "NCCL_PASS_SM" or variable.name.startswith("NCCL_PSM_"):
+            yield LaunchFinding(
+                Severity.NOTE,
+                "variable-of-vccl",
+                f"{variable.name} is a variable of VCCL, which NCCL ignores",
+                "with stock NCCL libnccltune-sendrecv.so sends without SMs: nccltune sendrecv env"
+                " prints its settings, NCCLTUNE_SENDRECV=1 and, to copy as VCCL does,"
+                " NCCLTUNE_SENDRECV_POLICY=vccl",
+            )
+            continue
         name, colon, value = variable.name.partition(":")
         if colon and name in table():
             yield LaunchFinding(
@@ -98,7 +110,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
             yield LaunchFinding(
                 Severity.NOTE,
                 "variable-unlisted",
-                f"{variable.name} is no variable of NCCL 2.3 to 2.30: only a plugin could read it",
+                f"{variable.name} is no variable of NCCL {RELEASES}: only a plugin could read it",
             )
 
 
@@ -132,11 +144,11 @@ def values(view: View) -> Iterator[LaunchFinding]:
         found = fault(known, variable.value)
         if found is None:
             continue
-        why, right = found
+        right = found.right
         yield LaunchFinding(
             Severity.ERROR,
-            "setting-not-a-number" if "reads" in why else "variable-value",
-            f"{variable.name}={variable.value}: {why}",
+            found.id,
+            f"{variable.name}={variable.value}: {found.reason}",
             f"write {variable.name}={right}" if right is not None else f"leave out {variable.name}",
             edits_of(variable, variable.name if right is not None else None, right),
         )
@@ -176,7 +188,12 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
         if variable.name not in ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"):
             continue
         value = variable.value or ""
-        if not value or "$" in value or value.startswith("^"):
+        if not value or "$" in value:
+            continue
+        if (found := _list_fault(variable, "interface")) is not None:
+            yield found
+            continue
+        if value.startswith("^"):
             continue
         if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
             parts = re.split(r"[\s;:,]+", value.removeprefix("="))
@@ -221,6 +238,62 @@ def nodes_of(view: View) -> int:
     return max(len(view.prediction.hosts), len(placement.nodes) if placement is not None else 0)
 
 
+def _list_fault(variable: CommandVariable, kind: str) -> LaunchFinding | None:
+    """Return a finding for `^` and `=` where NCCL does not read them, or None.
+
+    NCCL reads `^`, then `=`, at the start of the whole list only (`src/transport/net_ib/init.cc`,
+    `src/misc/socket.cc`).
+    """
+    value = variable.value or ""
+    sign = re.match(r"[\^=]*", value)
+    assert sign is not None
+    lead = sign[0]
+    rest = value[len(lead) :].split(",")
+    later = [part for part in rest if part.startswith(("^", "="))]
+    if lead in ("", "^", "=", "^=") and not later:
+        # `NAME==eth0` of a shell is a list that begins with "=".
+        return None
+    bad = later[0] if later else lead
+    # With other signs than at the start it is unknown which of the two was meant.
+    is_same = all(re.match(r"[\^=]*", part)[0] == lead for part in later)  # type: ignore[index]
+    right = "^=" if set(lead) == {"^", "="} else lead[:1]
+    right += ",".join(part.lstrip("^=") for part in rest)
+    edits = edits_of(variable, variable.name, right) if is_same else ()
+    return LaunchFinding(
+        Severity.ERROR,
+        kind,
+        f"{variable.name}={value}: NCCL reads ^ and = only at the start of the whole list, in this"
+        f" order, so that {bad!r} names nothing",
+        f"write {variable.name}={right}"
+        if is_same
+        else "name either what is used, or after ^ what is not",
+        edits,
+    )
+
+
+_PORT = re.compile(r"[\w.-]+(?::[0-9]{0,9}){0,3}", re.ASCII)
+
+
+def _port_fault(variable: CommandVariable) -> LaunchFinding | None:
+    """Return a finding for `mlx5_0/1`: the port of a device follows `:`."""
+    value = variable.value or ""
+    lead = value[: len(value) - len(value.lstrip("^="))]
+    parts = [part for part in value[len(lead) :].split(",") if part]
+    bad = next((part for part in parts if not _PORT.fullmatch(part)), None)
+    if bad is None:
+        return None
+    right = lead + ",".join(re.sub(r"/([0-9]+)$", r":\1", part) for part in parts)
+    known = all(_PORT.fullmatch(part) for part in right[len(lead) :].split(","))
+    return LaunchFinding(
+        Severity.ERROR,
+        "hca",
+        f"{variable.name}={value}: {bad!r} is no name of a device; a port follows ':', as in"
+        " mlx5_0:1",
+        f"write {variable.name}={right}" if known else "name the devices that ibv_devices lists",
+        edits_of(variable, variable.name, right) if known else (),
+    )
+
+
 def devices(view: View) -> Iterator[LaunchFinding]:
     """Find values of `NCCL_IB_HCA` that name no RDMA device, or that match several by prefix."""
     for variable in view.variables:
@@ -236,6 +309,9 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 f"write NCCL_IB_HCA={','.join(parts)}",
                 edits_of(variable, variable.name, ",".join(parts)),
             )
+            continue
+        if (found := _list_fault(variable, "hca") or _port_fault(variable)) is not None:
+            yield found
             continue
         named = [part.partition(":")[0] for part in value.lstrip("^=").split(",")]
         if value.startswith("^"):
@@ -335,31 +411,32 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
         return
     collective = program.collective
     given = {v.name: v for v in view.variables if v.value is not None}
-    left = set(_SUPPORTED[collective])
-    algorithms, protocols = given.get("NCCL_ALGO"), given.get("NCCL_PROTO")
-    for variable in (algorithms, protocols):
-        value = variable.value if variable is not None else None
-        if variable is None or value is None:
+    possible = set(_SUPPORTED[collective])
+    if nodes_of(view) == 1 and view.prediction.placement is not None:
+        possible.discard("nvlstree")
+    left: dict[str, set[str]] = {}
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        value = given[name].value if name in given else None
+        if not value or "$" in value or fault(table()[name], value) is not None:
             continue
-        if not value or "$" in value or fault(table()[variable.name], value) is not None:
-            continue
-        choices = enabled(table()[variable.name], value, collective)
-        if variable is algorithms:
-            left &= choices
-            if nodes_of(view) == 1 and view.prediction.placement is not None:
-                left.discard("nvlstree")
+        choices = enabled(table()[name], value, collective)
+        if name == "NCCL_ALGO":
+            left[name] = possible & choices
         elif "simple" not in choices:
-            left &= _ANY_PROTOCOL if choices else set()
-        if not left:
-            yield LaunchFinding(
-                Severity.WARNING,
-                "no-algorithm",
-                f"{variable.name}={value} leaves nothing that {collective} can use here: NCCL 2.24"
-                " and newer fail, older ones use Ring",
-                f"leave out {variable.name}",
-                edits_of(variable, None),
-            )
-            return
+            left[name] = possible & _ANY_PROTOCOL if choices else set()
+    # One variable alone may leave nothing, or only both together.
+    blamed = [name for name, algorithms in left.items() if not algorithms]
+    if not blamed and len(left) == 2 and not left["NCCL_ALGO"] & left["NCCL_PROTO"]:
+        blamed = list(left)
+    if blamed:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "no-algorithm",
+            f"{' with '.join(f'{name}={given[name].value}' for name in blamed)} leaves nothing that"
+            f" {collective} can use here: NCCL 2.24 and newer fail, older ones use Ring",
+            f"leave out {' or '.join(blamed)}",
+            edits_of(given[blamed[-1]], None),
+        )
 
 
 def visible_devices(view: View) -> Iterator[LaunchFinding]:
@@ -375,7 +452,7 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
     processes = max(node.processes for node in placement.nodes)
     gpus = view.gpus_per_process
     need = processes * (gpus if gpus is not None else 1)
-    indexes = [int(entry) for entry in entries if entry.isdigit()]
+    indexes = [index for entry in entries if (index := whole_number(entry)) is not None]
     why = None
     if entries and any(entry.startswith("-") for entry in entries):
         entries = entries[: next(n for n, e in enumerate(entries) if e.startswith("-"))]

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expand variables, arithmetic and some substitutions of a shell, as far as the text shows them.
+
+Nothing is run. What cannot be known stays as it is written. What is assumed is stated.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.launch_lint.words import Word, split, substitution_end, whole_number, written
+from nccltune.model.errors import InputError
+from nccltune.model.scale import count
+
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
+_PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
+_ARRAY = re.compile(r"(#?)([A-Za-z_]\w*)\[[@*]\]")
+_LINES = re.compile(
+    r"(?:wc -l <? ?|cat |sort (?:-u )?|grep -c (?:\S+ )?|grep -v \S+ )([^\s|]+)"
+    r"(?: ?\| ?(?:sort(?: -u)?|uniq|grep -v \S+|awk '?\{ ?print \$1 ?\}'?|cut -d\S* ?\S* -f ?1"
+    r"|tr -d \S+|xargs|wc -l))*"
+)
+_GPUS = re.compile(
+    r"(?:nvidia-smi (?:-L|--list-gpus|--query-gpu=\S+ --format=\S+)"
+    r"|ls (?:-1 )?/dev/nvidia\[0-9\]\*)"
+    r"(?: ?\| ?grep \S+)? ?\| ?wc -l"
+)
+_HOSTNAMES = re.compile(r"scontrol show hostnames?(?: \S+)? ?\| ?wc -l")
+_OPERATORS_HOSTFILE = ("/etc/mpi/hostfile", "$OMPI_MCA_orte_default_hostfile")
+MAX_LENGTH = 1 << 10
+"""Maximum length of an arithmetic expression, and of a file of which lines are counted, in KiB."""
+
+
+class ShellValue(NamedTuple):
+    """The value of a variable, and the assumptions behind it."""
+
+    text: str
+    assumed: tuple[str, ...] = ()
+
+
+class ShellScope(NamedTuple):
+    """What a shell knows at a command.
+
+    - `values`: variables that the text assigns.
+    - `arrays`: arrays that the text assigns, `NAME=(...)`.
+    - `nodes`, `gpus`: nodes of the allocation, None if unknown, and GPUs of a node.
+    - `workers`: lines of the hostfile that the operator of an MPIJob writes, None for other jobs.
+    """
+
+    values: dict[str, ShellValue]
+    arrays: dict[str, tuple[str, ...]]
+    nodes: int | None = None
+    gpus: int = 8
+    workers: int | None = None
+
+    def copy(self) -> "ShellScope":
+        """Return the scope with copies of its variables."""
+        return self._replace(values=dict(self.values), arrays=dict(self.arrays))
+
+
+def expanded(words: Iterable[Word], scope: ShellScope) -> tuple[tuple[Word, ...], tuple[str, ...]]:
+    """Return the words as the program gets them, and the assumptions that were made.
+
+    A word keeps the form in which it was written, unless it becomes several words.
+
+    >>> (line,) = split("mpirun -n $((N*8)) $OPTIONS $UNKNOWN")
+    >>> scope = ShellScope({"N": ShellValue("2"), "OPTIONS": ShellValue("-x A")}, {})
+    >>> [word.text for word in expanded(line.words, scope)[0]]
+    ['mpirun', '-n', '16', '-x', 'A', '$UNKNOWN']
+    """
+    result: list[Word] = []
+    assumed: list[str] = []
+    for word in words:
+        if "$" not in word.raw and "`" not in word.raw:
+            result.append(word)
+            continue
+        texts = _Expansion(scope, assumed).words(word.raw)
+        result += [Word(texts[0], word.raw)] if len(texts) == 1 else map(written, texts)
+    return tuple(result), tuple(dict.fromkeys(assumed))
+
+
+class _Expansion:
+    """Expand one word. Assumptions are added to `assumed`."""
+
+    def __init__(self, scope: ShellScope, assumed: list[str]) -> None:
+        self._scope = scope
+        self._assumed = assumed
+
+    def words(self, raw: str) -> list[str]:
+        """Return the words that a shell makes of a word as it is written."""
+        is_assignment = _ASSIGNS.match(raw) is not None
+        if is_assignment and raw.partition("=")[2].startswith("("):
+            return [raw]  # An array; `source.py` reads its words.
+        parts = [""]
+        is_word = False
+        at = 0
+        while at < len(raw):
+            char = raw[at]
+            if char == "'":
+                stop = raw.find("'", at + 1)
+                parts[-1] += raw[at + 1 : stop]
+                at, is_word = stop + 1, True
+            elif char == '"':
+                at, is_word = self._double(raw, at + 1, parts), True
+            elif char == "\\":
+                parts[-1] += raw[at + 1 : at + 2]
+                at, is_word = at + 2, True
+            elif (stop := substitution_end(raw, at)) > at:
+                found = self._value(raw[at:stop])
+                if found is None or is_assignment:
+                    pieces = [raw[at:stop] if found is None else found]
+                else:
+                    pieces = found.split()
+                parts[-1] += "".join(pieces[:1])
+                parts += pieces[1:]
+                at, is_word = stop, is_word or bool(pieces)
+            else:
+                parts[-1] += char
+                at, is_word = at + 1, True
+        return parts if is_word else []
+
+    def _double(self, raw: str, at: int, parts: list[str]) -> int:
+        """Add the text in double quotes that begins at `at`, and return the index behind it."""
+        while at < len(raw) and raw[at] != '"':
+            if raw[at] == "\\" and raw[at + 1 : at + 2] in ('"', "\\", "`", "$"):
+                parts[-1] += raw[at + 1]
+                at += 2
+            elif (stop := substitution_end(raw, at)) > at:
+                source = raw[at:stop]
+                array = _ARRAY.fullmatch(source[2:-1])
+                items = self._scope.arrays.get(array[2]) if array and not array[1] else None
+                if items is not None:
+                    parts[-1] += "".join(items[:1])
+                    parts += items[1:]
+                else:
+                    found = self._value(source)
+                    parts[-1] += source if found is None else found
+                at = stop
+            else:
+                parts[-1] += raw[at]
+                at += 1
+        return at + 1
+
+    def _inline(self, text: str) -> str:
+        """Return a text with the substitutions that are known."""
+        out, at = "", 0
+        while at < len(text):
+            stop = substitution_end(text, at)
+            if stop > at:
+                found = self._value(text[at:stop])
+                out, at = out + (text[at:stop] if found is None else found), stop
+            else:
+                out, at = out + text[at], at + 1
+        return out
+
+    def _assume(self, sentence: str) -> None:
+        self._assumed.append(sentence)
+
+    def _value(self, source: str) -> str | None:
+        """Return the value of a substitution, or None if it is unknown."""
+        if source.startswith("$((") and source.endswith("))"):
+            return self._arithmetic(source[3:-2])
+        if source.startswith("$("):
+            return self._command(source[2:-1])
+        if source.startswith("`"):
+            return self._command(source[1:-1])
+        inner = source[2:-1] if source.startswith("${") else source[1:]
+        if (array := _ARRAY.fullmatch(inner)) is not None:
+            items = self._scope.arrays.get(array[2])
+            return None if items is None else str(len(items)) if array[1] else " ".join(items)
+        match = _PARAMETER.fullmatch(inner)
+        if match is None:
+            return None
+        value = self._variable(match[1])
+        sign = match[2] or ""
+        if value is not None and (value or not sign.startswith(":")):
+            return value
+        if not sign:
+            return value
+        default = " ".join(self.words(match[3]))
+        if "$" in default or "`" in default:
+            return None
+        self._assume(f"{match[1]} is not set: {source} is {default or 'empty'}")
+        return default
+
+    def _variable(self, name: str) -> str | None:
+        found = self._scope.values.get(name)
+        if found is None:
+            return None
+        self._assumed.extend(found.assumed)
+        return found.text
+
+    def _command(self, command: str) -> str | None:
+        """Return the output of a command that counts something, or that only computes."""
+        name = command.strip()
+        if name.isidentifier() and name in self._scope.values:
+            return self._variable(name)  # Kubernetes writes a variable so, a shell does not.
+        text = " ".join(self._inline(name).split())
+        if text.startswith("echo ") and "|" not in text and "$" not in text:
+            return text.removeprefix("echo ").strip("\"'")
+        sum_of = re.fullmatch(r"expr (.+)|echo \"?([^|\"]+)\"? ?\| ?bc", text)
+        if sum_of is not None:
+            return self._arithmetic((sum_of[1] or sum_of[2]).replace("\\", ""))
+        lines = _LINES.fullmatch(text)
+        if lines is not None and ("wc -l" in text or "grep -c" in text):
+            return self._lines(lines[1].strip("\"'"))
+        if _HOSTNAMES.fullmatch(text) and self._scope.nodes is not None:
+            return str(self._scope.nodes)
+        if _GPUS.fullmatch(text):
+            self._assume(f"a node has {count(self._scope.gpus, 'GPU')}: --gpus")
+            return str(self._scope.gpus)
+        return None
+
+    def _lines(self, name: str) -> str | None:
+        """Return the number of lines of a file, or None if the file is not here."""
+        workers = self._scope.workers
+        if workers is not None and name in _OPERATORS_HOSTFILE:
+            self._assume(f"{name} has a line for each of {count(workers, 'worker')}")
+            return str(workers)
+        path = Path(name)
+        try:
+            if not path.is_file() or path.stat().st_size > MAX_LENGTH << 10:
+                return None
+            lines = path.read_bytes().count(b"\n")
+        except (OSError, ValueError):
+            return None
+        self._assume(f"{name} has {count(lines, 'line')}, as here")
+        return str(lines)
+
+    def _arithmetic(self, text: str) -> str | None:
+        text = self._inline(text).strip()
+        if "$" in text or len(text) > MAX_LENGTH:
+            return None
+        try:
+            number = self._number(ast.parse(text, mode="eval").body)
+        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+            return None
+        return None if number is None or abs(number) >= 1 << 63 else str(number)
+
+    def _number(self, node: ast.expr) -> int | None:
+        if isinstance(node, ast.Constant):
+            return node.value if type(node.value) is int else None
+        if isinstance(node, ast.Name):
+            return whole_number(self._variable(node.id) or "")
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            number = self._number(node.operand)
+            return None if number is None else -number
+        if not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
+            return None
+        left, right = self._number(node.left), self._number(node.right)
+        if left is None or right is None or max(abs(left), abs(right)) >= 1 << 63:
+            return None
+        return _ARITHMETIC[type(node.op)](left, right)
+
+
+def _divided(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+_ARITHMETIC: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divided,
+    ast.Mod: lambda left, right: left - right * _divided(left, right),
+}
+
+
+def assign(scope: ShellScope, word: Word, assumed: tuple[str, ...] = ()) -> str | None:
+    """Store the assignment `NAME=VALUE`, `NAME+=VALUE` or `NAME=(...)`.
+
+    `word` is expanded, and `assumed` are the assumptions of that. Return the name, or None for a
+    word that assigns nothing.
+    """
+    match = _ASSIGNMENT.fullmatch(word.text)
+    if match is None:
+        return None
+    name, more, text = match[1], bool(match[2]), match[3]
+    if text.startswith("(") and text.endswith(")"):
+        try:
+            inner = [part for line in split(text[1:-1]) for part in line.words]
+        except InputError:
+            return None
+        words, _ = expanded(inner, scope)
+        before = scope.arrays.get(name, ()) if more else ()
+        scope.arrays[name] = (*before, *(part.text for part in words))
+        return name
+    before_text = scope.values[name] if more and name in scope.values else ShellValue("")
+    scope.values[name] = ShellValue(before_text.text + text, (*before_text.assumed, *assumed))
+    return name
+
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)

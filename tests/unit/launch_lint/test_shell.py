@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shell text: what is known is computed, what is not stays, and fixes keep what the script has."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.shell import ShellScope, ShellValue, expanded
+from nccltune.launch_lint.source import from_text
+from nccltune.launch_lint.words import rewritten, split
+from nccltune.model.errors import InputError
+
+SIZES = "-b 1G -e 8G -f 2 -g 1"
+HEAD = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n"
+
+
+def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
+    return [check(found.line, found.site) for found in from_text(text, site or LaunchContext())]
+
+
+def processes(judged: LaunchCheck) -> int | None:
+    placement = judged.predictions[0][0].placement
+    return placement.processes if placement is not None else None
+
+
+@pytest.mark.parametrize(
+    ("number", "total"),
+    [
+        ("$((2*8))", 16),
+        ("$((SLURM_NNODES * 8))", 16),
+        ("$(( $SLURM_JOB_NUM_NODES*SLURM_NTASKS_PER_NODE ))", 16),
+        ("$(expr $SLURM_NNODES \\* 8)", 16),
+        ("`expr 4 \\* 4`", 16),
+        ('$(echo "$SLURM_NNODES*8" | bc)', 16),
+        ("$SLURM_NTASKS", 16),
+        ("${SLURM_NTASKS}", 16),
+        ("${NP:-16}", 16),
+        ("${NP:-$SLURM_NTASKS}", 16),
+        ("$(( $(scontrol show hostnames $SLURM_JOB_NODELIST | wc -l) * 8 ))", 16),
+        ("$(( $(nvidia-smi -L | wc -l) * 2 ))", 16),
+        ("$((17 / 2 * 2))", 16),
+        ("$((-7 % 4 + 19))", 16),
+        ("$NP", None),
+        ("$(count-gpus)", None),
+        ("$((2**4))", None),
+        ("$((1/0))", None),
+        ("$((08))", None),
+        ("${NP%x}", None),
+        ("$(( 9999999999999999999 * 9999999999999999999 ))", None),
+    ],
+)
+def test_the_number_of_processes_is_computed_where_it_can_be(
+    number: str, total: int | None
+) -> None:
+    (judged,) = checked(f"{HEAD}mpirun -np {number} -N 8 all_reduce_perf {SIZES}")
+    assert processes(judged) == total
+    assert not judged.is_wrong
+
+
+@pytest.mark.parametrize(
+    ("number", "assumed"),
+    [
+        ("${NP:-16}", "NP is not set: ${NP:-16} is 16"),
+        ("$(($(nvidia-smi -L | wc -l)*2))", "a node has 8 GPUs: --gpus"),
+        ("$(($(wc -l < hosts)*8))", "hosts has 2 lines, as here"),
+    ],
+)
+def test_what_is_assumed_is_stated(
+    number: str, assumed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hosts").write_text("a\nb\n")
+    (judged,) = checked(f"{HEAD}mpirun -np {number} -N 8 all_reduce_perf {SIZES}")
+    assert processes(judged) == 16
+    assert judged.predictions[0][0].assumed == assumed
+
+
+def test_an_assumption_stays_with_the_commands_that_rest_on_it() -> None:
+    first, second = checked(
+        f"{HEAD}NP=${{NP:-16}}\nmpirun -np $NP -N 8 all_reduce_perf {SIZES}\n"
+        f"mpirun -np 16 -N 8 all_reduce_perf {SIZES}\n"
+    )
+    assert first.predictions[0][0].assumed == "NP is not set: ${NP:-16} is 16"
+    assert second.predictions[0][0].assumed is None
+
+
+def test_variables_with_several_words_and_arrays_are_split() -> None:
+    script = (
+        f'{HEAD}OPTS="-x NCCL_DEBUG=INFO -N 8"\nARGS=(\n  -np 16  # all\n  --bind-to "none"\n)\n'
+        f'ARGS+=(-x "A=b c")\nmpirun $OPTS "${{ARGS[@]}}" all_reduce_perf {SIZES}\n'
+    )
+    (judged,) = checked(script)
+    assert processes(judged) == 16
+    assert not judged.is_wrong
+    assert [option.name for option in judged.command.options] == ["x", "N", "np", "bind-to", "x"]
+    assert judged.command.options[-1].value == "A=b c"
+
+
+def test_options_in_an_unknown_variable_make_the_number_unknown() -> None:
+    (judged,) = checked(f'mpirun $OPTS "${{MORE[@]}}" all_reduce_perf {SIZES}')
+    assert judged.predictions[0][0].unknown == (
+        "the options in $OPTS, ${MORE[@]} are not known here"
+    )
+    assert not judged.is_wrong
+    (judged,) = checked(f"mpirun $OPTS -np 16 -H a:8,b:8 all_reduce_perf {SIZES}")
+    assert processes(judged) == 16
+
+
+def test_a_variable_of_a_branch_or_a_loop_is_unknown() -> None:
+    (judged,) = checked(
+        f"NP=8\nif test -f x; then\nNP=16\nfi\nmpirun -np $NP all_reduce_perf {SIZES}"
+    )
+    assert processes(judged) is None
+    (judged,) = checked(f"for n in 2 4; do mpirun -np $((n*8)) all_reduce_perf {SIZES}; done")
+    assert processes(judged) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ('IMG="$(realpath -s images)/t.sqsh"\n', '--container-image="$IMG"'),
+        ("", "--container-image=$(realpath -s images)/t.sqsh"),
+        ("", '--container-image="$PWD/t 1.sqsh"'),
+        ("", "--container-image=~/images/t-?.sqsh"),
+        ("", "--container-image='t$1.sqsh'"),
+        ("", '--container-image="${DIR:-$(pwd)}/"t.sqsh'),
+        ("", "--container-image=`pwd`/t.sqsh"),
+    ],
+)
+def test_a_fixed_line_keeps_what_the_script_has(before: str, kept: str) -> None:
+    command = f"srun --mpi=pmix {kept} /opt/all_reduce_perf -b 1G -e 10G -f 2 -g 1 | tee $OUT/log"
+    (judged,) = checked(f"{HEAD}{before}{command}\n")
+    assert judged.fixed == command.replace("-e 10G", "-e 8G")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("$HOME/build/allreduce_perf", "$HOME/build/all_reduce_perf"),
+        ("~/build/allreduce_perf", "~/build/all_reduce_perf"),
+        ("'$MY DIR/allreduce_perf'", "'$MY DIR/all_reduce_perf'"),
+        ('"$DIR/a b/allreduce_perf"', '"$DIR/a b/all_reduce_perf"'),
+        ("-x NCCL_ALG=$ALGO all_reduce_perf", "-x NCCL_ALGO=$ALGO all_reduce_perf"),
+        ('-x NCCL_IB_HCAS="$HCA" all_reduce_perf', '-x "NCCL_IB_HCA=$HCA" all_reduce_perf'),
+        (
+            "-x NCCL_TOPO_FILES=/t/[ab]?.xml all_reduce_perf",
+            "-x NCCL_TOPO_FILE=/t/[ab]?.xml all_reduce_perf",
+        ),
+        ("all_reduce_perf -x DIR=$(pwd)/a", "-x DIR=$(pwd)/a all_reduce_perf"),
+    ],
+)
+def test_an_edited_word_stays_open_to_the_shell(wrong: str, right: str) -> None:
+    name, _, behind = wrong.partition(" -x DIR")
+    text = f"mpirun -np 8 {name} {SIZES}{' -x DIR' if behind else ''}{behind}"
+    (judged,) = checked(text, LaunchContext(nodes=1))
+    assert judged.fixed == f"mpirun -np 8 {right} {SIZES}"
+
+
+TEXT = st.text(st.sampled_from("ab $`'\"\\(){}[]*~=-\n;&|<>#0"), max_size=30)
+
+
+@given(TEXT)
+def test_any_text_is_read_and_written_again(text: str) -> None:
+    try:
+        lines = split(text)
+    except InputError:
+        return
+    scope = ShellScope({"a": ShellValue("b c")}, {"b": ("x", "y z")})
+    for line in lines:
+        for word in expanded(line.words, scope)[0]:
+            assert isinstance(word.text, str)
+        for word in line.words:
+            assert rewritten(word.text, [word]).text == word.text
