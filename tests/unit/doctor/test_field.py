@@ -14,9 +14,14 @@ from nccltune.doctor.rulebase import rule_base
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 RIGHT = [
+    ("log-07-gdr-off-in-a-pasted-log", "gdr-unused", "[receive] via NET/IB/0"),
+    ("log-07-gdr-off-in-a-pasted-log", "gdr-disabled", "Disabled for HCA 1 'mlx5_1'"),
+    ("log-08-init-never-completes", "init-incomplete", "ranks 1, 3, 5, 7 (inf-a, inf-b)"),
     ("log-09-ras-socket-in-use", "ras-socket", ""),
     ("log-10-nvls-invalid-argument", "nvls-setup", "transport/nvls.cc:598"),
     ("log-11-ordinal-from-peer-import", "peer-import", "invalid device ordinal"),
+    ("log-12-new-gpu-old-nccl", "shared-memory-exceeded", "82240 exceeds"),
+    ("log-13-nvlink-across-nodes", "mnnvl-unused", "NCCL_CUMEM_ENABLE is 0"),
     ("node-08-completion-status/n1", "rdma-protection", "status=4"),
     ("node-08-completion-status/n2", "rdma-flushed", "status=5"),
     ("node-08-completion-status/n3", "rdma-protection", "status=10"),
@@ -26,6 +31,9 @@ RIGHT = [
     ("node-13-imex-in-a-log/n2", "imex-log", "invalid device ordinal"),
     ("node-13-imex-in-a-log/n3", "imex-log", "invalid resource handle"),
     ("node-14-efa-not-in-the-container", "ofi-no-provider", "No data available"),
+    ("node-19-blackwell-with-an-old-nccl/n1", "nccl-too-old", "2.21.5; GPUs: NVIDIA GB200"),
+    ("node-19-blackwell-with-an-old-nccl/n2", "nccl-too-old", "NVIDIA GeForce RTX 5090"),
+    ("node-19-blackwell-with-an-old-nccl/n2", "shared-memory-exceeded", "82240 exceeds"),
     ("node-22-registering-memory-enomem", "rdma-memory", "ibv_reg_mr_iova2"),
 ]
 WRONG = [

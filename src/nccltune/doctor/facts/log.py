@@ -97,6 +97,64 @@ LOG_NVLS_CHANNELS = fact(
 )
 
 
+class LogInit(FactRecord):
+    """One record of the fact `log.unfinished`."""
+
+    comm: Annotated[str | None, "the communicator's id, or its split"] = None
+    ranks: Annotated[int | None, "ranks of the communicator"] = None
+    started: Annotated[int | None, "ranks with 'Init START'"] = None
+    completed: Annotated[int | None, "ranks with 'Init COMPLETE'"] = None
+    unfinished: Annotated[list[int] | None, "ranks that started and did not complete"] = None
+    hosts: Annotated[list[str] | None, "hosts of these ranks"] = None
+    whole: Annotated[bool | None, "the log does not end before their lines"] = None
+
+
+LOG_UNFINISHED = records(
+    "log.unfinished",
+    LogInit,
+    meaning=(
+        "communicators whose initialisation some ranks started and did not complete; not known of "
+        "logs with lines left out"
+    ),
+    read="'Init START' and 'Init COMPLETE' in the NCCL log",
+)
+
+
+class LogInitTimes(FactRecord):
+    """One record of the fact `log.init_times`."""
+
+    ranks: Annotated[int | None, "ranks of the communicator"] = None
+    total_s: Annotated[float | None, "seconds"] = None
+    part: Annotated[str | None, "its longest part: kernels, bootstrap, topo, ..."] = None
+    part_s: Annotated[float | None, "seconds of that part"] = None
+
+
+LOG_INIT_TIMES = records(
+    "log.init_times",
+    LogInitTimes,
+    meaning="the slowest initialisation of each log",
+    read="'Init timings' in the NCCL log (2.22 and newer)",
+)
+LOG_FABRIC_NODES = fact(
+    "log.fabric_nodes",
+    int,
+    meaning="hosts whose GPUs are in one NVLink domain (the same fabric and clique)",
+    read="'MNNVL busId' lines of the NCCL log",
+)
+LOG_MNNVL = fact(
+    "log.mnnvl",
+    bool,
+    meaning="the largest communicator joins its nodes by NVLink",
+    read="'MNNVL' in the 'nRanks' lines of the NCCL log",
+)
+LOG_GPU_NAMES = fact(
+    "log.gpu_names",
+    list[str],
+    meaning="names of the GPUs in the device list of nccl-tests",
+    read="'# Rank' lines of nccl-tests",
+)
+
+
 class LogGraph(FactRecord):
     """One record of the fact `log.graphs`."""
 

@@ -146,8 +146,10 @@ def test_a_warning_has_its_cause(kind: str, shape: str) -> None:
     assert [one.kind for one in parse_failures(f"step\n{_line(shape)}\n")] == [kind]
 
 
-@pytest.mark.parametrize("version", ["", "h1:10:20 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"])
-@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "(Worker pid=7) "])
+@pytest.mark.parametrize(
+    ("version", "prefix"),
+    [("", "[1,0]<stdout>:"), ("h1:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n", "(Worker) ")],
+)
 def test_every_warning_is_evidence_of_one_finding(
     tmp_path: Path, version: str, prefix: str
 ) -> None:
