@@ -27,12 +27,15 @@ from nccltune.doctor.facts.log import (
     LOG_NODES,
     LOG_NVLS_CHANNELS,
     LOG_RANKS,
+    LOG_TUNER_RULES,
+    LOG_TUNER_SCALES,
     LOG_UNFINISHED,
     LOG_VIAS,
     LOG_WARNINGS,
     LogInit,
     LogInitTimes,
     LogTransport,
+    LogTunerRule,
 )
 from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
@@ -53,6 +56,13 @@ _DEVICE = re.compile(
     r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
 )
 _MOST_MESSAGES = 2000
+_TUNER_SCALE = re.compile(
+    r"Initializing tuner for (?P<nodes>\d{1,9}) nodes, (?P<ranks>\d{1,9}) ranks"
+)
+_TUNER_RULE = re.compile(
+    r"(?P<text>Loaded config: .{1,200}? channels=(?P<channels>-?\d{1,9}) "
+    r"nodes=(?P<nodes>-?\d{1,9}) ranks=(?P<ranks>-?\d{1,9})\b.{0,80})"
+)
 
 
 def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
@@ -62,6 +72,7 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     if logs:
         _logs(facts, logs)
         _starts(evidence, facts)
+        _tuner(facts)
     checks = _checks(evidence)
     if checks is not None:
         facts.add(RAS_CHECKS, *checks)
@@ -127,6 +138,37 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(LOG_FABRIC_NODES, found.fabric_nodes, place)
     if found.mnnvl is not None:
         facts.add(LOG_MNNVL, found.mnnvl, place)
+
+
+def _tuner(facts: Facts) -> None:
+    """Add the rules of NVIDIA's example tuner plugin, and the scales they could apply to."""
+    texts = [one.text or "" for one in facts.value(LOG_LINES) or []]
+    scales = [(int(m["nodes"]), int(m["ranks"])) for t in texts if (m := _TUNER_SCALE.search(t))]
+    largest = facts.value(LOG_NODES), facts.value(LOG_RANKS)
+    if not scales and largest[0] is not None and largest[1] is not None:
+        scales = [(largest[0], largest[1])]
+    rules = [match for text in texts if (match := _TUNER_RULE.search(text))]
+    if not rules:
+        return
+    place = facts[LOG_LINES.name].source
+    if scales:
+        words = [f"{count(nodes, 'node')}, {count(ranks, 'rank')}" for nodes, ranks in scales]
+        facts.add(LOG_TUNER_SCALES, list(dict.fromkeys(words)), place)
+    records = []
+    for match in rules:
+        nodes, ranks = int(match["nodes"]), int(match["ranks"])
+        fits = any(nodes in (-1, one[0]) and ranks in (-1, one[1]) for one in scales)
+        possible = -1 in (nodes, ranks) or nodes <= ranks
+        records.append(
+            LogTunerRule(
+                text=match["text"],
+                nodes=nodes,
+                ranks=ranks,
+                channels=int(match["channels"]),
+                applies=fits if scales or not possible else None,
+            )
+        )
+    facts.add(LOG_TUNER_RULES, records, place)
 
 
 def _names(evidence: NodeEvidence, facts: Facts) -> None:

@@ -155,6 +155,30 @@ LOG_GPU_NAMES = fact(
 )
 
 
+class LogTunerRule(FactRecord):
+    """One record of the fact `log.tuner_rules`."""
+
+    text: Annotated[str | None, "the line, from 'Loaded config' on"] = None
+    nodes: Annotated[int | None, "nodes that it is for; -1 any"] = None
+    ranks: Annotated[int | None, "ranks that it is for; -1 any"] = None
+    channels: Annotated[int | None, "its channels; -1 those of the default"] = None
+    applies: Annotated[bool | None, "a communicator of the log has this scale"] = None
+
+
+LOG_TUNER_RULES = records(
+    "log.tuner_rules",
+    LogTunerRule,
+    meaning="rules that NVIDIA's example tuner plugin loaded",
+    read="'Loaded config' lines of the NCCL log (NCCL_DEBUG_SUBSYS=TUNING)",
+)
+LOG_TUNER_SCALES = fact(
+    "log.tuner_scales",
+    list[str],
+    meaning="scales of the communicators that the tuner plugin was started for: 4 nodes, 32 ranks",
+    read="'Initializing tuner' lines of the NCCL log; else the largest communicator",
+)
+
+
 class LogGraph(FactRecord):
     """One record of the fact `log.graphs`."""
 
