@@ -25,7 +25,7 @@ MAX_DEVICES = 128
 # of NODE: it uses PHB for paths that cross no link between CPUs.
 _DISTANCES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _NVLINK = re.compile(r"NV(\d{1,3})")
-_LEGEND = re.compile(r"\b(NIC\d{1,4})\s*[:=]\s*([\w.:-]+)")
+_LEGEND = re.compile(r"\b(NIC\d{1,4})\s*:\s*(\S+?),?(?=\s|$)")
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _MOST_LINKS = 18
 """Number of NVLinks of one GPU, up to Blackwell. Only with NVSwitches can the cells of a row add up
