@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nccltune.app.study import saving
 from nccltune.doctor.evidence.collect import collect
+from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.many_nodes import read_nodes
 from nccltune.doctor.evidence.script import collect_script
 from nccltune.doctor.evidence.write import collect_to
@@ -35,19 +36,30 @@ __all__ = [
 
 
 class CheckedNodes(NamedTuple):
-    """The result of an examination, and the facts of each node by its name."""
+    """The result of an examination, and the facts of each node by its name.
+
+    `files_alone` means that files of another host were examined, and not this node.
+    """
 
     examination: Examination
     nodes: Mapping[str, Facts]
+    files_alone: bool = False
 
 
 def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
     """Examine this node with the files `paths` as further evidence, or a folder of collected nodes.
 
+    Files of another host are examined alone.
+
     Raises InputError for a folder together with other paths, and for a folder without nodes.
     """
     folders = [path for path in paths if path.is_dir()]
     if not folders:
+        other = read_elsewhere(paths)
+        if other is not None:
+            source = f"files alone ({', '.join(path.name for path in paths)})"
+            alone = {other.node: other}
+            return CheckedNodes(examine(alone, rule_base(), source), alone, files_alone=True)
         facts = collect(files=paths)
         nodes: Mapping[str, Facts] = {facts.node: facts}
         source = f"this node ({facts.node})"

@@ -57,8 +57,9 @@ def command(
     """Check this node, or collected files of many, against the rule base.
 
     Without arguments it looks at this node. FILES (an NCCL log, job files, a topology, test
-    results) are looked at besides. A FOLDER holds what was collected, a folder a node. Nothing is
-    changed. Exit code 1 for an error or a warning that was found; notes alone are no reason.
+    results) are looked at besides, and those of another host alone. A FOLDER holds what was
+    collected, a folder a node. Nothing is changed. Exit code 1 for an error or a warning that was
+    found; notes alone are no reason.
     """
     from nccltune.app import doctor
     from nccltune.cli.doctor_screen import explain, show
@@ -82,6 +83,8 @@ def command(
     with working("looking at the nodes"):
         checked = doctor.examine_paths(paths)
     examined = checked.examination
+    if checked.files_alone:
+        hint("looked at the files alone: they are not of this node")
     if study is not None and not dry_run:
         unsaved = doctor.keep(checked, study)
         warn_unsaved(unsaved)

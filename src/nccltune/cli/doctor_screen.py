@@ -16,7 +16,7 @@ from nccltune.doctor.rule import DoctorRule
 from nccltune.doctor.sources import link
 from nccltune.doctor.summary import (
     count_words,
-    deciding_sources,
+    deciding_words,
     node_words,
     unused_words,
     verdict_words,
@@ -48,11 +48,10 @@ def show(out: Console, examined: Examination, *, everything: bool) -> None:
         for node in examined.nodes:
             for problem in node.unread:
                 _line(out, ("unread", "dim"), f"{node.name}: {problem}", "dim")
-    told = deciding_sources(examined)
-    if told:
+    deciding = deciding_words(examined)
+    if deciding:
         out.print()
-        asked = " · ".join(f"{read} ({number} rules)" for read, number in told)
-        _line(out, ("undecided", "dim"), f"files that decide most rules: {asked}", "dim")
+        _line(out, ("undecided", "dim"), deciding, "dim")
 
 
 def _show_unused(out: Console, lines: list[str], *, everything: bool) -> None:

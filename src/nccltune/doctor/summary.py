@@ -9,10 +9,22 @@ from collections import Counter
 
 from nccltune.doctor.facts import catalogue
 from nccltune.doctor.result import Examination, RuleResult, RuleVerdict, node_names
+from nccltune.doctor.rulebase import rule_base
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
 _LONGEST = 160
+_AREAS = (
+    ("logs", ("log.", "failures", "ras.", "nccl.")),
+    ("tests", ("tests",)),
+    ("settings", ("settings", "plugins")),
+    ("GPUs", ("gpu", "imex.")),
+    ("NICs", ("hca", "nic", "gids", "rdma.")),
+    ("PCIe", ("pci.", "topo.", "graph.", "vm_host.")),
+    ("the kernel's log", ("kernel.log", "kernel.failures")),
+    ("the host", ("node.", "cpu.", "kernel.", "limits.", "shm.", "logind.", "container.")),
+)
+"""What rules are about, by the beginnings of facts. Clouds are left out: most nodes are in none."""
 
 
 def verdict_words(examined: Examination) -> str:
@@ -21,14 +33,51 @@ def verdict_words(examined: Examination) -> str:
     if not findings:
         if not examined.of(RuleVerdict.OK):
             return "nothing could be checked"
+        judged, unknown = judged_areas(examined)
+        words = f"nothing found in {', '.join(judged)}" if judged else "nothing found"
+        words += f"; nothing known of {', '.join(unknown)}" if judged and unknown else ""
         unused = sum(len(node.unused) for node in examined.nodes)
         if not unused:
-            return "nothing found"
+            return words
         verb = "was" if unused == 1 else "were"
-        return f"nothing found, but {count(unused, 'file')} {verb} not used"
+        return f"{words}, but {count(unused, 'file')} {verb} not used"
     severities = Counter(judged.severity for judged in findings)
     parts = [count(severities[level], str(level)) for level in Severity if severities[level]]
     return f"{count(len(findings), 'finding')}: {', '.join(parts)}"
+
+
+def judged_areas(examined: Examination) -> tuple[list[str], list[str]]:
+    """Return what rules could judge, and what no fact is known of."""
+    needs = {rule.id: rule.needs for rule in rule_base().rules}
+    missing = {fact for judged in examined.rules for fact in judged.missing}
+    decided = (*examined.of(RuleVerdict.OK), *examined.of(RuleVerdict.FINDING))
+    known = {fact for judged in decided for fact in needs.get(judged.rule, ())}
+    known -= missing | {"node.collected"}
+    found: tuple[list[str], list[str]] = ([], [])
+    for area in (name for name, _ in _AREAS):
+        if any(_area(fact) == area for fact in known):
+            found[0].append(area)
+        elif any(_area(fact) == area for fact in missing):
+            found[1].append(area)
+    return found
+
+
+def _area(fact: str) -> str | None:
+    return next((name for name, starts in _AREAS if fact.startswith(starts)), None)
+
+
+def deciding_words(examined: Examination) -> str:
+    """Return which file or command would decide most of the open rules; "" if none would."""
+    sources = [(read.partition("; ")[0], rules) for read, rules in deciding_sources(examined)]
+    if not sources:
+        return ""
+    (first, rules), *others = sources
+    words = f"{first} would decide most ({count(rules, 'rule')})"
+    if others:
+        words += f"; then {', '.join(f'{read} ({number})' for read, number in others)}"
+    if examined.source.startswith("this node"):
+        return words
+    return f"{words}; nccltune doctor --collect FOLDER on the node writes nearly all"
 
 
 def line_words(examined: Examination, most: int = 3) -> str:

@@ -85,7 +85,28 @@ def test_this_node_is_examined_with_files_besides(
     log.touch()
     assert run(["doctor", str(log)]) == 0
     assert asked == [log]
-    assert "verdict     nothing found · ok 1 ·" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "verdict nothing found in the host; nothing known of logs, tests, settings, " in shown
+
+
+def test_files_of_another_host_are_examined_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def collect(*, files: tuple[Path, ...]) -> object:
+        raise AssertionError(files)
+
+    monkeypatch.setattr("nccltune.app.doctor.collect", collect)
+    log = tmp_path / "nccl.log"
+    log.write_text(NOISE.format(host="other-7"))
+    assert run(["doctor", str(log), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["source"] == "files alone (nccl.log)"
+    assert [node["name"] for node in found["nodes"]] == ["other-7"]
+    assert run(["doctor", str(log)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("verdict     nothing found in logs; nothing known of tests")
+    assert "nvidia-smi -q -x would decide most" in shown.out
+    assert "they are not of this node" in shown.err
 
 
 def test_a_file_that_nothing_used_is_named(

@@ -6,7 +6,13 @@ import pytest
 from nccltune.doctor.examine import MISFIT, examine
 from nccltune.doctor.result import RuleVerdict, node_names
 from nccltune.doctor.rulebase import RuleBase, read_rules, rule_base
-from nccltune.doctor.summary import deciding_sources, node_words, verdict_words
+from nccltune.doctor.summary import (
+    deciding_sources,
+    deciding_words,
+    judged_areas,
+    node_words,
+    verdict_words,
+)
 from tests.unit.doctor.rule_cases import facts_of
 from tests.unit.doctor.test_rule_files import GOOD
 
@@ -97,6 +103,17 @@ def test_summaries_of_nothing_found_and_nothing_known() -> None:
     assert node_words(examine({"a": good}, own(), "")) == "a · 8 x H100"
     two = {"a": good, "b": facts_of("b", {})}
     assert node_words(examine(two, own(), "")) == "2 nodes: 1 x (8 x H100) · 1 x (nothing known)"
+
+
+def test_the_areas_that_rules_could_judge() -> None:
+    log = facts_of("a", {"failures": [], "log.lines": [], "node.collected": True})
+    judged, unknown = judged_areas(examine({"a": log}, rule_base(), ""))
+    assert judged == ["logs"]
+    assert set(unknown) >= {"GPUs", "NICs", "PCIe", "the kernel's log", "the host"}
+    assert judged_areas(examine({"a": facts_of("a", {})}, rule_base(), ""))[0] == []
+    here = examine({"a": log}, rule_base(), "this node (a)")
+    assert deciding_words(here).startswith("nvidia-smi -q -x would decide most (")
+    assert deciding_words(examine({"a": log}, rule_base(), "x")).startswith(deciding_words(here))
 
 
 def test_missing_sources_are_sorted_by_rules_and_a_log_counts_once() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.failures import has_rows
+from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
@@ -14,17 +15,27 @@ from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.log import (
     LOG_BOOTSTRAP,
     LOG_COLL_CHANNELS,
+    LOG_FABRIC_NODES,
+    LOG_GPU_NAMES,
     LOG_GRAPHS,
+    LOG_INIT_TIMES,
     LOG_LINES,
+    LOG_MNNVL,
     LOG_NET,
     LOG_NET_DEVICES,
     LOG_NET_RELAXED_ORDERING,
     LOG_NODES,
     LOG_NVLS_CHANNELS,
     LOG_RANKS,
+    LOG_TUNER_RULES,
+    LOG_TUNER_SCALES,
+    LOG_UNFINISHED,
     LOG_VIAS,
     LOG_WARNINGS,
+    LogInit,
+    LogInitTimes,
     LogTransport,
+    LogTunerRule,
 )
 from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
@@ -40,8 +51,18 @@ from nccltune.model.sample import Sample
 from nccltune.model.scale import count
 
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
-_DEVICE = re.compile(r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device")
+_DEVICE = re.compile(
+    r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device"
+    r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
+)
 _MOST_MESSAGES = 2000
+_TUNER_SCALE = re.compile(
+    r"Initializing tuner for (?P<nodes>\d{1,9}) nodes, (?P<ranks>\d{1,9}) ranks"
+)
+_TUNER_RULE = re.compile(
+    r"(?P<text>Loaded config: .{1,200}? channels=(?P<channels>-?\d{1,9}) "
+    r"nodes=(?P<nodes>-?\d{1,9}) ranks=(?P<ranks>-?\d{1,9})\b.{0,80})"
+)
 
 
 def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
@@ -50,9 +71,12 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     logs = [(raw, log) for raw, log in logs if log.warnings or log.messages or log.version]
     if logs:
         _logs(facts, logs)
+        _starts(evidence, facts)
+        _tuner(facts)
     checks = _checks(evidence)
     if checks is not None:
         facts.add(RAS_CHECKS, *checks)
+    _names(evidence, facts)
     tests = [record for raw in evidence.all("test") for record in _tests(evidence, raw)]
     if tests:
         facts.add(TESTS, tests, evidence.all("test")[0].place())
@@ -95,6 +119,67 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         facts.add(LOG_NET_RELAXED_ORDERING, log.relaxed_ordering, place)
     if log.graphs:
         facts.add(LOG_GRAPHS, log.graphs, place)
+
+
+def _starts(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add how communicators started. Logs of single processes count as one log."""
+    raws = evidence.all("log")
+    whole = raws[0]
+    if len(raws) > 1:
+        whole = raws[0]._replace(data=b"\n".join(raw.data for raw in raws))
+    found = evidence.parse(whole, parse_init)
+    place = raws[0].place()
+    if found.unfinished is not None:
+        records = [LogInit(**one._asdict()) for one in found.unfinished]
+        facts.add(LOG_UNFINISHED, records, place)
+    if found.times is not None:
+        facts.add(LOG_INIT_TIMES, [LogInitTimes(**found.times._asdict())], place)
+    if found.fabric_nodes is not None:
+        facts.add(LOG_FABRIC_NODES, found.fabric_nodes, place)
+    if found.mnnvl is not None:
+        facts.add(LOG_MNNVL, found.mnnvl, place)
+
+
+def _tuner(facts: Facts) -> None:
+    """Add the rules of NVIDIA's example tuner plugin, and the scales they could apply to."""
+    texts = [one.text or "" for one in facts.value(LOG_LINES) or []]
+    scales = [(int(m["nodes"]), int(m["ranks"])) for t in texts if (m := _TUNER_SCALE.search(t))]
+    largest = facts.value(LOG_NODES), facts.value(LOG_RANKS)
+    if not scales and largest[0] is not None and largest[1] is not None:
+        scales = [(largest[0], largest[1])]
+    rules = [match for text in texts if (match := _TUNER_RULE.search(text))]
+    if not rules:
+        return
+    place = facts[LOG_LINES.name].source
+    if scales:
+        words = [f"{count(nodes, 'node')}, {count(ranks, 'rank')}" for nodes, ranks in scales]
+        facts.add(LOG_TUNER_SCALES, list(dict.fromkeys(words)), place)
+    records = []
+    for match in rules:
+        nodes, ranks = int(match["nodes"]), int(match["ranks"])
+        fits = any(nodes in (-1, one[0]) and ranks in (-1, one[1]) for one in scales)
+        possible = -1 in (nodes, ranks) or nodes <= ranks
+        records.append(
+            LogTunerRule(
+                text=match["text"],
+                nodes=nodes,
+                ranks=ranks,
+                channels=int(match["channels"]),
+                applies=fits if scales or not possible else None,
+            )
+        )
+    facts.add(LOG_TUNER_RULES, records, place)
+
+
+def _names(evidence: NodeEvidence, facts: Facts) -> None:
+    names: dict[str, None] = {}
+    raws = evidence.all("test")
+    for raw in raws:
+        for match in _DEVICE.finditer(evidence.parse(raw, str)):
+            if match["name"]:
+                names.setdefault(match["name"].strip())
+    if names:
+        facts.add(LOG_GPU_NAMES, list(names), raws[0].place())
 
 
 def _checks(evidence: NodeEvidence) -> tuple[list[RasCheck], str] | None:

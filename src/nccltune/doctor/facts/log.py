@@ -97,6 +97,88 @@ LOG_NVLS_CHANNELS = fact(
 )
 
 
+class LogInit(FactRecord):
+    """One record of the fact `log.unfinished`."""
+
+    comm: Annotated[str | None, "the communicator's id, or its split"] = None
+    ranks: Annotated[int | None, "ranks of the communicator"] = None
+    started: Annotated[int | None, "ranks with 'Init START'"] = None
+    completed: Annotated[int | None, "ranks with 'Init COMPLETE'"] = None
+    unfinished: Annotated[list[int] | None, "ranks that started and did not complete"] = None
+    hosts: Annotated[list[str] | None, "hosts of these ranks"] = None
+    whole: Annotated[bool | None, "the log does not end before their lines"] = None
+
+
+LOG_UNFINISHED = records(
+    "log.unfinished",
+    LogInit,
+    meaning=(
+        "communicators whose initialisation some ranks started and did not complete; not known of "
+        "logs with lines left out"
+    ),
+    read="'Init START' and 'Init COMPLETE' in the NCCL log",
+)
+
+
+class LogInitTimes(FactRecord):
+    """One record of the fact `log.init_times`."""
+
+    ranks: Annotated[int | None, "ranks of the communicator"] = None
+    total_s: Annotated[float | None, "seconds"] = None
+    part: Annotated[str | None, "its longest part: kernels, bootstrap, topo, ..."] = None
+    part_s: Annotated[float | None, "seconds of that part"] = None
+
+
+LOG_INIT_TIMES = records(
+    "log.init_times",
+    LogInitTimes,
+    meaning="the slowest initialisation of each log",
+    read="'Init timings' in the NCCL log (2.22 and newer)",
+)
+LOG_FABRIC_NODES = fact(
+    "log.fabric_nodes",
+    int,
+    meaning="hosts whose GPUs are in one NVLink domain (the same fabric and clique)",
+    read="'MNNVL busId' lines of the NCCL log",
+)
+LOG_MNNVL = fact(
+    "log.mnnvl",
+    bool,
+    meaning="the largest communicator joins its nodes by NVLink",
+    read="'MNNVL' in the 'nRanks' lines of the NCCL log",
+)
+LOG_GPU_NAMES = fact(
+    "log.gpu_names",
+    list[str],
+    meaning="names of the GPUs in the device list of nccl-tests",
+    read="'# Rank' lines of nccl-tests",
+)
+
+
+class LogTunerRule(FactRecord):
+    """One record of the fact `log.tuner_rules`."""
+
+    text: Annotated[str | None, "the line, from 'Loaded config' on"] = None
+    nodes: Annotated[int | None, "nodes that it is for; -1 any"] = None
+    ranks: Annotated[int | None, "ranks that it is for; -1 any"] = None
+    channels: Annotated[int | None, "its channels; -1 those of the default"] = None
+    applies: Annotated[bool | None, "a communicator of the log has this scale"] = None
+
+
+LOG_TUNER_RULES = records(
+    "log.tuner_rules",
+    LogTunerRule,
+    meaning="rules that NVIDIA's example tuner plugin loaded",
+    read="'Loaded config' lines of the NCCL log (NCCL_DEBUG_SUBSYS=TUNING)",
+)
+LOG_TUNER_SCALES = fact(
+    "log.tuner_scales",
+    list[str],
+    meaning="scales of the communicators that the tuner plugin was started for: 4 nodes, 32 ranks",
+    read="'Initializing tuner' lines of the NCCL log; else the largest communicator",
+)
+
+
 class LogGraph(FactRecord):
     """One record of the fact `log.graphs`."""
 

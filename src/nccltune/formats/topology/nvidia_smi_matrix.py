@@ -4,15 +4,18 @@
 Columns are separated by tabs, or by spaces if the text was pasted. Escape sequences may underline
 the header. Newer drivers add columns after the devices: CPU Affinity, NUMA Affinity, GPU NUMA ID.
 NICs are `NIC0` with a legend below the table. Drivers before 515 print the NICs' own names.
+`pasted_matrix` restores rows of pasted text.
 """
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
-from nccltune.formats.text.lines import check_text, encoding_of, visible
+from nccltune.formats.text.lines import check_text, encoding_of
 from nccltune.formats.topology.cpu_list import cpus_of, mask_of
+from nccltune.formats.topology.pasted_matrix import KIND, plain_lines, row_cells
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
 
@@ -22,8 +25,7 @@ MAX_DEVICES = 128
 # of NODE: it uses PHB for paths that cross no link between CPUs.
 _DISTANCES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _NVLINK = re.compile(r"NV(\d{1,3})")
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_LEGEND = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
+_LEGEND = re.compile(r"\b(NIC\d{1,4})\s*:\s*(\S+?),?(?=\s|$)")
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _MOST_LINKS = 18
 """Number of NVLinks of one GPU, up to Blackwell. Only with NVSwitches can the cells of a row add up
@@ -44,11 +46,23 @@ class SmiDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
-    """A matrix. `cells[i][j]` is the connection of device i to device j (`X`, `NV18`, `PIX`)."""
+    """A matrix. `cells[i][j]` is the connection of device i to device j (`X`, `NV18`, `PIX`).
+
+    `notes` names cells that were run together in the text.
+    """
 
     source: str
     devices: tuple[SmiDevice, ...]
     cells: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+class MatrixRow(NamedTuple):
+    """The cells of a row, the values of the columns after them, and the words that were split."""
+
+    cells: tuple[str, ...]
+    rest: dict[str, str]
+    split: tuple[str, ...]
 
 
 def read_matrix(data: bytes, source: str) -> SmiMatrix:
@@ -61,9 +75,12 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
     legend = nic_names(lines)
     devices: list[SmiDevice] = []
     cells: list[tuple[str, ...]] = []
+    notes: list[str] = []
     for number, line in enumerate(lines[at + 1 :], at + 2):
         words = line.split()
-        if not words or words[0] not in names:
+        if not words:
+            continue
+        if words[0] not in names:
             if devices:
                 break
             continue
@@ -73,9 +90,10 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
                 where=f"{source}:{number}",
                 hint="save it whole: nvidia-smi topo -m > FILE",
             )
-        row, rest = read_row(line, names, trailing, f"{source}:{number}")
-        cells.append(row)
-        devices.append(_device(words[0], legend, rest, devices))
+        row = read_row(line, names, trailing, f"{source}:{number}")
+        cells.append(row.cells)
+        notes += [f"lost tab in line {number}, restored as {one}" for one in row.split]
+        devices.append(_device(words[0], legend, row.rest, devices))
         if len(devices) == len(names):
             break
     if len(devices) < len(names):
@@ -84,21 +102,18 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
             where=source,
             hint="save it whole: nvidia-smi topo -m > FILE",
         )
-    return SmiMatrix(source=source, devices=tuple(devices), cells=tuple(cells))
+    return SmiMatrix(source=source, devices=tuple(devices), cells=tuple(cells), notes=tuple(notes))
 
 
 def nic_names(lines: Iterable[str]) -> dict[str, str]:
     """Return the names of `NIC0`, ... in the legend below the table."""
-    return {
-        match.group(1): match.group(2)
-        for line in lines
-        if (match := _LEGEND.fullmatch(line)) is not None
-    }
+    return {name: device for line in lines for name, device in _LEGEND.findall(line)}
 
 
 def looks_like_matrix(text: str) -> bool:
     """Return whether a text may have a matrix: one of its first 50 lines begins with GPU0."""
-    return any(_ESCAPE.sub("", line).split()[:1] == ["GPU0"] for line in text.splitlines()[:50])
+    lines = plain_lines("\n".join(text.splitlines()[:50]))
+    return any(line.split()[:1] == ["GPU0"] for line in lines)
 
 
 def _lines(data: bytes, source: str) -> list[str]:
@@ -113,7 +128,7 @@ def _lines(data: bytes, source: str) -> list[str]:
     except InputError as error:
         raise InputError(error.message, where=source, hint=error.hint) from None
     text = data.decode(encoding_of(data[:4]), errors="replace")
-    return [_ESCAPE.sub("", line) for line in text.splitlines()]
+    return plain_lines(text)
 
 
 def find_header(lines: list[str], source: str) -> tuple[int, list[str], list[str]]:
@@ -143,38 +158,24 @@ def find_header(lines: list[str], source: str) -> tuple[int, list[str], list[str
 
 
 def _is_cell(word: str) -> bool:
-    return word in _DISTANCES or _NVLINK.fullmatch(word) is not None
+    return KIND.fullmatch(word) is not None
 
 
-def read_row(
-    line: str, names: list[str], trailing: list[str], where: str
-) -> tuple[tuple[str, ...], dict[str, str]]:
+def read_row(line: str, names: list[str], trailing: list[str], where: str) -> MatrixRow:
     """Return the cells of a row, and the values of the columns after them.
 
-    With tabs, empty columns keep their positions. Raises InputError if the row is truncated or has
-    unknown words.
+    With tabs, empty columns after the cells keep their positions. Raises InputError if the row is
+    truncated or has unknown words.
     """
     # Pasted text may have kept only some of its tabs. If no tab follows the first cell, cells are
     # separated by any white space.
     by_tabs = len(line.partition("\t")[0].split()) == 1
     words = line.split("\t") if by_tabs else line.split()
-    words = [word.strip() for word in words]
-    cells = tuple(words[1 : len(names) + 1])
-    if len(cells) < len(names):
-        raise InputError(
-            f"row {words[0]} has {len(cells)} cells for {len(names)} devices",
-            where=where,
-            hint="a terminal may have cut it: nvidia-smi topo -m > FILE",
-        )
-    for cell in cells:
-        if not _is_cell(cell):
-            raise InputError(
-                f"'{visible(cell, 20)}' is no kind of connection",
-                where=where,
-                hint="known are X, NV1 to NV999, PIX, PXB, PHB, NODE and SYS",
-            )
-    rest = dict(zip(trailing, words[len(names) + 1 :], strict=False))
-    return cells, {name: value for name, value in rest.items() if value not in ("", "N/A")}
+    words = [part for word in words for part in (word.split() or [""])]
+    row = row_cells(words[1:], len(names), words[0], where)
+    rest = {name: value for name, value in zip(trailing, row.rest, strict=False) if value}
+    values = {name: value for name, value in rest.items() if value != "N/A"}
+    return MatrixRow(row.cells, values, row.split)
 
 
 def _device(
@@ -281,7 +282,7 @@ class _Tree:
             dialect=Dialect.SMI,
             cpus=tuple(cpus),
             unread=("bus ids are made up, speeds of links and NICs are not known: "
-                    "nvidia-smi topo -m shows neither", *self.asymmetric()),
+                    "nvidia-smi topo -m shows neither", *self.matrix.notes, *self.asymmetric()),
         )  # fmt: skip
 
     def under_cpu(self, members: list[int]) -> list[Pci]:

@@ -249,3 +249,22 @@ def test_logs_of_several_ranks(tmp_path: Path) -> None:
     warnings = [one["text"] for one in facts.named("log.warnings")]
     assert [one["text"] for one in facts.named("log.lines")][: len(warnings)] == warnings
     assert len(warnings) == 2
+
+
+def test_rules_of_a_tuner_plugin_in_a_log(tmp_path: Path) -> None:
+    lead = "h1:10:20 [0] NCCL INFO TUNER/ExamplePlugin: "
+    rule = "Loaded config: allreduce [0-65536] tree/ll channels={} nodes={} ranks={} pipeOps=any"
+    rules = [rule.format(-1, 4, 32), rule.format(2, 32, 8), rule.format(2, -1, -1)]
+    lines = ["Initializing tuner for 4 nodes, 32 ranks, 4 NVL domains", *rules]
+    put(tmp_path, "n1/nccl.log", "".join(f"{lead}{line}\n" for line in lines))
+    put(tmp_path, "n2/nccl.log", "".join(f"{lead}{line}\n" for line in rules))
+    first, second = folder_facts(tmp_path)
+    found = first.named("log.tuner_rules")
+    assert [(one["channels"], one["applies"]) for one in found] == [
+        (-1, True),
+        (2, False),
+        (2, True),
+    ]
+    assert first.named("log.tuner_scales") == ["4 nodes, 32 ranks"]
+    # Without a scale only the impossible rule is known not to apply.
+    assert [one.get("applies") for one in second.named("log.tuner_rules")] == [None, False, None]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, message_kind, warning_kind
+
 MOST = 400
 LONGEST = 300
 # Words that appear only in lines that state a failure, by kind of failure. Sources: nccl 2.18-2.32
@@ -58,8 +60,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
         "unsatisfied condition: cuda",
         "unsupported toolchain",
-        "no kernel image is available",
     ),
+    "no_kernel": ("no kernel image is available",),
     "xid": ("NVRM: Xid",),
     "fabric": (
         "system not yet initialized",
@@ -172,6 +174,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Insufficient nvidia.com/gpu",
         "BackoffLimitExceeded",
     ),
+    "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
@@ -182,9 +185,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "oom_kill",
         "OOM Killed",
         "OOMKilled",
-        "Cannot allocate memory",
-        "Too many open files",
-        "Resource temporarily unavailable",
         "core dumped",
         "terminate called after throwing",
         "*** Process received signal ***",
@@ -213,6 +213,9 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
+_WARN = "NCCL WARN"
+# PyTorch prints NCCL's last warning, without the words NCCL WARN, in the line after this one.
+_LAST_ERROR = re.compile(r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)", re.M)
 # Lines that contain a word of _WORDS but state success.
 _ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
 
@@ -247,6 +250,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             # kinds are ordered from causes to effects.
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind
+    at.update(_warnings(text))
     found: dict[tuple[str, str], FailureLine] = {}
     number, before = 1, 0
     for start in sorted(at):
@@ -263,6 +267,18 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         elif len(found) < MOST:
             found[key] = FailureLine(at[start], line[:LONGEST], number, 1)
     return tuple(found.values())
+
+
+def _warnings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the offset and the kind of each warning of NCCL. What failed decides, not a word in the
+    line: a queue pair that timed out is no connection that did."""
+    for start in _starts(text, _WARN):
+        end = text.find("\n", start)
+        yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
+    for match in _LAST_ERROR.finditer(text):
+        kind = message_kind(match["line"][:2000])
+        if kind != WARNING:
+            yield match.start("line"), kind
 
 
 # A row of an nccl-tests table. The columns are size, elements, further columns, and two groups of

@@ -17,6 +17,7 @@ from nccltune.formats.topology.nvidia_smi_matrix import (
     nic_names,
     read_row,
 )
+from nccltune.formats.topology.pasted_matrix import plain_lines
 from nccltune.model.errors import InputError
 
 _GPU = re.compile(r"^GPU(\d{1,4})$")
@@ -60,7 +61,7 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     A row that is cut or damaged is skipped and counted in `unread`. If the text has no header of a
     matrix, the result has no cells.
     """
-    lines = [line[:LONGEST_LINE] for line in text.split("\n")]
+    lines = plain_lines("\n".join(line[:LONGEST_LINE] for line in text.split("\n")))
     try:
         at, columns, trailing = find_header(lines, "topo")
     except InputError:
@@ -75,7 +76,7 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
             continue
         row = words[0]
         try:
-            cells, rest = read_row(line, columns, trailing, "topo")
+            cells, rest, _ = read_row(line, columns, trailing, "topo")
         except InputError:
             unread += 1
             continue

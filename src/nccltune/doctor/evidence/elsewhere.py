@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide whether files that a user names are of this node, or of another one."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
+from nccltune.doctor.evidence.collect import facts_of
+from nccltune.doctor.evidence.folder import put_file
+from nccltune.doctor.evidence.kinds import OUTPUT
+from nccltune.doctor.evidence.raw import NodeEvidence
+from nccltune.doctor.facts import Facts
+from nccltune.formats.text.lines import visible
+
+_PRINTED = ("log", "test", "diagnostics", OUTPUT)
+_COMPANIONS = frozenset(
+    {
+        *("job", "env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf", "topology", "graph"),
+        *("given-topology", "virtual-topology", "given-graph", "vm-host-lspci", "gcloud"),
+        *("aws-topology", "aws-instance-type", "cloud-metadata", ""),
+    }
+)
+"""Items that people give besides this node."""
+_NEED_ROOT = frozenset({"dmesg", "lspci", "pci-config"})
+_READ_HERE = frozenset(one.name for one in (*VALUES, *TEXTS, *COMMANDS)) - _NEED_ROOT
+"""Items that this node shows without root rights. A file with one of them is another node's."""
+_HOST = re.compile(
+    rb"(?:^|[\s\]>)])(?P<log>[\w.-]{1,255}):\d{1,10}:\d{1,10} [^\n]{0,80}?NCCL (?:INFO|WARN)"
+    rb"|^#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<test>[\w.-]{1,255}) device",
+    re.M,
+)
+_NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
+
+
+def read_elsewhere(paths: Sequence[Path]) -> Facts | None:
+    """Return the facts of files that are not of this node; None where they may be.
+
+    Files are of another node if they name hosts and not this one, or have what this node shows
+    itself, or hold a node's outputs and this node has no NVIDIA driver.
+
+    Raises InputError if a file cannot be read or is not text.
+    """
+    evidence = NodeEvidence("", live=False)
+    for path in paths:
+        put_file(evidence, path, visible(str(path), 400), asked=True)
+    names = set(evidence.names) - _COMPANIONS
+    if not names:
+        return None
+    hosts = named_hosts(evidence)
+    here = os.uname().nodename.partition(".")[0]
+    if hosts:
+        if here in {host.partition(".")[0] for host in hosts}:
+            return None
+    elif not names & _READ_HERE and any(Path(path).exists() for path in _NVIDIA):
+        return None
+    evidence.host = visible(hosts[0]) if len(hosts) == 1 else visible(paths[0].name, 100)
+    return facts_of(evidence)
+
+
+def named_hosts(evidence: NodeEvidence) -> list[str]:
+    """Return the hosts that logs and outputs name, in order."""
+    found: dict[str, None] = {}
+    for item in _PRINTED:
+        for raw in evidence.all(item):
+            for match in _HOST.finditer(raw.data):
+                found.setdefault((match["log"] or match["test"]).decode())
+    return list(found)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the cause of a warning of NCCL: by its call, its CUDA error, its status or its source file.
+
+Each kind has a rule that reports it. A warning that no table knows has the kind WARNING, so no
+warning is without a finding. Source of the messages: format strings of NCCL 2.12 to 2.30, and of
+aws-ofi-nccl 1.9 to 1.16.
+"""
+
+import re
+
+WARNING = "warning"
+_LINE = re.compile(r"(?:(?P<file>[\w./~-]{1,120}):\d{1,6} )?NCCL WARN ?(?P<message>.*)")
+_CUDA = re.compile(r"\b[Cc]uda failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
+_STATUS = re.compile(
+    r"Got completion .*?(?:\bstatus=[A-Z_]*\(?(?P<status>\d{1,2})\b"
+    r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
+)
+_CALL = re.compile(
+    r"Call to (?P<call>ibv_\w+|mlx5dv_\w+) failed(?: with)?(?: error)?(?P<why>[^,]*)"
+)
+_COMPLETIONS = {
+    4: "rdma_protection",
+    5: "rdma_flushed",
+    8: "rdma_protection",
+    10: "rdma_protection",
+    12: "rdma_no_answer",
+    13: "rdma_not_ready",
+}
+"""Kinds by the status of a completion (enum ibv_wc_status). Others are "rdma_failed"."""
+_COMPLETION_NAMES = {
+    "LOC_PROT_ERR": 4,
+    "WR_FLUSH_ERR": 5,
+    "LOC_ACCESS_ERR": 8,
+    "REM_ACCESS_ERR": 10,
+    "RETRY_EXC_ERR": 12,
+    "RNR_RETRY_EXC_ERR": 13,
+}
+_ERRNOS = {
+    "Operation not permitted": 1,
+    "Cannot allocate memory": 12,
+    "Bad address": 14,
+    "Invalid argument": 22,
+    "Operation not supported": 95,
+    "Network is unreachable": 101,
+    "Connection timed out": 110,
+    "No route to host": 113,
+}
+_REGISTER = r"ibv_reg_\w+|mlx5dv_reg_\w+"
+_CREATE = r"ibv_create_(?:qp|cq)|ibv_alloc_pd"
+_VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
+    (r"ibv_modify_qp", (101, 110, 113), "rdma_no_path"),
+    (r"ibv_modify_qp", (22,), "rdma_address"),
+    (_REGISTER, (12,), "rdma_memory"),
+    (_CREATE, (12,), "rdma_memory"),
+    (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
+    (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
+)
+"""Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
+_CUDA_CODES: dict[int, str] = {
+    2: "gpu_memory",
+    35: "driver_old",
+    100: "no_gpu",
+    101: "device",
+    209: "no_kernel",
+    214: "gpu_fault",
+    220: "gpu_fault",
+    222: "driver_old",
+    700: "gpu_fault",
+    714: "gpu_fault",
+    716: "gpu_fault",
+    719: "gpu_fault",
+    800: "not_permitted",
+    802: "fabric",
+    803: "no_gpu",
+    804: "driver_old",
+}
+_CUDA_WORDS = {
+    "out of memory": 2,
+    "CUDA driver version is insufficient": 35,
+    "invalid argument": 1,
+    "no CUDA-capable device": 100,
+    "invalid device ordinal": 101,
+    "no kernel image": 209,
+    "uncorrectable ECC": 214,
+    "peer access is not supported": 217,
+    "uncorrectable NVLink": 220,
+    "unsupported toolchain": 222,
+    "invalid resource handle": 400,
+    "illegal memory access": 700,
+    "hardware stack": 714,
+    "misaligned address": 716,
+    "unspecified launch failure": 719,
+    "operation not permitted": 800,
+    "operation not supported": 801,
+    "system not yet initialized": 802,
+    "unsupported display driver": 803,
+    "forward compatibility": 804,
+}
+_PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
+"""Errors of importing memory: argument, ordinal, peer access, handle, permission, support."""
+# Errors of CUDA that mean the same in each file of NCCL.
+_EVERYWHERE = frozenset({"gpu_memory", "driver_old", "no_gpu", "no_kernel", "gpu_fault", "fabric"})
+# Kinds by source file of the line ("" for any) and message. The first match decides.
+_MESSAGES: tuple[tuple[str, str, str], ...] = (
+    ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
+    (r"(?:^|/)ras/", "", "ras"),
+    ("", r"NET/OFI.*(?:fi_getinfo|No eligible|protocol that worked|[Nn]o .*providers?)", "ofi"),
+    ("", r"P2P is disabled between NVLINK", "nvlink_p2p"),
+    ("", r"ncclIbRoceGetVersionNum", "gid_type"),
+    ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
+    ("", r"NET/IB.*(?:Got async|async fatal|non-fatal async|GID table changed)", "rdma_event"),
+    ("", r"^MNNVL \(cliqueSize", "imex"),
+    ("", r"NVLink SHARP \(NVLS\)", "nvls"),
+    ("", r"Duplicate GPU detected|using the same GPU", "device"),
+    ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
+    (r"shmutils\.cc|/shm\.cc", "", "shm_access"),
+    ("", r"shared memory segment|shm_open", "shm_access"),
+    (r"ipcsocket\.cc", "", "local_socket"),
+    ("", r"^UDS:|ncclProxyCallBlockingUDS", "local_socket"),
+    ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
+     r"No usable listening interface", "no_interface"),
+    ("", r"truncated|collective mismatch|incorrect receive info", "calls_differ"),
+    (r"argcheck\.cc", "", "usage"),
+    ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
+    ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
+    ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
+     r"(?:refused|timed out|unreachable|No route|in use|assign requested)", "network"),
+    (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
+     r"in use|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
+     "network"),
+    ("", r"getting address info|Name or service not known|name resolution", "network"),
+    ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
+     "topology_file"),
+    ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token", "setting"),
+    ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
+     r"[Pp]lease (?:use|specify))|Invalid NCCL_", "setting"),
+    ("", r"Driver version found is \d+\. Minimum", "driver_old"),
+    ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
+    ("", r"Too many open files|Resource temporarily unavailable|Cannot allocate memory", "limit"),
+    ("", r"malloc\(size=\d+\) returned null", "limit"),
+)  # fmt: skip
+_COMPILED = tuple(
+    (re.compile(file), re.compile(message), kind) for file, message, kind in _MESSAGES
+)
+
+
+def warning_kind(line: str) -> str | None:
+    """Return the kind of a line with `NCCL WARN`; None for a line without these words."""
+    match = _LINE.search(line)
+    if match is None:
+        return None
+    return message_kind(match["message"], match["file"] or "")
+
+
+def message_kind(message: str, file: str = "") -> str:
+    """Return the kind of a warning's message. `file` is NCCL's source file, "" if not known."""
+    if (status := _STATUS.search(message)) is not None:
+        number = status["status"] or status["error"]
+        known = int(number) if number else _COMPLETION_NAMES.get(status["name"], 0)
+        return _COMPLETIONS.get(known, "rdma_failed")
+    if (call := _CALL.search(message)) is not None:
+        return _verbs_kind(call["call"], call["why"])
+    if (cuda := _CUDA.search(message)) is not None:
+        return _cuda_kind(cuda["code"], cuda["words"], file)
+    for in_file, pattern, kind in _COMPILED:
+        if in_file.search(file) and pattern.search(message):
+            return kind
+    return WARNING
+
+
+def _verbs_kind(call: str, why: str) -> str:
+    number = next((value for words, value in _ERRNOS.items() if words in why), None)
+    for pattern, errnos, kind in _VERBS:
+        if re.fullmatch(pattern, call) and (not errnos or number in errnos):
+            return kind
+    return "verbs"
+
+
+def _cuda_kind(code: str | None, words: str, file: str) -> str:
+    number = int(code or 0)
+    if not number and "captur" not in words:
+        number = next((value for text, value in _CUDA_WORDS.items() if text in words), 0)
+    kind = _CUDA_CODES.get(number, "cuda")
+    if kind in _EVERYWHERE:
+        return kind
+    if file.endswith("nvls.cc"):
+        return "nvls"
+    if file.endswith("transport/p2p.cc") and number in _PEER_CODES:
+        return "peer_import"
+    return kind

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which communicators did not complete their initialisation, and which logs cannot show it."""
+
+from nccltune.doctor.evidence.parsers.nccl_init import InitTimes, OpenInit, parse_init
+
+
+def init(rank: int, what: str, comm: str = "commId 0xabc", ranks: int = 4) -> str:
+    host = f"h{rank // 2}"
+    return (
+        f"{host}:{10 + rank}:{20 + rank} [{rank % 2}] NCCL INFO ncclCommInitRank comm 0x1{rank} "
+        f"rank {rank} nranks {ranks} cudaDev 0 nvmlDev 0 busId 1000 {comm} - Init {what}\n"
+    )
+
+
+def info(rank: int, words: str) -> str:
+    return f"h{rank // 2}:{10 + rank}:{20 + rank} [{rank % 2}] NCCL INFO {words}\n"
+
+
+STARTS = "".join(init(rank, "START") for rank in range(4))
+
+
+def completes(*ranks: int) -> str:
+    return "".join(init(rank, "COMPLETE") for rank in ranks)
+
+
+def unfinished(text: str) -> list[OpenInit]:
+    found = parse_init(text).unfinished
+    assert found is not None
+    return found
+
+
+def test_all_ranks_complete() -> None:
+    assert unfinished(STARTS + completes(3, 1, 0, 2)) == []
+
+
+def test_ranks_that_others_overtook_hang() -> None:
+    (one,) = unfinished(STARTS + completes(0, 2, 3))
+    assert one == OpenInit("0xabc", 4, 4, 3, [1], ["h0"], whole=True)
+
+
+def test_text_after_the_last_complete_shows_that_the_log_is_whole() -> None:
+    (one,) = unfinished(STARTS + completes(0, 1, 2) + "[rank0] Watchdog caught a timeout\n")
+    assert (one.unfinished, one.whole) == ([3], True)
+
+
+def test_a_log_of_the_first_lines_is_cut() -> None:
+    text = STARTS + completes(0, 1, 2, 3)
+    lines = text.splitlines(keepends=True)
+    for most in range(1, len(lines)):
+        assert not any(one.whole for one in unfinished("".join(lines[:most]))), most
+    for most in range(len(STARTS), len(text)):
+        assert not any(one.whole for one in unfinished(text[:most])), most
+
+
+def test_ranks_that_were_about_to_complete_are_cut_off() -> None:
+    late = "".join(info(rank, "8 coll channels, 8 collnet channels") for rank in range(4))
+    (one,) = unfinished(STARTS + late + completes(2))
+    assert not one.whole
+
+
+def test_nobody_completes() -> None:
+    (one,) = unfinished(STARTS + info(0, "NET/IB : No device found."))
+    assert (one.started, one.completed, one.whole) == (4, 0, False)
+
+
+def test_logs_with_lines_left_out_are_not_judged() -> None:
+    counted = STARTS.replace("START\n", "START [repeated 3x across cluster]\n", 1)
+    for text in (counted + completes(0, 2), STARTS + "[...]\n" + completes(0, 2), "...\n" + STARTS):
+        assert parse_init(text).unfinished is None
+
+
+def test_a_log_of_some_ranks_only() -> None:
+    assert unfinished(init(1, "START") + init(1, "COMPLETE")) == []
+
+
+def test_a_split_has_no_id() -> None:
+    split = "parent 0x5 splitCount 1 color 7 key 0"
+    starts = init(0, "START", split, 2).replace(" - Init", "- Init") + init(1, "START", split, 2)
+    assert unfinished(starts + init(0, "COMPLETE", split, 2) + init(1, "COMPLETE", split, 2)) == []
+    (one,) = unfinished(starts + init(1, "COMPLETE", split, 2))
+    assert (one.comm, one.unfinished) == ("splitCount 1 color 7 of 2 ranks", [0])
+
+
+def test_the_slowest_start_and_its_longest_part() -> None:
+    words = "Init timings - ncclCommInitRank: rank {} nranks 4 total {} (kernels {}, alloc 0.41, x)"
+    text = info(0, words.format(0, "3.10", "1.20")) + info(1, words.format(1, "55.01", "52.45"))
+    assert parse_init(text).times == InitTimes(4, 55.01, "kernels", 52.45)
+
+
+def test_a_fabric_across_hosts() -> None:
+    words = "MNNVL busId 0x801000 fabric UUID {} cliqueId 0x1 state {} healthMask 0xaa"
+    uuid = "4c43b15bc2cd1920.28cc9b5473fb5b11"
+    text = info(0, words.format(uuid, 3)) + info(1, words.format(uuid, 3))
+    assert parse_init(text).fabric_nodes == 1
+    assert parse_init(text + info(2, words.format(uuid, 3))).fabric_nodes == 2
+    assert parse_init(text + info(2, words.format(uuid, 1))).fabric_nodes == 1
+    none = info(0, words.format("0.0", 3)) + info(2, words.format("0.0", 3))
+    assert parse_init(none).fabric_nodes == 0
+
+
+def test_the_largest_communicator_decides() -> None:
+    words = "comm 0x5 rank 0 nRanks {} nNodes 2 localRanks 4 localRank 0 MNNVL {}"
+    assert parse_init(info(0, words.format(8, 1)) + info(0, words.format(2, 0))).mnnvl is True
+    assert parse_init("no log\n").mnnvl is None

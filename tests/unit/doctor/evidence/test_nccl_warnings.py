@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each warning of NCCL is evidence of a finding, and its cause is that of the call that failed."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.evidence.parsers import nccl_warnings
+from nccltune.doctor.evidence.parsers.failures import parse_failures
+from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, warning_kind
+from nccltune.doctor.examine import examine
+from nccltune.doctor.rulebase import rule_base
+from tests.unit.doctor.evidence.node import folder_facts, put
+
+DONE = "transport/net_ib.cc:24 Got completion from peer 192.0.2.9<41000> with"
+QP = "misc/ibvwrap.cc:11 Call to ibv_modify_qp failed with"
+CALL = "misc/ibvwrap.cc:11 Call to"
+# Own lines in the shape of NCCL's messages: kind, and source file with the message.
+SHAPES = (
+    ("rdma_failed", f"{DONE} status=1 opcode=0 len=0 vendor err 105 (Recv) hca mlx5_0"),
+    ("rdma_failed", f"{DONE} error 2, opcode 0, len 0, vendor err 104"),
+    ("rdma_protection", f"{DONE} status=4 opcode=0 len=0 vendor err 81 (Send) hca mlx5_0"),
+    ("rdma_protection", f"{DONE} error 4, opcode 1, len 21938, vendor err 81"),
+    ("rdma_flushed", f"{DONE} status=5 opcode=0 len=0 vendor err 244 (Recv) hca mlx5_0"),
+    ("rdma_flushed", f"{DONE} status=IBV_WC_WR_FLUSH_ERR(5) opcode=IBV_WC_SEND(0) reqSize=0"),
+    ("rdma_protection", f"{DONE} status=8 opcode=0 len=0 vendor err 94 (Recv) hca mlx5_0"),
+    ("rdma_failed", f"{DONE} status=9 opcode=0 len=0 vendor err 138 (Send) hca mlx5_0"),
+    ("rdma_protection", f"{DONE} status=10 opcode=0 len=0 vendor err 136 (Send) hca mlx5_0"),
+    ("rdma_failed", f"{DONE} error 11, opcode 2, len 1048576, vendor err 137"),
+    ("rdma_no_answer", f"{DONE} status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_0"),
+    ("rdma_no_answer", f"{DONE} status=IBV_WC_RETRY_EXC_ERR opcode=0"),
+    ("rdma_not_ready", f"{DONE} error 13, opcode 0, len 0, vendor err 135"),
+    ("rdma_failed", f"{DONE} status=21 opcode=0 len=0 vendor err 0 (Send) hca mlx5_0"),
+    ("rdma_no_path", f"{QP} 110 Connection timed out, on dev mlx5_5:1, curr state INIT"),
+    ("rdma_no_path", f"{QP} error Connection timed out errno 110"),
+    ("rdma_no_path", f"{QP} 113 No route to host, on dev mlx5_5:1"),
+    ("rdma_no_path", f"{QP} error Network is unreachable"),
+    ("rdma_address", f"{QP} error Invalid argument"),
+    ("rdma_address", f"{QP} 22 Invalid argument, on dev mlx5_0:1, next state RTR"),
+    ("verbs", f"{QP} 61 No data available, on dev mlx5_0:1"),
+    ("verbs", f"{QP} error Cannot allocate memory errno 12"),
+    ("rdma_memory", f"{CALL} ibv_reg_mr failed with error Cannot allocate memory"),
+    ("rdma_memory", f"{CALL} ibv_reg_mr_iova2 failed with error Cannot allocate memory errno 12"),
+    ("rdma_memory", f"{CALL} ibv_create_cq failed with error Cannot allocate memory"),
+    ("rdma_memory", f"{CALL} ibv_create_qp failed with error Cannot allocate memory"),
+    ("rdma_gpu_memory", f"{CALL} ibv_reg_mr_iova2 failed with error Bad address"),
+    ("rdma_gpu_memory", f"{CALL} ibv_reg_mr failed with error Invalid argument"),
+    ("rdma_gpu_memory", f"{CALL} ibv_reg_dmabuf_mr failed with error Operation not supported"),
+    ("rdma_gpu_memory", f"{CALL} ibv_reg_dmabuf_mr failed with error Bad file descriptor"),
+    ("verbs", f"{CALL} ibv_create_qp failed with error Operation not supported errno 95"),
+    ("verbs", f"{CALL} ibv_create_qp failed"),
+    ("verbs", f"{CALL} ibv_open_device failed"),
+    ("verbs", f"{CALL} ibv_query_gid failed with error Success errno 0"),
+    ("ras", "ras/client_support.cc:160 Call to bind failed: Address already in use"),
+    ("ras", "ras/client_support.cc:160 Call to listen failed: Address already in use"),
+    ("ras", "ras/ras.cc:300 fatal error - RAS thread terminating"),
+    ("versions_differ", "ras/ras.cc:500 NCCL version mismatch with remote peer 192.0.2.1<41>"),
+    ("versions_differ", "init.cc:800 Mismatched NCCL version detected : rank 0 version 22304"),
+    ("cuda", "enqueue.cc:1430 Cuda failure 1 'invalid argument'"),
+    ("cuda", "init.cc:200 Cuda failure 'initialization error'"),
+    ("cuda", "enqueue.cc:900 Cuda failure 900 'operation not permitted when stream is capturing'"),
+    ("cuda", "enqueue.cc:900 Cuda failure 'operation not permitted when stream is capturing'"),
+    ("cuda", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
+    ("cuda", "init.cc:77 Cuda failure 999 'unknown error'"),
+    ("not_permitted", "include/alloc.h:228 Cuda failure 800 'operation not permitted'"),
+    ("nvls", "transport/nvls.cc:598 Cuda failure 1 'invalid argument'"),
+    ("nvls", "transport/nvls.cc:254 Cuda failure 401 'the operation cannot be performed'"),
+    ("nvls", "transport/nvls.cc:254 Failed to bind NVLink SHARP (NVLS) Multicast memory of size 7"),
+    ("peer_import", "transport/p2p.cc:275 Cuda failure 101 'invalid device ordinal'"),
+    ("peer_import", "transport/p2p.cc:275 Cuda failure 'invalid device ordinal'"),
+    ("peer_import", "transport/p2p.cc:286 Cuda failure 400 'invalid resource handle'"),
+    ("peer_import", "transport/p2p.cc:286 Cuda failure 217 'peer access is not supported'"),
+    ("device", "init.cc:400 Cuda failure 101 'invalid device ordinal'"),
+    ("device", "init.cc:700 Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 3000"),
+    ("gpu_memory", "transport/nvls.cc:12 Cuda failure 2 'out of memory'"),
+    ("gpu_memory", "include/alloc.h:12 Cuda failure 'out of memory'"),
+    ("gpu_fault", "enqueue.cc:12 Cuda failure 700 'an illegal memory access was encountered'"),
+    ("gpu_fault", "transport/p2p.cc:12 Cuda failure 220 'uncorrectable NVLink error detected'"),
+    ("fabric", "init.cc:12 Cuda failure 802 'system not yet initialized'"),
+    ("driver_old", "misc/cudawrap.cc:9 CUDA Driver version found is 11000. Minimum is 12"),
+    ("driver_old", "init.cc:12 Cuda failure 35 'CUDA driver version is insufficient'"),
+    ("no_kernel", "enqueue.cc:12 Cuda failure 209 'no kernel image is available for execution'"),
+    ("no_gpu", "misc/nvmlwrap.cc:99 nvmlInit_v2() failed: Driver/library version mismatch"),
+    ("no_gpu", "misc/cudawrap.cc:99 Failed to find CUDA library libcuda.so.1 : cannot open"),
+    ("imex", "mnnvl.cc:67 MNNVL (cliqueSize 8) is available but not working on this system."),
+    ("nvlink_p2p", "graph/paths.cc:300 P2P is disabled between NVLINK connected GPUs 0 and 1."),
+    ("gid_type", "transport/net_ib.cc:9 NET/IB: read failed in ncclIbRoceGetVersionNum: EINVAL"),
+    ("nics_mixed", "transport/net_ib.cc:9 NET/IB : Attempted to connect incompatible devices: [0]"),
+    ("nics_mixed", "transport/net_ib.cc:9 NET/IB : Can't merge net devices with different "
+     "link_layer. i=1"),
+    ("rdma_event", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 Got async event : port error"),
+    ("rdma_event", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 async fatal event on QP (0x1)"),
+    ("rdma_event", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 GID table changed"),
+    ("ofi", "nccl_net_ofi_rdma_init:78 NET/OFI OFI fi_getinfo() call failed: No data available"),
+    ("ofi", "nccl_net_ofi_create_plugin:25 NET/OFI Unable to find a protocol that worked."),
+    ("ofi", "find_ofi_provider:300 NET/OFI No eligible providers were found"),
+    (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
+    ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
+    ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
+    ("shm_access", "misc/shmutils.cc:90 Error while attaching to shared memory segment "
+     "/dev/shm/nccl-Ab1 (size 4096), error: No such file or directory (2)"),
+    ("shm_access", "include/shm.h:28 Call to shm_open failed : Permission denied"),
+    ("local_socket", "misc/ipcsocket.cc:9 UDS: Sending data over socket /tmp/nccl-1 failed : "
+     "Connection refused (111)"),
+    ("local_socket", "proxy.cc:9 ncclProxyCallBlockingUDS call to tpRank 1(ab) failed : 2"),
+    ("no_interface", "bootstrap.cc:9 Bootstrap : no socket interface found"),
+    ("no_interface", "bootstrap.cc:9 no device found matching =eth9, verify NCCL_OOB_NET_IFNAME"),
+    ("no_interface", "misc/socket.cc:9 Net : No interface found in the same subnet as remote "
+     "address 192.0.2.1<41>"),
+    ("peer_gone", "misc/socket.cc:9 socketProgress: Connection closed by remote peer h2<41>"),
+    ("peer_gone", "misc/socket.cc:9 Call to recv from h2<41> failed : Connection reset by peer"),
+    ("network", "misc/socket.cc:9 socketStartConnect: Connect to h2<41> failed : No route to host"),
+    ("network", "include/socket.h:9 Call to connect failed : Connection refused"),
+    ("network", "misc/socket.cc:9 ncclSocketInit: Socket creation failed : Protocol not supported"),
+    ("network", "misc/socket.cc:9 socketPollConnect: exceeded timeouts (10000)"),
+    ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
+    ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "
+     "error, local size 8 remote size 16"),
+    ("usage", "misc/argcheck.cc:9 AllReduce : sendbuff 0x7f00 is not a valid pointer"),
+    ("usage", "enqueue.cc:9 Error : mixing different streams within a group call is not"),
+    ("topology_file", "graph/xml.cc:9 Could not open XML topology file /x.xml : No such file"),
+    ("topology_file", "graph/search.cc:9 XML Import Channel : dev 7 not found."),
+    (WARNING, "graph/xml.cc:9 No NVML device handle. Skipping nvlink detection."),
+    ("setting", "enqueue.cc:9 Error : no algorithm/protocol available for function AllGather"),
+    ("setting", 'graph/tuning.cc:9 Unrecognized element token "rinng" when parsing "rinng"'),
+    ("limit", "proxy.cc:9 Call to pthread_create failed: Resource temporarily unavailable"),
+    ("limit", "proxy.cc:9 Call to socket failed: Too many open files"),
+    (WARNING, "init.cc:9 MNNVL is not supported on this system"),
+    (WARNING, "proxy.cc:9 [Proxy Service 0] Failed to execute operation Connect from rank 0"),
+    (WARNING, "transport.cc:9 No transport found for rank 0[1000] -> rank 1[2000]"),
+    (WARNING, "graph/paths.cc:9 Could not find intermediate GPU between GPU rank 0 and NIC 1"),
+    (WARNING, "a message of a version that is not known"),
+)  # fmt: skip
+
+
+def _line(shape: str) -> str:
+    file, _, message = shape.partition(" ")
+    if ":" not in file:
+        return f"h1:10:20 [0] NCCL WARN {shape}"
+    return f"h1:10:20 [0] {file} NCCL WARN {message}"
+
+
+@pytest.mark.parametrize(("kind", "shape"), SHAPES)
+def test_a_warning_has_its_cause(kind: str, shape: str) -> None:
+    assert warning_kind(_line(shape)) == kind
+    assert [one.kind for one in parse_failures(f"step\n{_line(shape)}\n")] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("version", "prefix"),
+    [("", "[1,0]<stdout>:"), ("h1:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n", "(Worker) ")],
+)
+def test_every_warning_is_evidence_of_one_finding(
+    tmp_path: Path, version: str, prefix: str
+) -> None:
+    lines = {f"n{number:03}": _line(shape) for number, (_, shape) in enumerate(SHAPES)}
+    for node, line in lines.items():
+        put(tmp_path, f"{node}/run.log", f"{version}{prefix}{line}\n")
+    nodes = {facts.node: facts for facts in folder_facts(tmp_path)}
+    said: dict[str, list[str]] = {node: [] for node in lines}
+    for judged in examine(nodes, rule_base(), "x").rules:
+        for item in judged.evidence:
+            for node in item.nodes:
+                said[node] += [judged.rule] * (lines[node] in item.text)
+    assert {node: rules for node, rules in said.items() if len(rules) != 1} == {}
+
+
+def test_each_kind_has_a_rule() -> None:
+    kinds = {
+        WARNING, "cuda", "verbs", "rdma_failed", "nvls", "peer_import",
+        *nccl_warnings._CUDA_CODES.values(), *nccl_warnings._COMPLETIONS.values(),
+        *(kind for *_, kind in nccl_warnings._VERBS),
+        *(kind for *_, kind in nccl_warnings._MESSAGES),
+    }  # fmt: skip
+    findings = [rule.text.finding or "" for rule in rule_base().rules]
+    for kind in kinds:
+        assert any(f"'{kind}'" in finding for finding in findings), kind
+
+
+def test_the_last_error_of_pytorch_is_a_warning() -> None:
+    text = (
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:94, x\n"
+        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed.\n"
+        "Last error:\n"
+        "Call to ibv_modify_qp failed with error Connection timed out errno 110\n"
+    )
+    assert [one.kind for one in parse_failures(text)] == ["nccl", "nccl", "rdma_no_path"]
+
+
+def test_a_long_line_takes_bounded_time() -> None:
+    line = "h1:10:20 [0] NCCL WARN " + "Got completion Call to ibv_ Cuda failure '" * 20_000
+    assert parse_failures(line)[0].kind == "cuda"
