@@ -2,14 +2,20 @@
 """Open a study with its samples sorted, and handle a study that cannot be written."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples, sort_samples
 from nccltune.formats.importing.suspect import platform_doubts
+from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.study.files import Study
+
+
+_DEFAULT_NAMES = frozenset({"auto", "default"})
+"""Words in the name of a file whose runs NCCL was left to decide."""
 
 
 class OpenStudy(NamedTuple):
@@ -25,7 +31,7 @@ def open_study(path: Path) -> OpenStudy:
     Raises StudyError if there is no study, or none of its samples can be compared.
     """
     study = Study.open(path)
-    samples = sort_samples(study.samples())
+    samples = sort_samples(study.samples(), _default_runs(study))
     samples.doubts += platform_doubts(study)
     if not samples.timings:
         why = (
@@ -37,6 +43,16 @@ def open_study(path: Path) -> OpenStudy:
             why, where=str(path), hint=f"add measurements: nccltune import FILES... -o {path}"
         )
     return OpenStudy(study, samples)
+
+
+def _default_runs(study: Study) -> set[str]:
+    """Return the processes whose file is named for the default, such as `all_reduce_auto.log`."""
+    return {
+        run.process
+        for record in study.imports(ImportRecord)
+        if _DEFAULT_NAMES.intersection(re.split(r"[^a-z]+", record.file.lower()))
+        for run in record.runs or ()
+    }
 
 
 @contextlib.contextmanager

@@ -16,13 +16,17 @@ def of(samples: list[Sample]) -> Compared:
 def test_the_default_alone_is_compared_with_nothing() -> None:
     found = of(measure(SIZES, lambda size: {"default": size / 1e5}))
     assert (found.choices, found.sizes, found.alone) == (0, 0, SIZES)
-    assert found.has_default and not found.anything and not found.conclusive
+    assert found.has_default
+    assert not found.anything
+    assert not found.conclusive
 
 
 def test_choices_without_the_default_are_compared_with_nothing() -> None:
     found = of(measure(SIZES, lambda size: {"tree/ll": size / 1e5, "ring/ll": size / 1e5}))
     assert (found.choices, found.sizes, found.alone) == (2, 0, [])
-    assert not found.has_default and not found.anything and not found.everywhere
+    assert not found.has_default
+    assert not found.anything
+    assert not found.everywhere
 
 
 def test_rounds_of_both_at_every_size_are_conclusive() -> None:
@@ -31,7 +35,9 @@ def test_rounds_of_both_at_every_size_are_conclusive() -> None:
     assert found == Compared(1, len(SIZES), [], True, 6, True)
     assert found.conclusive
     once = of(measure(SIZES, both, rounds=1, twice=False))
-    assert once.everywhere and not once.known and not once.conclusive
+    assert once.everywhere
+    assert not once.known
+    assert not once.conclusive
 
 
 def test_sizes_without_another_choice_are_listed() -> None:
@@ -40,7 +46,8 @@ def test_sizes_without_another_choice_are_listed() -> None:
         return times if size == SIZES[-1] else {**times, "ring/ll": size / 9e4}
 
     found = of(measure(SIZES, some))
-    assert found.anything and not found.everywhere
+    assert found.anything
+    assert not found.everywhere
     assert found.alone == SIZES[-1:]
 
 
