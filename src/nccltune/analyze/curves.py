@@ -15,7 +15,7 @@ from nccltune.analyze.stats import (
     trimmed_interval,
 )
 from nccltune.analyze.timings import Series, Timings
-from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 ASSUMED_NOISE = 0.05
 """Relative noise of one timing, used if a study has too few timings to measure the noise. Two
@@ -28,7 +28,7 @@ SATURATED_GROWTH = 0.05
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
     """Return the S-curve of `choice`, with a point for every measured size."""
     points = [
-        _point(timings, size, series)
+        _point(timings, size, series, timings.default_ran(size) if choice == DEFAULT else None)
         for size in timings.sizes
         if (series := timings.series(size, choice))
     ]
@@ -108,7 +108,7 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
     )
 
 
-def _point(timings: Timings, size: int, series: Series) -> CurvePoint:
+def _point(timings: Timings, size: int, series: Series, ran: Choice | None) -> CurvePoint:
     times = list(series.values())
     centre = median(times)
     low, high = _interval(timings, series)
@@ -121,6 +121,7 @@ def _point(timings: Timings, size: int, series: Series) -> CurvePoint:
         high_us=max(high, centre),
         spread=relative_spread(times),
         busbw_gb_per_s=condition.collective.busbw_gb_per_s(size, centre, condition.scale.ranks),
+        ran=ran,
     )
 
 

@@ -71,8 +71,8 @@ def _sentence(timings: "Timings", size: int, kept: int) -> str:
     )
     rest = "the others are" if kept else "each is"
     return (
-        f"{condition.collective.prose}, {condition.scale}: the runs labelled default are not rounds "
-        f"of one default: at {format_bytes(size)} NCCL's log shows {listed}; "
+        f"{condition.collective.prose}, {condition.scale}: the runs labelled default are not "
+        f"rounds of one default: at {format_bytes(size)} NCCL's log shows {listed}; "
         + (f"{count(kept, 'run')} kept as the default, " if kept else "")
         + f"{rest} labelled by what NCCL ran"
         + ("" if kept else " (name the default's file default or auto, and import it again)")

@@ -11,6 +11,7 @@ from importlib.resources import files
 
 import msgspec
 
+from nccltune.analyze.compared import compared
 from nccltune.analyze.findings import PLATEAU_CEILING, percent, rate
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
 from nccltune.model.choice import DEFAULT, Choice, choice_label
@@ -139,9 +140,10 @@ def _against_links(
             evidence,
         )
     elif peak >= REACHED * ceiling:
-        yield _finding(
-            analysis, FindingKind.AS_EXPECTED, _reached(platform, expected, peak, lead), evidence
-        )
+        several = compared([analysis]).anything
+        rest = "; what is slow below the peak is tuning" if several else ""
+        words = _reached(platform, expected, peak, lead, rest)
+        yield _finding(analysis, FindingKind.AS_EXPECTED, words, evidence)
     elif most >= REACHED * ceiling:
         yield _finding(
             analysis,
@@ -165,10 +167,10 @@ def _against_links(
         )
 
 
-def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) -> str:
+def _reached(platform: Platform, expected: Expectation, peak: float, lead: str, rest: str) -> str:
     """Return the sentence for a platform that reaches the bandwidth of its links.
 
-    The sentence names the limiting link.
+    The sentence names the limiting link and ends with `rest`, about the sizes below the peak.
     """
     ceiling = expected.busbw_gb_per_s
     higher = [
@@ -183,11 +185,11 @@ def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) 
         estimate, words = max(higher)
         return (
             f"expected {rate(estimate)} {words}, got {rate(peak)}: {expected.limit}, which allows "
-            f"{rate(ceiling)}. The platform is fine; what is slow below the peak is tuning"
+            f"{rate(ceiling)}. The platform is fine{rest}"
         )
     return (
         f"{lead} {rate(peak)} ({percent(peak / ceiling)}): the platform is fine. "
-        f"{expected.limit}; what is slow below the peak is tuning"
+        f"{expected.limit}{rest}"
     )
 
 
@@ -252,8 +254,8 @@ def _finding(
     condition = analysis.condition
     return Finding(
         kind=kind,
-        sentence=f"{condition.title}: {words}",
-        where=condition.title,
+        sentence=f"{analysis.title}: {words}",
+        where=analysis.title,
         collective=condition.collective,
         scale=condition.scale,
         better=better,

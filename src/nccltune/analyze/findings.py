@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.analyze.gains import GainTable
+from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
@@ -18,6 +19,8 @@ from nccltune.model.sizes import format_bytes
 
 MIN_DIP = 0.05
 """A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
+_RELIABLE_BYTES = 1 << 10
+"""A single timing of a smaller message is no evidence of a dip."""
 PLATEAU_SLOPE = 0.2
 """A curve is flat between two points if its slope on log-log axes is below this value. Bandwidth
 proportional to size has slope 1."""
@@ -80,14 +83,16 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
             fall = 1 - low.busbw_gb_per_s / peak.busbw_gb_per_s
             # The fall is beyond noise if the intervals of the two bandwidths do not overlap.
             apart = low.low_us / low.bytes > peak.high_us / peak.bytes
-            if fall > margin and apart:
+            once = peak.n == low.n == 1
+            if fall > margin and apart and not (once and low.bytes < _RELIABLE_BYTES):
                 yield _Shape(
                     FindingKind.DIP,
                     peak.bytes,
                     low.bytes,
                     f"bus bandwidth falls from {rate(peak.busbw_gb_per_s)} at "
                     f"{format_bytes(peak.bytes)} to {rate(low.busbw_gb_per_s)} at "
-                    f"{format_bytes(low.bytes)} ({percent(fall)} less)",
+                    f"{format_bytes(low.bytes)} ({percent(fall)} less"
+                    + (", one timing each)" if once else ")"),
                     {"peak_gb_per_s": peak.busbw_gb_per_s, "low_gb_per_s": low.busbw_gb_per_s},
                 )
         index = after
@@ -133,7 +138,7 @@ def _explained(
         for curve in analysis.curves
         if isinstance(curve.choice, Choice) and (point := _at(curve, shape.high)) is not None
     ]
-    sentence = f"{analysis.condition.title}: {shape.seen}"
+    sentence = f"{analysis.title}: {shape.seen}"
     if not others or analysis.curve(DEFAULT) is None:
         yield _finding(analysis, shape, sentence)
         return
@@ -155,7 +160,7 @@ def _explained(
     yield _finding(
         analysis,
         shape._replace(kind=FindingKind.NOT_A_TUNING_PROBLEM),
-        f"{analysis.condition.title}: even the best choice {what} between "
+        f"{analysis.title}: even the best choice {what} between "
         f"{format_bytes(shape.low)} and {format_bytes(shape.high)}. {NOT_TUNING}",
         tuning=False,
     )
@@ -204,15 +209,17 @@ def _crossover(analysis: ConditionAnalysis, run: list[tuple[int, Choice, float]]
         else choice.label
         for choice in choices
     ]
+    ran = ran_at(analysis.shown.points, sizes)
+    took = f"it ran {', then '.join(ran)}; " if ran and not analysis.ran_predicted else ""
     sentence = (
-        f"{analysis.condition.title}: {'from ' if many else 'at '}{_range(sizes)} the default is "
-        f"not the best: {', then '.join(words)} is {'up to ' if many else ''}"
+        f"{analysis.title}: {'from ' if many else 'at '}{_range(sizes)} the default is "
+        f"not the best: {took}{', then '.join(words)} is {'up to ' if many else ''}"
         f"{math.exp(best[2]):.2f}x faster" + (f", {mean:.2f}x on average" if many else "")
     )
     return Finding(
         kind=FindingKind.BAD_CROSSOVER,
         sentence=sentence,
-        where=analysis.condition.title,
+        where=analysis.title,
         collective=analysis.condition.collective,
         scale=analysis.condition.scale,
         min_bytes=sizes[0],
@@ -235,7 +242,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
         f"{format_bytes(last.bytes)}); measure larger sizes to see the peak",
         {"last_gb_per_s": last.busbw_gb_per_s},
     )
-    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}")
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
 
 
 def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
@@ -259,7 +266,7 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
         f"rate. {NOT_TUNING}",
         {"peak_gb_per_s": best, "line_rate_gb_per_s": line_rate},
     )
-    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}", tuning=False)
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}", tuning=False)
 
 
 def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
@@ -280,7 +287,7 @@ def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
         "more rounds narrow the intervals there",
         {"worst_spread": spread, "sizes": float(len(noisy))},
     )
-    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}")
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
 
 
 def _fastest(curves: list[Curve]) -> Curve:
@@ -304,7 +311,7 @@ def _finding(
     return Finding(
         kind=shape.kind,
         sentence=sentence,
-        where=analysis.condition.title,
+        where=analysis.title,
         collective=analysis.condition.collective,
         scale=analysis.condition.scale,
         min_bytes=shape.low,
@@ -335,6 +342,11 @@ def _range(sizes: list[int]) -> str:
 def rate(gb_per_s: float) -> str:
     """Return a bandwidth in GB/s with three significant digits: `0.47 GB/s`, `3600 GB/s`."""
     return f"{_digits(gb_per_s)} GB/s"
+
+
+def duration(time_us: float) -> str:
+    """Return a time with three significant digits: `91.7 us`, `1.25 ms`."""
+    return f"{_digits(time_us)} us" if time_us < 999.5 else f"{_digits(time_us / 1e3)} ms"
 
 
 def percent(share: float) -> str:

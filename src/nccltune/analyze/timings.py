@@ -83,6 +83,7 @@ class Timings:
     `cells[bytes][choice]` holds the times of one point. `channels[bytes][choice]` is the largest
     number of channels that NCCL used; it has no entry if the number is unknown.
     `ran[bytes][process]` is the choice that NCCL reported to have run as its default in a process.
+    `predicted[bytes]` is the choice with the least cost in NCCL's own cost table.
     """
 
     condition: Condition
@@ -91,6 +92,7 @@ class Timings:
     rounds_of: Rounds = field(default_factory=Rounds)
     channels: dict[int, dict[AnyChoice, int]] = field(default_factory=dict)
     ran: dict[int, dict[int, Choice]] = field(default_factory=dict)
+    predicted: dict[int, Choice] = field(default_factory=dict)
 
     @property
     def sizes(self) -> list[int]:
@@ -135,9 +137,19 @@ class Timings:
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
     def default_ran(self, size: int) -> Choice | None:
-        """Return the algorithm and protocol that NCCL ran as its default; None if unknown."""
+        """Return the algorithm and protocol that NCCL ran as its default; None if unknown.
+
+        If NCCL reported none at any size, return what its cost table predicts.
+        """
+        if self.ran_predicted:
+            return self.predicted.get(size)
         ran = next(iter(self.ran.get(size, {}).values()), None)
         return None if ran is None else ran.without_channels()
+
+    @property
+    def ran_predicted(self) -> bool:
+        """Return whether NCCL reported at no size what it ran, but its cost table is known."""
+        return bool(self.predicted) and not any(self.ran.values())
 
     def add(self, size: int, choice: AnyChoice, key: tuple[int, int], time_us: float) -> None:
         """Add a timing. If the round and repeat of `key` have one already, use the next repeat."""

@@ -13,7 +13,6 @@ from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.study.files import Study
 
-
 _DEFAULT_NAMES = frozenset({"auto", "default"})
 """Words in the name of a file whose runs NCCL was left to decide."""
 

@@ -93,10 +93,17 @@ def saturation_text(item: ConditionAnalysis) -> str | None:
     share = ""
     if found.line_rate_share is not None:
         share = f", {words.percent_text(found.line_rate_share)} of the line rate"
+    first = item.shown.points[0].bytes
+    shares = {"half of it": found.half_bytes, "90 %": found.ninety_bytes}
+    # Smaller sizes than the first were not measured, so "from" would be a guess.
+    low = [share for share, size in shares.items() if size == first]
+    reached = [f"{share} already at {format_bytes(first)}, the smallest size" for share in low[-1:]]
+    reached += [
+        f"{share} from {format_bytes(size)}" for share, size in shares.items() if size != first
+    ]
     return (
         f"Peak {words.rate_text(found.peak_gb_per_s)} at {format_bytes(found.peak_bytes)}{share}; "
-        f"half of it from {format_bytes(found.half_bytes)}, 90 % from "
-        f"{format_bytes(found.ninety_bytes)}."
+        f"{', '.join(reached)}."
     )
 
 

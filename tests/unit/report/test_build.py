@@ -95,7 +95,7 @@ def test_what_to_check_first_stands_once_and_only_where_it_is_needed() -> None:
 
 def in_place(item: ConditionAnalysis) -> ConditionAnalysis:
     condition = msgspec.structs.replace(item.condition, in_place=True)
-    return msgspec.structs.replace(item, condition=condition)
+    return msgspec.structs.replace(item, condition=condition, title=condition.title)
 
 
 def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None:
@@ -115,7 +115,9 @@ def test_labels_stay_apart_when_titles_do_not() -> None:
     whole = analysis()
     floats = whole.conditions[1]
     condition = msgspec.structs.replace(floats.condition, dtype="bfloat16")
-    halves = msgspec.structs.replace(floats, condition=condition)
+    halves = msgspec.structs.replace(
+        floats, condition=condition, title=f"{condition.title}, bfloat16"
+    )
     shown = built(msgspec.structs.replace(whole, conditions=[floats, halves, halves]))
     assert len({item.label for item in shown.conditions}) == 3
     assert "bfloat16" in shown.conditions[1].label
