@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from nccltune.analyze.findings import NOT_TUNING
+from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
@@ -169,7 +170,8 @@ def _condition(
 ) -> ConditionRow:
     condition = item.condition
     decisions = {} if decided is None else {row.bytes: row for row in decided.decisions}
-    lines = [series(curve) for curve in item.curves]
+    lines = [series(curve, item.ran_predicted) for curve in item.curves]
+    knows = any(point.ran for point in item.shown.points)
     if decided is not None and any(row.choice for row in decided.decisions):
         lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions))
     return ConditionRow(
@@ -205,6 +207,7 @@ def _condition(
             and finding.min_bytes is not None
             and finding.max_bytes is not None
         ],
+        ran=ran_text(item) if knows else None,
     )
 
 

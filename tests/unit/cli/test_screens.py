@@ -84,7 +84,7 @@ def test_no_line_of_tune_or_analyze_is_wider_than_the_terminal(
     analysis = study.read_json(study.findings_path, Analysis)
     for show in (
         lambda: tune_screen.show(tuning()),
-        lambda: analyze_screen.show(analysis, tmp_path),
+        lambda: analyze_screen.show(analysis, tmp_path, "nccltune sweep"),
     ):
         assert max(map(len, shown(show, width))) <= width
 

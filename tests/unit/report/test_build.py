@@ -3,6 +3,7 @@ import msgspec
 import pytest
 
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
+from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
@@ -190,3 +191,27 @@ def test_an_empty_analysis_gives_an_empty_report() -> None:
     )
     assert shown.verdict == "Nothing was measured yet."
     assert (shown.conditions, shown.groups, shown.findings) == ([], [], [])
+
+
+def test_what_the_default_ran_is_on_curve_and_map() -> None:
+    whole = analysis()
+    item = whole.conditions[1]
+    default = item.curves[0]
+    names = [curve.choice for curve in item.curves]
+    ran = next(choice for choice in names if isinstance(choice, Choice))
+    points = [msgspec.structs.replace(point, ran=ran) for point in default.points]
+    points[0] = msgspec.structs.replace(points[0], ran=None)
+    curves = [msgspec.structs.replace(default, points=points), *item.curves[1:]]
+    known = msgspec.structs.replace(item, curves=curves)
+    (shown,) = built(msgspec.structs.replace(whole, conditions=[known])).conditions
+    row = shown.map.choices.index(ran.label)
+    assert shown.map.ran == [None, *[row] * (len(points) - 1)]
+    assert shown.series[0].choice == ["unknown", *[ran.label] * (len(points) - 1)]
+    assert shown.ran is not None
+    assert shown.ran.endswith(f"{ran.label} above")
+    predicted = msgspec.structs.replace(known, ran_predicted=True)
+    (shown,) = built(msgspec.structs.replace(whole, conditions=[predicted])).conditions
+    assert shown.series[0].choice is not None
+    assert shown.series[0].choice[1] == f"{ran.label} (predicted)"
+    (unknown,) = built(msgspec.structs.replace(whole, conditions=[item])).conditions
+    assert (unknown.ran, unknown.series[0].choice, set(unknown.map.ran)) == (None, None, {None})
