@@ -49,7 +49,7 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
     else:
         again = f"nccltune import FILES -o {shlex.quote(str(study))}"
         hint(f"next: {measure}  # on the same machines")
-        hint(f"  or: run again with NCCL_ALGO and NCCL_PROTO forced, then {again}")
+        hint(f"next: or run again with NCCL_ALGO and NCCL_PROTO forced, and {again}")
 
 
 def _show_ran(analysis: Analysis, out: Console) -> None:
