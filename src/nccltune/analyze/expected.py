@@ -156,14 +156,16 @@ def _against_links(
         )
     elif analysis.saturation is not None and analysis.saturation.saturated:
         other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
+        several = len(analysis.curves) > 1
+        verdict = "not a tuning problem" if several else "no other choice was measured"
         yield _finding(
             analysis,
             FindingKind.BELOW_EXPECTED,
-            f"{lead} {rate(peak)} ({percent(peak / ceiling)}){other}: not a tuning problem. At "
+            f"{lead} {rate(peak)} ({percent(peak / ceiling)}){other}: {verdict}. At "
             f"{rate(ceiling)} {expected.limit}; look for what keeps it from there (nccltune "
             "doctor, nccltune lint)",
             evidence,
-            tuning=False,
+            tuning=False if several else None,
         )
 
 

@@ -113,9 +113,10 @@ def _advice(analysis: ConditionAnalysis, fall: Fall) -> str:
         curve.choice: point.time_us
         for curve in analysis.curves
         for point in curve.points
-        if isinstance(curve.choice, Choice) and point.bytes == fall.worst
+        if isinstance(curve.choice, Choice)
+        and curve.choice != analysis.shown.choice
+        and point.bytes == fall.worst
     }
-    times.pop(analysis.shown.choice, None)  # type: ignore[call-overload]
     if not times:
         return f"Measure the other choices to find one that is faster at {worst}"
     best = min(times, key=lambda choice: times[choice])

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from nccltune.analyze.curves import runs_apart
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
+from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
@@ -35,10 +37,8 @@ NOISY_SPREAD = 0.10
 """A point is noisy if the relative spread of its timings is above this value."""
 MIN_GAIN = 0.03
 """A choice that gains less than this over the default is not reported."""
-NOT_TUNING = (
-    "Not a tuning problem: check the base performance first (links, NICs and GPUDirect, CPU "
-    "binding, left-over NCCL_* settings)"
-)
+_CHECKS = "(links, NICs and GPUDirect, CPU binding, left-over NCCL_* settings)"
+NOT_TUNING = f"Not a tuning problem: check the base performance first {_CHECKS}"
 
 
 class _Shape(NamedTuple):
@@ -51,11 +51,13 @@ class _Shape(NamedTuple):
     evidence: dict[str, float]
 
 
-def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> Iterator[Finding]:
-    """Yield all findings of one condition.
+def condition_findings(
+    analysis: ConditionAnalysis, timings: Timings, table: GainTable | None, *, rated: bool = True
+) -> Iterator[Finding]:
+    """Yield all findings of one condition, except times that fall.
 
     `table` compares the choices of this condition with the default. It is None for collectives that
-    NCCL's tuner does not handle.
+    NCCL's tuner does not handle. `rated` is whether the line rate is the best known limit.
     """
     shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
     margin = max(MIN_DIP, 2 * analysis.noise.high)
@@ -64,8 +66,9 @@ def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> 
     if table is not None and analysis.curve(DEFAULT) is not None:
         yield from _bad_crossovers(analysis, table)
     yield from _not_saturated(analysis, shown)
-    yield from _below_line_rate(analysis)
-    yield from _noisy(analysis, shown)
+    if rated:
+        yield from _below_line_rate(analysis)
+    yield from _noisy(analysis, shown, runs_apart(timings, shown.choice))
 
 
 def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
@@ -258,18 +261,29 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
     best = max(point.busbw_gb_per_s for point in points)
     if best >= PLATEAU_CEILING * line_rate:
         return
+    several = len(analysis.curves) > 1
+    reached = f"{rate(best)}, {percent(best / line_rate)} of the line rate"
     shape = _Shape(
-        FindingKind.NOT_A_TUNING_PROBLEM,
+        FindingKind.NOT_A_TUNING_PROBLEM if several else FindingKind.BELOW_EXPECTED,
         points[0].bytes,
         points[-1].bytes,
-        f"the best of all choices reaches {rate(best)}, {percent(best / line_rate)} of the line "
-        f"rate. {NOT_TUNING}",
+        f"the best of all choices reaches {reached}. {NOT_TUNING}"
+        if several
+        else f"{choice_label(analysis.shown.choice)} reaches {reached}. No other choice was "
+        f"measured, but check the base performance first {_CHECKS}",
         {"peak_gb_per_s": best, "line_rate_gb_per_s": line_rate},
     )
-    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}", tuning=False)
+    tuning = False if several else None
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}", tuning=tuning)
 
 
-def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
+def _noisy(
+    analysis: ConditionAnalysis, curve: Curve, apart: tuple[int, float] | None
+) -> Iterator[Finding]:
+    """Yield a finding if timings of one point differ much.
+
+    `apart` is the number of runs and the factor between them, if whole runs differ.
+    """
     noisy = [
         (point.spread, point)
         for point in curve.points
@@ -278,13 +292,22 @@ def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
     if not noisy:
         return
     spread, worst = max(noisy, key=lambda item: item[0])
+    seen = (
+        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
+        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
+        "more rounds narrow the intervals there"
+    )
+    if apart is not None:
+        seen = (
+            f"of {apart[0]} runs the slowest takes {apart[1]:.2f}x as long as the fastest at "
+            "nearly all sizes, so they are not rounds of one state; find what differs, or import "
+            "them into studies of their own"
+        )
     shape = _Shape(
         FindingKind.NOISY,
         noisy[0][1].bytes,
         noisy[-1][1].bytes,
-        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
-        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
-        "more rounds narrow the intervals there",
+        seen,
         {"worst_spread": spread, "sizes": float(len(noisy))},
     )
     yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")

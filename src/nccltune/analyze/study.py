@@ -74,8 +74,8 @@ def analyze(
         analysis = _condition(timings, title, platform.line_rate_gb_per_s, assumed_noise)
         conditions.append(analysis)
         table = _table(timings, assumed_noise)
-        findings += condition_findings(analysis, table)
         what = (timings.condition.collective, timings.condition.scale)
+        findings += condition_findings(analysis, timings, table, rated=what not in known)
         if what not in reported:
             # Report once for each collective and scale, for its first condition. Conditions out of
             # place are sorted before conditions in place.
