@@ -5,15 +5,20 @@ An S-curve is bandwidth over message size. A sample is one timing of one collect
 choice is an algorithm, protocol, number of channels and chunk size. A round is a set of timings
 taken close together in time in one process.
 
-study.py      analyse a whole study
-timings.py    sort samples into conditions, sizes and choices
-curves.py     S-curves, their noise and their saturation
-stats.py      robust means, and intervals for small samples
-contrasts.py  gain of a choice over the default over several sizes, with its interval
-gains.py      gain of every choice over the default at every size
-findings.py   dips, plateaus and bad crossovers, with one sentence for each
-expected.py   compare the measured peak with the bandwidth that the links allow
-result.py     the structs of an analysis
+study.py             analyse a whole study
+timings.py           sort samples into conditions, sizes and choices
+default_runs.py      separate runs labelled default that did not run the same choice
+curves.py            S-curves, their noise and their saturation
+stats.py             robust means, and intervals for small samples
+contrasts.py         gain of a choice over the default over several sizes, with its interval
+gains.py             gain of every choice over the default at every size
+findings.py          dips, plateaus and bad crossovers, with one sentence for each
+falling.py           times that fall as the size grows, beyond noise
+falling_findings.py  the sentences about them
+compared.py          what was compared with the default, and what was not
+ran.py               what NCCL ran as its default, in words
+expected.py          compare the measured peak with the bandwidth that the links allow
+result.py            the structs of an analysis
 """
 
 from nccltune.analyze.study import analyze

@@ -15,12 +15,14 @@ from nccltune.analyze.stats import (
     trimmed_interval,
 )
 from nccltune.analyze.timings import Series, Timings
-from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 ASSUMED_NOISE = 0.05
 """Relative noise of one timing, used if a study has too few timings to measure the noise. Two
 medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. A single timing is
 noisier."""
+_APART = math.log(1.1)
+"""Whole runs differ if one takes longer than the other by more than this log ratio."""
 SATURATED_GROWTH = 0.05
 """A curve is saturated if the last doubling of the size adds less than this share of bandwidth."""
 
@@ -28,7 +30,7 @@ SATURATED_GROWTH = 0.05
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
     """Return the S-curve of `choice`, with a point for every measured size."""
     points = [
-        _point(timings, size, series)
+        _point(timings, size, series, timings.default_ran(size) if choice == DEFAULT else None)
         for size in timings.sizes
         if (series := timings.series(size, choice))
     ]
@@ -80,6 +82,27 @@ def scatter(timings: Timings) -> float:
     return 1.4826 * median(distances) if distances else 0.0
 
 
+def runs_apart(timings: Timings, choice: AnyChoice) -> tuple[int, float] | None:
+    """Return the number of runs and how much longer the slowest takes, if whole runs differ.
+
+    Return None for a single process, and for four or more, which show how much processes differ.
+    Whole runs differ if one takes over 10 % longer at the median size, and longer at 90 % of sizes.
+    """
+    logs: dict[int, dict[int, float]] = {}
+    for size in timings.sizes:
+        for (round_, _), time_us in timings.series(size, choice).items():
+            process = timings.rounds_of.process(round_)
+            logs.setdefault(process, {})[size] = math.log(time_us)
+    common = set.intersection(*map(set, logs.values())) if logs else set()
+    if not 2 <= len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
+        return None
+    levels = sorted(logs.values(), key=lambda run: median([run[size] for size in common]))
+    ratios = [levels[-1][size] - levels[0][size] for size in common]
+    if median(ratios) < _APART or sum(ratio > 0 for ratio in ratios) < 0.9 * len(ratios):
+        return None
+    return len(logs), math.exp(median(ratios))
+
+
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:
     """Return the sizes at which a curve reaches half and 90 % of its peak bus bandwidth.
 
@@ -108,7 +131,7 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
     )
 
 
-def _point(timings: Timings, size: int, series: Series) -> CurvePoint:
+def _point(timings: Timings, size: int, series: Series, ran: Choice | None) -> CurvePoint:
     times = list(series.values())
     centre = median(times)
     low, high = _interval(timings, series)
@@ -121,6 +144,7 @@ def _point(timings: Timings, size: int, series: Series) -> CurvePoint:
         high_us=max(high, centre),
         spread=relative_spread(times),
         busbw_gb_per_s=condition.collective.busbw_gb_per_s(size, centre, condition.scale.ranks),
+        ran=ran,
     )
 
 

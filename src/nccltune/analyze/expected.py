@@ -11,6 +11,7 @@ from importlib.resources import files
 
 import msgspec
 
+from nccltune.analyze.compared import compared
 from nccltune.analyze.findings import PLATEAU_CEILING, percent, rate
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
 from nccltune.model.choice import DEFAULT, Choice, choice_label
@@ -139,9 +140,10 @@ def _against_links(
             evidence,
         )
     elif peak >= REACHED * ceiling:
-        yield _finding(
-            analysis, FindingKind.AS_EXPECTED, _reached(platform, expected, peak, lead), evidence
-        )
+        several = compared([analysis]).anything
+        rest = "; what is slow below the peak is tuning" if several else ""
+        words = _reached(platform, expected, peak, lead, rest)
+        yield _finding(analysis, FindingKind.AS_EXPECTED, words, evidence)
     elif most >= REACHED * ceiling:
         yield _finding(
             analysis,
@@ -154,21 +156,23 @@ def _against_links(
         )
     elif analysis.saturation is not None and analysis.saturation.saturated:
         other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
+        several = len(analysis.curves) > 1
+        verdict = "not a tuning problem" if several else "no other choice was measured"
         yield _finding(
             analysis,
             FindingKind.BELOW_EXPECTED,
-            f"{lead} {rate(peak)} ({percent(peak / ceiling)}){other}: not a tuning problem. At "
+            f"{lead} {rate(peak)} ({percent(peak / ceiling)}){other}: {verdict}. At "
             f"{rate(ceiling)} {expected.limit}; look for what keeps it from there (nccltune "
             "doctor, nccltune lint)",
             evidence,
-            tuning=False,
+            tuning=False if several else None,
         )
 
 
-def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) -> str:
+def _reached(platform: Platform, expected: Expectation, peak: float, lead: str, rest: str) -> str:
     """Return the sentence for a platform that reaches the bandwidth of its links.
 
-    The sentence names the limiting link.
+    The sentence names the limiting link and ends with `rest`, about the sizes below the peak.
     """
     ceiling = expected.busbw_gb_per_s
     higher = [
@@ -183,11 +187,11 @@ def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) 
         estimate, words = max(higher)
         return (
             f"expected {rate(estimate)} {words}, got {rate(peak)}: {expected.limit}, which allows "
-            f"{rate(ceiling)}. The platform is fine; what is slow below the peak is tuning"
+            f"{rate(ceiling)}. The platform is fine{rest}"
         )
     return (
         f"{lead} {rate(peak)} ({percent(peak / ceiling)}): the platform is fine. "
-        f"{expected.limit}; what is slow below the peak is tuning"
+        f"{expected.limit}{rest}"
     )
 
 
@@ -252,8 +256,8 @@ def _finding(
     condition = analysis.condition
     return Finding(
         kind=kind,
-        sentence=f"{condition.title}: {words}",
-        where=condition.title,
+        sentence=f"{analysis.title}: {words}",
+        where=analysis.title,
         collective=condition.collective,
         scale=condition.scale,
         better=better,

@@ -10,14 +10,19 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from nccltune.analyze.curves import runs_apart
 from nccltune.analyze.gains import GainTable
+from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
+from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
 
 MIN_DIP = 0.05
 """A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
+_RELIABLE_BYTES = 1 << 10
+"""A single timing of a smaller message is no evidence of a dip."""
 PLATEAU_SLOPE = 0.2
 """A curve is flat between two points if its slope on log-log axes is below this value. Bandwidth
 proportional to size has slope 1."""
@@ -32,10 +37,8 @@ NOISY_SPREAD = 0.10
 """A point is noisy if the relative spread of its timings is above this value."""
 MIN_GAIN = 0.03
 """A choice that gains less than this over the default is not reported."""
-NOT_TUNING = (
-    "Not a tuning problem: check the base performance first (links, NICs and GPUDirect, CPU "
-    "binding, left-over NCCL_* settings)"
-)
+_CHECKS = "(links, NICs and GPUDirect, CPU binding, left-over NCCL_* settings)"
+NOT_TUNING = f"Not a tuning problem: check the base performance first {_CHECKS}"
 
 
 class _Shape(NamedTuple):
@@ -48,11 +51,13 @@ class _Shape(NamedTuple):
     evidence: dict[str, float]
 
 
-def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> Iterator[Finding]:
-    """Yield all findings of one condition.
+def condition_findings(
+    analysis: ConditionAnalysis, timings: Timings, table: GainTable | None, *, rated: bool = True
+) -> Iterator[Finding]:
+    """Yield all findings of one condition, except times that fall.
 
     `table` compares the choices of this condition with the default. It is None for collectives that
-    NCCL's tuner does not handle.
+    NCCL's tuner does not handle. `rated` is whether the line rate is the best known limit.
     """
     shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
     margin = max(MIN_DIP, 2 * analysis.noise.high)
@@ -61,8 +66,9 @@ def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> 
     if table is not None and analysis.curve(DEFAULT) is not None:
         yield from _bad_crossovers(analysis, table)
     yield from _not_saturated(analysis, shown)
-    yield from _below_line_rate(analysis)
-    yield from _noisy(analysis, shown)
+    if rated:
+        yield from _below_line_rate(analysis)
+    yield from _noisy(analysis, shown, runs_apart(timings, shown.choice))
 
 
 def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
@@ -80,14 +86,16 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
             fall = 1 - low.busbw_gb_per_s / peak.busbw_gb_per_s
             # The fall is beyond noise if the intervals of the two bandwidths do not overlap.
             apart = low.low_us / low.bytes > peak.high_us / peak.bytes
-            if fall > margin and apart:
+            once = peak.n == low.n == 1
+            if fall > margin and apart and not (once and low.bytes < _RELIABLE_BYTES):
                 yield _Shape(
                     FindingKind.DIP,
                     peak.bytes,
                     low.bytes,
                     f"bus bandwidth falls from {rate(peak.busbw_gb_per_s)} at "
                     f"{format_bytes(peak.bytes)} to {rate(low.busbw_gb_per_s)} at "
-                    f"{format_bytes(low.bytes)} ({percent(fall)} less)",
+                    f"{format_bytes(low.bytes)} ({percent(fall)} less"
+                    + (", one timing each)" if once else ")"),
                     {"peak_gb_per_s": peak.busbw_gb_per_s, "low_gb_per_s": low.busbw_gb_per_s},
                 )
         index = after
@@ -133,7 +141,7 @@ def _explained(
         for curve in analysis.curves
         if isinstance(curve.choice, Choice) and (point := _at(curve, shape.high)) is not None
     ]
-    sentence = f"{analysis.condition.title}: {shape.seen}"
+    sentence = f"{analysis.title}: {shape.seen}"
     if not others or analysis.curve(DEFAULT) is None:
         yield _finding(analysis, shape, sentence)
         return
@@ -155,7 +163,7 @@ def _explained(
     yield _finding(
         analysis,
         shape._replace(kind=FindingKind.NOT_A_TUNING_PROBLEM),
-        f"{analysis.condition.title}: even the best choice {what} between "
+        f"{analysis.title}: even the best choice {what} between "
         f"{format_bytes(shape.low)} and {format_bytes(shape.high)}. {NOT_TUNING}",
         tuning=False,
     )
@@ -204,15 +212,17 @@ def _crossover(analysis: ConditionAnalysis, run: list[tuple[int, Choice, float]]
         else choice.label
         for choice in choices
     ]
+    ran = ran_at(analysis.shown.points, sizes)
+    took = f"it ran {', then '.join(ran)}; " if ran and not analysis.ran_predicted else ""
     sentence = (
-        f"{analysis.condition.title}: {'from ' if many else 'at '}{_range(sizes)} the default is "
-        f"not the best: {', then '.join(words)} is {'up to ' if many else ''}"
+        f"{analysis.title}: {'from ' if many else 'at '}{_range(sizes)} the default is "
+        f"not the best: {took}{', then '.join(words)} is {'up to ' if many else ''}"
         f"{math.exp(best[2]):.2f}x faster" + (f", {mean:.2f}x on average" if many else "")
     )
     return Finding(
         kind=FindingKind.BAD_CROSSOVER,
         sentence=sentence,
-        where=analysis.condition.title,
+        where=analysis.title,
         collective=analysis.condition.collective,
         scale=analysis.condition.scale,
         min_bytes=sizes[0],
@@ -235,7 +245,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
         f"{format_bytes(last.bytes)}); measure larger sizes to see the peak",
         {"last_gb_per_s": last.busbw_gb_per_s},
     )
-    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}")
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
 
 
 def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
@@ -251,18 +261,29 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
     best = max(point.busbw_gb_per_s for point in points)
     if best >= PLATEAU_CEILING * line_rate:
         return
+    several = len(analysis.curves) > 1
+    reached = f"{rate(best)}, {percent(best / line_rate)} of the line rate"
     shape = _Shape(
-        FindingKind.NOT_A_TUNING_PROBLEM,
+        FindingKind.NOT_A_TUNING_PROBLEM if several else FindingKind.BELOW_EXPECTED,
         points[0].bytes,
         points[-1].bytes,
-        f"the best of all choices reaches {rate(best)}, {percent(best / line_rate)} of the line "
-        f"rate. {NOT_TUNING}",
+        f"the best of all choices reaches {reached}. {NOT_TUNING}"
+        if several
+        else f"{choice_label(analysis.shown.choice)} reaches {reached}. No other choice was "
+        f"measured, but check the base performance first {_CHECKS}",
         {"peak_gb_per_s": best, "line_rate_gb_per_s": line_rate},
     )
-    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}", tuning=False)
+    tuning = False if several else None
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}", tuning=tuning)
 
 
-def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
+def _noisy(
+    analysis: ConditionAnalysis, curve: Curve, apart: tuple[int, float] | None
+) -> Iterator[Finding]:
+    """Yield a finding if timings of one point differ much.
+
+    `apart` is the number of runs and the factor between them, if whole runs differ.
+    """
     noisy = [
         (point.spread, point)
         for point in curve.points
@@ -271,16 +292,25 @@ def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
     if not noisy:
         return
     spread, worst = max(noisy, key=lambda item: item[0])
+    seen = (
+        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
+        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
+        "more rounds narrow the intervals there"
+    )
+    if apart is not None:
+        seen = (
+            f"of {apart[0]} runs the slowest takes {apart[1]:.2f}x as long as the fastest at "
+            "nearly all sizes, so they are not rounds of one state; find what differs, or import "
+            "them into studies of their own"
+        )
     shape = _Shape(
         FindingKind.NOISY,
         noisy[0][1].bytes,
         noisy[-1][1].bytes,
-        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
-        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
-        "more rounds narrow the intervals there",
+        seen,
         {"worst_spread": spread, "sizes": float(len(noisy))},
     )
-    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}")
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
 
 
 def _fastest(curves: list[Curve]) -> Curve:
@@ -304,7 +334,7 @@ def _finding(
     return Finding(
         kind=shape.kind,
         sentence=sentence,
-        where=analysis.condition.title,
+        where=analysis.title,
         collective=analysis.condition.collective,
         scale=analysis.condition.scale,
         min_bytes=shape.low,
@@ -335,6 +365,11 @@ def _range(sizes: list[int]) -> str:
 def rate(gb_per_s: float) -> str:
     """Return a bandwidth in GB/s with three significant digits: `0.47 GB/s`, `3600 GB/s`."""
     return f"{_digits(gb_per_s)} GB/s"
+
+
+def duration(time_us: float) -> str:
+    """Return a time with three significant digits: `91.7 us`, `1.25 ms`."""
+    return f"{_digits(time_us)} us" if time_us < 999.5 else f"{_digits(time_us / 1e3)} ms"
 
 
 def percent(share: float) -> str:

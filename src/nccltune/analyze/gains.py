@@ -358,6 +358,11 @@ class GainTable:
         ]
         return max(found, default=None)
 
+    def default_ran(self, size: int) -> Choice | None:
+        """Return what NCCL reported to have run as its default at `size`; None if unknown."""
+        found = (t.default_ran(size) for t in self.timings if not t.ran_predicted)
+        return next((choice for choice in found if choice is not None), None)
+
     def log_time(self, size: int, choice: AnyChoice, *, anywhere: bool = False) -> float | None:
         """Return the natural log of the median time in us, as the mean over conditions.
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The structs of an analysis: conditions, curves, points, noise and findings."""
 
+from collections.abc import Iterable
+
 import msgspec
 
-from nccltune.model.choice import AnyChoice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding
 from nccltune.model.platform import Platform
@@ -40,12 +42,39 @@ class Condition(msgspec.Struct, frozen=True, order=True):
         return ", ".join(parts)
 
 
+def titles(conditions: Iterable[Condition]) -> dict[Condition, str]:
+    """Return the title of every condition, with data type, operation and root if these differ.
+
+    They are appended only to titles that would be equal without them.
+    """
+    alike: dict[str, list[Condition]] = {}
+    for condition in dict.fromkeys(conditions):
+        alike.setdefault(condition.title, []).append(condition)
+    found = {}
+    for title, group in alike.items():
+        fields = [
+            name
+            for name in ("dtype", "redop", "root")
+            if len({getattr(c, name) for c in group}) > 1
+        ]
+        for condition in group:
+            values = [(name, getattr(condition, name)) for name in fields]
+            words = [
+                f"root {value}" if name == "root" else str(value)
+                for name, value in values
+                if value is not None
+            ]
+            found[condition] = ", ".join([title, *words])
+    return found
+
+
 class CurvePoint(msgspec.Struct, frozen=True):
     """The summary of `n` timings of one choice at one size.
 
     `time_us` is the median; `low_us` and `high_us` bound its 95 % confidence interval. For n = 1
     the interval is unknown, and both bounds equal `time_us`. `spread` is the relative spread of the
-    timings: 1.4826 x the median absolute deviation over the median; None for n < 2.
+    timings: 1.4826 x the median absolute deviation over the median; None for n < 2. `ran` is the
+    algorithm and protocol that NCCL ran as its default; None for other choices, or if unknown.
     """
 
     bytes: int
@@ -55,6 +84,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
     high_us: float
     spread: float | None
     busbw_gb_per_s: float
+    ran: Choice | None = None
 
     @property
     def algbw_gb_per_s(self) -> float:
@@ -113,7 +143,8 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
 
     `curves` holds the default first if it was measured, then the other choices by label.
     `saturation` describes the curve of the default. If the default was not measured, it describes
-    the choice with the highest bandwidth.
+    the choice with the highest bandwidth. `title` distinguishes the condition from the others of
+    its study. `ran_predicted` is whether the points' `ran` is what NCCL's cost table predicts.
     """
 
     condition: Condition
@@ -122,6 +153,15 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     saturation: Saturation | None
     samples: int
     rounds: int
+    title: str
+    ran_predicted: bool = False
+
+    @property
+    def shown(self) -> Curve:
+        """Return the curve of the default, else the one with the highest bandwidth."""
+        return self.curve(DEFAULT) or max(
+            self.curves, key=lambda item: max(point.busbw_gb_per_s for point in item.points)
+        )
 
     def curve(self, choice: AnyChoice) -> Curve | None:
         """Return the curve of `choice`; None if the choice was not measured."""

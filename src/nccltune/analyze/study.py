@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a whole study."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
+
+from nccltune.analyze.compared import not_compared
 from nccltune.analyze.curves import ASSUMED_NOISE, curve, noise, saturation
 from nccltune.analyze.expected import Expectation, expected_findings
+from nccltune.analyze.falling_findings import falling_findings
 from nccltune.analyze.findings import condition_findings
 from nccltune.analyze.gains import GainTable, gain_tables
-from nccltune.analyze.result import Analysis, ConditionAnalysis
+from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, titles
 from nccltune.analyze.timings import SortedSamples, Timings
-from nccltune.model.choice import DEFAULT, choice_label
+from nccltune.model.choice import choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
@@ -20,11 +24,13 @@ _ORDER = [
     FindingKind.WRONG_RESULTS,
     FindingKind.SUSPECT_RUN,
     FindingKind.BAD_CROSSOVER,
+    FindingKind.FALLING_TIME,
     FindingKind.BELOW_EXPECTED,
     FindingKind.NOT_A_TUNING_PROBLEM,
     FindingKind.DIP,
     FindingKind.PLATEAU,
     FindingKind.NO_DEFAULT,
+    FindingKind.NOT_COMPARED,
     FindingKind.SINGLE_SAMPLES,
     FindingKind.NOISY,
     FindingKind.NOT_SATURATED,
@@ -59,41 +65,46 @@ def analyze(
         Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
         for sentence in (*suspect, *found.doubts)
     ]
-    findings += _left_out(found)
+    named = titles([*(item.condition for item in found.timings), *(key for key, _ in found.wrong)])
+    findings += _left_out(found, named)
     known = {(item.collective, item.scale): item for item in expected}
     reported: set[tuple[Collective, Scale]] = set()
     for timings in found.timings:
-        analysis = _condition(timings, platform.line_rate_gb_per_s, assumed_noise)
+        title = named[timings.condition]
+        analysis = _condition(timings, title, platform.line_rate_gb_per_s, assumed_noise)
         conditions.append(analysis)
         table = _table(timings, assumed_noise)
-        findings += condition_findings(analysis, table)
         what = (timings.condition.collective, timings.condition.scale)
+        findings += condition_findings(analysis, timings, table, rated=what not in known)
         if what not in reported:
             # Report once for each collective and scale, for its first condition. Conditions out of
             # place are sorted before conditions in place.
             reported.add(what)
             findings += expected_findings(platform, analysis, known.get(what))
+    crossovers = [item for item in findings if item.kind is FindingKind.BAD_CROSSOVER]
+    pairs = list(zip(conditions, found.timings, strict=True))
+    findings += falling_findings(pairs, crossovers, assumed_noise)
     for table in gain_tables(found.timings, assumed_noise):
         findings += _what_is_missing(table)
+    findings += not_compared(conditions)
     findings.sort(key=lambda finding: _ORDER.index(finding.kind))
     return Analysis(platform, conditions, findings, found.samples)
 
 
 def _condition(
-    timings: Timings, line_rate: float | None, assumed_noise: float
+    timings: Timings, title: str, line_rate: float | None, assumed_noise: float
 ) -> ConditionAnalysis:
-    curves = [curve(timings, choice) for choice in timings.choices]
-    shown = next((item for item in curves if item.choice == DEFAULT), None)
-    if shown is None:
-        shown = max(curves, key=lambda item: max(point.busbw_gb_per_s for point in item.points))
-    return ConditionAnalysis(
+    found = ConditionAnalysis(
         condition=timings.condition,
-        curves=curves,
+        curves=[curve(timings, choice) for choice in timings.choices],
         noise=noise(timings, assumed_noise),
-        saturation=saturation(shown, line_rate),
+        saturation=None,
         samples=timings.samples,
         rounds=timings.rounds,
+        title=title,
+        ran_predicted=timings.ran_predicted,
     )
+    return msgspec.structs.replace(found, saturation=saturation(found.shown, line_rate))
 
 
 def _table(timings: Timings, assumed_noise: float) -> GainTable | None:
@@ -101,13 +112,13 @@ def _table(timings: Timings, assumed_noise: float) -> GainTable | None:
     return tables[0] if tables else None
 
 
-def _left_out(found: SortedSamples) -> list[Finding]:
+def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Finding]:
     findings = [
         Finding(
             kind=FindingKind.WRONG_RESULTS,
-            sentence=f"{condition.title}: {count(number, 'timing')} of {choice_label(choice)} left "
-            "out because the results were wrong (#wrong above 0)",
-            where=condition.title,
+            sentence=f"{named[condition]}: {count(number, 'timing')} of {choice_label(choice)} "
+            "left out because the results were wrong (#wrong above 0)",
+            where=named[condition],
             collective=condition.collective,
             scale=condition.scale,
             evidence={"timings": float(number)},
@@ -137,11 +148,16 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
     what = f"{table.collective.prose}, {table.scale}"
     findings = []
     if not table.has_default:
+        only = f"only {table.choices[0].label} was measured, so it is compared with nothing"
+        many = (
+            "NCCL's default was not measured, so nothing is known about what the choices gain over "
+            "it"
+        )
         findings.append(
             Finding(
                 kind=FindingKind.NO_DEFAULT,
-                sentence=f"{what}: NCCL's default was not measured, so nothing is known about "
-                "what the choices gain over it; measure it in the same run",
+                sentence=f"{what}: {many if len(table.choices) > 1 else only}; measure the default "
+                "in the same run",
                 where=what,
                 collective=table.collective,
                 scale=table.scale,

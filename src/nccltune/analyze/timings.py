@@ -7,10 +7,11 @@ together in time by one process. A point is one choice at one size under one con
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from nccltune.analyze.default_runs import split_defaults
 from nccltune.analyze.result import Condition
 from nccltune.analyze.stats import median
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
@@ -85,6 +86,8 @@ class Timings:
 
     `cells[bytes][choice]` holds the times of one point. `channels[bytes][choice]` is the largest
     number of channels that NCCL used; it has no entry if the number is unknown.
+    `ran[bytes][process]` is the choice that NCCL reported to have run as its default in a process.
+    `predicted[bytes]` is the choice with the least cost in NCCL's own cost table.
     """
 
     condition: Condition
@@ -92,6 +95,8 @@ class Timings:
     samples: int = 0
     rounds_of: Rounds = field(default_factory=Rounds)
     channels: dict[int, dict[AnyChoice, int]] = field(default_factory=dict)
+    ran: dict[int, dict[int, Choice]] = field(default_factory=dict)
+    predicted: dict[int, Choice] = field(default_factory=dict)
 
     @property
     def sizes(self) -> list[int]:
@@ -135,6 +140,28 @@ class Timings:
         other = _by_round(self.series(size, choice))
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
+    def default_ran(self, size: int) -> Choice | None:
+        """Return the algorithm and protocol that NCCL ran as its default; None if unknown.
+
+        If NCCL reported none at any size, return what its cost table predicts.
+        """
+        if self.ran_predicted:
+            return self.predicted.get(size)
+        ran = next(iter(self.ran.get(size, {}).values()), None)
+        return None if ran is None else ran.without_channels()
+
+    @property
+    def ran_predicted(self) -> bool:
+        """Return whether NCCL reported at no size what it ran, but its cost table is known."""
+        return bool(self.predicted) and not any(self.ran.values())
+
+    def add(self, size: int, choice: AnyChoice, key: tuple[int, int], time_us: float) -> None:
+        """Add a timing. If the round and repeat of `key` have one already, use the next repeat."""
+        series = self.cells.setdefault(size, {}).setdefault(choice, {})
+        while key in series:
+            key = (key[0], key[1] + 1)
+        series[key] = time_us
+
     def note_channels(self, size: int, choice: AnyChoice, channels: int) -> None:
         """Record a number of channels that NCCL used for a choice at a size. Keep the largest."""
         seen = self.channels.setdefault(size, {})
@@ -169,8 +196,11 @@ class SortedSamples:
     doubts: list[str] = field(default_factory=list)
 
 
-def sort_samples(samples: Iterable[Sample]) -> SortedSamples:
+def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) -> SortedSamples:
     """Sort samples for comparison.
+
+    Runs labelled default in which NCCL ran different algorithms or protocols are separated (see
+    `split_defaults`). `default_runs` are the processes that surely ran the default.
 
     Samples that were not made for tuning and samples of 0 bytes are left out. Samples with wrong
     results, with an unknown scale, and with one rank are left out and counted. A sample with the
@@ -212,19 +242,20 @@ def sort_samples(samples: Iterable[Sample]) -> SortedSamples:
         timings = found.get(condition)
         if timings is None:
             timings = found[condition] = Timings(condition, rounds_of=rounds)
-        series = timings.cells.setdefault(sample.bytes, {}).setdefault(sample.choice, {})
-        key = (rounds.number(sample), sample.repeat)
-        while key in series:
-            key = (key[0], key[1] + 1)
-        series[key] = sample.time_us
+        number = rounds.number(sample)
+        timings.add(sample.bytes, sample.choice, (number, sample.repeat), sample.time_us)
         timings.samples += 1
+        if sample.choice == DEFAULT and sample.ran is not None:
+            seen = timings.ran.setdefault(sample.bytes, {})
+            seen[rounds.process(number)] = sample.ran
         channels = _channels(sample)
         if channels is not None:
             timings.note_channels(sample.bytes, sample.choice, channels)
     # A run that was imported again with its scale is not left out.
     without_scale = sum(not rounds.has(sample) for sample in unscaled)
     ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
-    return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank)
+    doubts = split_defaults(ordered, rounds, default_runs)
+    return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank, doubts)
 
 
 def _process_name(sample: Sample) -> str:

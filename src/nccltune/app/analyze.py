@@ -17,6 +17,7 @@ from nccltune.analyze import analyze
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis
+from nccltune.app.reproduce import sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.model.errors import InputError, StudyError, UnwritableError
@@ -34,17 +35,20 @@ CALIBRATION = names.CALIBRATION
 class Analyzed(NamedTuple):
     """An analysis, and warnings about parts of the study that could not be used for it.
 
-    `unsaved` has the error if STUDY/findings.json could not be written; else it is empty.
+    `unsaved` has the error if STUDY/findings.json could not be written; else it is empty. `measure`
+    is a command that measures the choices.
     """
 
     analysis: Analysis
     warnings: list[str]
     unsaved: Sequence[UnwritableError] = ()
+    measure: str = ""
 
 
 SERIOUS = frozenset(
     {
         FindingKind.BAD_CROSSOVER,
+        FindingKind.FALLING_TIME,
         FindingKind.BELOW_EXPECTED,
         FindingKind.NOT_A_TUNING_PROBLEM,
         FindingKind.WRONG_RESULTS,
@@ -65,7 +69,8 @@ def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
     if save:
         with saving(unsaved):
             opened.study.write_json(opened.study.findings_path, analyzed.analysis)
-    return analyzed._replace(unsaved=unsaved)
+    measure = sweep_again(opened.study, opened.samples)
+    return analyzed._replace(unsaved=unsaved, measure=measure)
 
 
 def is_serious(analysis: Analysis) -> bool:
@@ -115,7 +120,8 @@ def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:
 def _basis(study: Study) -> str:
     """Return a hash of the inputs of findings besides the samples: files and nccltune's version."""
     digest = hashlib.sha256(nccltune.__version__.encode())
-    paths = (study.platform_path, study.imports_path, study.topology_path, study.path / CALIBRATION)
+    others = (study.path / CALIBRATION, study.path / names.TABLES)
+    paths = (study.platform_path, study.imports_path, study.topology_path, *others)
     for path in paths:
         content = path.read_bytes() if path is not None and path.is_file() else b""
         digest.update(len(content).to_bytes(8, "little") + content)

@@ -60,6 +60,15 @@ def measure_again(
     return Reproduction(" && ".join([*steps, f"nccltune report {new}"]), note)
 
 
+def sweep_again(study: Study, found: SortedSamples) -> str:
+    """Return the command of a sweep with the collectives and sizes of `found`, into a new study.
+
+    Raises StudyError if platform.json is damaged.
+    """
+    words = _new_sweep(found, study.platform(), _beside(study.path))
+    return shlex.join([words[0], "sweep", *words[2:]])
+
+
 def _beside(path: Path) -> str:
     """Return the path of a new study next to the old one. Nothing exists at this path."""
     name = str(path).rstrip("/") + SUFFIX

@@ -2,14 +2,24 @@
 """Open a study with its samples sorted, and handle a study that cannot be written."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples, sort_samples
 from nccltune.formats.importing.suspect import platform_doubts
+from nccltune.formats.reading.file_report import ImportRecord
+from nccltune.measure.engine.point_record import TableLine
+from nccltune.measure.engine.record import LineFile
+from nccltune.model.choice import DEFAULT, Choice, parse_choice
 from nccltune.model.errors import StudyError, UnwritableError
+from nccltune.model.scale import Scale
+from nccltune.study import names
 from nccltune.study.files import Study
+
+_DEFAULT_NAMES = frozenset({"auto", "default"})
+"""Words in the name of a file whose runs NCCL was left to decide."""
 
 
 class OpenStudy(NamedTuple):
@@ -25,8 +35,11 @@ def open_study(path: Path) -> OpenStudy:
     Raises StudyError if there is no study, or none of its samples can be compared.
     """
     study = Study.open(path)
-    samples = sort_samples(study.samples())
+    samples = sort_samples(study.samples(), _default_runs(study))
     samples.doubts += platform_doubts(study)
+    with contextlib.suppress(StudyError):
+        # The prediction is only shown, so a damaged table does not matter.
+        _add_predictions(study, samples)
     if not samples.timings:
         why = (
             "none of its samples can be compared (unknown scale, one rank, or wrong results)"
@@ -39,6 +52,32 @@ def open_study(path: Path) -> OpenStudy:
             hint += " --nodes N --ranks N"
         raise StudyError(why, where=str(path), hint=hint)
     return OpenStudy(study, samples)
+
+
+def _default_runs(study: Study) -> set[str]:
+    """Return the processes whose file is named for the default, such as `all_reduce_auto.log`."""
+    return {
+        run.process
+        for record in study.imports(ImportRecord)
+        if _DEFAULT_NAMES.intersection(re.split(r"[^a-z]+", record.file.lower()))
+        for run in record.runs or ()
+    }
+
+
+def _add_predictions(study: Study, samples: SortedSamples) -> None:
+    """Add the cheapest choice in NCCL's cost table where NCCL did not report what it ran."""
+    lacking = [timings for timings in samples.timings if not any(timings.ran.values())]
+    if not lacking:
+        return
+    for line in LineFile(study, names.TABLES, TableLine).stream():
+        best = parse_choice(min(line.costs, key=lambda label: line.costs[label], default=DEFAULT))
+        for timings in lacking:
+            condition = timings.condition
+            if isinstance(best, Choice) and (condition.collective, condition.scale) == (
+                line.collective,
+                Scale(line.nodes, line.ranks),
+            ):
+                timings.predicted[line.bytes] = best
 
 
 @contextlib.contextmanager

@@ -34,5 +34,5 @@ def command(study: Path, assumed_noise: float, check: bool, dry_run: bool) -> in
         found = analyze_path(study, assumed_noise=assumed_noise, save=not dry_run)
     warn(found.warnings)
     warn_unsaved(found.unsaved)
-    print_result(found.analysis, show, found.analysis, study)
+    print_result(found.analysis, show, found.analysis, study, found.measure)
     return int(check and is_serious(found.analysis))

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of `nccltune analyze`: curves in numbers, and findings."""
 
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from nccltune.analyze.compared import Comparison, comparisons, is_right
+from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis
-from nccltune.cli.output import hanging, next_step, stdout, styled
+from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.report.alike import grouped
 from nccltune.report.words import percent_text, range_text, rate_text, size_form
@@ -16,15 +20,55 @@ _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
-def show(analysis: Analysis, study: Path) -> None:
-    """Print the curves, the findings and the next step."""
+def show(analysis: Analysis, study: Path, measure: str) -> None:
+    """Print the curves, the findings, what was compared and the next step.
+
+    `measure` is a command that measures the choices.
+    """
     out = stdout()
     hanging(out, "platform   ", 11, analysis.platform.title)
     if analysis.platform.replay:
         hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
     _show_conditions(analysis, out)
+    _show_ran(analysis, out)
     _show_findings(analysis, out)
-    next_step("nccltune tune", study)
+    found = comparisons(analysis)
+    _show_lines(out, "compared", [(item.where, item.text) for item in found])
+    _next(analysis, found, study, measure)
+
+
+def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure: str) -> None:
+    """Print the next step: check the platform, measure the choices, or search rules."""
+    tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
+    if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
+        hint("next: nccltune doctor  # on the machines that were measured")
+    elif not tuned:
+        next_step("nccltune report", study)
+    elif any(item.choices for item in tuned):
+        next_step("nccltune tune", study)
+    else:
+        again = f"nccltune import FILES -o {shlex.quote(str(study))}"
+        hint(f"next: {measure}  # on the same machines")
+        hint(f"next: or run again with NCCL_ALGO and NCCL_PROTO forced, and {again}")
+
+
+def _show_ran(analysis: Analysis, out: Console) -> None:
+    """Print what NCCL ran as its default."""
+    lines = [
+        (item.title, text)
+        for item in analysis.conditions
+        if item.condition.collective.tuned and (text := ran_text(item)) is not None
+    ]
+    _show_lines(out, "default", lines)
+
+
+def _show_lines(out: Console, label: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Print texts with their places, or a single line if all texts are equal."""
+    if len({text for _, text in lines}) == 1:
+        hanging(out, (f"{label:<11}", "bold"), 11, lines[0][1])
+        return
+    for where, text in lines:
+        hanging(out, (f"{label:<11}", "bold"), 11, f"{where}: {text}")
 
 
 def _show_conditions(analysis: Analysis, out: Console) -> None:
@@ -44,35 +88,42 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
         sizes = range_text(first.bytes, last.bytes, "-", whole)
         peak = rate_text(top.peak_gb_per_s) if top else ""
         if out.width < _NARROW:
-            out.print(styled((item.condition.title, "bold")))
+            out.print(styled((item.title, "bold")))
             words = f"{sizes}, {item.rounds} rounds, noise {noise}" + (
                 f", peak {peak}" if top else ""
             )
             hanging(out, "  ", 2, words)
             continue
         table.add_row(
-            item.condition.title,
+            item.title,
             sizes,
             str(item.rounds),
             peak,
-            half(top.half_bytes) if top else "",
-            ninety(top.ninety_bytes) if top else "",
+            _reached(top.half_bytes, first.bytes, half) if top else "",
+            _reached(top.ninety_bytes, first.bytes, ninety) if top else "",
             noise,
         )
     if table.rows:
         out.print(table)
 
 
+def _reached(size: int, first: int, form: Callable[[int], str]) -> str:
+    """Return a size; `<= 1 GiB` for the first size, because smaller ones were not measured."""
+    return f"<= {form(size)}" if size == first else form(size)
+
+
 def _show_findings(analysis: Analysis, out: Console) -> None:
     colour = {
         FindingKind.BAD_CROSSOVER: "yellow",
+        FindingKind.FALLING_TIME: "yellow",
         FindingKind.NOT_A_TUNING_PROBLEM: "yellow",
         FindingKind.BELOW_EXPECTED: "red",
         FindingKind.AS_EXPECTED: "green",
         FindingKind.WRONG_RESULTS: "red",
         FindingKind.SUSPECT_RUN: "red",
     }
-    for alike in grouped(analysis.findings):
+    shown = [item for item in analysis.findings if item.kind is not FindingKind.NOT_COMPARED]
+    for alike in grouped(shown):
         label = alike.first.kind.value.replace("_", " ")
         style = colour.get(alike.first.kind, "dim")
         sentence = alike.first.sentence
@@ -82,5 +133,7 @@ def _show_findings(analysis: Analysis, out: Console) -> None:
             hanging(out, "  ", 2, sentence)
         else:
             hanging(out, (f"{label:<22}", style), 22, sentence)
-    if not analysis.findings:
+    if is_right(analysis) and not shown:
         out.print("nothing found: the default is right at every size measured")
+    elif not shown:
+        out.print("curve      no dip, no plateau, and no time that falls as the size grows")

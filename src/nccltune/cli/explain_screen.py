@@ -3,7 +3,7 @@
 
 from rich.console import Console
 
-from nccltune.cli.output import stdout, styled
+from nccltune.cli.output import hanging, stdout, styled
 from nccltune.report.words import size_form, sms_text
 from nccltune.tune.explain import DecidedRange, Explained
 
@@ -32,16 +32,23 @@ def _show(out: Console, item: Explained) -> None:
         for one in ranges:
             low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
-            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}"
+            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}{_ran(one)}"
             if out.width < _NARROW:
                 out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
-                out.print(styled((f"{'':>4}{exact}", "dim")))
+                hanging(out, " " * 4, 4, exact, "dim")
             else:
-                out.print(
-                    styled(f"{low:>9} - {high:<9} ", (f"{one.decides:<16}", style), (exact, "dim"))
-                )
+                lead = f"{low:>9} - {high:<9} {one.decides:<16}"
+                hanging(out, (lead, style), len(lead), exact, "dim")
             for warning in dict.fromkeys(one.warnings):
                 out.print(styled(f"{'':>22}", (warning, "yellow")))
+
+
+def _ran(one: DecidedRange) -> str:
+    """Return what NCCL ran as its default in a range; empty if it is unknown."""
+    if not one.default_ran:
+        return ""
+    verb = "NCCL ran" if one.decides == "default" else "instead of"
+    return f"  {verb} {', '.join(one.default_ran)}"
 
 
 def _sms(one: DecidedRange) -> str:

@@ -7,7 +7,7 @@ from nccltune.cli.output import hanging, next_step, stdout, styled
 from nccltune.cli.rule_screen import rule_words
 from nccltune.model.scale import count
 from nccltune.report.words import range_text, size_form
-from nccltune.tune.result import TunedGroup, Tuning
+from nccltune.tune.result import TunedGroup, Tuning, ran_instead
 
 _NARROW = 66
 """On a terminal with fewer columns, a range takes two lines."""
@@ -34,10 +34,13 @@ def _show_group(group: TunedGroup) -> None:
         f"{count(group.rounds, 'round')}"
     )
     out.print(styled((heading, "bold")))
-    lines = [
-        (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, rule_words(item))
-        for item in group.rules
-    ]
+    lines = []
+    for item in group.rules:
+        replaced = ran_instead([row for row in group.decisions if row.bytes in item.sizes])
+        instead = f"  instead of {', '.join(replaced)}" if replaced else ""
+        rule = item.rule
+        words = rule_words(item) + instead
+        lines.append((rule.min_bytes, rule.max_bytes, rule.choice.label, words))
     lines += [(item.min_bytes, item.max_bytes, "default", item.reason) for item in group.left_alone]
     form = size_form(end for low, high, _, _ in lines for end in (low, high))
     for low, high, choice, words in sorted(lines):

@@ -24,6 +24,7 @@ class FindingKind(StrEnum):
     DIP = "dip"
     PLATEAU = "plateau"
     BAD_CROSSOVER = "bad_crossover"
+    FALLING_TIME = "falling_time"
     NOT_SATURATED = "not_saturated"
     NOISY = "noisy"
     NOT_A_TUNING_PROBLEM = "not_a_tuning_problem"
@@ -31,6 +32,7 @@ class FindingKind(StrEnum):
     AS_EXPECTED = "as_expected"
     SINGLE_SAMPLES = "single_samples"
     NO_DEFAULT = "no_default"
+    NOT_COMPARED = "not_compared"
     WRONG_RESULTS = "wrong_results"
     SUSPECT_RUN = "suspect_run"
 

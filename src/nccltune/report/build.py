@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nccltune.analyze.findings import NOT_TUNING
+from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
@@ -89,11 +90,11 @@ def build(
     '<!DOCTYPE html>'
     """
     platform = analysis.platform
-    conditions = [item.condition for item in analysis.conditions]
-    labels = _labels(conditions)
+    labels = _labels(analysis.conditions)
     alike = grouped(analysis.findings)
     findings = [
-        _finding(number, finding, conditions, labels) for number, finding in enumerate(alike, 1)
+        _finding(number, finding, analysis.conditions, labels)
+        for number, finding in enumerate(alike, 1)
     ]
     rows = []
     for index, item in enumerate(analysis.conditions):
@@ -133,31 +134,29 @@ def build(
     )
 
 
-def _labels(conditions: Sequence[Condition]) -> list[str]:
+def _labels(conditions: Sequence[ConditionAnalysis]) -> list[str]:
     """Return the shortest labels that distinguish the conditions.
 
     A label is the name of the collective. If such labels are not all different, all labels get more
     of the title, and at last a number.
     """
-    for name in (_short, _without_scale, lambda condition: condition.title, _full):
+    for name in (_short, _without_scale, _title):
         labels = [name(condition) for condition in conditions]
         if len(set(labels)) == len(labels):
             return labels
     return [f"{label} ({number})" for number, label in enumerate(labels, 1)]
 
 
-def _short(condition: Condition) -> str:
-    return condition.collective.prose
+def _short(item: ConditionAnalysis) -> str:
+    return item.condition.collective.prose
 
 
-def _without_scale(condition: Condition) -> str:
-    return condition.title.replace(f", {condition.scale}", "", 1)
+def _without_scale(item: ConditionAnalysis) -> str:
+    return _title(item).replace(f", {item.condition.scale}", "", 1)
 
 
-def _full(condition: Condition) -> str:
-    extra = [words.printable(text) for text in (condition.dtype, condition.redop) if text]
-    extra += [f"root {condition.root}"] if condition.root is not None else []
-    return ", ".join([condition.title, *extra])
+def _title(item: ConditionAnalysis) -> str:
+    return words.printable(item.title)
 
 
 def _group_of(condition: Condition, groups: Sequence[TunedGroup]) -> int | None:
@@ -181,7 +180,8 @@ def _condition(
 ) -> ConditionRow:
     condition = item.condition
     decisions = {} if decided is None else {row.bytes: row for row in decided.decisions}
-    lines = [series(curve) for curve in item.curves]
+    lines = [series(curve, item.ran_predicted) for curve in item.curves]
+    knows = any(point.ran for point in item.shown.points)
     factor = condition.collective.bus_factor(condition.scale.ranks)
     if proof is not None:
         # The sweep's default becomes one of the lines that the legend switches on.
@@ -195,7 +195,7 @@ def _condition(
     return ConditionRow(
         id=_condition_id(index),
         label=label,
-        title=condition.title,
+        title=_title(item),
         collective=condition.collective.value,
         nodes=condition.scale.nodes,
         ranks=condition.scale.ranks,
@@ -225,6 +225,7 @@ def _condition(
             and finding.min_bytes is not None
             and finding.max_bytes is not None
         ],
+        ran=ran_text(item) if knows else None,
     )
 
 
@@ -245,7 +246,7 @@ def _condition_id(index: int) -> str:
     return f"condition-{index + 1}"
 
 
-def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
+def _places(finding: Finding, conditions: Sequence[ConditionAnalysis]) -> list[int]:
     """Return the indexes of the conditions that show a finding.
 
     The list is empty for a finding without a range of sizes.
@@ -254,9 +255,9 @@ def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
         return []
     return [
         index
-        for index, condition in enumerate(conditions)
-        if (finding.collective, finding.scale) == (condition.collective, condition.scale)
-        and finding.where in (None, condition.title)
+        for index, item in enumerate(conditions)
+        if (finding.collective, finding.scale) == (item.condition.collective, item.condition.scale)
+        and finding.where in (None, item.title)
     ]
 
 
@@ -346,10 +347,13 @@ def _best(choice: Choice | None) -> str:
 
 
 def _finding(
-    number: int, alike: AlikeFindings, conditions: Sequence[Condition], labels: Sequence[str]
+    number: int,
+    alike: AlikeFindings,
+    conditions: Sequence[ConditionAnalysis],
+    labels: Sequence[str],
 ) -> FindingRow:
     finding = alike.first
-    titles = dict(zip((condition.title for condition in conditions), labels, strict=True))
+    titles = dict(zip((item.title for item in conditions), labels, strict=True))
     where = titles.get(finding.where) if finding.where else None
     text = finding.sentence.removeprefix(f"{finding.where}: ")
     if finding.kind is FindingKind.NOT_A_TUNING_PROBLEM:

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from nccltune.analyze.ran import ran_label
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
 from nccltune.model.sizes import format_bytes
@@ -12,15 +13,21 @@ from nccltune.report.data import ChoiceMap, Role, Series
 from nccltune.tune.result import Decision
 
 
-def series(curve: Curve) -> Series:
-    """Return the columns of one measured curve."""
+def series(curve: Curve, predicted: bool = False) -> Series:
+    """Return the columns of one measured curve.
+
+    `predicted` is whether what the default ran is what NCCL's cost table predicts.
+    """
     role: Role = "choice"
     if curve.choice == DEFAULT:
         role = "default"
     elif curve.choice == TUNED_RUN:
         role = "measured"
     label = "tuned, measured" if role == "measured" else choice_label(curve.choice)
-    return _columns(label, role, [(point.bytes, point) for point in curve.points], None)
+    ran = None
+    if any(point.ran for point in curve.points):
+        ran = [ran_label(point) + (" (predicted)" if predicted else "") for point in curve.points]
+    return _columns(label, role, [(point.bytes, point) for point in curve.points], ran)
 
 
 def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Series:
@@ -107,6 +114,7 @@ def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Choic
     sizes = sorted({size for row in times for size in row})
     best = {size: min(row[size] for row in times if size in row) for size in sizes}
     rows = {curve.choice: index for index, curve in enumerate(curves)}
+    ran = {point.bytes: rows.get(point.ran) for point in item.shown.points if point.ran}
     path = []
     for size in sizes:
         row = rows.get(_wanted(decisions, size))
@@ -119,6 +127,7 @@ def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Choic
             for row in times
         ],
         path=path,
+        ran=[ran.get(size) for size in sizes],
     )
 
 
@@ -133,10 +142,17 @@ def saturation_text(item: ConditionAnalysis) -> str | None:
     share = ""
     if found.line_rate_share is not None:
         share = f", {words.percent_text(found.line_rate_share)} of the line rate"
+    first = item.shown.points[0].bytes
+    shares = {"half of it": found.half_bytes, "90 %": found.ninety_bytes}
+    # Smaller sizes than the first were not measured, so "from" would be a guess.
+    low = [share for share, size in shares.items() if size == first]
+    reached = [f"{share} already at {format_bytes(first)}, the smallest size" for share in low[-1:]]
+    reached += [
+        f"{share} from {format_bytes(size)}" for share, size in shares.items() if size != first
+    ]
     return (
         f"Peak {words.rate_text(found.peak_gb_per_s)} at {format_bytes(found.peak_bytes)}{share}; "
-        f"half of it from {format_bytes(found.half_bytes)}, 90 % from "
-        f"{format_bytes(found.ninety_bytes)}."
+        f"{', '.join(reached)}."
     )
 
 

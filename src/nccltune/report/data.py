@@ -39,8 +39,9 @@ class Series(msgspec.Struct, frozen=True):
     """One line of a chart as columns of equal length.
 
     A time is None where the line has a gap. `low_us` and `high_us` bound the 95 % confidence
-    interval of the median `time_us` over `n` timings. With a proof, the lines of the roles
-    `default` and `tuned` are those that `verify` measured.
+    interval of the median `time_us` over `n` timings. `choice` names the choice at each size: that
+    of the rules, or what NCCL ran as its default. None if it is unknown at all sizes. With a proof,
+    the lines of the roles `default` and `tuned` are those that `verify` measured.
     """
 
     label: str
@@ -59,13 +60,15 @@ class ChoiceMap(msgspec.Struct, frozen=True):
 
     `relative[row][column]` is for `choices[row]` at `bytes[column]`; None if it was not measured.
     `path[column]` is the row of the choice that the rules select; without a rule, of the default.
-    None if that choice was not measured at this size.
+    None if that choice was not measured at this size. `ran[column]` is the row of the choice that
+    NCCL ran as its default; None if this is unknown or was not measured.
     """
 
     bytes: list[int]
     choices: list[str]
     relative: list[list[float | None]]
     path: list[int | None]
+    ran: list[int | None]
 
 
 class NoiseRow(msgspec.Struct, frozen=True):
@@ -178,6 +181,7 @@ class ConditionRow(msgspec.Struct, frozen=True):
     `group` is the id of the group with the decisions. It is None without such a group, as for a
     collective that NCCL's tuner does not handle. `label` is the shortest text that distinguishes
     the conditions of this report. `bus_factor` is bus bandwidth divided by algorithm bandwidth.
+    `ran` is what NCCL ran as its default, as text; None if this is unknown.
     """
 
     id: str
@@ -201,6 +205,7 @@ class ConditionRow(msgspec.Struct, frozen=True):
     series: list[Series]
     map: ChoiceMap
     marks: list[Mark]
+    ran: str | None = None
 
 
 class FindingRow(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ _COLOUR = {
     "right": "bold green",
     "unknown": "bold yellow",
     FindingKind.BAD_CROSSOVER: "yellow",
+    FindingKind.FALLING_TIME: "yellow",
     FindingKind.DIP: "yellow",
     FindingKind.PLATEAU: "yellow",
     FindingKind.NOT_A_TUNING_PROBLEM: "red",
@@ -324,7 +325,7 @@ def _proof_rule(page: _Page, row: ProofRuleRow) -> None:
 def _findings(page: _Page, report: Report) -> None:
     page.heading("findings")
     if not report.findings:
-        page.wrapped("nothing: the curves look as expected", indent=2)
+        page.wrapped("no dip, no plateau, and no time that falls as the size grows", indent=2)
     for finding in report.findings:
         where = f", {finding.where}" if finding.where else ""
         more = f" ({len(finding.more)} more like this: --json lists them)" if finding.more else ""

@@ -12,6 +12,7 @@ HEADINGS = {
     FindingKind.DIP: "Dip",
     FindingKind.PLATEAU: "Plateau",
     FindingKind.BAD_CROSSOVER: "Bad crossover",
+    FindingKind.FALLING_TIME: "Slower than a larger message",
     FindingKind.NOT_SATURATED: "Not saturated",
     FindingKind.NOISY: "Noisy",
     FindingKind.NOT_A_TUNING_PROBLEM: "Not a tuning problem",
@@ -19,6 +20,7 @@ HEADINGS = {
     FindingKind.AS_EXPECTED: "As expected",
     FindingKind.SINGLE_SAMPLES: "Single timings",
     FindingKind.NO_DEFAULT: "No default",
+    FindingKind.NOT_COMPARED: "Not compared",
     FindingKind.WRONG_RESULTS: "Wrong results",
     FindingKind.SUSPECT_RUN: "Suspect run",
 }

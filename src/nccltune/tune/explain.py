@@ -15,7 +15,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.native import PluginDecision, PluginHost, PluginLogLine, TunerAnswer, tuner_path
-from nccltune.tune.result import Tuning, most_channels
+from nccltune.tune.result import Tuning, most_channels, ran_instead
 
 NEWEST_KNOWN = "2.32.3"
 """The NCCL version to emulate by default: the newest one that our plugin was run with."""
@@ -28,7 +28,8 @@ class DecidedRange(msgspec.Struct, frozen=True):
     stands for a value that the plugin leaves to NCCL: `-/-/1` sets only the number of channels.
     `warnings` are problems that NCCL itself does not report, and the reason if the plugin fails.
     `channels` is the number of channels of the decision, `default_channels` the number with NCCL's
-    default; None if unknown. Each channel uses one SM.
+    default; None if unknown. Each channel uses one SM. `default_ran` are the choices that NCCL ran
+    as its default in this range when it was measured.
     """
 
     min_bytes: int
@@ -37,6 +38,7 @@ class DecidedRange(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     channels: int | None = None
     default_channels: int | None = None
+    default_ran: list[str] = []
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -218,9 +220,10 @@ def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, h
 
 
 def with_channels(explained: Explained, tuning: Tuning) -> Explained:
-    """Return `explained` with numbers of channels that are known from the study's `tuning`.
+    """Return `explained` with facts that are known from the study's `tuning`.
 
-    These are the channels of rules that the plugin follows, and of NCCL's default.
+    These are the channels of rules that the plugin follows, those of NCCL's default, and the
+    choices that NCCL ran as its default.
     """
     collectives = {
         collective: [_known_channels(one, collective, explained.scale, tuning) for one in ranges]
@@ -243,17 +246,19 @@ def _known_channels(
         and evidence.rule.min_bytes <= one.max_bytes
         and one.min_bytes <= evidence.rule.max_bytes
     ]
-    defaults = [
-        row.default_channels
+    rows = [
+        row
         for group in groups
         for row in group.decisions
         if one.min_bytes <= row.bytes <= one.max_bytes
     ]
-    default = most_channels(defaults)
+    default = most_channels([row.default_channels for row in rows])
     channels = one.channels
     if channels is None:
         channels = default if one.decides == DEFAULT else most_channels(followed)
-    return msgspec.structs.replace(one, channels=channels, default_channels=default)
+    return msgspec.structs.replace(
+        one, channels=channels, default_channels=default, default_ran=ran_instead(rows)
+    )
 
 
 def _range(low: int, high: int, decision: PluginDecision) -> DecidedRange:

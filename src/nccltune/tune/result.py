@@ -24,6 +24,7 @@ class Decision(msgspec.Struct, frozen=True):
       `gain_high`, stays valid although the search selected the choice.
     - `channels`, `default_channels`: the channels of the choice and of NCCL's default; None if not
       recorded.
+    - `default_ran`: the algorithm and protocol that NCCL ran as its default; None if unknown.
     """
 
     bytes: int
@@ -37,6 +38,7 @@ class Decision(msgspec.Struct, frozen=True):
     gain_high: float | None = None
     channels: int | None = None
     default_channels: int | None = None
+    default_ran: Choice | None = None
 
 
 class RuleEvidence(msgspec.Struct, frozen=True):
@@ -156,6 +158,11 @@ class Tuning(msgspec.Struct, frozen=True):
                 if evidence.written
             )
         )
+
+
+def ran_instead(decisions: Sequence[Decision]) -> list[str]:
+    """Return the labels of what NCCL ran as its default at these sizes, without repeats."""
+    return list(dict.fromkeys(item.default_ran.label for item in decisions if item.default_ran))
 
 
 def most_channels(numbers: Sequence[int | None]) -> int | None:

@@ -368,6 +368,7 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
         gain_high=None if gain is None else math.exp(gain.high),
         channels=table.channels(size, choice or DEFAULT),
         default_channels=table.channels(size, DEFAULT),
+        default_ran=table.default_ran(size),
     )
 
 

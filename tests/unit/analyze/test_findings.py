@@ -55,3 +55,67 @@ def wavering(share: float) -> list[Sample]:
 def test_a_fall_within_the_spread_of_timings_is_no_dip() -> None:
     assert (FindingKind.DIP, M, 2 * M) in kinds(wavering(0.01))
     assert (FindingKind.DIP, M, 2 * M) not in kinds(wavering(0.4))
+
+
+def once(rates: dict[int, float]) -> list[Sample]:
+    return [sample for sample in samples_of(rates) if (sample.round, sample.repeat) == (0, 0)]
+
+
+def test_a_single_timing_of_a_small_message_is_no_dip() -> None:
+    small = {16 << n: rate for n, rate in enumerate((2.0, 1.0, 4.0, 8.0))}
+    assert FindingKind.DIP not in [kind for kind, _, _ in kinds(once(small))]
+    assert FindingKind.DIP in [kind for kind, _, _ in kinds(samples_of(small))]
+    large = {M << n: rate for n, rate in enumerate((10, 11, 12, 6, 14, 15, 16, 16, 16))}
+    (dip,) = [
+        item
+        for item in analyze_samples(PLATFORM, once(large)).findings
+        if item.kind is FindingKind.DIP
+    ]
+    assert "(50 % less, one timing each)" in dip.sentence
+
+
+def runs(*factors: float, noise: float = 0.02) -> list[Sample]:
+    """One process for each factor, by which all its times are longer."""
+    rates = {M << n: 100.0 for n in range(8)}
+    found = []
+    for number, factor in enumerate(factors):
+        one = measure(
+            rates,
+            lambda size: {"default": factor * size / 1e5},  # noqa: B023
+            rounds=1,
+            twice=False,
+            noise=noise,
+            seed=number,
+        )
+        source = msgspec.structs.replace(one[0].source, process=str(number))
+        found += [msgspec.structs.replace(sample, source=source) for sample in one]
+    return found
+
+
+def noisy(samples: list[Sample]) -> list[str]:
+    found = analyze_samples(PLATFORM, samples).findings
+    return [item.sentence for item in found if item.kind is FindingKind.NOISY]
+
+
+def test_whole_runs_that_differ_are_not_noise() -> None:
+    (sentence,) = noisy(runs(1.0, 1.9))
+    assert "of 2 runs the slowest takes 1.9" in sentence
+    assert "more rounds" not in sentence
+    assert noisy(runs(1.0, 1.03)) == []
+    (sentence,) = noisy(runs(1.0, 1.0, noise=0.3))
+    assert "more rounds narrow the intervals" in sentence
+
+
+def test_the_default_alone_below_its_limit_is_not_called_all_choices() -> None:
+    slow = Platform(name="slow", line_rate_gb_per_s=800)
+    rates = {M << n: 100.0 for n in range(8)}
+    (finding,) = [
+        item
+        for item in analyze_samples(slow, samples_of(rates)).findings
+        if item.kind in (FindingKind.BELOW_EXPECTED, FindingKind.NOT_A_TUNING_PROBLEM)
+    ]
+    assert finding.kind is FindingKind.BELOW_EXPECTED
+    assert "default reaches 100 GB/s, 12.5 % of the line rate. No other choice was" in (
+        finding.sentence
+    )
+    assert finding.tuning is None

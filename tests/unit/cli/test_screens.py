@@ -59,6 +59,40 @@ def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: S
     ]
 
 
+def test_tune_and_explain_name_what_a_rule_replaces(shown: Shown) -> None:
+    found = tuning()
+    group = found.groups[0]
+    ran = group.rules[1].rule.choice
+    rows = [msgspec.structs.replace(row, default_ran=ran) for row in group.decisions]
+    changed = msgspec.structs.replace(
+        found, groups=[msgspec.structs.replace(group, decisions=rows), *found.groups[1:]]
+    )
+    lines = shown(lambda: tune_screen.show(changed), 160)
+    assert sum(line.endswith(f"instead of {ran.label}") for line in lines) == len(group.rules)
+    low, high = rows[0].bytes, rows[-1].bytes
+    explained = Explained(
+        tuner="x.so",
+        nccl="2.28.9",
+        interface=5,
+        plugin=None,
+        scale=group.scale,
+        log=[],
+        warnings=[],
+        collectives={
+            group.collective: [
+                DecidedRange(low, high - 1, "tree/ll"),
+                DecidedRange(high, high, "default"),
+            ]
+        },
+    )
+    for width in (40, 160):
+        lines = shown(lambda: explain_screen.show([with_channels(explained, changed)]), width)
+        assert max(map(len, lines)) <= width
+        text = " ".join(" ".join(lines).split())
+        assert f"instead of {ran.label}" in text
+        assert f"NCCL ran {ran.label}" in text
+
+
 def test_tune_lists_the_runs_that_would_decide_an_unsure_rule(shown: Shown) -> None:
     found = tuning()
     rules = list(found.groups[0].rules)
@@ -84,7 +118,7 @@ def test_no_line_of_tune_or_analyze_is_wider_than_the_terminal(
     analysis = study.read_json(study.findings_path, Analysis)
     for show in (
         lambda: tune_screen.show(tuning()),
-        lambda: analyze_screen.show(analysis, tmp_path),
+        lambda: analyze_screen.show(analysis, tmp_path, "nccltune sweep"),
     ):
         assert max(map(len, shown(show, width))) <= width
 

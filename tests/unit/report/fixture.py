@@ -106,6 +106,7 @@ def condition(collective: Collective) -> ConditionAnalysis:
         saturation=Saturation(peak, SIZES[-1], SIZES[-2], SIZES[-1], True, peak / 50),
         samples=32 * len(SIZES),
         rounds=8,
+        title=Condition(collective, SCALE).title,
     )
 
 

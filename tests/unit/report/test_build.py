@@ -3,6 +3,7 @@ import msgspec
 import pytest
 
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
+from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
@@ -95,7 +96,7 @@ def test_what_to_check_first_stands_once_and_only_where_it_is_needed() -> None:
 
 def in_place(item: ConditionAnalysis) -> ConditionAnalysis:
     condition = msgspec.structs.replace(item.condition, in_place=True)
-    return msgspec.structs.replace(item, condition=condition)
+    return msgspec.structs.replace(item, condition=condition, title=condition.title)
 
 
 def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None:
@@ -115,7 +116,9 @@ def test_labels_stay_apart_when_titles_do_not() -> None:
     whole = analysis()
     floats = whole.conditions[1]
     condition = msgspec.structs.replace(floats.condition, dtype="bfloat16")
-    halves = msgspec.structs.replace(floats, condition=condition)
+    halves = msgspec.structs.replace(
+        floats, condition=condition, title=f"{condition.title}, bfloat16"
+    )
     shown = built(msgspec.structs.replace(whole, conditions=[floats, halves, halves]))
     assert len({item.label for item in shown.conditions}) == 3
     assert "bfloat16" in shown.conditions[1].label
@@ -218,3 +221,27 @@ def test_the_header_names_the_noise_floor_of_the_proof_beside_that_of_the_sweep(
     assert noise.value == (
         "1.1 % typical, 3 % at worst; 1.1 % at worst in the proof, which is another run"
     )
+
+
+def test_what_the_default_ran_is_on_curve_and_map() -> None:
+    whole = analysis()
+    item = whole.conditions[1]
+    default = item.curves[0]
+    names = [curve.choice for curve in item.curves]
+    ran = next(choice for choice in names if isinstance(choice, Choice))
+    points = [msgspec.structs.replace(point, ran=ran) for point in default.points]
+    points[0] = msgspec.structs.replace(points[0], ran=None)
+    curves = [msgspec.structs.replace(default, points=points), *item.curves[1:]]
+    known = msgspec.structs.replace(item, curves=curves)
+    (shown,) = built(msgspec.structs.replace(whole, conditions=[known])).conditions
+    row = shown.map.choices.index(ran.label)
+    assert shown.map.ran == [None, *[row] * (len(points) - 1)]
+    assert shown.series[0].choice == ["unknown", *[ran.label] * (len(points) - 1)]
+    assert shown.ran is not None
+    assert shown.ran.endswith(f"{ran.label} above")
+    predicted = msgspec.structs.replace(known, ran_predicted=True)
+    (shown,) = built(msgspec.structs.replace(whole, conditions=[predicted])).conditions
+    assert shown.series[0].choice is not None
+    assert shown.series[0].choice[1] == f"{ran.label} (predicted)"
+    (unknown,) = built(msgspec.structs.replace(whole, conditions=[item])).conditions
+    assert (unknown.ran, unknown.series[0].choice, set(unknown.map.ran)) == (None, None, {None})

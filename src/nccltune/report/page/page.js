@@ -240,6 +240,10 @@
   // On a phone, on paper and with many sizes, the map is split into several maps below each other.
   // So the number in every cell can be read.
   function drawMaps(first = byId("map-chart"), more = byId("map-more")) {
+    // A map of one choice compares nothing.
+    const single = state.condition.map.choices.length < 2;
+    first.closest(".together, section").hidden = single;
+    if (single) return Promise.resolve();
     const sizes = state.condition.map.bytes.length;
     const width = state.paper ? PAPER.width : first.clientWidth;
     const fit = Math.max(1, Math.floor((width - MAP_LEFT - 12) / (state.paper ? CELL.paper : CELL.screen)));
@@ -259,7 +263,7 @@
     const condition = state.condition;
     const part = (list) => list.slice(from, from + length);
     const map = { bytes: part(condition.map.bytes), choices: condition.map.choices,
-      relative: condition.map.relative.map(part), path: part(condition.map.path) };
+      relative: condition.map.relative.map(part), path: part(condition.map.path), ran: part(condition.map.ran) };
     const left = MAP_LEFT;
     // The cells of all parts have the same width.
     const cell = (width - left - 12) / length;
@@ -276,7 +280,8 @@
       const series = times.get(choice);
       const at = series.bytes.indexOf(bytes);
       const taken = map.path[column] === row ? (choice === "default" ? "<br>NCCL's default is kept" : "<br>chosen by the rules") : "";
-      return `<b>${sizeText(bytes)}</b>  ${choice}<br>${ratio.toFixed(2)}× the fastest · ${timeText(series.time_us[at])} · n = ${series.n[at]}${taken}`;
+      const ran = choice === "default" && series.choice ? ` (${series.choice[at]})` : map.ran[column] === row ? " (what the default ran)" : "";
+      return `<b>${sizeText(bytes)}</b>  ${choice}${ran}<br>${ratio.toFixed(2)}× the fastest · ${timeText(series.time_us[at])} · n = ${series.n[at]}${taken}`;
     }));
     const heat = [0, 1, 2, 3, 4].map((step) => [step / 4, colour(`heat-${step}`)]);
     const traces = [{
@@ -297,6 +302,10 @@
       traces.push({ ...path, line: { color: colour("bg"), width: 6, shape: "hvh" } },
         { ...path, name: "path", line: { color: colour("tuned"), width: 3, shape: "hvh" } });
     }
+    const ran = columns.filter((column) => map.ran[column] !== null);
+    for (const item of document.querySelectorAll("[data-ran]")) item.hidden = !condition.map.ran.some((row) => row !== null);
+    traces.push({ type: "scatter", mode: "markers", name: "ran", hoverinfo: "skip", x: ran, y: ran.map((column) => map.ran[column] - 0.34),
+      marker: { symbol: "circle", size: 5, color: colour("ink") } });
     const ticks = columnTicks(map.bytes, cell);
     const axis = { zeroline: false, showgrid: false, ticks: "", fixedrange: true, linecolor: "rgba(0,0,0,0)" };
     return Plotly.react(chart, traces, {
@@ -350,7 +359,7 @@
       `· ${condition.samples.toLocaleString("en-US")} timings`, condition.rounds > 1 ? `in ${condition.rounds} rounds` : "",
       noise.known ? `· noise ${percentText(noise.typical)} typical, ${percentText(noise.high)} high (${noise.words}).`
         : `· noise unknown, ${percentText(noise.typical)} is assumed.`,
-      condition.saturation || ""].filter(Boolean).join(" ");
+      condition.saturation || "", condition.ran ? `The default ${condition.ran}.` : ""].filter(Boolean).join(" ");
   }
 
   function drawWords() {

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was compared: whether the default and other choices were measured at the same sizes.
+
+A verdict on the default needs such a comparison at every size, with measured noise.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
+
+_LOOKS = 0.03
+"""A choice looks faster than the default if it gains more than this."""
+
+
+class Compared(NamedTuple):
+    """The comparison of the default with other choices under some conditions.
+
+    `choices` is the number of measured choices besides the default. `alone` are the sizes at which
+    the default was measured without any of them, `sizes` the number of sizes at which it was
+    measured with at least one. `rounds` is the number of timings of the default and of the choice
+    with the most timings, whichever is less, at the size where it is least. `known` is whether the
+    noise was measured.
+    """
+
+    choices: int
+    sizes: int
+    alone: list[int]
+    has_default: bool
+    rounds: int
+    known: bool
+
+    @property
+    def anything(self) -> bool:
+        """Return whether the default was compared with another choice at any size."""
+        return self.sizes > 0
+
+    @property
+    def everywhere(self) -> bool:
+        """Return whether the default was compared with another choice at every size."""
+        return self.anything and not self.alone
+
+    @property
+    def conclusive(self) -> bool:
+        """Return whether the timings can show that the default is right at every size."""
+        return self.everywhere and self.known
+
+
+def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
+    """Return what was compared under `conditions`.
+
+    These are one condition, or conditions that NCCL's tuner cannot distinguish (in place and out of
+    place, data type, operation, root). A comparison under one of the latter counts for all.
+    """
+    items = list(conditions)
+    others: set[Choice] = set()
+    default: set[int] = set()
+    rounds: dict[int, int] = {}
+    for item in items:
+        timings: dict[int, dict[AnyChoice, int]] = {}
+        for curve in item.curves:
+            for point in curve.points:
+                timings.setdefault(point.bytes, {})[curve.choice] = point.n
+        for size, counts in timings.items():
+            rivals = {choice: n for choice, n in counts.items() if isinstance(choice, Choice)}
+            others |= rivals.keys()
+            if DEFAULT not in counts:
+                continue
+            default.add(size)
+            if rivals:
+                here = min(counts[DEFAULT], max(rivals.values()))
+                rounds[size] = max(here, rounds.get(size, 0))
+    return Compared(
+        choices=len(others),
+        sizes=len(rounds),
+        alone=sorted(default - rounds.keys()),
+        has_default=bool(default),
+        rounds=min(rounds.values(), default=0),
+        known=any(item.noise.known for item in items),
+    )
+
+
+class Comparison(NamedTuple):
+    """A comparison in words. `where` names the collective and the scale."""
+
+    where: str
+    text: str
+    compared: Compared
+    conditions: list[ConditionAnalysis]
+
+
+def comparisons(analysis: Analysis) -> list[Comparison]:
+    """Return what was compared for each collective, scale and kind of buffer."""
+    doubted = {
+        (item.collective, item.scale)
+        for item in analysis.findings
+        if item.kind in (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER)
+    }
+    found = []
+    for items in _groups(analysis.conditions):
+        condition = items[0].condition
+        result = compared(items)
+        claim = result.conclusive and (condition.collective, condition.scale) not in doubted
+        found.append(Comparison(_where(condition), _text(items, result, claim), result, items))
+    return found
+
+
+def is_right(analysis: Analysis) -> bool:
+    """Return whether the timings show at every size that the default is right.
+
+    Other choices must have been compared at every size, with measured noise and without a doubt.
+    """
+    found = comparisons(analysis)
+    doubts = (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER, FindingKind.SUSPECT_RUN)
+    return (
+        bool(found)
+        and all(item.compared.conclusive for item in found)
+        and not any(finding.kind in doubts for finding in analysis.findings)
+    )
+
+
+def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
+    """Yield a finding for each comparison that lacks the other choices at some sizes.
+
+    A missing default is another finding.
+    """
+    for items in _groups(conditions):
+        condition, found = items[0].condition, compared(items)
+        if not condition.collective.tuned or not found.alone:
+            continue
+        at = f"at {_ranges(found.alone, _sizes(items))} " if found.sizes else ""
+        yield Finding(
+            kind=FindingKind.NOT_COMPARED,
+            sentence=f"{_where(condition)}: {at}only the default was measured, so no rule can be "
+            "found. Measure the other choices (nccltune sweep), or run again with NCCL_ALGO and "
+            "NCCL_PROTO forced and import those",
+            where=items[0].title,
+            collective=condition.collective,
+            scale=condition.scale,
+            min_bytes=found.alone[0],
+            max_bytes=found.alone[-1],
+        )
+
+
+def _groups(conditions: Sequence[ConditionAnalysis]) -> list[list[ConditionAnalysis]]:
+    """Return the conditions in groups that NCCL's tuner cannot distinguish."""
+    grouped: dict[tuple[object, ...], list[ConditionAnalysis]] = {}
+    for item in conditions:
+        condition = item.condition
+        key = (condition.collective, condition.scale, condition.registered)
+        grouped.setdefault(key, []).append(item)
+    return list(grouped.values())
+
+
+def _where(condition: Condition) -> str:
+    registered = ", registered" if condition.registered else ""
+    return f"{condition.collective.prose}, {condition.scale}{registered}"
+
+
+def _sizes(items: Sequence[ConditionAnalysis]) -> list[int]:
+    return sorted({point.bytes for item in items for one in item.curves for point in one.points})
+
+
+def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> str:
+    """Return what the default was compared with. `claim` allows the claim that none is faster."""
+    if not items[0].condition.collective.tuned:
+        return "with nothing: NCCL asks no tuner about it"
+    if not found.has_default:
+        return "with nothing: the default was not measured"
+    if not found.sizes:
+        return "with nothing: only the default was measured, so no rule can be found"
+    measured = found.sizes + len(found.alone)
+    sizes = f"{found.sizes} of {measured}" if found.alone else str(found.sizes)
+    text = f"with {count(found.choices, 'choice')} at {sizes} sizes, "
+    if found.known:
+        text += f"{count(found.rounds, 'round')} or more"
+        return text + (": none is faster beyond noise" if claim else "")
+    text += f"{count(found.rounds, 'timing')} a point: "
+    best = _fastest(items)
+    looks = "the default looks right" if best is None else f"{best} faster"
+    return text + f"{looks}, but so few timings cannot show it"
+
+
+def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:
+    """Return the choice that looks fastest: `tree/ll looks up to 1.30x`; None for the default."""
+    most: tuple[float, str] | None = None
+    for item in items:
+        default = {point.bytes: point.time_us for point in item.shown.points}
+        for curve in item.curves:
+            for point in curve.points:
+                gain = default.get(point.bytes, 0.0) / point.time_us
+                if isinstance(curve.choice, Choice) and gain > (most[0] if most else 1 + _LOOKS):
+                    most = (gain, curve.choice.label)
+    return None if most is None else f"{most[1]} looks up to {most[0]:.2f}x"
+
+
+def _ranges(sizes: Sequence[int], measured: Sequence[int]) -> str:
+    """Return sizes as ranges, which end at a measured size that is not in `sizes`."""
+    wanted = set(sizes)
+    runs = [list(run) for inside, run in groupby(measured, wanted.__contains__) if inside]
+    return ", ".join(
+        format_bytes(run[0]) + (f" to {format_bytes(run[-1])}" if len(run) > 1 else "")
+        for run in runs
+    )

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Separate runs labelled default that did not run the same algorithm and protocol.
+
+At one size NCCL's default is one choice. If NCCL reports another choice for some runs, for example
+because NCCL_ALGO was set, these runs are not rounds of the default.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from nccltune.model.choice import DEFAULT
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
+
+if TYPE_CHECKING:
+    from nccltune.analyze.timings import Rounds, Timings
+
+
+def split_defaults(
+    found: Sequence["Timings"], rounds: "Rounds", default_runs: Collection[str]
+) -> list[str]:
+    """Label runs of different algorithms or protocols by what NCCL ran, instead of as the default.
+
+    Of such runs, only the processes `default_runs` and those that agree with them stay the default.
+    Runs without a report of NCCL keep their label. Change the timings in `found`, and return a
+    sentence for each collective, scale and registration with such runs.
+    """
+    grouped: dict[tuple[object, ...], list[Timings]] = {}
+    for timings in found:
+        condition = timings.condition
+        key = (condition.collective, condition.scale, condition.registered)
+        grouped.setdefault(key, []).append(timings)
+    sentences = []
+    for group in grouped.values():
+        every = {process for item in group for ran in item.ran.values() for process in ran}
+        first = _first_difference(group, every)
+        if first is None:
+            continue
+        kept = {place for place in every if rounds.processes[place].name in default_runs}
+        if _first_difference(group, kept) is not None:
+            kept = set()
+        if kept:
+            kept |= {place for place in every if _first_difference(group, {*kept, place}) is None}
+        sentence = _sentence(*first, len(kept))
+        dropped = sum(_relabel(item, every - kept) for item in group)
+        if dropped:
+            sentence += f"; {count(dropped, 'timing')} without such a line left out"
+        sentences.append(sentence)
+    return sentences
+
+
+def _first_difference(
+    group: Iterable["Timings"], processes: Collection[int]
+) -> "tuple[Timings, int] | None":
+    """Return where these processes ran different choices: the first timings and size."""
+    for timings in group:
+        for size in timings.sizes:
+            ran = timings.ran.get(size, {})
+            chosen = {ran[place].without_channels() for place in processes if place in ran}
+            if len(chosen) > 1:
+                return timings, size
+    return None
+
+
+def _sentence(timings: "Timings", size: int, kept: int) -> str:
+    condition = timings.condition
+    seen = Counter(ran.without_channels().label for ran in timings.ran[size].values())
+    listed = ", ".join(
+        f"{label} in {count(number, 'run')}" for label, number in sorted(seen.items())
+    )
+    rest = "the others are" if kept else "each is"
+    return (
+        f"{condition.collective.prose}, {condition.scale}: the runs labelled default are not "
+        f"rounds of one default: at {format_bytes(size)} NCCL's log shows {listed}; "
+        + (f"{count(kept, 'run')} kept as the default, " if kept else "")
+        + f"{rest} labelled by what NCCL ran"
+        + ("" if kept else " (name the default's file default or auto, and import it again)")
+    )
+
+
+def _relabel(timings: "Timings", processes: Collection[int]) -> int:
+    """Label the default of these processes by what NCCL ran.
+
+    Timings for which NCCL reported nothing are dropped; return their number.
+    """
+    dropped = 0
+    for size in timings.sizes:
+        by_choice, ran = timings.cells[size], timings.ran.get(size, {})
+        kept = {}
+        for key, time_us in by_choice.pop(DEFAULT, {}).items():
+            process = timings.rounds_of.process(key[0])
+            if process not in processes:
+                kept[key] = time_us
+            elif process in ran:
+                timings.add(size, ran[process].without_channels(), key, time_us)
+            else:
+                dropped += 1
+        if kept:
+            by_choice[DEFAULT] = kept
+        if not by_choice:
+            del timings.cells[size]
+        timings.channels.get(size, {}).pop(DEFAULT, None)
+        timings.ran[size] = {}
+        for process, choice in ran.items():
+            label = choice.without_channels() if process in processes else DEFAULT
+            if choice.channels is not None:
+                timings.note_channels(size, label, choice.channels)
+            if process not in processes:
+                timings.ran[size][process] = choice
+    timings.samples -= dropped
+    return dropped

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find times that fall as the size grows: proof of a slow call without any other choice.
+
+A call of s bytes that takes longer than a call of more bytes could be padded to that size. So the
+ratio of the two times is a lower bound of what the choice at s bytes costs.
+
+The null hypothesis is that the true times never fall. The fit of a curve that never falls
+(isotonic regression) shows which pairs of sizes could seem to fall by noise. The threshold is the
+one at which the expected number of such pairs is `_CHANCE`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nccltune.analyze.stats import MIN_ROUNDS, curve_scatter, median
+from nccltune.analyze.timings import Timings
+from nccltune.model.choice import AnyChoice
+
+_CHANCE = 0.01
+"""The accepted chance of a false fall, summed over all pairs of sizes, on a curve or on the two
+curves in place and out of place."""
+_LEAST_FALL = math.log(1.1)
+"""A smaller fall is no finding."""
+_LEAST_NOISE = 0.01
+"""The least relative noise of a point, however many timings it has."""
+_RELIABLE_BYTES = 16 << 10
+"""With fewer than four timings a point, smaller sizes are left out: latency there often varies more
+than along the rest of the curve, for example at the first call."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class Fall(NamedTuple):
+    """A range of sizes, `first` to `last`, at which a larger message is faster.
+
+    A call of `worst` bytes takes `time_us`, a call of `larger` bytes only `larger_us`. `factor` is
+    the ratio of the two times.
+    """
+
+    first: int
+    last: int
+    worst: int
+    larger: int
+    time_us: float
+    larger_us: float
+
+    @property
+    def factor(self) -> float:
+        """Return the least factor by which the time at `worst` is too long."""
+        return self.time_us / self.larger_us
+
+
+class _Points(NamedTuple):
+    """The log times of a curve with their standard errors; `degrees` of freedom of the errors."""
+
+    sizes: list[int]
+    logs: Floats
+    errors: Floats
+    degrees: int
+
+
+def falls(
+    timings: Timings, choice: AnyChoice, beside: Timings | None, assumed_noise: float
+) -> list[Fall]:
+    """Return the falls of the curve of `choice` that are beyond noise, one for each range of sizes.
+
+    `beside` are the timings of the other placement (in place or out of place), if there are any.
+    They show the noise if every point has a single timing.
+    """
+    points = _points(timings, choice, beside, assumed_noise)
+    if len(points.sizes) < 2:
+        return []
+    threshold = _threshold(points, _CHANCE if beside is None else _CHANCE / 2)
+    found: dict[int, int] = {}
+    for place in range(len(points.sizes) - 1):
+        drops = points.logs[place] - points.logs[place + 1 :]
+        errors = np.hypot(points.errors[place], points.errors[place + 1 :])
+        beyond = (drops / errors > threshold) & (drops > _LEAST_FALL)
+        if beyond.any():
+            found[place] = place + 1 + int(np.argmax(np.where(beyond, drops, -np.inf)))
+    return [_fall(points, run, found) for run in _runs(list(found))]
+
+
+def _fall(points: _Points, run: Sequence[int], larger: dict[int, int]) -> Fall:
+    worst = max(run, key=lambda place: points.logs[place] - points.logs[larger[place]])
+    return Fall(
+        points.sizes[run[0]],
+        points.sizes[run[-1]],
+        points.sizes[worst],
+        points.sizes[larger[worst]],
+        math.exp(points.logs[worst]),
+        math.exp(points.logs[larger[worst]]),
+    )
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Return ascending numbers as runs of consecutive ones."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+def _points(
+    timings: Timings, choice: AnyChoice, beside: Timings | None, assumed_noise: float
+) -> _Points:
+    every = {
+        size: [math.log(time_us) for time_us in series.values()]
+        for size in timings.sizes
+        if (series := timings.series(size, choice))
+    }
+    fewest = min(map(len, every.values()), default=0)
+    residuals = _replicated(every) or ([] if beside is None else _placed(every, beside, choice))
+    if not residuals:
+        # Curvature adds to the scatter.
+        logs = [median(every[size]) for size in every]
+        residuals = curve_scatter([math.log(size) for size in every], logs)
+    noise = 1.4826 * median([abs(value) for value in residuals]) if residuals else 0.0
+    if fewest < MIN_ROUNDS:
+        noise = max(noise, assumed_noise)
+    kept = [size for size in every if fewest >= MIN_ROUNDS or size >= _RELIABLE_BYTES]
+    errors = [max(noise, _own_noise(every[size])) / math.sqrt(len(every[size])) for size in kept]
+    return _Points(
+        kept,
+        np.array([median(every[size]) for size in kept]),
+        np.maximum(np.array(errors), _LEAST_NOISE),
+        max(1, len(residuals)),
+    )
+
+
+def _replicated(every: dict[int, list[float]]) -> list[float]:
+    """Return the distances of repeated timings from the mean at their size.
+
+    Each is scaled so that its standard deviation is the noise of one timing.
+    """
+    return [
+        (log - math.fsum(logs) / len(logs)) * math.sqrt(len(logs) / (len(logs) - 1))
+        for logs in every.values()
+        if len(logs) > 1
+        for log in logs
+    ]
+
+
+def _placed(every: dict[int, list[float]], beside: Timings, choice: AnyChoice) -> list[float]:
+    """Return the differences of the two placements, scaled like `_replicated`.
+
+    The median difference is subtracted, because one placement may be faster at all sizes.
+    """
+    found = [
+        median(logs) - math.log(other)
+        for size, logs in every.items()
+        if size >= _RELIABLE_BYTES and (other := beside.median(size, choice)) is not None
+    ]
+    if len(found) < MIN_ROUNDS:
+        return []
+    centre = median(found)
+    return [(value - centre) / math.sqrt(2) for value in found]
+
+
+def _own_noise(logs: Sequence[float]) -> float:
+    if len(logs) < MIN_ROUNDS:
+        return 0.0
+    centre = median(logs)
+    return 1.4826 * median([abs(log - centre) for log in logs])
+
+
+def _threshold(points: _Points, chance: float) -> float:
+    """Return how many standard errors a fall must exceed."""
+    from scipy.special import stdtr
+
+    fit = _isotonic(points.logs, 1 / points.errors**2)
+    before, after = np.triu_indices(len(fit), 1)
+    errors = np.hypot(points.errors[before], points.errors[after])
+    rises = (fit[after] - fit[before]) / errors
+    low, high = 0.0, 1e3
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        if float(stdtr(points.degrees, -(middle + rises)).sum()) > chance:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _isotonic(values: Floats, weights: Floats) -> Floats:
+    """Return the nearest values that never fall (pool adjacent violators)."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        block = (float(value), float(weight), 1)
+        while blocks and blocks[-1][0] > block[0]:
+            mean, total, number = blocks.pop()
+            whole = total + block[1]
+            block = ((mean * total + block[0] * block[1]) / whole, whole, number + block[2])
+        blocks.append(block)
+    return np.array([mean for mean, _, number in blocks for _ in range(number)])

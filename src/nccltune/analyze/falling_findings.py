@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings about times that fall as the size grows: the sentence, its doubts and what to do."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from nccltune.analyze.falling import Fall, falls
+from nccltune.analyze.findings import duration
+from nccltune.analyze.ran import ran_at
+from nccltune.analyze.result import Condition, ConditionAnalysis
+from nccltune.analyze.stats import MIN_ROUNDS
+from nccltune.analyze.timings import Timings
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.sizes import format_bytes
+
+
+def falling_findings(
+    items: Sequence[tuple[ConditionAnalysis, Timings]],
+    crossovers: Sequence[Finding],
+    assumed_noise: float,
+) -> Iterator[Finding]:
+    """Yield a finding for each range of sizes at which a larger message is faster.
+
+    The curve is that of the default, or without one that of the choice with the most bandwidth. A
+    fall in place is left out if the curve out of place shows it, too. So is a fall of the default
+    at a size of `crossovers`, where a faster choice is known.
+    """
+    placed = {analysis.condition: timings for analysis, timings in items}
+    found: dict[Condition, list[Fall]] = {}
+    for analysis, timings in items:
+        condition, choice = analysis.condition, analysis.shown.choice
+        other = msgspec.structs.replace(condition, in_place=not condition.in_place)
+        beside = placed.get(other)
+        found[condition] = falls(timings, choice, beside, assumed_noise)
+        for fall in found[condition]:
+            again = any(
+                fall.first <= same.last and same.first <= fall.last for same in found.get(other, [])
+            )
+            crossed = choice == DEFAULT and _crossed(crossovers, analysis, fall)
+            if not crossed and not (again and condition.in_place):
+                yield _finding(analysis, timings, fall, beside)
+
+
+def _crossed(crossovers: Iterable[Finding], analysis: ConditionAnalysis, fall: Fall) -> bool:
+    return any(
+        item.where == analysis.title
+        and (item.min_bytes or 0) <= fall.worst <= (item.max_bytes or 0)
+        for item in crossovers
+    )
+
+
+def _finding(
+    analysis: ConditionAnalysis, timings: Timings, fall: Fall, beside: Timings | None
+) -> Finding:
+    shown, condition = analysis.shown, analysis.condition
+    worst, larger = format_bytes(fall.worst), format_bytes(fall.larger)
+    what = "the choice" if shown.choice == DEFAULT else choice_label(shown.choice)
+    factor = f"{fall.factor:.2f}x" if fall.factor < 2 else f"{fall.factor:.1f}x"
+    span = ""
+    if fall.first != fall.last:
+        span = f" from {format_bytes(fall.first)} to {format_bytes(fall.last)}"
+    sentence = (
+        f"{analysis.title}: {larger} takes {duration(fall.larger_us)} and {worst} "
+        f"{duration(fall.time_us)}: {what} at {worst} costs at least {factor} (a larger message "
+        f"is faster{span})"
+    )
+    before, after = (ran_at(shown.points, [size]) for size in (fall.worst, fall.larger))
+    if before and after:
+        sentence += f". NCCL ran {before[0]} at {worst} and {after[0]} at {larger}"
+    doubts = _doubts(timings, fall, beside, shown.choice)
+    return Finding(
+        kind=FindingKind.FALLING_TIME,
+        sentence=". ".join([sentence, *doubts, _advice(analysis, fall)]),
+        where=analysis.title,
+        collective=condition.collective,
+        scale=condition.scale,
+        min_bytes=fall.first,
+        max_bytes=fall.last,
+        evidence={
+            "factor": fall.factor,
+            "worst_bytes": float(fall.worst),
+            "larger_bytes": float(fall.larger),
+            "worst_us": fall.time_us,
+            "larger_us": fall.larger_us,
+        },
+    )
+
+
+def _doubts(
+    timings: Timings, fall: Fall, beside: Timings | None, choice: AnyChoice
+) -> Iterator[str]:
+    """Yield sentences on what else may have caused a fall of a single timing."""
+    if len(timings.series(fall.worst, choice)) >= MIN_ROUNDS:
+        return
+    first = fall.worst == timings.sizes[0]
+    if beside is not None:
+        worst, larger = beside.median(fall.worst, choice), beside.median(fall.larger, choice)
+        if worst is None or larger is None or worst > larger:
+            return
+        where = "in place" if beside.condition.in_place else "out of place"
+        yield f"It is one timing, and {where} the time does not fall there: run it again"
+    if first:
+        yield "The first size of a run may include start-up: begin with a smaller size"
+
+
+def _advice(analysis: ConditionAnalysis, fall: Fall) -> str:
+    """Return what to do about a fall, from the other choices at its worst size."""
+    worst = format_bytes(fall.worst)
+    times = {
+        curve.choice: point.time_us
+        for curve in analysis.curves
+        for point in curve.points
+        if isinstance(curve.choice, Choice)
+        and curve.choice != analysis.shown.choice
+        and point.bytes == fall.worst
+    }
+    if not times:
+        return f"Measure the other choices to find one that is faster at {worst}"
+    best = min(times, key=lambda choice: times[choice])
+    if times[best] < fall.time_us / math.sqrt(fall.factor):
+        return f"{best.label} takes {duration(times[best])} there"
+    return (
+        f"No choice that was measured is faster at {worst}, so look at channels, chunk sizes and "
+        "the network first"
+    )
