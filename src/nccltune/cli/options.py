@@ -143,11 +143,22 @@ FLAGS: dict[str, dict[str, Any]] = {
         "default": 0.05,
         "show_default": True,
     },
+    "--pipe-ops": {
+        "name": "group_calls",
+        "help": "Calls in each group",
+        "more": " (ncclGroupStart, ncclGroupEnd), measured beside plain calls.",
+        "type": click.IntRange(1, 1024),
+        "metavar": "N",
+    },
     "--plugin": {"help": "Where the plugin will be on the nodes", **FILE},
     "--ranks": {"help": "Number of ranks", **_NUMBER},
     "--ranks-per-gpu": {
         "help": "Let this many ranks share each GPU, each as a node",
         **_NUMBER,
+    },
+    "--registered": {
+        "help": "Also measure registered buffers",
+        "is_flag": True,
     },
     "--replay": {
         "help": "Draw timings from a recorded study",
@@ -251,6 +262,9 @@ SCOPE = options(
     "--seed",
 )
 """Options that select what a sweep measures, and when the sweep ends."""
+
+CALLS = options("--registered", "--pipe-ops")
+"""Options that select how calls are made. NCCL's tuner decides by it."""
 
 COPIES = options(
     output_option("path", "the study; an interrupted comparison goes on there.", required=True),

@@ -151,12 +151,19 @@ def _full(condition: Condition) -> str:
     return ", ".join([condition.title, *extra])
 
 
+def _reaches(group: TunedGroup, condition: Condition) -> bool:
+    return group.registered in (None, condition.registered) and group.pipe_ops in (
+        None,
+        condition.pipe_ops,
+    )
+
+
 def _group_of(condition: Condition, groups: Sequence[TunedGroup]) -> int | None:
     for index, group in enumerate(groups):
         if (group.collective, group.scale) == (
             condition.collective,
             condition.scale,
-        ) and group.registered in (None, condition.registered):
+        ) and _reaches(group, condition):
             return index
     return None
 
@@ -184,6 +191,8 @@ def _condition(
         in_place=condition.in_place,
         registered=condition.registered,
         graph=condition.graph,
+        group_calls=condition.group_calls,
+        pipe_ops=condition.pipe_ops,
         dtype=condition.dtype and words.printable(condition.dtype),
         redop=condition.redop and words.printable(condition.redop),
         root=condition.root,
@@ -245,6 +254,7 @@ def _group_name(group: TunedGroup, scale: bool) -> str:
     parts = [group.collective.prose]
     parts += [str(group.scale)] if scale else []
     parts += ["registered"] if group.registered else []
+    parts += [f"{group.pipe_ops} pipe ops"] if (group.pipe_ops or 1) > 1 else []
     return ", ".join(parts)
 
 

@@ -84,6 +84,7 @@ class TunedGroup(msgspec.Struct, frozen=True):
     """The rules of one collective at one scale.
 
     - `registered`: whether buffers are registered; None if this was not measured separately.
+    - `pipe_ops`: NCCL's numPipeOps; None if only one value was measured.
     - `expected_gain`: the geometric mean of `Decision.gain` over the sizes with a rule; None
       without a rule or if unknown.
     - `recovered`: the share of the possible gain that the rules reach, in log latency. The possible
@@ -101,6 +102,7 @@ class TunedGroup(msgspec.Struct, frozen=True):
     decisions: list[Decision]
     expected_gain: float | None
     recovered: float | None
+    pipe_ops: int | None = None
 
 
 class TuneOptions(msgspec.Struct, frozen=True):

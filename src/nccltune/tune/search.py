@@ -16,8 +16,9 @@ from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.stats import MIN_ROUNDS, median
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
-from nccltune.model.scale import count
+from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import MAX_BYTES, format_bytes
 from nccltune.tune.boundary import boundary
 from nccltune.tune.result import (
@@ -45,28 +46,26 @@ def search(
     weights: Weights | None = None,
     doubts: Sequence[str] = (),
 ) -> list[TunedGroup]:
-    """Return rules for every collective, scale and registration in `timings`.
+    """Return rules for every collective, scale, registration and pipe ops in `timings`.
+
+    A rule names the registration or the pipe ops only where several of them were measured.
 
     `weights` gives the weight of each size; None weighs all sizes equally. `doubts` are sentences
     on why the runs may come from several platforms. If there is any doubt, no rule is sure.
     """
     tables = gain_tables(timings, options.assumed_noise)
-    both = {
-        (table.collective, table.scale)
-        for table in tables
-        if table.registered
-        and any(
-            not other.registered
-            and (other.collective, other.scale) == (table.collective, table.scale)
-            for other in tables
-        )
-    }
+    registrations: dict[tuple[Collective, Scale], set[bool]] = {}
+    pipe_ops: dict[tuple[Collective, Scale], set[int]] = {}
+    for table in tables:
+        registrations.setdefault((table.collective, table.scale), set()).add(table.registered)
+        pipe_ops.setdefault((table.collective, table.scale), set()).add(table.pipe_ops)
     return [
         _tune(
             table,
             options,
             weights or (lambda _: 1.0),
-            table.registered if (table.collective, table.scale) in both else None,
+            table.registered if len(registrations[table.collective, table.scale]) > 1 else None,
+            table.pipe_ops if len(pipe_ops[table.collective, table.scale]) > 1 else None,
             doubts,
         )
         for table in tables
@@ -99,6 +98,7 @@ def _tune(
     options: TuneOptions,
     weights: Weights,
     registered: bool | None,
+    pipe_ops: int | None,
     doubts: Sequence[str],
 ) -> TunedGroup:
     sizes, choices = table.sizes, table.choices
@@ -130,6 +130,7 @@ def _tune(
                 choice,
                 nodes=table.scale.nodes,
                 ranks=table.scale.ranks,
+                pipe_ops=pipe_ops,
                 registered=registered,
             )
             found = _doubted(evidence(table, rule, covered), doubts)
@@ -141,6 +142,7 @@ def _tune(
         collective=table.collective,
         scale=table.scale,
         registered=registered,
+        pipe_ops=pipe_ops,
         rounds=table.rounds,
         noise=table.noise.typical,
         noise_source=table.noise.source,

@@ -178,6 +178,7 @@ def next_rounds(samples: Iterable[Sample]) -> tuple[dict[RunKey, int], int]:
                 sample.registered,
                 sample.graph,
                 choice_label(sample.choice),
+                sample.pipe_ops,
             )
             found[key] = max(found.get(key, 0), sample.round + 1)
     return found, max(found.values(), default=0)

@@ -40,6 +40,7 @@ class RunKey(NamedTuple):
     registered: bool
     graph: bool
     choice: str
+    pipe_ops: int = 1
 
 
 class RunFound:
@@ -59,6 +60,7 @@ class RunFound:
         self.ranks: int | None = None
         self.registered = False
         self.graph = False
+        self.pipe_ops = 1
         self.choices: dict[str, int] = {}
         self.samples = 0
         self.seconds = 0.0
@@ -92,7 +94,13 @@ class RunFound:
     def key(self) -> RunKey:
         """Return the conditions that the run measured."""
         return RunKey(
-            self.collective, self.nodes, self.ranks, self.registered, self.graph, self.choice
+            self.collective,
+            self.nodes,
+            self.ranks,
+            self.registered,
+            self.graph,
+            self.choice,
+            self.pipe_ops,
         )
 
     def saw(self, label: str, number: int) -> None:
