@@ -241,7 +241,7 @@ def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
 def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
     """Return the shortest labels that distinguish the groups.
 
-    A label is the collective and the registration, with the scale if it is needed.
+    A label is the collective, registration and pipe ops, with the scale if it is needed.
     """
     for scale in (False, True):
         labels = [_group_name(group, scale) for group in groups]
@@ -253,8 +253,7 @@ def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
 def _group_name(group: TunedGroup, scale: bool) -> str:
     parts = [group.collective.prose]
     parts += [str(group.scale)] if scale else []
-    parts += ["registered"] if group.registered else []
-    parts += [f"{group.pipe_ops} pipe ops"] if (group.pipe_ops or 1) > 1 else []
+    parts += [group.calls_title] if group.calls_title else []
     return ", ".join(parts)
 
 

@@ -279,10 +279,8 @@ def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
     parts = []
     if len({other.scale for other in groups}) > 1:
         parts.append(str(group.scale))
-    if len({other.registered for other in groups}) > 1 and group.registered:
-        parts.append("registered")
-    if (group.pipe_ops or 1) > 1:
-        parts.append(f"{group.pipe_ops} pipe ops")
+    if len({other.calls_title for other in groups}) > 1 and group.calls_title:
+        parts.append(group.calls_title)
     return group.collective.prose + (f" ({', '.join(parts)})" if parts else "")
 
 

@@ -104,6 +104,16 @@ class TunedGroup(msgspec.Struct, frozen=True):
     recovered: float | None
     pipe_ops: int | None = None
 
+    @property
+    def calls_title(self) -> str:
+        """Return the calls that the rules are for, such as `registered, 3 pipe ops`.
+
+        The result is empty for all calls and for plain ones.
+        """
+        parts = ["registered"] if self.registered else []
+        parts += [f"{self.pipe_ops} pipe ops"] if (self.pipe_ops or 1) > 1 else []
+        return ", ".join(parts)
+
 
 class TuneOptions(msgspec.Struct, frozen=True):
     """The user options of the search.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from nccltune.analyze.gains import GainTable, gain_tables
-from nccltune.analyze.stats import MIN_ROUNDS, median
+from nccltune.analyze.stats import MIN_ROUNDS, median, trimmed_interval
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -223,9 +223,20 @@ def _relative_cost(
     gain = table.gain(size, choice)
     if gain is None or weight <= 0 or not table.comparable(size, choice):
         return math.inf
+    if _unknown_for_some_calls(table, size, choice):
+        return math.inf
     if table.slower(size, choice) or _too_many_channels(table, size, choice, options):
         return math.inf
     return weight * (least_gain + _chunk_price(table, size, choice) - gain.value)
+
+
+def _unknown_for_some_calls(table: GainTable, size: int, choice: Choice) -> bool:
+    """Return whether a choice was measured for groups of calls but not for plain calls at a size.
+
+    The same holds the other way round. NCCL's tuner gets the same for both, so a rule reaches both.
+    """
+    cells = [(t.condition.group_calls, t.cells[size]) for t in table.timings if size in t.cells]
+    return {calls for calls, _ in cells} != {calls for calls, cell in cells if choice in cell}
 
 
 def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
@@ -482,6 +493,7 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
                 f"(95 % CI {math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
             )
+    reason = _only_for_some_calls(table, covered, floor) or reason
     if more_channels:
         gain, choice, size = max(more_channels, key=lambda item: item[0].value)
         more = table.channels(size, choice)
@@ -491,6 +503,33 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
             f"{more} channels (default {'unknown' if own is None else own}): --channels any"
         )
     return LeftAlone(covered[0], covered[-1], len(covered), reason)
+
+
+def _only_for_some_calls(table: GainTable, covered: Sequence[int], floor: float) -> str:
+    """Return words on the choice that gains most for some calls but is no rule for all of them.
+
+    The result is empty if the table has one kind of calls, or no choice has such a gain.
+    """
+    if len({timings.condition.group_calls for timings in table.timings}) < 2:
+        return ""
+    found = [
+        (value, size, choice, timings.condition)
+        for timings in table.timings
+        for size in covered
+        for choice in table.choices
+        if len(values := list(timings.log_gains(size, choice).values())) >= MIN_ROUNDS
+        for value, half in [trimmed_interval(values)]
+        if value - half > floor
+    ]
+    if not found:
+        return ""
+    value, size, choice, condition = max(found, key=lambda item: item[0])
+    calls = condition.group_calls
+    return (
+        f"{choice.label} is {math.exp(value):.2f}x faster at {format_bytes(size)} with "
+        f"{f'{calls} calls a group' if calls > 1 else 'calls without a group'}, but a rule would "
+        "also reach other calls, where it is slower or was not measured"
+    )
 
 
 def _geometric_mean(ratios: Sequence[float]) -> float | None:
