@@ -103,7 +103,7 @@ def ask_pipe_ops(bench: Bench, collective: Collective, calls: CallKind) -> int |
     rows = bench.tables(request)
     if any(row.error for row in rows):
         return None
-    return next((row.seen.pipe_ops for row in rows if row.seen), 1)
+    return next((max(1, row.seen.pipe_ops) for row in rows if row.seen), 1)
 
 
 def refuse_unable(hello: Hello, calls: CallKind) -> None:

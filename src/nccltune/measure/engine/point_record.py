@@ -216,7 +216,7 @@ class PointRecord:
             root=root,
             registered=key.calls.registered,
             group_calls=key.calls.group_calls,
-            pipe_ops=point.seen.pipe_ops if point.seen else 1,
+            pipe_ops=max(1, point.seen.pipe_ops) if point.seen else 1,
             nodes=self._scale.nodes,
             ranks=self._scale.ranks,
             choice=choice,
