@@ -14,8 +14,8 @@ shapes         every collective is right in place, registered, as a graph; one p
                and with NCCL 2.31 or newer all on one node
 choices        forced choices run: the bench reports what NCCL's own log shows, call by call, also
                for the default
-calls          NCCL's tuner gets numPipeOps for groups of calls and regBuff 1 for registered buffers;
-               both are printed. The results of every call of a group are right
+calls          NCCL's tuner gets numPipeOps for groups of calls, and regBuff 1 for registered
+               buffers; both are printed. The results of every call of a group are right
 timings        events against the host clock, default against default, and with the probe against
                without
 failures       too large a size, a stuck collective, a killed rank: named, and nothing is left
@@ -411,15 +411,17 @@ def check_calls(options: argparse.Namespace, report: Answer) -> list[str]:
                         else:
                             pipe_ops.setdefault(calls, set()).add(seen["pipe_ops"])
                 rows.append([collective, registered, {n: sorted(pipe_ops[n]) for n in pipe_ops}])
-                print(f"  {collective:<14} regBuff {int(registered)}  numPipeOps by calls of a group:"
-                      f" {rows[-1][2]}")  # fmt: skip
+                print(
+                    f"  {collective:<14} regBuff {int(registered)}  numPipeOps by calls of a group: "
+                    f"{rows[-1][2]}"
+                )
                 # Since NCCL 2.22 it is the number of calls for each channel, rounded up.
                 expected = [
                     {calls: {-(-calls // channels)} for calls in groups}
                     for channels in range(1, 65)
                 ]
                 if version < (2, 22):
-                    expected = [dict.fromkeys(groups, {1})]
+                    expected = [{calls: {1} for calls in groups}]
                 if pipe_ops not in expected:
                     failures.append(f"{collective}: no number of channels gives {pipe_ops}")
         if any(bench.quit()):
