@@ -412,8 +412,8 @@ def check_calls(options: argparse.Namespace, report: Answer) -> list[str]:
                             pipe_ops.setdefault(calls, set()).add(seen["pipe_ops"])
                 rows.append([collective, registered, {n: sorted(pipe_ops[n]) for n in pipe_ops}])
                 print(
-                    f"  {collective:<14} regBuff {int(registered)}  numPipeOps by calls of a group: "
-                    f"{rows[-1][2]}"
+                    f"  {collective:<14} regBuff {int(registered)}  numPipeOps by calls of a "
+                    f"group: {rows[-1][2]}"
                 )
                 # Since NCCL 2.22 it is the number of calls for each channel, rounded up.
                 expected = [

@@ -144,9 +144,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "show_default": True,
     },
     "--pipe-ops": {
-        "name": "group_calls",
-        "help": "Calls in each group",
-        "more": " (ncclGroupStart, ncclGroupEnd), measured beside plain calls.",
+        "help": "Operations in a group of calls",
         "type": click.IntRange(1, 1024),
         "metavar": "N",
     },
@@ -156,10 +154,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "Let this many ranks share each GPU, each as a node",
         **_NUMBER,
     },
-    "--registered": {
-        "help": "Also measure registered buffers",
-        "is_flag": True,
-    },
+    "--registered": {"help": "With registered buffers", "is_flag": True},
     "--replay": {
         "help": "Draw timings from a recorded study",
         "more": "; no GPU.",
@@ -263,7 +258,15 @@ SCOPE = options(
 )
 """Options that select what a sweep measures, and when the sweep ends."""
 
-CALLS = options("--registered", "--pipe-ops")
+CALLS = options(
+    option("--registered", more=", beside plain calls.", advanced=True),
+    option(
+        "--pipe-ops",
+        "group_calls",
+        more=" (ncclGroupStart, ncclGroupEnd), measured beside plain calls.",
+        advanced=True,
+    ),
+)
 """Options that select how calls are made. NCCL's tuner decides by it."""
 
 COPIES = options(
