@@ -23,7 +23,7 @@ from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.communicator import PlanRun, Watcher
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.model.collective import Collective
-from nccltune.model.errors import LaunchError, StudyError
+from nccltune.model.errors import InputError, LaunchError, StudyError
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove import edit
@@ -166,18 +166,23 @@ class Verification:
         Raises InputError if the bench cannot make the calls that the user asked for.
         """
         refuse_unable(bench.hello, self._calls)
+        if not rules:
+            return []
         can = bench.hello.can
         kinds = dict.fromkeys((self._calls, *measured_calls(self._study, scale)))
         if any(rule.registered and at_scale(rule, scale) for rule in rules):
             kinds[CallKind(registered=True)] = None
-        return [
-            ProvenCalls(kind, pipe_ops)
-            for kind in kinds
-            if kind != PLAIN
-            and (can.registered or not kind.registered)
-            and (can.group_calls or kind.group_calls == 1)
-            and (pipe_ops := ask_pipe_ops(bench, rules[0].collective, kind)) is not None
-        ]
+        found = []
+        for kind in kinds:
+            able = can.registered >= kind.registered and (can.group_calls or kind.group_calls == 1)
+            if kind == PLAIN or not able:
+                continue
+            pipe_ops = ask_pipe_ops(bench, rules[0].collective, kind)
+            if pipe_ops is not None:
+                found.append(ProvenCalls(kind, pipe_ops))
+            elif kind == self._calls:
+                raise InputError(f"calls ({kind.title}) cannot be measured here")
+        return found
 
     def _begin_pass(self, rules: list[Rule], known: dict[PointKey, BenchPoint]) -> None:
         """Continue the pass of an earlier run that measured the same rules, or begin a new pass."""
