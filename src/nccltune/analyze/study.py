@@ -7,7 +7,7 @@ from nccltune.analyze.curves import ASSUMED_NOISE, curve, noise, saturation
 from nccltune.analyze.expected import Expectation, expected_findings
 from nccltune.analyze.findings import condition_findings
 from nccltune.analyze.gains import GainTable, gain_tables
-from nccltune.analyze.result import Analysis, ConditionAnalysis
+from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.analyze.timings import SortedSamples, Timings
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
@@ -134,7 +134,13 @@ def _left_out(found: SortedSamples) -> list[Finding]:
 
 
 def _what_is_missing(table: GainTable) -> list[Finding]:
-    what = f"{table.collective.prose}, {table.scale}"
+    what = Condition(
+        table.collective,
+        table.scale,
+        registered=table.registered,
+        graph=all(timings.condition.graph for timings in table.timings),
+        pipe_ops=table.pipe_ops,
+    ).title
     findings = []
     if not table.has_default:
         findings.append(

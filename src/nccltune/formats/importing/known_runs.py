@@ -177,8 +177,8 @@ def next_rounds(samples: Iterable[Sample]) -> tuple[dict[RunKey, int], int]:
                 sample.ranks,
                 sample.registered,
                 sample.graph,
-                choice_label(sample.choice),
                 sample.pipe_ops,
+                choice_label(sample.choice),
             )
             found[key] = max(found.get(key, 0), sample.round + 1)
     return found, max(found.values(), default=0)

@@ -39,8 +39,8 @@ class RunKey(NamedTuple):
     ranks: int | None
     registered: bool
     graph: bool
+    pipe_ops: int
     choice: str
-    pipe_ops: int = 1
 
 
 class RunFound:
@@ -99,8 +99,8 @@ class RunFound:
             self.ranks,
             self.registered,
             self.graph,
-            self.choice,
             self.pipe_ops,
+            self.choice,
         )
 
     def saw(self, label: str, number: int) -> None:
