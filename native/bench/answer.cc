@@ -41,6 +41,13 @@ Value ToJson(const std::optional<ExecutedChoice>& ran) {
   return value;
 }
 
+Value ToJson(const TunerInputs& seen) {
+  Value value;
+  value.Set("pipe_ops", seen.pipe_ops);
+  value.Set("registered", OrNull(seen.registered));
+  return value;
+}
+
 Value ToJson(const StepError& error) {
   Value value;
   value.Set("kind", KindName(error.kind));
@@ -112,6 +119,7 @@ Value HelloAnswer(const Value& id, const std::vector<BackendInfo>& infos,
   can.Set("redops", NamesOf(info.redops, RedopNames()));
   can.Set("registered", info.registered);
   can.Set("graph", info.graph);
+  can.Set("group_calls", info.group_calls);
   can.Set("load", info.load);
   can.Set("traffic", info.traffic);
   can.Set("chunk", info.chunk);
@@ -136,6 +144,7 @@ Value PointAnswer(const Value& id, const Point& point, std::string_view source) 
   answer.Set("bytes", static_cast<int64_t>(point.step.bytes));
   answer.Set("choice", bench::ToJson(point.step.choice));
   answer.Set("ran", ToJson(point.ran));
+  if (point.seen) answer.Set("seen", ToJson(*point.seen));
   answer.Set("applied", point.applied);
   answer.Set("round", point.step.round);
   answer.Set("repeat", point.step.repeat);
@@ -183,6 +192,7 @@ Value TableAnswer(const Value& id, const std::vector<SizedRow>& rows) {
       }
       row.Set("costs", std::move(costs));
       row.Set("predicted", ToJson(result.row.predicted));
+      if (result.row.seen) row.Set("seen", ToJson(*result.row.seen));
     }
     listed.Append(std::move(row));
   }

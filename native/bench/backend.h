@@ -44,6 +44,7 @@ struct BackendInfo {
   std::vector<Redop> redops;
   bool registered = false;
   bool graph = false;
+  bool group_calls = false;
   bool load = false;
   bool traffic = false;
   bool chunk = false;

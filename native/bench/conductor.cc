@@ -180,6 +180,8 @@ std::optional<StepError> Conductor::Unsupported(const Step& step) const {
     what = "registered buffers";
   } else if (step.graph && !info.graph) {
     what = "CUDA graphs";
+  } else if (step.group_calls > 1 && !info.group_calls) {
+    what = "a group of calls";
   } else if (step.load && !info.load) {
     what = "a load beside the calls";
   } else if (step.load && step.graph) {

@@ -20,9 +20,9 @@ static void Describe(Archive& archive, Choice& choice) {
 template <typename Archive>
 static void Describe(Archive& archive, Step& step) {
   archive(step.sequence, step.collective, step.bytes, step.dtype, step.redop, step.root,
-          step.in_place, step.registered, step.graph, step.load, step.traffic_bytes, step.choice,
-          step.warmup, step.iterations, step.check, step.timeout_s, step.seed, step.round,
-          step.repeat);
+          step.in_place, step.registered, step.graph, step.group_calls, step.load,
+          step.traffic_bytes, step.choice, step.warmup, step.iterations, step.check, step.timeout_s,
+          step.seed, step.round, step.repeat);
 }
 
 template <typename Archive>
@@ -37,13 +37,18 @@ static void Describe(Archive& archive, ExecutedChoice& ran) {
 }
 
 template <typename Archive>
+static void Describe(Archive& archive, TunerInputs& seen) {
+  archive(seen.pipe_ops, seen.registered);
+}
+
+template <typename Archive>
 static void Describe(Archive& archive, StepResult& result) {
-  archive(result.timings, result.ran, result.applied, result.error);
+  archive(result.timings, result.ran, result.seen, result.applied, result.error);
 }
 
 template <typename Archive>
 static void Describe(Archive& archive, TableResult& result) {
-  archive(result.row.costs, result.row.predicted, result.error);
+  archive(result.row.costs, result.row.predicted, result.row.seen, result.error);
 }
 
 template <typename Archive>
@@ -57,7 +62,7 @@ static void Describe(Archive& archive, OpenResult& opened) {
   archive(info.backend, info.replay, info.nccl_version, info.nccl_path, info.nccl_from, info.driver,
           info.tuner_path, info.tuner_control, info.tuner_interface, info.nodes, info.ranks,
           info.gpus, info.collectives, info.dtypes, info.redops, info.registered, info.graph,
-          info.load, info.traffic, info.chunk, opened.error);
+          info.group_calls, info.load, info.traffic, info.chunk, opened.error);
 }
 
 template <typename Archive>

@@ -29,7 +29,10 @@ void KeepLonger(const std::optional<double>& time, std::optional<double>* kept) 
 Point CombineResults(const Step& step, const std::vector<StepResult>& results, int ranks) {
   Point point;
   point.step = step;
-  if (!results.empty()) point.ran = results.front().ran;
+  if (!results.empty()) {
+    point.ran = results.front().ran;
+    point.seen = results.front().seen;
+  }
   std::vector<std::optional<double>> times(static_cast<size_t>(ranks));
   const bool any = std::any_of(results.begin(), results.end(),
                                [](const StepResult& result) { return !result.timings.empty(); });

@@ -22,6 +22,7 @@ struct Point {
   std::optional<double> traffic_us;        // the largest of all ranks
   std::optional<int64_t> wrong;            // sum over all ranks; nullopt unless all ranks checked
   std::optional<ExecutedChoice> ran;       // the choice that ran, as process 0 reported it
+  std::optional<TunerInputs> seen;         // as process 0 reported them
   bool applied = true;                     // true: the choice was applied in all processes
   std::optional<StepError> error;
 };

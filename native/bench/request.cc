@@ -22,6 +22,7 @@ constexpr int64_t kMaxIterations = 1'000'000;
 constexpr double kLongestTimeout = 3600;
 constexpr double kLongestTarget = 60'000;
 constexpr size_t kLongestId = 200;
+constexpr int64_t kMaxGroupCalls = 1024;
 constexpr int64_t kMaxTraffic = int64_t{1} << 32;
 
 std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
@@ -37,6 +38,7 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   const Value* timeout = nullptr;
   const Value* target = nullptr;
   int64_t root = 0;
+  int64_t group_calls = 1;
   int64_t traffic = 0;
   int64_t rounds = request->rounds;
   int64_t first_round = 0;
@@ -56,6 +58,7 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
                             .Optional("in_place", &step.in_place)
                             .Optional("registered", &step.registered)
                             .Optional("graph", &step.graph)
+                            .Optional("group_calls", &group_calls, 1, kMaxGroupCalls)
                             .Optional("load", &step.load)
                             .Optional("traffic", &traffic, 0, kMaxTraffic)
                             .Optional("rounds", &rounds, 1, kMaxRounds)
@@ -97,6 +100,7 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   request->first_round = static_cast<int>(first_round);
   request->default_repeats = static_cast<int>(default_repeats);
   step.root = static_cast<int>(root);
+  step.group_calls = static_cast<int>(group_calls);
   step.traffic_bytes = static_cast<size_t>(traffic);
   step.warmup = static_cast<int>(warmup);
   step.iterations = static_cast<int>(iterations);
@@ -111,6 +115,7 @@ std::string ParseTable(const Value& value, BenchRequest* request) {
   const Value* id = nullptr;
   const Value* bytes = nullptr;
   const Value* timeout = nullptr;
+  int64_t group_calls = 1;
   Step& step = request->step;
   std::string problem = json::Fields(value)
                             .Required("op", &op)
@@ -119,6 +124,7 @@ std::string ParseTable(const Value& value, BenchRequest* request) {
                             .Optional("bytes", &bytes)
                             .Optional("dtype", &dtype)
                             .Optional("registered", &step.registered)
+                            .Optional("group_calls", &group_calls, 1, kMaxGroupCalls)
                             .Optional("timeout_s", &timeout)
                             .Finish();
   Members members(&problem);
@@ -126,6 +132,7 @@ std::string ParseTable(const Value& value, BenchRequest* request) {
   members.Word("dtype", dtype, DtypeNames(), &step.dtype);
   members.Sizes(bytes, &request->bytes);
   members.Seconds("timeout_s", timeout, kLongestTimeout, &step.timeout_s);
+  step.group_calls = static_cast<int>(group_calls);
   if (!problem.empty()) return problem;
   if (IsTuned(step.collective)) return "";
   return "NCCL asks no tuner about " + collective + ": it has no table";

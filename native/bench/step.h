@@ -34,7 +34,8 @@ struct Step {
   uint64_t sequence = 0;  // counts from 1, the same in all processes
   Collective collective = Collective::kAllReduce;
   // For all-gather and reduce-scatter, the sum over all ranks, as NCCL's tuner counts the size. The
-  // same applies to all-to-all, gather and scatter.
+  // same applies to all-to-all, gather and scatter. With `group_calls`, the sum over the calls of
+  // the group, because NCCL's tuner is asked once about all of them.
   size_t bytes = 0;
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
@@ -42,7 +43,8 @@ struct Step {
   bool in_place = false;
   bool registered = false;
   bool graph = false;
-  bool load = false;  // time the calls while a compute kernel runs on the GPUs
+  int group_calls = 1;  // equal calls between ncclGroupStart and ncclGroupEnd; 1: no group
+  bool load = false;    // time the calls while a compute kernel runs on the GPUs
   // Size of the messages that each rank sends to the next rank during the calls; 0 means no
   // traffic.
   size_t traffic_bytes = 0;
@@ -67,6 +69,12 @@ struct ExecutedChoice {
   bool operator==(const ExecutedChoice&) const = default;
 };
 
+// The inputs of NCCL's decision about a call, besides its size, as the tuner plugin got them.
+struct TunerInputs {
+  int pipe_ops = 1;
+  std::optional<bool> registered;  // nullopt: this interface version does not pass it
+};
+
 enum class ErrorKind {
   kWrong,        // the result was wrong
   kTimeout,      // a collective hung
@@ -86,7 +94,8 @@ struct StepError {
 
 struct RankTiming {
   int rank = 0;
-  double event_us = 0;  // time of one iteration, measured with CUDA events
+  // Time of one iteration, measured with CUDA events. An iteration is a call, or a group of calls.
+  double event_us = 0;
   // Host time from the first launch to completion, divided by the number of calls.
   std::optional<double> host_us;
   std::optional<int64_t> wrong;  // number of wrong elements; nullopt: the result was not checked
@@ -104,7 +113,8 @@ struct StepResult {
   // One entry for each rank of the process. Empty after an error, except after kWrong.
   std::vector<RankTiming> timings;
   std::optional<ExecutedChoice> ran;
-  bool applied = true;  // false: NCCL did not run the forced choice
+  std::optional<TunerInputs> seen;  // nullopt: unknown
+  bool applied = true;              // false: NCCL did not run the forced choice
   std::optional<StepError> error;
 };
 
@@ -115,6 +125,7 @@ struct TableRow {
   std::vector<std::pair<host::Combination, std::optional<double>>> costs;
   // The combination that NCCL would pick; unknown if the costs do not determine it.
   host::Combination predicted;
+  std::optional<TunerInputs> seen;  // nullopt: unknown
 };
 
 struct TableResult {

@@ -48,6 +48,27 @@ def test_a_whole_run() -> None:
             assert {name: point["ran"][name] for name in TREE_LL} == TREE_LL
 
 
+@pytest.mark.parametrize(
+    ("registered", "group_calls", "pipe_ops"), [(False, 1, 1), (True, 4, 1), (True, 60, 3)]
+)
+def test_groups_and_registered_buffers_reach_nccls_tuner(
+    registered: bool, group_calls: int, pipe_ops: int
+) -> None:
+    request = measure(
+        bytes=[61440],
+        choices=["default", TREE_LL],
+        registered=registered,
+        group_calls=group_calls,
+    )
+    with fake_run() as run:
+        run.first.send(HELLO, request, QUIT)
+        _, *points, _, _ = run.first.rest()
+        assert run.end() == [0] * SIZE
+    for point in points:
+        assert point["seen"] == {"pipe_ops": pipe_ops, "registered": registered}
+        assert (point["bytes"], point["wrong"], point["applied"]) == (61440, 0, True)
+
+
 @pytest.mark.parametrize("rank", range(SIZE))
 def test_a_killed_process_ends_all(rank: int) -> None:
     # Collectives never end by themselves once the killed one is missing.

@@ -129,7 +129,7 @@ def steps_of(path: Path) -> str:
 
 def bench(site: Site, run: PartRun) -> str:
     output = run.folder / "bench.json"
-    checks = ("combinations", "shapes", "choices", "failures")
+    checks = ("combinations", "shapes", "choices", "calls", "failures")
     words = ("--bench", site.bench, "--tuner", site.tuner, "--nccl", site.nccl, "--gpus", 1)
     run.run(script("bench_on_gpus.py", *words, *shared(), "--limit", 90, "-o", output, "--only",
                    *checks))  # fmt: skip

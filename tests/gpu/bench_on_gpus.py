@@ -14,6 +14,8 @@ shapes         every collective is right in place, registered, as a graph; one p
                and with NCCL 2.31 or newer all on one node
 choices        forced choices run: the bench reports what NCCL's own log shows, call by call, also
                for the default
+calls          NCCL's tuner gets numPipeOps for groups of calls, and regBuff 1 for registered
+               buffers; both are printed. The results of every call of a group are right
 timings        events against the host clock, default against default, and with the probe against
                without
 failures       too large a size, a stuck collective, a killed rank: named, and nothing is left
@@ -375,6 +377,59 @@ def check_choices(options: argparse.Namespace, report: Answer) -> list[str]:
     return failures
 
 
+def check_calls(options: argparse.Namespace, report: Answer) -> list[str]:
+    """What NCCL's tuner gets for groups of calls and for registered buffers."""
+    failures: list[str] = []
+    rows = []
+    ranks, version = options.ranks, nccl_version(options)
+    ring = {"algorithm": "ring", "protocol": "simple"}
+    # A communicator has at most 64 channels, so 65 calls and more are several for a channel.
+    groups = [1, 4, 65, 200]
+    nodes = ranks if options.ranks_per_gpu > 1 else 0
+    with Bench(options, processes=ranks, nodes=nodes) as bench:
+        bench.hello()
+        for collective in TUNED:
+            for registered in (False, True):
+                pipe_ops = {}
+                for calls in groups:
+                    what = f"{collective}, {calls} calls a group, registered {registered}"
+                    points = bench.measure(
+                        collective=collective,
+                        bytes=[calls * ranks * 4096],
+                        choices=["default", ring],
+                        group_calls=calls,
+                        registered=registered,
+                        iterations=2,
+                    )
+                    failures += problems(points, what)
+                    for point in points:
+                        seen = point.get("seen")
+                        # The tuner gets whether buffers are registered since NCCL 2.24.
+                        wanted = registered if version >= (2, 24) else None
+                        if seen is None or seen["registered"] != wanted or not point["applied"]:
+                            failures.append(f"{what}: {json.dumps(point)}")
+                        else:
+                            pipe_ops.setdefault(calls, set()).add(seen["pipe_ops"])
+                rows.append([collective, registered, {n: sorted(pipe_ops[n]) for n in pipe_ops}])
+                print(
+                    f"  {collective:<14} regBuff {int(registered)}  numPipeOps by calls of a "
+                    f"group: {rows[-1][2]}"
+                )
+                # Since NCCL 2.22 it is the number of calls for each channel, rounded up.
+                expected = [
+                    {calls: {-(-calls // channels)} for calls in groups}
+                    for channels in range(1, 65)
+                ]
+                if version < (2, 22):
+                    expected = [{calls: {1} for calls in groups}]
+                if pipe_ops not in expected:
+                    failures.append(f"{collective}: no number of channels gives {pipe_ops}")
+        if any(bench.quit()):
+            failures.append("a process did not end well")
+    report["numPipeOps"] = rows
+    return failures
+
+
 def subsequence(short: list[Any], long: list[Any]) -> bool:
     rest = iter(long)
     return all(any(item == other for other in rest) for item in short)
@@ -528,6 +583,7 @@ CHECKS = {
     "combinations": check_combinations,
     "shapes": check_shapes,
     "choices": check_choices,
+    "calls": check_calls,
     "timings": check_timings,
     "failures": check_failures,
     "nccl-tests": check_nccl_tests,

@@ -30,6 +30,8 @@ def measure(
     ranks: int = 4,
     in_place: bool = False,
     registered: bool = False,
+    group_calls: int = 1,
+    pipe_ops: int = 1,
 ) -> list[Sample]:
     """Samples as a bench would make them: rounds over all choices, log-normal noise, the default
     twice a round."""
@@ -49,6 +51,8 @@ def measure(
                             ranks=ranks,
                             in_place=in_place,
                             registered=registered,
+                            group_calls=group_calls,
+                            pipe_ops=pipe_ops,
                             choice=parse_choice(label),
                             round=round_,
                             repeat=repeat,

@@ -37,14 +37,21 @@ StepError Unsupported(std::string text) {
 
 size_t CountFor(const Step& step, int ranks) {
   const size_t element = static_cast<size_t>(SizeOf(step.dtype));
-  if (!IsShared(step.collective)) return step.bytes / element;
-  const size_t share = step.bytes / static_cast<size_t>(ranks);
-  const bool whole = step.bytes % (static_cast<size_t>(ranks) * element) == 0;
+  const size_t bytes = step.bytes / static_cast<size_t>(step.group_calls);
+  if (!IsShared(step.collective)) return bytes / element;
+  const size_t share = bytes / static_cast<size_t>(ranks);
+  const bool whole = bytes % (static_cast<size_t>(ranks) * element) == 0;
   if (whole || share < kAlignment) return share / element;
   return share / kAlignment * kAlignment / element;
 }
 
 }  // namespace
+
+size_t SpanOf(const Step& step, size_t region_bytes) {
+  if (step.group_calls == 1) return region_bytes;
+  const size_t place = (region_bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+  return place * static_cast<size_t>(step.group_calls);
+}
 
 std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayout* layout) {
   const bool exchanges =
@@ -61,11 +68,12 @@ std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayou
   if (layout->count == 0) {
     return Unsupported(std::to_string(step.bytes) + " bytes hold no element of " +
                        std::to_string(element) + " bytes" +
-                       (IsShared(step.collective) ? " for each rank" : ""));
+                       (IsShared(step.collective) ? " for each rank" : "") +
+                       (step.group_calls > 1 ? " in each call of the group" : ""));
   }
   const size_t part = layout->count * element;
   const size_t whole = IsShared(step.collective) ? part * static_cast<size_t>(ranks) : part;
-  layout->bytes = whole;
+  layout->bytes = whole * static_cast<size_t>(step.group_calls);
   layout->send_bytes = whole;
   layout->receive_bytes = whole;
   const size_t own = part * static_cast<size_t>(rank);

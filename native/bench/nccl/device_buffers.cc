@@ -11,7 +11,6 @@ namespace {
 // choice is first used. On small GPUs less is left free.
 constexpr size_t kLeftFree = size_t{1} << 30U;
 constexpr size_t kGranule = size_t{2} << 20U;  // page size of the GPU
-constexpr size_t kPlaceAlignment = 512;
 constexpr size_t kWidestElement = 8;
 constexpr size_t kBarrierValueBytes = 512;
 
@@ -49,9 +48,9 @@ std::optional<StepError> DeviceBuffers::Open(cu::Device device) {
 
 std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayout& layout,
                                                 nccl::Comm comm) {
-  const size_t send = step.in_place ? 0 : RoundedUp(layout.send_bytes, kGranule);
-  const size_t receive =
-      RoundedUp(step.in_place ? layout.region_bytes() : layout.receive_bytes, kGranule);
+  const size_t send = step.in_place ? 0 : RoundedUp(SpanOf(step, layout.send_bytes), kGranule);
+  const size_t receive = RoundedUp(
+      SpanOf(step, step.in_place ? layout.region_bytes() : layout.receive_bytes), kGranule);
   const bool has_kind = receive_.start != 0 && receive_.from_nccl == step.registered;
   if (has_kind && send_.bytes >= send && receive_.bytes >= receive) return std::nullopt;
   if (!has_kind) {

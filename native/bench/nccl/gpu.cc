@@ -164,23 +164,41 @@ std::optional<StepError> Gpu::Launch(cu::GraphExec graph) {
 }
 
 std::optional<StepError> Gpu::PrepareCheck(const Step& step) {
-  const CallBuffers at = buffers_.At(step, layout_, 0);
-  if (auto error =
-          CudaCheck(cuda_->MemsetD8Async(at.receive, kOverwritten, layout_.receive_bytes, stream_),
-                    "spoil the result")) {
-    return error;
+  for (int call = 0; call < step.group_calls; ++call) {
+    const CallBuffers at = buffers_.At(step, layout_, static_cast<size_t>(call));
+    if (auto error = CudaCheck(
+            cuda_->MemsetD8Async(at.receive, kOverwritten, layout_.receive_bytes, stream_),
+            "spoil the result")) {
+      return error;
+    }
+    // Out of place, the send region is never written to and needs no restoring.
+    if (!step.in_place) continue;
+    if (auto error = buffers_.Repeat(at.send, layout_.send_bytes, stream_)) return error;
   }
-  // Out of place, the send region is never written to and needs no restoring.
-  return step.in_place ? buffers_.Repeat(at.send, layout_.send_bytes, stream_) : std::nullopt;
+  return std::nullopt;
 }
 
 std::optional<StepError> Gpu::Check(const Step& step, int64_t* wrong) {
   *wrong = 0;
-  const std::vector<ResultPart> parts = ResultOf(step, layout_, rank_, ranks_);
+  for (int call = 0; call < step.group_calls; ++call) {
+    if (auto error = CheckPlace(step, static_cast<size_t>(call), wrong)) return error;
+  }
+  return std::nullopt;
+}
+
+// Adds the number of wrong elements of the result on `place` to *wrong.
+std::optional<StepError> Gpu::CheckPlace(const Step& step, size_t place, int64_t* wrong) {
+  const auto element = static_cast<size_t>(SizeOf(step.dtype));
+  std::vector<ResultPart> parts = ResultOf(step, layout_, rank_, ranks_);
   if (parts.empty()) return Wait();
-  const std::vector<Window> windows =
-      WindowsOf(layout_.receive_bytes, static_cast<size_t>(SizeOf(step.dtype)), step.sequence);
-  const CallBuffers at = buffers_.At(step, layout_, 0);
+  if (!step.in_place) {
+    // The pattern fills the send buffer without a gap, so another place starts within the pattern.
+    const size_t start =
+        place * SpanOf(step, layout_.send_bytes) / static_cast<size_t>(step.group_calls) / element;
+    for (ResultPart& part : parts) part.first += start;
+  }
+  const std::vector<Window> windows = WindowsOf(layout_.receive_bytes, element, step.sequence);
+  const CallBuffers at = buffers_.At(step, layout_, place);
   auto* const host = static_cast<unsigned char*>(host_);
   size_t used = 0;
   for (const Window& window : windows) {

@@ -57,11 +57,11 @@ class Gpu {
   // returns the error here, before anything is launched.
   std::optional<StepError> Prepare(const Step& step);
 
-  // Enqueues the prepared step's collective on place 0 of the buffers, where Check looks at the
-  // result.
+  // Enqueues the prepared step's collective, or its group of calls, on the first places of the
+  // buffers, where Check looks at the results.
   std::optional<StepError> FirstCall(const Step& step);
-  // Enqueues the prepared step's collective on another place: `index` places after the first place
-  // of the step.
+  // Enqueues the prepared step's collective, or its group of calls, on other places: `index` calls
+  // or groups after the first place of the step.
   std::optional<StepError> Call(const Step& step, size_t index);
   // Enqueues a barrier: a call that completes on no rank before all ranks have reached it. The call
   // is the step's own collective if that collective has this property and is small. Otherwise the
@@ -98,9 +98,9 @@ class Gpu {
   // ended on all ranks.
   std::optional<StepError> StopTraffic();
 
-  // Prepares the check of a first call: overwrites the result region and restores the input.
+  // Prepares the check of a first call: overwrites the result regions and restores the input.
   std::optional<StepError> PrepareCheck(const Step& step);
-  // Counts the wrong elements of the result on place 0.
+  // Counts the wrong elements of the results of a first call.
   std::optional<StepError> Check(const Step& step, int64_t* wrong);
 
   // Destroys the communicators and frees everything. Used if there was no Abort.
@@ -115,7 +115,9 @@ class Gpu {
   static constexpr size_t kMaxSmallBytes = size_t{1} << 20U;
 
   std::optional<StepError> PollFor(cu::Event event);
+  std::optional<StepError> CallsFrom(const Step& step, size_t place);
   std::optional<StepError> CallAt(const Step& step, const CallBuffers& buffers);
+  std::optional<StepError> CheckPlace(const Step& step, size_t place, int64_t* wrong);
   std::optional<StepError> MaxOverRanks(uint64_t mine, uint64_t* most);
   std::optional<StepError> GroupedCall(const Step& step, const CallBuffers& buffers);
   nccl::Result SendAndReceive(const Step& step, const CallBuffers& buffers);

@@ -34,12 +34,25 @@ size_t Gpu::FirstPlace(const Step& step) const {
 }
 
 std::optional<StepError> Gpu::Call(const Step& step, size_t index) {
-  const size_t place = (FirstPlace(step) + index) % buffers_.places(step, layout_);
-  return CallAt(step, buffers_.At(step, layout_, place));
+  const auto calls = static_cast<size_t>(step.group_calls);
+  const size_t groups = buffers_.places(step, layout_) / calls;
+  return CallsFrom(step, (FirstPlace(step) + index) % groups * calls);
 }
 
-std::optional<StepError> Gpu::FirstCall(const Step& step) {
-  return CallAt(step, buffers_.At(step, layout_, 0));
+std::optional<StepError> Gpu::FirstCall(const Step& step) { return CallsFrom(step, 0); }
+
+// The calls of a group use successive places in rising order. NCCL looks up the registration of a
+// group at the first call's buffer with the size of all calls together (2.28.9 to 2.30.7).
+std::optional<StepError> Gpu::CallsFrom(const Step& step, size_t place) {
+  if (step.group_calls == 1) return CallAt(step, buffers_.At(step, layout_, place));
+  if (auto error = NcclCheck(nccl_->ncclGroupStart(), "begin a group")) return error;
+  std::optional<StepError> failure;
+  for (int call = 0; call < step.group_calls && !failure; ++call) {
+    failure = CallAt(step, buffers_.At(step, layout_, place + static_cast<size_t>(call)));
+  }
+  // End the group even after an error, because each ncclGroupStart needs an ncclGroupEnd.
+  auto ended = NcclCheck(nccl_->ncclGroupEnd(), "end a group");
+  return failure ? failure : ended;
 }
 
 std::optional<StepError> Gpu::CallAt(const Step& step, const CallBuffers& buffers) {

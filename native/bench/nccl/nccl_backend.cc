@@ -129,8 +129,8 @@ Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
   if (Failure failure = Unsupported(step)) return failure;
   if (Failure failure = LayOut(step, 0, ranks_, &layout)) return failure;
   const Needs needs = {PatternKey::For(step.collective, step.dtype, step.redop, ranks_),
-                       step.registered, step.in_place ? 0 : layout.send_bytes,
-                       step.in_place ? layout.region_bytes() : layout.receive_bytes};
+                       step.registered, SpanOf(step, step.in_place ? 0 : layout.send_bytes),
+                       SpanOf(step, step.in_place ? layout.region_bytes() : layout.receive_bytes)};
   const auto task = [step](Gpu& gpu, size_t) { return gpu.Prepare(step); };
   const Failure mine = OnAll(task, limit, "preparing " + InWords(step));
   if (body_->stop && !mine) return RunEndedError();
@@ -217,6 +217,13 @@ StepResult NcclBackend::Run(const Step& step) {
   if (result.error) return result;
   AppliedChoice verdict = Judge(step, outcomes->front().observation, body_->nccl->version());
   result.ran = verdict.ran;
+  result.seen = SeenBy(outcomes->front().observation);
+  if (step.registered && result.seen && !result.seen->registered.value_or(true)) {
+    result.error = bench::Unsupported(
+        "NCCL does not use the registration of the buffers (regBuff is 0); is "
+        "NCCL_LOCAL_REGISTER=0 set?");
+    return result;
+  }
   result.applied = verdict.applied;
   for (const StepOutcome& outcome : *outcomes) {
     const int64_t wrong = outcome.timing.wrong.value_or(0);
@@ -257,6 +264,7 @@ TableResult NcclBackend::Table(const Step& asked) {
     return result;
   }
   result.row = RowOf(*table, body_->nccl->version());
+  result.row.seen = SeenBy(observations->front());
   return result;
 }
 

@@ -242,6 +242,7 @@ void NcclBackend::Describe(const World& world, const std::vector<Introduction>& 
   info->dtypes = DtypesOf(nccl.version(), compute_capability_);
   info->redops = AllOf<Redop>(RedopNames());
   info->registered = true;
+  info->group_calls = true;
   info->graph = true;
   info->load = true;
   info->traffic = true;

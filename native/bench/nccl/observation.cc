@@ -94,6 +94,14 @@ AppliedChoice Judge(const Step& step, const Observation& observation, const Nccl
   return verdict;
 }
 
+std::optional<TunerInputs> SeenBy(const Observation& observation) {
+  if (!observation.decision) return std::nullopt;
+  TunerInputs seen;
+  seen.pipe_ops = observation.decision->pipe_ops;
+  if (observation.decision->registered >= 0) seen.registered = observation.decision->registered > 0;
+  return seen;
+}
+
 TableRow RowOf(const nccltune_tuner_table& table, const NcclVersion& version) {
   TableRow row;
   const host::CostTable costs = CostsOf(table);

@@ -62,6 +62,9 @@ struct AppliedChoice {
 // predictions.
 AppliedChoice Judge(const Step& step, const Observation& observation, const NcclVersion& version);
 
+// Returns the inputs of NCCL's decision as the plugin got them; nullopt if they are unknown.
+std::optional<TunerInputs> SeenBy(const Observation& observation);
+
 // Returns the predictions that NCCL passed to the plugin, and the combination that NCCL would pick.
 TableRow RowOf(const nccltune_tuner_table& table, const NcclVersion& version);
 

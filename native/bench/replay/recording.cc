@@ -14,13 +14,20 @@ bool Fits(const std::optional<T>& recorded, T asked, int* known) {
   return *recorded == asked;
 }
 
+// Returns whether the calls were grouped in the same way. Imported calls with several pipe ops were
+// grouped in an unknown way and are no plain calls.
+bool IsGroupOf(const CallKind& kind, int group_calls) {
+  return kind.group_calls == group_calls && (group_calls > 1 || kind.pipe_ops == 1);
+}
+
 // Returns the number of known properties of the series that match the step, or -1 if a property
 // contradicts the step.
 int Fitness(const CallKind& kind, const Step& step, const Choice& choice) {
   int known = 0;
   const bool fits = kind.collective == step.collective && kind.choice == choice &&
                     kind.in_place == step.in_place && kind.registered == step.registered &&
-                    kind.graph == step.graph && Fits(kind.dtype, step.dtype, &known) &&
+                    kind.graph == step.graph && IsGroupOf(kind, step.group_calls) &&
+                    Fits(kind.dtype, step.dtype, &known) &&
                     (!Reduces(step.collective) || Fits(kind.redop, step.redop, &known)) &&
                     (!HasRoot(step.collective) || Fits(kind.root, step.root, &known));
   return fits ? known : -1;
@@ -39,6 +46,14 @@ const Series* Recording::Find(const Step& step, const Choice& choice) const {
     }
   }
   return best;
+}
+
+std::optional<int> Recording::FindPipeOps(int group_calls) const {
+  if (group_calls == 1) return 1;
+  for (const auto& [kind, series] : series_) {
+    if (kind.group_calls == group_calls) return kind.pipe_ops;
+  }
+  return std::nullopt;
 }
 
 std::optional<Costs> Recording::FindCosts(Collective collective, size_t bytes) const {

@@ -36,7 +36,9 @@ struct CallKind {
   bool in_place = false;
   bool registered = false;
   bool graph = false;
-  Choice choice;  // default or forced
+  int group_calls = 1;
+  int pipe_ops = 1;  // as NCCL's tuner got it
+  Choice choice;     // default or forced
 
   bool operator==(const CallKind&) const = default;
 };
@@ -68,6 +70,10 @@ class Recording {
   // timings cover the step's size. Among several such series, the one with the most known
   // properties is used.
   const Series* Find(const Step& step, const Choice& choice) const;
+
+  // Returns the pipe ops that NCCL's tuner got for a group of that many calls, or nullopt if no
+  // such group was recorded.
+  std::optional<int> FindPipeOps(int group_calls) const;
 
   // Returns the recorded predictions for the call. Between two recorded sizes, costs are
   // interpolated linearly in log size and log cost, for combinations that both sizes have. Returns

@@ -34,8 +34,9 @@ std::string InWords(RecordedScale scale) {
 auto Ordered(const CallKind& kind) {
   const Choice& choice = kind.choice;
   return std::tuple(kind.collective, kind.dtype, kind.redop, kind.root, kind.in_place,
-                    kind.registered, kind.graph, choice.kind, choice.combination.algorithm,
-                    choice.combination.protocol, choice.channels, choice.chunk_bytes);
+                    kind.registered, kind.graph, kind.group_calls, kind.pipe_ops, choice.kind,
+                    choice.combination.algorithm, choice.combination.protocol, choice.channels,
+                    choice.chunk_bytes);
 }
 
 struct ByContent {

@@ -28,6 +28,7 @@ uint64_t SeedOf(const Step& step, const Choice& running) {
         static_cast<uint64_t>(step.repeat)}) {
     seed = MixSeed(seed, part);
   }
+  if (step.group_calls > 1) seed = MixSeed(seed, static_cast<uint64_t>(step.group_calls));
   // Default, tuned and forced timings of a round are independent draws, even if the same choice
   // runs.
   return MixSeed(MixSeed(seed, json::Write(ToJson(step.choice))), json::Write(ToJson(running)));
@@ -63,6 +64,7 @@ StepResult ReplayBackend::Run(const Step& step) {
     return result;
   }
   result.ran = timing->ran;
+  result.seen = SeenBy(step);
   if (running.choice.kind == Choice::Kind::kForced) {
     ExecutedChoice ran{running.choice.combination, std::nullopt, std::nullopt};
     if (running.choice.channels > 0) ran.channels = running.choice.channels;
@@ -80,6 +82,10 @@ StepResult ReplayBackend::Run(const Step& step) {
   return result;
 }
 
+TunerInputs ReplayBackend::SeenBy(const Step& step) const {
+  return {recording_->FindPipeOps(step.group_calls).value_or(1), step.registered};
+}
+
 ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
   Running running;
   if (!IsTuned(step.collective)) return running;
@@ -90,6 +96,7 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
   host::DecisionRequest request;
   request.collective = static_cast<abi::TunedCollective>(step.collective);
   request.bytes = step.bytes;
+  request.pipe_ops = recording_->FindPipeOps(step.group_calls).value_or(1);
   request.registered = step.registered;
   request.costs = std::vector<std::pair<host::Combination, float>>();
   if (const std::optional<Costs> costs = recording_->FindCosts(step.collective, step.bytes)) {
@@ -143,6 +150,13 @@ std::optional<StepError> ReplayBackend::Disagreement(const Step& step, const Cho
 
 TableResult ReplayBackend::Table(const Step& step) {
   TableResult result;
+  if (!recording_->FindPipeOps(step.group_calls)) {
+    result.error =
+        StepError{ErrorKind::kUnsupported, "the recording holds no groups of " +
+                                               std::to_string(step.group_calls) + " calls"};
+    return result;
+  }
+  result.row.seen = SeenBy(step);
   if (const std::optional<Costs> costs = recording_->FindCosts(step.collective, step.bytes)) {
     host::CostTable offered(host_->rules().algorithms);
     for (const auto& [combination, cost] : *costs) {

@@ -53,6 +53,7 @@ class ReplayBackend : public Backend {
   std::optional<OpenError> CheckWorld(const World& world) const;
   void Describe(const World& world, const host::InitReport& report, BackendInfo* info) const;
   Running Decide(const Step& step);
+  TunerInputs SeenBy(const Step& step) const;
   // Returns an error if the processes would run different choices, because NCCL would then hang.
   std::optional<StepError> Disagreement(const Step& step, const Choice& choice);
   void Wait(double microseconds);

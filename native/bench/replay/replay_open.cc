@@ -125,6 +125,7 @@ void ReplayBackend::Describe(const World& world, const host::InitReport& report,
     if (kind.redop) redops.insert(*kind.redop);
     info->registered = info->registered || kind.registered;
     info->graph = info->graph || kind.graph;
+    info->group_calls = info->group_calls || kind.group_calls > 1;
     info->chunk = info->chunk || (kind.choice.chunk_bytes > 0 && report.has_chunk_size);
   }
   info->collectives.assign(collectives.begin(), collectives.end());

@@ -102,6 +102,8 @@ LineResult ReadSample(const Value& value, Sample* sample) {
   std::optional<int64_t> bytes;
   std::optional<int64_t> root;
   std::optional<int64_t> wrong;
+  std::optional<int64_t> group_calls;
+  std::optional<int64_t> pipe_ops;
   bool tuned = false;
   const Value* time = value.Find("time_us");
   const std::string collective = TextOf(value, "collective");
@@ -112,12 +114,15 @@ LineResult ReadSample(const Value& value, Sample* sample) {
       !ReadInteger(value, "ranks", 1, &sample->ranks) || !ReadSize(value, "wrong", 0, &wrong) ||
       !ReadFlag(value, "in_place", &kind.in_place) ||
       !ReadFlag(value, "registered", &kind.registered) || !ReadFlag(value, "graph", &kind.graph) ||
-      !ReadChoice(value, &kind.choice, &tuned)) {
+      !ReadInteger(value, "group_calls", 1, &group_calls) ||
+      !ReadInteger(value, "pipe_ops", 1, &pipe_ops) || !ReadChoice(value, &kind.choice, &tuned)) {
     return LineResult::kDamaged;
   }
   const std::optional<int> number = NumberOf(AllCollectiveNames(), collective);
   if (tuned || !number || wrong.value_or(0) > 0 || *bytes == 0) return LineResult::kPassedOver;
   kind.collective = static_cast<Collective>(*number);
+  kind.group_calls = static_cast<int>(group_calls.value_or(1));
+  kind.pipe_ops = static_cast<int>(pipe_ops.value_or(1));
   const std::string dtype = TextOf(value, "dtype");
   if (!dtype.empty()) {
     const std::optional<int> found = NumberOf(DtypeNames(), dtype);

@@ -37,14 +37,16 @@ it stays under 5 %."""
 class GainTable:
     """The gains of all choices under conditions that NCCL's tuner cannot distinguish.
 
-    These conditions differ only in data type, reduction operation, root, and in place or out of
-    place. Gains are natural logs of default time over choice time: 0.1 is about 10 % faster. The
-    timings must not change after a table was created from them, because results are cached.
+    These conditions differ only in data type, reduction operation, root, in place or out of place,
+    and calls of a group with the same `pipe_ops`. Gains are natural logs of default time over
+    choice time: 0.1 is about 10 % faster. The timings must not change after a table was created
+    from them, because results are cached.
     """
 
     collective: Collective
     scale: Scale
     registered: bool
+    pipe_ops: int
     timings: list[Timings]
     noise: Noise
     assumed_noise: float
@@ -389,16 +391,21 @@ class GainTable:
 
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
-    """Return one table for each collective, scale and kind of buffer (registered or not).
+    """Return one table for each collective, scale, kind of buffer (registered or not) and pipe ops.
 
-    NCCL passes the collective, the scale and the kind of buffer to its tuner, so different rules
-    are possible for them. Collectives that the tuner does not handle are left out.
+    NCCL passes these to its tuner, so different rules are possible for them. Collectives that the
+    tuner does not handle are left out.
     """
-    grouped: dict[tuple[Collective, Scale, bool], list[Timings]] = {}
+    grouped: dict[tuple[Collective, Scale, bool, int], list[Timings]] = {}
     for item in timings:
         condition = item.condition
         if condition.collective.tuned:
-            key = (condition.collective, condition.scale, condition.registered)
+            key = (
+                condition.collective,
+                condition.scale,
+                condition.registered,
+                condition.pipe_ops,
+            )
             grouped.setdefault(key, []).append(item)
     return [
         GainTable(

@@ -17,7 +17,8 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     """The properties, besides size and choice, that two timings must share to be compared.
 
     `registered` is the value that NCCL's tuner gets as regBuff. It is True for registered buffers
-    and for calls in a CUDA graph (`graph`).
+    and for calls in a CUDA graph (`graph`). `pipe_ops` is the value that it gets as numPipeOps,
+    and `group_calls` the number of calls in a group, which it does not get.
     """
 
     collective: Collective
@@ -28,17 +29,22 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     dtype: str | None = None
     redop: str | None = None
     root: int | None = None
+    pipe_ops: int = 1
+    group_calls: int = 1
 
     @property
     def title(self) -> str:
         """Return a title such as `all-reduce, 4 nodes, 4 ranks`.
 
-        `in place` and `registered` or `CUDA graph` are appended if they apply.
+        `in place`, `registered` or `CUDA graph`, and the calls of a group are appended if they
+        apply.
         """
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
         parts += ["registered"] if self.registered and not self.graph else []
         parts += ["CUDA graph"] if self.graph else []
+        parts += [f"{self.group_calls} calls a group"] if self.group_calls > 1 else []
+        parts += [f"{self.pipe_ops} pipe ops"] if self.pipe_ops > 1 else []
         return ", ".join(parts)
 
 

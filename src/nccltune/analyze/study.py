@@ -145,7 +145,13 @@ def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Find
 
 
 def _what_is_missing(table: GainTable) -> list[Finding]:
-    what = f"{table.collective.prose}, {table.scale}"
+    what = Condition(
+        table.collective,
+        table.scale,
+        registered=table.registered,
+        graph=all(timings.condition.graph for timings in table.timings),
+        pipe_ops=table.pipe_ops,
+    ).title
     findings = []
     if not table.has_default:
         only = f"only {table.choices[0].label} was measured, so it is compared with nothing"

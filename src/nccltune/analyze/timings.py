@@ -233,6 +233,8 @@ def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) 
             dtype=sample.dtype,
             redop=sample.redop,
             root=sample.root,
+            pipe_ops=sample.pipe_ops,
+            group_calls=sample.group_calls,
         )
         if sample.wrong:
             wrong[condition, sample.choice] += 1
@@ -300,6 +302,8 @@ def _order(condition: Condition) -> tuple[object, ...]:
         condition.dtype or "",
         condition.redop or "",
         -1 if condition.root is None else condition.root,
+        condition.pipe_ops,
+        condition.group_calls,
     )
 
 

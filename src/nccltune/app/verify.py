@@ -17,6 +17,7 @@ from nccltune.app.job import launcher_flavor
 from nccltune.app.measuring import STOPPED_BY, platform_of_bench
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import Watcher
@@ -94,14 +95,16 @@ def verify(
     command: str,
     budget_s: float | None = None,
     anew: bool = False,
+    calls: CallKind = PLAIN,
 ) -> Verified:
     """Measure the rules of STUDY/tuner.conf until every remaining rule holds.
 
     Rules that do not hold are removed from the file. `command` is stored as the command line that
     resumes the verification, and `budget_s` limits its time in seconds. With `anew`, results of
-    earlier verifications are not used. Raises InputError if there is no configuration, StudyError
-    if the study is of another platform or cannot be read or written, and what `Bench` raises.
-    KeyboardInterrupt stops the verification and is raised again.
+    earlier verifications are not used. `calls` are calls to measure besides plain ones, those of
+    the sweep, and registered buffers if a rule is for them. Raises InputError if there is no
+    configuration, StudyError if the study is of another platform or cannot be read or written, and
+    what `Bench` raises. KeyboardInterrupt stops the verification and is raised again.
     """
     if not _has_rules(study, progress.warn):
         return Verified(None, is_changed=False)
@@ -125,7 +128,9 @@ def verify(
         progress.started(platform, bench.hello)
 
     hooks = Hooks(start, progress.watching, progress.dropped)
-    run = Verification(study, launch, hooks, command=command, budget_s=budget_s, anew=anew)
+    run = Verification(
+        study, launch, hooks, command=command, budget_s=budget_s, anew=anew, calls=calls
+    )
     try:
         proof = run.run()
     except STOPPED_BY:

@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import Any
 
-from nccltune.cli.options import PLATFORM, SCOPE, options, output_option, tune_options
+from nccltune.cli.options import CALLS, PLATFORM, SCOPE, options, output_option, tune_options
 from nccltune.cli.output import is_json, print_json
 from nccltune.cli.verb import verb
 
@@ -19,6 +19,7 @@ Examples:
 @verb(epilog=EPILOG, dry_run=True)
 @output_option("path", "the study  [default: studies/auto, or studies/replay-of-NAME]")
 @SCOPE
+@CALLS
 @PLATFORM
 @options("--budget")
 @tune_options(advanced=True)

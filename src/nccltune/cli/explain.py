@@ -8,7 +8,7 @@ import click
 from nccltune.cli.options import FILE, PATH, option, scale_options
 from nccltune.cli.output import print_result
 from nccltune.cli.progress import working
-from nccltune.cli.verb import AdvancedOption, verb
+from nccltune.cli.verb import verb
 
 EPILOG = """\b
 Examples:
@@ -24,15 +24,13 @@ Examples:
 @scale_options(" of the communicator.")
 @option("--collectives", default=None, more="  [default: those with rules, else all]")
 @option("--sizes", default="1K-1G", more=" to ask about.")
-@click.option("--registered", is_flag=True, help="As for registered buffers or a CUDA graph.")
-@click.option(
+@option("--registered", more=", or in a CUDA graph.")
+@option(
     "--pipe-ops",
-    type=click.IntRange(1),
+    more=", as NCCL passes them: numPipeOps.",
     default=1,
     show_default=True,
-    metavar="N",
-    cls=AdvancedOption,
-    help="Operations that NCCL announces to pipeline.",
+    advanced=True,
 )
 def command(collectives: str | None, sizes: str, **options: Any) -> None:
     """Load a tuner plugin as NCCL would and print what it decides, to the byte.

@@ -238,7 +238,7 @@ def best_table(plan: Plan) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("best so far", justify="right")
     for item in known:
-        table.add_column(item.collective.value)
+        table.add_column("\n".join(filter(None, (item.collective.value, item.calls.title))))
     sizes = sorted({size for item in known for size in item.states})
     # Show only powers of two, if there are any. If the sizes are too many, show every n-th size.
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes

@@ -143,12 +143,18 @@ FLAGS: dict[str, dict[str, Any]] = {
         "default": 0.05,
         "show_default": True,
     },
+    "--pipe-ops": {
+        "help": "Operations in a group of calls",
+        "type": click.IntRange(1, 1024),
+        "metavar": "N",
+    },
     "--plugin": {"help": "Where the plugin will be on the nodes", **FILE},
     "--ranks": {"help": "Number of ranks", **_NUMBER},
     "--ranks-per-gpu": {
         "help": "Let this many ranks share each GPU, each as a node",
         **_NUMBER,
     },
+    "--registered": {"help": "With registered buffers", "is_flag": True},
     "--replay": {
         "help": "Draw timings from a recorded study",
         "more": "; no GPU.",
@@ -251,6 +257,17 @@ SCOPE = options(
     "--seed",
 )
 """Options that select what a sweep measures, and when the sweep ends."""
+
+CALLS = options(
+    option("--registered", more=", beside plain calls.", advanced=True),
+    option(
+        "--pipe-ops",
+        "group_calls",
+        more=" (ncclGroupStart, ncclGroupEnd), measured beside plain calls.",
+        advanced=True,
+    ),
+)
+"""Options that select how calls are made. NCCL's tuner decides by it."""
 
 COPIES = options(
     output_option("path", "the study; an interrupted comparison goes on there.", required=True),

@@ -20,7 +20,7 @@ from nccltune.report.words import (
     where_text,
 )
 from nccltune.study.files import Study
-from nccltune.tune.result import RuleEvidence, Tuning
+from nccltune.tune.result import RuleEvidence, TunedGroup, Tuning
 
 
 def rules_text(tuning: Tuning) -> str:
@@ -34,7 +34,8 @@ def rules_text(tuning: Tuning) -> str:
         if written(group) and group.expected_gain is not None:
             sizes = sorted({size for item in written(group) for size in item.sizes})
             where = where_text(sizes, [row.bytes for row in group.decisions])
-            gains.append(f"{group.collective.prose} {gain_text(group.expected_gain)} {where}")
+            name = _name(group)
+            gains.append(f"{name} {gain_text(group.expected_gain)} {where}")
     decided = [row for group in tuning.groups for row in group.decisions]
     alone = sum(row.choice is None for row in decided)
     parts = [count(len(tuning.rules), "rule")]
@@ -51,8 +52,13 @@ def show_rules(tuning: Tuning, out: Console) -> None:
         )
         for item in group.rules:
             sizes = range_text(item.rule.min_bytes, item.rule.max_bytes, "-", form)
-            what = f"{group.collective.prose} {sizes}  {item.rule.choice.label}  "
+            what = f"{_name(group)} {sizes}  {item.rule.choice.label}  "
             hanging(out, f"{'rule':<11}", 11, what + rule_words(item))
+
+
+def _name(group: TunedGroup) -> str:
+    calls = f" ({group.calls_title})" if group.calls_title else ""
+    return group.collective.prose + calls
 
 
 def rule_words(item: RuleEvidence) -> str:

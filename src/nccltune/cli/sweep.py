@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nccltune.cli.options import PLATFORM, SCOPE, option, options, output_option
+from nccltune.cli.options import CALLS, PLATFORM, SCOPE, option, options, output_option
 from nccltune.cli.output import print_result
 from nccltune.cli.verb import AdvancedOption, verb
 
@@ -22,6 +22,7 @@ _EXHAUSTIVE_ROUNDS = 8
 @verb(epilog=EPILOG, dry_run=True)
 @output_option("path", "the study; an interrupted sweep of it goes on.", required=True)
 @SCOPE
+@CALLS
 @PLATFORM
 @options("--budget")
 @click.option(

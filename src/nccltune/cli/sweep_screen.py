@@ -14,9 +14,11 @@ from nccltune.app.sweep import Swept, decide
 from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.size_state import choice_ranges
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.conversation import BenchPoint
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import AnyChoice, Choice, choice_label
+from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -35,6 +37,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
                 "first": [
                     {
                         "collective": ask.collective,
+                        **_kind(ask.calls),
                         "bytes": ask.sizes,
                         "choices": ask.choices,
                         "round": ask.round,
@@ -52,7 +55,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
     if platform.replay:
         hanging(out, "replay     ", 11, f"of {platform.replay}")
     for ask in asks:
-        name = ask.collective.value
+        name = _name(ask.collective, ask.calls)
         labels = " ".join(choice_label(choice) for choice in ask.choices)
         sizes = ", ".join(format_bytes(size) for size in ask.sizes)
         hanging(out, f"{name:<14}", 14, f"{labels} at {sizes}")
@@ -109,14 +112,23 @@ def _would_be_rules(plan: Plan) -> Iterator[Text]:
         found = list(choice_ranges(known.states, decide(known.timings)))
         if not found:
             nothing = ("nothing beats the default beyond noise", "dim")
-            yield styled(f"{known.collective.value:<14}", nothing)
+            yield styled(f"{_name(known.collective, known.calls):<14}", nothing)
         for choice, views in found:
             gain = math.exp(math.fsum(view.estimates[choice].gain for view in views) / len(views))
             low, high = format_bytes(views[0].bytes), format_bytes(views[-1].bytes)
             yield styled(
-                f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}",
+                f"{_name(known.collective, known.calls):<14}{low:>9} - {high:<9}{choice.label:<16}",
                 (f"{gain:.2f}x", "green"),
             )
+
+
+def _name(collective: Collective, calls: CallKind) -> str:
+    """Return the collective with the kind of its calls, followed by a space if it is long."""
+    return f"{collective.value}, {calls.title} " if calls.title else collective.value
+
+
+def _kind(calls: CallKind) -> dict[str, object]:
+    return {"registered": calls.registered, "group_calls": calls.group_calls}
 
 
 def _is_variant(choice: AnyChoice) -> bool:
@@ -127,7 +139,7 @@ def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
     """Return lines about the points that could not be measured. Equal lines are merged."""
     counted = Counter(
         (
-            key.collective.value,
+            _name(key.collective, key.calls).rstrip(),
             choice_label(key.choice),
             point.error.kind if point.error else "NCCL ran something else",
         )
@@ -148,6 +160,7 @@ def as_data(swept: Swept) -> dict[str, Any]:
         "collectives": [
             {
                 "collective": known.collective,
+                **_kind(known.calls),
                 "gain_left": math.expm1(known.gain_left),
                 "sizes": [
                     {
@@ -164,6 +177,7 @@ def as_data(swept: Swept) -> dict[str, Any]:
         "failures": [
             {
                 "collective": key.collective,
+                **_kind(key.calls),
                 "bytes": key.bytes,
                 "choice": choice_label(key.choice),
                 "error": point.error,

@@ -30,8 +30,9 @@ def show(tuning: Tuning) -> None:
 def _show_group(group: TunedGroup) -> None:
     out = stdout()
     heading = (
-        f"{group.collective.value:<14}{group.scale}, {count(len(group.decisions), 'size')}, "
-        f"{count(group.rounds, 'round')}"
+        f"{group.collective.value:<14}{group.scale}, "
+        f"{group.calls_title + ', ' if group.calls_title else ''}"
+        f"{count(len(group.decisions), 'size')}, {count(group.rounds, 'round')}"
     )
     out.print(styled((heading, "bold")))
     lines = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.options import PLATFORM, STUDY, option, options
+from nccltune.cli.options import CALLS, PLATFORM, STUDY, option, options
 from nccltune.cli.output import is_json, note, print_json, print_result, warn, warn_unsaved
 from nccltune.cli.verb import verb
 
@@ -26,6 +26,7 @@ Examples:
 @verb(epilog=EPILOG, dry_run=True)
 @STUDY
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@CALLS
 @PLATFORM
 @options("--budget", option("--anew", more=", not only what is missing."))
 @option("--check", more=" unless every rule holds unchanged.")
@@ -35,12 +36,15 @@ def command(
     budget_s: float | None,
     anew: bool,
     check: bool,
+    registered: bool,
+    group_calls: int | None,
     dry_run: bool,
     **options: Any,
 ) -> int:
     """Measure STUDY's rules against NCCL's default, in alternating order in one run.
 
-    At every size that was measured, between them, and on both sides of every edge of a rule. A rule
+    At every size that was measured, between them, and on both sides of every edge of a rule, with
+    plain calls and with those that the sweep measured or a rule needs. A rule
     that does not hold is taken out of tuner.conf (the old file stays beside) and what changed is
     measured again. Without launch options it runs as the study was measured.
 
@@ -53,6 +57,7 @@ def command(
     from nccltune.cli.measure_screen import VerifyScreen
     from nccltune.cli.requests import site, struct_from
     from nccltune.cli.verify_screen import show_plan, show_proof_in_full
+    from nccltune.measure.bench.conditions import CallKind
     from nccltune.study.files import Study
 
     opened = Study.open(study)
@@ -61,7 +66,7 @@ def command(
     # there, too.
     keys_of(request)
     if program:
-        bench = bool(budget_s or anew)
+        bench = bool(budget_s or anew or registered or group_calls)
         return _verify_program(opened, program, request, dry_run=dry_run, bench=bench)
     launch = launch_as_measured(opened, request, site())
     if dry_run:
@@ -69,7 +74,15 @@ def command(
         return 0
     screen = VerifyScreen(study)
     proof, is_changed = screen.run(
-        lambda: verify(opened, launch, screen, command=screen.command, budget_s=budget_s, anew=anew)
+        lambda: verify(
+            opened,
+            launch,
+            screen,
+            command=screen.command,
+            budget_s=budget_s,
+            anew=anew,
+            calls=CallKind(registered, group_calls or 1),
+        )
     )
     if proof is None:
         note("nothing to verify: tuner.conf holds no rule")
@@ -110,7 +123,8 @@ def _verify_program(
     )
     if bench or any(ours) or (request.gpus and request.launcher is None):
         raise InputError(
-            "--budget, --anew and launch options are for measuring with our bench",
+            "--budget, --anew, --registered, --pipe-ops and launch options are for measuring "
+            "with our bench",
             hint="with a COMMAND, give it its own options behind it, or name a --launcher",
         )
     under = mpi_launch_of(request, site()) if request.launcher is not None else None

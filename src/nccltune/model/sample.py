@@ -69,8 +69,15 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line of `samples.jsonl`. A field that is absent has its default value.
 
     `bytes` is the size as NCCL's tuner counts it: for all-gather and reduce-scatter the sum over
-    the ranks. `time_us` is the mean time of a call in microseconds over `iterations` calls. If the
-    tool measures every rank, the time is that of the slowest. `round` numbers the passes over all
+    the ranks, for a group of calls the sum over the calls. `time_us` is the mean time of a call, or
+    of a whole group, in microseconds over `iterations` of them. If the tool measures every rank,
+    the time is that of the slowest.
+
+    `group_calls` is the number of equal calls between `ncclGroupStart` and `ncclGroupEnd`; 1 is a
+    call without a group. `pipe_ops` is NCCL's `numPipeOps`, an input of its tuner: the calls of a
+    group for each channel of the communicator, so it is 1 for most groups.
+
+    `round` numbers the passes over all
     choices. `repeat` numbers the timings of one choice within a round. `wrong` is the number of
     wrong elements; None if the results were not checked.
 
@@ -94,6 +101,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     in_place: bool = False
     registered: bool = False
     graph: bool = False
+    group_calls: Positive = 1
+    pipe_ops: Positive = 1
     choice: AnyChoice
     ran: Choice | None = None
     settings: dict[str, str | None] = {}

@@ -31,7 +31,7 @@ from nccltune.prove.judge import (
     size_state,
 )
 from nccltune.prove.result import ProofGroup, ProvenSize, SizeVerdict
-from nccltune.prove.sizes import taken
+from nccltune.prove.sizes import PLAIN_CALLS, ProvenCalls, taken
 
 _HARMLESS = frozenset({"unsupported", "memory"})
 """Kinds of failure that a rule does not cause. A size with such a failure is not measured, and its
@@ -39,7 +39,7 @@ rule is kept."""
 
 
 class CollectiveProof:
-    """The proof of one collective at one scale.
+    """The proof of one collective at one scale with one kind of calls.
 
     `sizes` are the sizes to prove, in bytes. `measured` are the sizes of the sweep that the rules
     were made from. The attribute `at` maps each size to the index of its rule (None: no rule).
@@ -52,12 +52,22 @@ class CollectiveProof:
         sizes: Sequence[int],
         rules: Sequence[Rule],
         measured: Collection[int],
+        calls: ProvenCalls = PLAIN_CALLS,
     ) -> None:
         self.collective = collective
         self.scale = scale
         self.sizes = list(sizes)
-        self.timings = Timings(Condition(collective, scale))
-        self.at = {size: taken(rules, collective, size, scale) for size in sizes}
+        self.calls = calls
+        self.timings = Timings(
+            Condition(
+                collective,
+                scale,
+                registered=calls.kind.registered,
+                pipe_ops=calls.pipe_ops,
+                group_calls=calls.kind.group_calls,
+            )
+        )
+        self.at = {size: taken(rules, collective, size, scale, calls) for size in sizes}
         self.strict = Strictness(0.95, 0.95)
         self._rules = rules
         self._measured = frozenset(measured)
@@ -111,7 +121,12 @@ class CollectiveProof:
                 both = (DEFAULT, TUNED_RUN)
                 asks.append(
                     RoundRequest(
-                        self.collective, sizes, both, first_round + round_, check=round_ == 0
+                        self.collective,
+                        sizes,
+                        both,
+                        first_round + round_,
+                        check=round_ == 0,
+                        calls=self.calls.kind,
                     )
                 )
         self._asked.update(wanted)
@@ -125,7 +140,10 @@ class CollectiveProof:
         new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
         sizes = tuple(size for size in new or self._further() if size not in self._lost)
         return (
-            [RoundRequest(self.collective, sizes, (DEFAULT, TUNED_RUN), 0)] * STEP if sizes else []
+            [RoundRequest(self.collective, sizes, (DEFAULT, TUNED_RUN), 0, calls=self.calls.kind)]
+            * STEP
+            if sizes
+            else []
         )
 
     def _further(self) -> dict[int, int]:
@@ -225,6 +243,9 @@ class CollectiveProof:
         return ProofGroup(
             collective=self.collective,
             scale=self.scale,
+            registered=self.calls.kind.registered,
+            group_calls=self.calls.kind.group_calls,
+            pipe_ops=self.calls.pipe_ops,
             noise=self.noise,
             floor=self.floor,
             rounds=max((len(self.gains(size)) for size in self.sizes), default=0),

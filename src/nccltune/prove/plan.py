@@ -5,13 +5,15 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.time_estimate import TimeEstimator
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import BenchPoint
 from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale, count
-from nccltune.model.sizes import format_bytes
+from nccltune.model.sizes import MAX_BYTES, format_bytes
 from nccltune.prove.collective_proof import CollectiveProof
 from nccltune.prove.judge import ProofState, interval, strictness
 from nccltune.prove.result import (
@@ -22,19 +24,31 @@ from nccltune.prove.result import (
     RuleProof,
     RuleVerdict,
 )
-from nccltune.prove.sizes import applies, sizes_to_prove, taken
+from nccltune.prove.sizes import (
+    PLAIN_CALLS,
+    ProvenCalls,
+    applies,
+    at_scale,
+    sizes_to_prove,
+    taken,
+)
+
+ProofKey = tuple[Collective, CallKind]
+"""A collective and how its calls are made: each has a proof of its own."""
 
 
 class ProofPlan:
     """One pass: the requests that prove one set of rules, and the verdict from their answers.
 
     `measured` maps collectives to the sizes (bytes) of the sweep that the rules were made from. The
-    round numbers of this pass start at `first_round`.
+    round numbers of this pass start at `first_round`. `others` are the calls to measure besides
+    plain ones; collectives without a rule for them are not measured with them.
 
+    >>> from nccltune.measure.bench.conditions import PLAIN
     >>> from nccltune.model.choice import Algorithm, Choice, Protocol
     >>> rule = Rule(Collective.ALLREDUCE, 1024, 4096, Choice(Algorithm.TREE, Protocol.LL))
     >>> plan = ProofPlan([rule], Scale(2, 16), {Collective.ALLREDUCE: [1024, 4096]}, first_round=0)
-    >>> plan.proofs[Collective.ALLREDUCE].sizes
+    >>> plan.proofs[Collective.ALLREDUCE, PLAIN].sizes
     [1024, 2048, 4096]
     """
 
@@ -44,27 +58,33 @@ class ProofPlan:
         scale: Scale,
         measured: Mapping[Collective, Sequence[int]],
         first_round: int,
+        others: Sequence[ProvenCalls] = (),
     ) -> None:
         self.rules = list(rules)
         self.scale = scale
         self.first_round = first_round
         collectives = dict.fromkeys([*measured, *(rule.collective for rule in rules)])
         self.proofs = {
-            collective: CollectiveProof(
+            (collective, calls.kind): CollectiveProof(
                 collective,
                 scale,
-                sizes_to_prove(collective, scale, measured.get(collective, ()), rules),
+                sizes_to_prove(collective, scale, known, rules, calls),
                 rules,
-                measured.get(collective, ()),
+                known,
+                calls,
             )
+            for calls in (PLAIN_CALLS, *others)
             for collective in collectives
+            if calls == PLAIN_CALLS
+            or any(rule.collective is collective and applies(rule, scale, calls) for rule in rules)
+            for known in (_aligned(measured.get(collective, ()), collective, scale, calls),)
         }
         strict = strictness(
             sum(index is not None for proof in self.proofs.values() for index in proof.at.values()),
             len(rules),
         )
-        self._estimators: dict[Collective, TimeEstimator] = {}
-        self._iterations: dict[Collective, dict[int, int]] = {proof: {} for proof in self.proofs}
+        self._estimators: dict[ProofKey, TimeEstimator] = {}
+        self._iterations: dict[ProofKey, dict[int, int]] = {proof: {} for proof in self.proofs}
         for proof in self.proofs.values():
             proof.strict = strict
 
@@ -77,7 +97,7 @@ class ProofPlan:
         the engine then answers these requests from `known`.
         """
         for key, point in known.items():
-            proof = self.proofs.get(key.collective)
+            proof = self.proofs.get((key.collective, key.calls))
             ours = self.first_round <= key.round < self.first_round + ROUNDS_OF_A_PASS
             if ours and not point.ok and proof and key.bytes in proof.at:
                 proof.note_failure(key, point)
@@ -86,37 +106,39 @@ class ProofPlan:
             for key, point in known.items():
                 if not before.first_round <= key.round < end:
                     continue
-                proof = self.proofs.get(key.collective)
+                proof = self.proofs.get((key.collective, key.calls))
                 if proof is None or key.bytes not in proof.at:
                     continue
                 if all(
-                    self._choice(passes[later].rules, key) == self._choice(self.rules, key)
+                    self._choice(passes[later].rules, key, proof.calls)
+                    == self._choice(self.rules, key, proof.calls)
                     for later in range(number, len(passes) - 1)
                 ):
                     proof.feed(key._replace(round=key.round - before.first_round), point)
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return one function for each collective; it returns the next requests of the
-        collective."""
+        """Return one function for each collective and kind of calls; it returns the next requests
+        for them."""
         return [partial(proof.asks, self.first_round) for proof in self.proofs.values()]
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one point."""
-        self._estimators.pop(key.collective, None)
-        proof = self.proofs[key.collective]
+        self._estimators.pop((key.collective, key.calls), None)
+        proof = self.proofs[key.collective, key.calls]
         proof.feed(key._replace(round=key.round - self.first_round), point)
 
     def seconds(self, ask: RoundRequest) -> float:
         """Return about how long a request takes, in seconds."""
-        return self._estimator(ask.collective).seconds(ask)
+        return self._estimator((ask.collective, ask.calls)).seconds(ask)
 
-    def iterations(self, collective: Collective, size: int) -> int:
-        """Return the number of timed calls in one timing at a size. The number does not change
-        during a pass."""
-        decided = self._iterations[collective]
+    def iterations(self, collective: Collective, size: int, calls: CallKind = PLAIN) -> int:
+        """Return the number of timed calls in one timing at a size. The number does
+        not change during a pass."""
+        key = collective, calls
+        decided = self._iterations[key]
         if size not in decided:
-            decided[size] = self._estimator(collective).iterations(size)
+            decided[size] = self._estimator(key).iterations(size)
         return decided[size]
 
     def seconds_left(self) -> float:
@@ -126,7 +148,7 @@ class ProofPlan:
         )
 
     def groups(self) -> list[ProofGroup]:
-        """Return the state of every collective that has sizes to prove."""
+        """Return the state of every collective and kind of calls that has sizes to prove."""
         return [proof.group() for proof in self.proofs.values() if proof.sizes]
 
     def verdicts(self, expected: Mapping[Rule, float]) -> list[RuleProof]:
@@ -147,28 +169,38 @@ class ProofPlan:
                 found.append(dropped)
         return found
 
-    def _choice(self, rules: Sequence[Rule], key: PointKey) -> object:
-        index = taken(rules, key.collective, key.bytes, self.scale)
+    def _choice(self, rules: Sequence[Rule], key: PointKey, calls: ProvenCalls) -> object:
+        index = taken(rules, key.collective, key.bytes, self.scale, calls)
         return None if index is None else rules[index].choice
+
+    def _proofs(self, rule: Rule) -> list[CollectiveProof]:
+        return [proof for proof in self.proofs.values() if proof.collective is rule.collective]
 
     def _verdict(self, index: int, expected: float | None) -> RuleProof:
         rule = self.rules[index]
-        proof = self.proofs[rule.collective]
-        sizes = proof.of_rule(index)
-        why = self._unverified(index, rule, sizes)
-        if why is not None:
+        proofs = [proof for proof in self._proofs(rule) if proof.of_rule(index)]
+        if not proofs:
+            why = self._unverified(index, rule)
             return RuleProof(rule=rule, verdict="unverified", reason=why, expected=expected)
+        # With several kinds of calls, the rule may be faster with some of them only. Report these.
+        states = {id(proof): proof.state_of_rule(proof.of_rule(index)) for proof in proofs}
+        best = next((item for item in proofs if states[id(item)] is ProofState.GOOD), proofs[0])
         verdict: RuleVerdict
-        gains = proof.pooled(sizes)
+        sizes = best.of_rule(index)
+        gains = best.pooled(sizes)
         found = interval(gains)
-        single = [value for size in sizes if (value := interval(proof.gains(size))) is not None]
-        still_open = [size for size in sizes if proof.state(size) is ProofState.OPEN]
+        single = [value for size in sizes if (value := interval(best.gains(size))) is not None]
+        still_open = sum(
+            proof.state(size) is ProofState.OPEN
+            for proof in proofs
+            for size in proof.of_rule(index)
+        )
         verdict, reason = "open", None
-        lost = sum(proof.at[size] == index for size in proof.lost)
-        if found is None or proof.state_of_rule(sizes) is ProofState.OPEN:
+        lost = sum(proof.at[size] == index for proof in proofs for size in proof.lost)
+        if found is None or ProofState.OPEN in states.values():
             reason = "more rounds are needed to distinguish its gain from noise"
         elif still_open:
-            reason = f"more rounds are needed at {count(len(still_open), 'size')}"
+            reason = f"more rounds are needed at {count(still_open, 'size')}"
         else:
             verdict = "holds"
             reason = f"{count(lost, 'size')} could not be measured" if lost else None
@@ -184,56 +216,80 @@ class ProofPlan:
             most=math.exp(max(item.value for item in single)) if single else None,
             rounds=len(gains),
             sizes=len(sizes),
-            between=sum(proven.between for proven in proof.group().sizes if proven.bytes in sizes),
+            between=sum(proven.between for proven in best.group().sizes if proven.bytes in sizes),
         )
 
-    def _unverified(self, index: int, rule: Rule, sizes: Sequence[int]) -> str | None:
-        if sizes:
-            return None
-        if not applies(rule, self.scale):
-            if rule.registered or rule.pipe_ops not in (None, 1):
-                return "for registered buffers or grouped calls, which are not measured here"
+    def _unverified(self, index: int, rule: Rule) -> str:
+        """Return why no size of a rule was measured."""
+        if not at_scale(rule, self.scale):
             return f"for another scale; this run has {self.scale}"
-        proof = self.proofs[rule.collective]
-        lost = [why for size, why in proof.lost.items() if proof.at[size] == index]
+        measured = [proof.calls for proof in self._proofs(rule)]
+        if not any(applies(rule, self.scale, calls) for calls in measured):
+            if rule.registered and not any(calls.kind.registered for calls in measured):
+                return "for registered buffers, which cannot be measured here"
+            seen = " and ".join(str(number) for number in sorted({c.pipe_ops for c in measured}))
+            return (
+                f"for numPipeOps {rule.pipe_ops}; the calls measured have {seen}: give the calls "
+                "of a group with --pipe-ops, more than the communicator has channels"
+            )
+        lost = [
+            why
+            for proof in self._proofs(rule)
+            for size, why in proof.lost.items()
+            if proof.at[size] == index
+        ]
         if lost:
             return f"could not be measured: {lost[0]}"
         return "nothing that was measured lies in its range, or other rules take all of it first"
 
     def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> RemovedRule | None:
-        proof = self.proofs[rule.collective]
-        sizes = proof.of_rule(index)
-        if not sizes:
+        proofs = [proof for proof in self._proofs(rule) if proof.of_rule(index)]
+        for proof in proofs:
+            dropped = self._harmful(proof, index, rule, may_narrow=may_narrow)
+            if dropped is not None:
+                return dropped
+        gains = [
+            interval(proof.pooled(proof.of_rule(index)))
+            for proof in proofs
+            if proof.state_of_rule(proof.of_rule(index)) is ProofState.BAD
+        ]
+        if not gains or len(gains) < len(proofs):
             return None
+        found = gains[0]
+        assert found is not None
+        low, high = math.exp(found.low), math.exp(found.high)
+        gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
+        return RemovedRule(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
+
+    def _harmful(
+        self, proof: CollectiveProof, index: int, rule: Rule, *, may_narrow: bool
+    ) -> RemovedRule | None:
+        """Return the rule if it fails, has no effect or is slower at a size with these calls."""
+        sizes = proof.of_rule(index)
+        calls = f" ({proof.calls.title})" if proof.calls.title else ""
         harmed = [size for size in sizes if size in proof.failures]
         if harmed:
             where = format_bytes(harmed[0])
-            return RemovedRule(rule, f"{proof.failures[harmed[0]]} at {where}")
+            return RemovedRule(rule, f"{proof.failures[harmed[0]]} at {where}{calls}")
         instead = proof.ran_instead(index, sizes)
         if instead is not None:
-            return RemovedRule(rule, f"has no effect: NCCL ran {instead}")
+            return RemovedRule(rule, f"has no effect: NCCL ran {instead}{calls}")
         slower = [size for size in sizes if proof.state(size) is ProofState.BAD]
-        if slower:
-            worst = min(slower, key=lambda size: sum(proof.gains(size)) / len(proof.gains(size)))
-            more = f" and at {count(len(slower) - 1, 'more size')}" if len(slower) > 1 else ""
-            narrow = self._narrower(index, sizes, slower) if may_narrow else None
-            return RemovedRule(rule, f"slower: {proof.gain_words(worst)}{more}", narrow)
-        if proof.state_of_rule(sizes) is ProofState.BAD:
-            found = interval(proof.pooled(sizes))
-            assert found is not None
-            low, high = math.exp(found.low), math.exp(found.high)
-            gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
-            return RemovedRule(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
-        return None
+        if not slower:
+            return None
+        worst = min(slower, key=lambda size: sum(proof.gains(size)) / len(proof.gains(size)))
+        more = f" and at {count(len(slower) - 1, 'more size')}" if len(slower) > 1 else ""
+        narrow = self._narrower(proof, index, slower) if may_narrow else None
+        return RemovedRule(rule, f"slower: {proof.gain_words(worst)}{more}{calls}", narrow)
 
-    def _narrower(self, index: int, sizes: Sequence[int], slower: Sequence[int]) -> Rule | None:
+    def _narrower(self, proof: CollectiveProof, index: int, slower: Sequence[int]) -> Rule | None:
         """Return the rule without the sizes in `slower`.
 
         Return None if the other sizes are not neighbours, are fewer than two, or are bad together.
         On a side where sizes are removed, the new range ends at the last remaining size. The next
         pass proves the new rule like any other rule.
         """
-        proof = self.proofs[self.rules[index].collective]
+        sizes = proof.of_rule(index)
         good = [place for place, size in enumerate(sizes) if size not in slower]
         if not good or good != list(range(good[0], good[-1] + 1)) or len(good) < 2:
             return None
@@ -252,9 +308,19 @@ class ProofPlan:
             rule.registered,
         )
 
-    def _estimator(self, collective: Collective) -> TimeEstimator:
-        if collective not in self._estimators:
-            self._estimators[collective] = TimeEstimator(
-                self.proofs[collective].timings, {}, self._iterations[collective]
+    def _estimator(self, key: ProofKey) -> TimeEstimator:
+        if key not in self._estimators:
+            self._estimators[key] = TimeEstimator(
+                self.proofs[key].timings, {}, self._iterations[key]
             )
-        return self._estimators[collective]
+        return self._estimators[key]
+
+
+def _aligned(
+    sizes: Sequence[int], collective: Collective, scale: Scale, calls: ProvenCalls
+) -> Sequence[int]:
+    """Return the sizes, or for groups the nearest sizes that their calls can divide."""
+    if calls.kind.group_calls == 1:
+        return sizes
+    grid = Grid(collective, scale.ranks, 1, MAX_BYTES, calls.kind.group_calls)
+    return sorted({grid.aligned(size) for size in sizes})

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sample import SCHEMA_VERSION
@@ -96,7 +97,10 @@ class RemovedRule(msgspec.Struct, frozen=True):
 
 
 class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The proof of one collective at one scale.
+    """The proof of one collective at one scale with one kind of calls.
+
+    The calls may have registered buffers, and `group_calls` of them may form a group. `pipe_ops` is
+    NCCL's numPipeOps for them.
 
     `noise` is how far two medians of the default typically differ (A/A). `floor` is how much slower
     than the default a size may be. Both are fractions. `rounds` is the largest number of rounds of
@@ -109,6 +113,14 @@ class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
     floor: float
     rounds: int
     sizes: list[ProvenSize]
+    registered: bool = False
+    group_calls: int = 1
+    pipe_ops: int = 1
+
+    @property
+    def calls_title(self) -> str:
+        """Return the title of the calls, such as `registered`; empty for plain calls."""
+        return CallKind(self.registered, self.group_calls).title
 
 
 ROUNDS_OF_A_PASS = 100

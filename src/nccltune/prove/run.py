@@ -8,25 +8,28 @@ a valid timing to verify.jsonl, and the passes with their rules to proof.json.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from nccltune.analyze.timings import sort_samples
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
+from nccltune.measure.adaptive.nccl_tables import ask_pipe_ops, refuse_unable
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import BenchPoint, Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.communicator import PlanRun, Watcher
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.model.collective import Collective
-from nccltune.model.errors import LaunchError, StudyError
+from nccltune.model.errors import InputError, LaunchError, StudyError
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove import edit
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import ROUNDS_OF_A_PASS, Proof, ProofPass, RemovedRule
+from nccltune.prove.sizes import ProvenCalls, at_scale
 from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.study.lock import locked
@@ -53,9 +56,10 @@ class Hooks(NamedTuple):
 class Verification:
     """One run of `verify`.
 
-    `command` is the command that resumes the run. `budget_s` limits the time of measurement in
-    seconds. With `anew`, neither the proof nor the timings of an earlier run are used. Without
-    `anew`, raises StudyError if the proof of the earlier run is damaged.
+    `calls` are calls to measure besides plain ones and those of the sweep, and besides registered
+    buffers if a rule is for them. `command` is the command that resumes the run. `budget_s` limits
+    the time of measurement in seconds. With `anew`, neither the proof nor the timings of an earlier
+    run are used. Without `anew`, raises StudyError if the proof of the earlier run is damaged.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Verification:
         command: str,
         budget_s: float | None = None,
         anew: bool = False,
+        calls: CallKind = PLAIN,
         seed: int = _SEED,
     ) -> None:
         self._study = study
@@ -74,6 +79,7 @@ class Verification:
         self._hooks = hooks
         self._command = command
         self._budget_s = budget_s
+        self._calls = calls
         self._seed = seed
         self._before = None if anew else read_proof(study)
         self._passes: list[ProofPass] = []
@@ -129,7 +135,11 @@ class Verification:
             known = record.known()
             self._begin_pass(rules, known)
             plan = ProofPlan(
-                rules, scale, measured(self._study, scale), self._passes[-1].first_round
+                rules,
+                scale,
+                measured(self._study, scale),
+                self._passes[-1].first_round,
+                self._others(bench, rules, scale),
             )
             plan.carry(known, self._passes)
             self._now = plan, hello
@@ -149,6 +159,30 @@ class Verification:
         proof = self._proof(reason, plan, hello)
         write_proof(self._study, proof)
         return proof
+
+    def _others(self, bench: Bench, rules: Sequence[Rule], scale: Scale) -> list[ProvenCalls]:
+        """Return the calls to measure besides plain ones, with NCCL's pipe ops for them.
+
+        Raises InputError if the bench cannot make the calls that the user asked for.
+        """
+        refuse_unable(bench.hello, self._calls)
+        if not rules:
+            return []
+        can = bench.hello.can
+        kinds = dict.fromkeys((self._calls, *measured_calls(self._study, scale)))
+        if any(rule.registered and at_scale(rule, scale) for rule in rules):
+            kinds[CallKind(registered=True)] = None
+        found = []
+        for kind in kinds:
+            able = can.registered >= kind.registered and (can.group_calls or kind.group_calls == 1)
+            if kind == PLAIN or not able:
+                continue
+            pipe_ops = ask_pipe_ops(bench, rules[0].collective, kind)
+            if pipe_ops is not None:
+                found.append(ProvenCalls(kind, pipe_ops))
+            elif kind == self._calls:
+                raise InputError(f"calls ({kind.title}) cannot be measured here")
+        return found
 
     def _begin_pass(self, rules: list[Rule], known: dict[PointKey, BenchPoint]) -> None:
         """Continue the pass of an earlier run that measured the same rules, or begin a new pass."""
@@ -223,6 +257,22 @@ def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
             if condition.scale == scale and condition.collective.tuned:
                 found.setdefault(condition.collective, set()).update(timings.sizes)
     return {collective: sorted(sizes) for collective, sizes in found.items()}
+
+
+def measured_calls(study: Study, scale: Scale) -> list[CallKind]:
+    """Return the kinds of calls in the samples of a sweep at this scale, plain calls excluded.
+
+    Raises StudyError if `samples.jsonl` is damaged.
+    """
+    if not study.samples_path.is_file():
+        return []
+    conditions = (timings.condition for timings in sort_samples(study.samples()).timings)
+    kinds = {
+        CallKind(item.registered and not item.graph, item.group_calls)
+        for item in conditions
+        if item.scale == scale
+    }
+    return sorted(kinds - {PLAIN})
 
 
 def expected_gains(study: Study) -> dict[Rule, float]:

@@ -2,10 +2,13 @@
 """Choose the sizes that a proof measures."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.refine import BOUNDARY_RATIO
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
@@ -18,29 +21,61 @@ MOST_BYTES = 1 << 26
 `MOST_BYTES`, each `UNMEASURED_FACTOR` times the one before."""
 
 
-def applies(rule: Rule, scale: Scale) -> bool:
-    """Return whether a rule may match an ordinary call at this scale.
+class ProvenCalls(NamedTuple):
+    """The calls that a proof makes, and NCCL's `numPipeOps` for them.
 
-    An ordinary call has unregistered buffers and is not grouped with other calls.
+    >>> ProvenCalls(CallKind(group_calls=4)).title
+    '4 calls a group'
     """
+
+    kind: CallKind = PLAIN
+    pipe_ops: int = 1
+
+    @property
+    def title(self) -> str:
+        """Return the title of `kind`."""
+        return self.kind.title
+
+
+PLAIN_CALLS = ProvenCalls()
+
+
+def at_scale(rule: Rule, scale: Scale) -> bool:
+    """Return whether a rule may match a call at this scale."""
+    return rule.nodes in (None, scale.nodes) and rule.ranks in (None, scale.ranks)
+
+
+def applies(rule: Rule, scale: Scale, calls: ProvenCalls = PLAIN_CALLS) -> bool:
+    """Return whether a rule may match such calls at this scale."""
     return (
-        rule.nodes in (None, scale.nodes)
-        and rule.ranks in (None, scale.ranks)
-        and rule.pipe_ops in (None, 1)
-        and not rule.registered
+        at_scale(rule, scale)
+        and rule.pipe_ops in (None, calls.pipe_ops)
+        and rule.registered in (None, calls.kind.registered)
     )
 
 
-def taken(rules: Sequence[Rule], collective: Collective, size: int, scale: Scale) -> int | None:
+def taken(
+    rules: Sequence[Rule],
+    collective: Collective,
+    size: int,
+    scale: Scale,
+    calls: ProvenCalls = PLAIN_CALLS,
+) -> int | None:
     """Return the index of the first rule that matches a call; None if no rule matches."""
     for index, rule in enumerate(rules):
-        if rule.matches(collective, size, scale.nodes, scale.ranks):
+        if rule.matches(
+            collective, size, scale.nodes, scale.ranks, calls.pipe_ops, calls.kind.registered
+        ):
             return index
     return None
 
 
 def sizes_to_prove(
-    collective: Collective, scale: Scale, measured: Collection[int], rules: Iterable[Rule]
+    collective: Collective,
+    scale: Scale,
+    measured: Collection[int],
+    rules: Iterable[Rule],
+    calls: ProvenCalls = PLAIN_CALLS,
 ) -> list[int]:
     """Return the sizes (bytes, rising) that a proof measures.
 
@@ -50,8 +85,8 @@ def sizes_to_prove(
     in the ranges of its rules take their place: from `LEAST_BYTES` to `MOST_BYTES`, each twice the
     one before.
     """
-    own = [rule for rule in rules if rule.collective is collective and applies(rule, scale)]
-    grid = Grid(collective, scale.ranks, 1, MAX_BYTES)
+    own = [rule for rule in rules if rule.collective is collective and applies(rule, scale, calls)]
+    grid = Grid(collective, scale.ranks, 1, MAX_BYTES, calls.kind.group_calls)
     known = sorted(measured) or _unmeasured(grid, own)
     if not known:
         return []
@@ -72,5 +107,5 @@ def _unmeasured(grid: Grid, rules: Iterable[Rule]) -> list[int]:
     for rule in rules:
         low, high = max(rule.min_bytes, LEAST_BYTES), min(rule.max_bytes, MOST_BYTES)
         if low <= high:
-            found.update(Grid(grid.collective, grid.ranks, low, high).every(UNMEASURED_FACTOR))
+            found.update(replace(grid, low=low, high=high).every(UNMEASURED_FACTOR))
     return sorted(found)

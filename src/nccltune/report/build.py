@@ -159,12 +159,19 @@ def _title(item: ConditionAnalysis) -> str:
     return words.printable(item.title)
 
 
+def _reaches(group: TunedGroup, condition: Condition) -> bool:
+    return group.registered in (None, condition.registered) and group.pipe_ops in (
+        None,
+        condition.pipe_ops,
+    )
+
+
 def _group_of(condition: Condition, groups: Sequence[TunedGroup]) -> int | None:
     for index, group in enumerate(groups):
         if (group.collective, group.scale) == (
             condition.collective,
             condition.scale,
-        ) and group.registered in (None, condition.registered):
+        ) and _reaches(group, condition):
             return index
     return None
 
@@ -202,6 +209,8 @@ def _condition(
         in_place=condition.in_place,
         registered=condition.registered,
         graph=condition.graph,
+        group_calls=condition.group_calls,
+        pipe_ops=condition.pipe_ops,
         dtype=condition.dtype and words.printable(condition.dtype),
         redop=condition.redop and words.printable(condition.redop),
         root=condition.root,
@@ -264,7 +273,7 @@ def _places(finding: Finding, conditions: Sequence[ConditionAnalysis]) -> list[i
 def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
     """Return the shortest labels that distinguish the groups.
 
-    A label is the collective and the registration, with the scale if it is needed.
+    A label is the collective, registration and pipe ops, with the scale if it is needed.
     """
     for scale in (False, True):
         labels = [_group_name(group, scale) for group in groups]
@@ -276,7 +285,7 @@ def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
 def _group_name(group: TunedGroup, scale: bool) -> str:
     parts = [group.collective.prose]
     parts += [str(group.scale)] if scale else []
-    parts += ["registered"] if group.registered else []
+    parts += [group.calls_title] if group.calls_title else []
     return ", ".join(parts)
 
 

@@ -193,6 +193,8 @@ class ConditionRow(msgspec.Struct, frozen=True):
     in_place: bool
     registered: bool
     graph: bool
+    group_calls: int
+    pipe_ops: int
     dtype: str | None
     redop: str | None
     root: int | None

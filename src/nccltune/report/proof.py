@@ -35,7 +35,7 @@ def build_proof(proof: Proof) -> ProofReport:
         rules=sorted(rules, key=lambda row: (order.index(row.group), row.min_bytes)),
         groups=[
             ProofGroupRow(
-                group.collective.prose,
+                ", ".join(filter(None, (group.collective.prose, group.calls_title))),
                 group.noise,
                 group.floor,
                 [_size(size) for size in group.sizes],

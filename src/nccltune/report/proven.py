@@ -45,6 +45,8 @@ def _of_group(proof: Proof, group: TunedGroup, judged: dict[Rule, RuleProof]) ->
             found.sizes
             for found in proof.groups
             if (found.collective, found.scale) == (group.collective, group.scale)
+            and found.registered == bool(group.registered)
+            and found.pipe_ops == (group.pipe_ops or 1)
         ),
         [],
     )

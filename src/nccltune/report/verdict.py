@@ -274,13 +274,13 @@ def _places(findings: Sequence[Finding]) -> str:
 def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
     """Return the name of the collective.
 
-    Add scale and registration if the groups differ in them.
+    Add scale, registration and pipe ops if the groups differ in them.
     """
     parts = []
     if len({other.scale for other in groups}) > 1:
         parts.append(str(group.scale))
-    if len({other.registered for other in groups}) > 1 and group.registered:
-        parts.append("registered")
+    if len({other.calls_title for other in groups}) > 1 and group.calls_title:
+        parts.append(group.calls_title)
     return group.collective.prose + (f" ({', '.join(parts)})" if parts else "")
 
 

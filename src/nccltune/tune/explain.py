@@ -176,6 +176,7 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
                 got = host.decide(
                     group.collective,
                     expected.bytes,
+                    pipe_ops=group.pipe_ops or 1,
                     registered=bool(group.registered),
                     # Offer another chunk size than the expected one. Otherwise the answer would not
                     # show whether the plugin set it.

@@ -86,6 +86,7 @@ class TunedGroup(msgspec.Struct, frozen=True):
     """The rules of one collective at one scale.
 
     - `registered`: whether buffers are registered; None if this was not measured separately.
+    - `pipe_ops`: NCCL's numPipeOps; None if only one value was measured.
     - `expected_gain`: the geometric mean of `Decision.gain` over the sizes with a rule; None
       without a rule or if unknown.
     - `recovered`: the share of the possible gain that the rules reach, in log latency. The possible
@@ -103,6 +104,17 @@ class TunedGroup(msgspec.Struct, frozen=True):
     decisions: list[Decision]
     expected_gain: float | None
     recovered: float | None
+    pipe_ops: int | None = None
+
+    @property
+    def calls_title(self) -> str:
+        """Return the calls that the rules are for, such as `registered, 3 pipe ops`.
+
+        The result is empty for all calls and for plain ones.
+        """
+        parts = ["registered"] if self.registered else []
+        parts += [f"{self.pipe_ops} pipe ops"] if (self.pipe_ops or 1) > 1 else []
+        return ", ".join(parts)
 
 
 class TuneOptions(msgspec.Struct, frozen=True):

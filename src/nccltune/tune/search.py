@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from nccltune.analyze.gains import GainTable, gain_tables
-from nccltune.analyze.stats import MIN_ROUNDS, median
+from nccltune.analyze.stats import MIN_ROUNDS, median, trimmed_interval
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
-from nccltune.model.scale import count
+from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import MAX_BYTES, format_bytes
 from nccltune.tune.boundary import boundary
 from nccltune.tune.result import (
@@ -45,28 +46,26 @@ def search(
     weights: Weights | None = None,
     doubts: Sequence[str] = (),
 ) -> list[TunedGroup]:
-    """Return rules for every collective, scale and registration in `timings`.
+    """Return rules for every collective, scale, registration and pipe ops in `timings`.
+
+    A rule names the registration or the pipe ops only where several of them were measured.
 
     `weights` gives the weight of each size; None weighs all sizes equally. `doubts` are sentences
     on why the runs may come from several platforms. If there is any doubt, no rule is sure.
     """
     tables = gain_tables(timings, options.assumed_noise)
-    both = {
-        (table.collective, table.scale)
-        for table in tables
-        if table.registered
-        and any(
-            not other.registered
-            and (other.collective, other.scale) == (table.collective, table.scale)
-            for other in tables
-        )
-    }
+    registrations: dict[tuple[Collective, Scale], set[bool]] = {}
+    pipe_ops: dict[tuple[Collective, Scale], set[int]] = {}
+    for table in tables:
+        registrations.setdefault((table.collective, table.scale), set()).add(table.registered)
+        pipe_ops.setdefault((table.collective, table.scale), set()).add(table.pipe_ops)
     return [
         _tune(
             table,
             options,
             weights or (lambda _: 1.0),
-            table.registered if (table.collective, table.scale) in both else None,
+            table.registered if len(registrations[table.collective, table.scale]) > 1 else None,
+            table.pipe_ops if len(pipe_ops[table.collective, table.scale]) > 1 else None,
             doubts,
         )
         for table in tables
@@ -99,6 +98,7 @@ def _tune(
     options: TuneOptions,
     weights: Weights,
     registered: bool | None,
+    pipe_ops: int | None,
     doubts: Sequence[str],
 ) -> TunedGroup:
     sizes, choices = table.sizes, table.choices
@@ -130,6 +130,7 @@ def _tune(
                 choice,
                 nodes=table.scale.nodes,
                 ranks=table.scale.ranks,
+                pipe_ops=pipe_ops,
                 registered=registered,
             )
             found = _doubted(evidence(table, rule, covered), doubts)
@@ -141,6 +142,7 @@ def _tune(
         collective=table.collective,
         scale=table.scale,
         registered=registered,
+        pipe_ops=pipe_ops,
         rounds=table.rounds,
         noise=table.noise.typical,
         noise_source=table.noise.source,
@@ -221,9 +223,20 @@ def _relative_cost(
     gain = table.gain(size, choice)
     if gain is None or weight <= 0 or not table.comparable(size, choice):
         return math.inf
+    if _unknown_for_some_calls(table, size, choice):
+        return math.inf
     if table.slower(size, choice) or _too_many_channels(table, size, choice, options):
         return math.inf
     return weight * (least_gain + _chunk_price(table, size, choice) - gain.value)
+
+
+def _unknown_for_some_calls(table: GainTable, size: int, choice: Choice) -> bool:
+    """Return whether a choice was measured for groups of calls but not for plain calls at a size.
+
+    The same holds the other way round. NCCL's tuner gets the same for both, so a rule reaches both.
+    """
+    cells = [(t.condition.group_calls, t.cells[size]) for t in table.timings if size in t.cells]
+    return {calls for calls, _ in cells} != {calls for calls, cell in cells if choice in cell}
 
 
 def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
@@ -481,6 +494,7 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
                 f"(95 % CI {math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
             )
+    reason = _only_for_some_calls(table, covered, floor) or reason
     if more_channels:
         gain, choice, size = max(more_channels, key=lambda item: item[0].value)
         more = table.channels(size, choice)
@@ -490,6 +504,33 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
             f"{more} channels (default {'unknown' if own is None else own}): --channels any"
         )
     return LeftAlone(covered[0], covered[-1], len(covered), reason)
+
+
+def _only_for_some_calls(table: GainTable, covered: Sequence[int], floor: float) -> str:
+    """Return words on the choice that gains most for some calls but is no rule for all of them.
+
+    The result is empty if the table has one kind of calls, or no choice has such a gain.
+    """
+    if len({timings.condition.group_calls for timings in table.timings}) < 2:
+        return ""
+    found = [
+        (value, size, choice, timings.condition)
+        for timings in table.timings
+        for size in covered
+        for choice in table.choices
+        if len(values := list(timings.log_gains(size, choice).values())) >= MIN_ROUNDS
+        for value, half in [trimmed_interval(values)]
+        if value - half > floor
+    ]
+    if not found:
+        return ""
+    value, size, choice, condition = max(found, key=lambda item: item[0])
+    calls = condition.group_calls
+    return (
+        f"{choice.label} is {math.exp(value):.2f}x faster at {format_bytes(size)} with "
+        f"{f'{calls} calls a group' if calls > 1 else 'calls without a group'}, but a rule would "
+        "also reach other calls, where it is slower or was not measured"
+    )
 
 
 def _geometric_mean(ratios: Sequence[float]) -> float | None:

@@ -21,8 +21,8 @@ def widen(
     A range of sizes gets a rule for any scale if all scales have a rule with the same choice there,
     and the timings of each scale prove this range. A part of a rule outside the range stays a rule
     of its scale if the part has measured sizes. Collectives with separately measured registered
-    buffers do not change. A rule for any scale also matches scales that were never measured, so it
-    needs `--any-scale`.
+    buffers or pipe ops do not change. A rule for any scale also matches scales that were never
+    measured, so it needs `--any-scale`.
     """
     tables = {
         (table.collective, table.scale): table
@@ -30,9 +30,10 @@ def widen(
     }
     result = list(groups)
     for collective in dict.fromkeys(group.collective for group in groups):
-        if any(group.collective is collective and group.registered is not None for group in groups):
-            # A rule for any scale would also apply to registered buffers, for which the separate
-            # measurement may have found other rules.
+        own_groups = [group for group in groups if group.collective is collective]
+        if any((group.registered, group.pipe_ops) != (None, None) for group in own_groups):
+            # A rule for any scale would also apply to registered buffers or groups of calls, for
+            # which the separate measurement may have found other rules.
             continue
         places = [
             place

@@ -22,6 +22,7 @@ Step FullStep() {
   step.in_place = step.registered = step.graph = step.load = true;
   step.traffic_bytes = size_t{1} << 28;
   step.choice = {Choice::Kind::kForced, {abi::kPat, abi::kSimple}, 12, 4096};
+  step.group_calls = 8;
   step.warmup = 5;
   step.iterations = 99;
   step.check = false;
@@ -47,6 +48,7 @@ TEST(Messages, AStepKeepsEverything) {
   EXPECT_TRUE(read.in_place && read.registered && read.graph && read.load);
   EXPECT_EQ(read.traffic_bytes, size_t{1} << 28);
   EXPECT_EQ(read.choice, step.choice);
+  EXPECT_EQ(read.group_calls, 8);
   EXPECT_EQ(read.warmup, 5);
   EXPECT_EQ(read.iterations, 99);
   EXPECT_FALSE(read.check);
@@ -60,6 +62,7 @@ TEST(Messages, AResultKeepsEverything) {
   StepResult result;
   result.timings = {{2, 68.125, 70.5, 3, 100.0, 125.5}, {3, 1e-3, std::nullopt, std::nullopt}};
   result.ran = ExecutedChoice{{abi::kTree, -1}, std::nullopt, size_t{512}};
+  result.seen = TunerInputs{3, false};
   result.applied = false;
   result.error = StepError{ErrorKind::kMemory, "too \n large", 2, true};
   StepResult read;
@@ -75,6 +78,9 @@ TEST(Messages, AResultKeepsEverything) {
   EXPECT_FALSE(read.timings[1].load_us);
   EXPECT_FALSE(read.timings[1].wrong);
   EXPECT_EQ(read.ran, result.ran);
+  ASSERT_TRUE(read.seen);
+  EXPECT_EQ(read.seen->pipe_ops, 3);
+  EXPECT_EQ(read.seen->registered, false);
   EXPECT_FALSE(read.applied);
   ASSERT_TRUE(read.error);
   EXPECT_EQ(read.error->kind, ErrorKind::kMemory);
@@ -138,7 +144,8 @@ TEST(Messages, CutAndLongerOnesAreRefused) {
 TEST(Messages, AnyBytesCanBeRead) {
   Random random(1);
   for (int i = 0; i < 2000; ++i) {
-    std::string bytes = Serialize(StepResult{{{1, 2, 3, 4}}, std::nullopt, true, std::nullopt});
+    std::string bytes =
+        Serialize(StepResult{{{1, 2, 3, 4}}, std::nullopt, std::nullopt, true, std::nullopt});
     for (int changes = 0; changes < 3; ++changes) {
       bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
     }

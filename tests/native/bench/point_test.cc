@@ -115,13 +115,16 @@ TEST(Answer, APointIsWrittenAsDocumented) {
   step.repeat = 1;
   Point point = CombineResults(step, {Timed({{0, 68.123456, 70.25, 0}, {1, 68, 70, 0}})}, 2);
   point.ran = ExecutedChoice{{abi::kTree, abi::kLl}, 1, std::nullopt};
-  EXPECT_EQ(json::Write(PointAnswer(json::Value(1), point, "nccl")),
-            R"({"op":"point","id":1,"bytes":1024,"choice":"default","ran":{"algorithm":"tree",)"
-            R"("protocol":"ll","channels":1},"applied":true,"round":3,"repeat":1,"iterations":20,)"
-            R"("time_us":68.1235,"times_us":[68.1235,68.0],"host_us":70.25,"wrong":0,)"
-            R"("source":"nccl"})");
+  point.seen = TunerInputs{2, std::nullopt};
+  EXPECT_EQ(
+      json::Write(PointAnswer(json::Value(1), point, "nccl")),
+      R"({"op":"point","id":1,"bytes":1024,"choice":"default","ran":{"algorithm":"tree",)"
+      R"("protocol":"ll","channels":1},"seen":{"pipe_ops":2,"registered":null},"applied":true,"round":3,"repeat":1,"iterations":20,)"
+      R"("time_us":68.1235,"times_us":[68.1235,68.0],"host_us":70.25,"wrong":0,)"
+      R"("source":"nccl"})");
   point.error = StepError{ErrorKind::kMemory, "too large", 1, false};
   point.ran.reset();
+  point.seen.reset();
   point.wrong.reset();
   EXPECT_EQ(json::Write(PointAnswer(json::Value("x"), point, "nccl")),
             R"({"op":"point","id":"x","bytes":1024,"choice":"default","ran":null,"applied":true,)"

@@ -59,7 +59,7 @@ TEST(BenchRequest, EveryMemberIsRead) {
       R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
       R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
       R"("dtype":"bfloat16","redop":"max","root":3,"in_place":true,"registered":true,)"
-      R"("graph":true,"load":true,"traffic":65536,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
+      R"("graph":true,"group_calls":4,"load":true,"traffic":65536,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
       R"("warmup":0,"iterations":0,"target_ms":2.5,"seed":7,"check":false,"timeout_s":1})");
   EXPECT_EQ(*request.id.AsString(), "a");
   EXPECT_EQ(request.step.collective, Collective::kReduce);
@@ -74,6 +74,7 @@ TEST(BenchRequest, EveryMemberIsRead) {
   EXPECT_EQ(request.step.redop, Redop::kMax);
   EXPECT_EQ(request.step.root, 3);
   EXPECT_TRUE(request.step.in_place && request.step.registered && request.step.graph);
+  EXPECT_EQ(request.step.group_calls, 4);
   EXPECT_TRUE(request.step.load);
   EXPECT_EQ(request.step.traffic_bytes, 65536U);
   EXPECT_EQ(request.rounds, 4);
@@ -103,11 +104,13 @@ TEST(BenchRequest, TheOthersAreRead) {
   EXPECT_EQ(Parsed(R"({"op":"hello","id":5,"schema_version":1})").kind, BenchRequest::Kind::kHello);
   EXPECT_EQ(Parsed(R"({"op":"quit","id":null})").kind, BenchRequest::Kind::kQuit);
   const BenchRequest table =
-      Parsed(R"({"op":"table","id":2,"collective":"allgather","bytes":[1,2],"registered":true})");
+      Parsed(R"({"op":"table","id":2,"collective":"allgather","bytes":[1,2],"registered":true,)"
+             R"("group_calls":1024})");
   EXPECT_EQ(table.kind, BenchRequest::Kind::kTable);
   EXPECT_EQ(*table.id.AsInt(), 2);
   EXPECT_EQ(table.bytes.size(), 2U);
   EXPECT_TRUE(table.step.registered);
+  EXPECT_EQ(table.step.group_calls, 1024);
 }
 
 TEST(BenchRequest, InvalidInputIsReported) {

@@ -14,6 +14,7 @@ from nccltune.measure.bench.conversation import (
     PointError,
     TableRequest,
     TableRow,
+    TunerInputs,
 )
 from nccltune.model.choice import DEFAULT, AnyChoice
 
@@ -30,7 +31,11 @@ def hello(**changes: object) -> Hello:
         "nodes": 4,
         "ranks": 4,
         "gpus": [BenchGpu(rank, "NVIDIA H200", "abc") for rank in range(4)],
-        "can": Abilities(collectives=["allreduce", "allgather", "reducescatter"]),
+        "can": Abilities(
+            collectives=["allreduce", "allgather", "reducescatter"],
+            registered=True,
+            group_calls=True,
+        ),
         **changes,
     }
     return Hello(**settings)  # type: ignore[arg-type]
@@ -59,7 +64,13 @@ class FakeBench:
         self._before = before
 
     def tables(self, request: TableRequest) -> list[TableRow]:
-        return [TableRow(size, dict.fromkeys(self._labels)) for size in request.bytes]
+        seen = self._seen(request)
+        return [TableRow(size, dict.fromkeys(self._labels), seen=seen) for size in request.bytes]
+
+    @staticmethod
+    def _seen(request: TableRequest | Measure) -> TunerInputs:
+        """What NCCL's tuner gets, with 24 channels."""
+        return TunerInputs(-(-request.group_calls // 24), request.registered)
 
     def ask(self, request: Measure) -> None:
         self.requests.append(request)
@@ -88,6 +99,7 @@ class FakeBench:
         return BenchPoint(
             bytes=size,
             choice=choice,
+            seen=None if error else self._seen(request),
             round=request.first_round,
             repeat=repeat,
             iterations=request.iterations,

@@ -69,7 +69,7 @@ class Platform:
         time_us *= math.exp(random_.gauss(0, self.noise))
         if random_.random() < self.hiccups:
             time_us *= 3
-        iterations = plan.iterations(key.collective, key.bytes)
+        iterations = plan.iterations(key.collective, key.bytes, key.calls)
         self.seconds += 1e-6 * point_us(key.bytes, time_us, iterations)
         ran = self.ran(key.bytes, key.choice)
         return BenchPoint(

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice, parse_choice
@@ -12,11 +13,13 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
-from nccltune.prove.sizes import taken
+from nccltune.prove.sizes import ProvenCalls, taken
 
 SCALE = Scale(4, 4)
 K = 1 << 10
 M = 1 << 20
+PIPE_OPS = {60: 3}
+"""NCCL's numPipeOps for groups of so many calls, as on 24 channels."""
 GRID = [1 << power for power in range(10, 21)]
 
 
@@ -29,7 +32,7 @@ def rule(low: int, high: int, label: str = "tree/ll", **more: object) -> Rule:
 
 class Machine:
     """`gain(size)` is default over tuned time where a rule is taken. Outside of rules both run the
-    same. `hiccup(size, round)` multiplies the tuned time."""
+    same. `hiccup(size, round)` multiplies the tuned time, `with_calls(kind)` the gain."""
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Machine:
         hiccup: Callable[[int, int], float] = lambda _size, _round: 1.0,
         fails: Callable[[int], str | None] = lambda _: None,
         ran: Callable[[int, Choice | None], str] | None = None,
+        with_calls: Callable[[CallKind], float] = lambda _: 1.0,
     ) -> None:
         self.asked = 0
         self._gain = gain
@@ -47,18 +51,20 @@ class Machine:
         self._random = random.Random(seed)
         self._hiccup = hiccup
         self._fails = fails
+        self._with_calls = with_calls
         self._ran = ran or (lambda _, choice: choice.label if choice else "ring/simple")
 
     def answer(self, key: PointKey, rules: Sequence[Rule]) -> BenchPoint:
         self.asked += 1
-        index = taken(rules, key.collective, key.bytes, SCALE)
+        calls = ProvenCalls(key.calls, PIPE_OPS.get(key.calls.group_calls, 1))
+        index = taken(rules, key.collective, key.bytes, SCALE, calls)
         time_us = (20 + key.bytes / 1e4) * math.exp(self._random.gauss(0, self._noise))
         chosen = None
         if key.choice != DEFAULT:
             chosen = None if index is None else rules[index].choice
             time_us *= self._hiccup(key.bytes, key.round)
             if index is not None:
-                time_us /= self._gain(key.bytes)
+                time_us /= self._gain(key.bytes) * self._with_calls(key.calls)
                 kind = self._fails(key.bytes)
                 if kind is not None:
                     return self._point(key, error=PointError(kind, f"{kind} here"))
@@ -86,5 +92,5 @@ def drive(plan: ProofPlan, machine: Machine) -> dict[PointKey, BenchPoint]:
     return known
 
 
-def plan_for(rules: Sequence[Rule], first_round: int = 0) -> ProofPlan:
-    return ProofPlan(rules, SCALE, {Collective.ALLREDUCE: GRID}, first_round)
+def plan_for(rules: Sequence[Rule], first_round: int = 0, *others: ProvenCalls) -> ProofPlan:
+    return ProofPlan(rules, SCALE, {Collective.ALLREDUCE: GRID}, first_round, others)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import BenchPoint, PointError
 from nccltune.model.choice import DEFAULT, TUNED_RUN
 from nccltune.model.collective import Collective
@@ -19,7 +20,7 @@ from nccltune.prove.judge import (
     strictness,
 )
 from nccltune.prove.result import ProofPass
-from nccltune.prove.sizes import applies, sizes_to_prove, taken
+from nccltune.prove.sizes import ProvenCalls, applies, sizes_to_prove, taken
 from tests.unit.prove.proofs import GRID, SCALE, K, M, Machine, drive, plan_for, rule
 
 ALLREDUCE = Collective.ALLREDUCE
@@ -203,7 +204,11 @@ def test_what_cannot_be_measured_is_told_and_no_failure() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"nodes": 2}, "another scale"), ({"registered": True}, "registered buffers")],
+    [
+        ({"nodes": 2}, "another scale"),
+        ({"registered": True}, "for registered buffers, which cannot be measured here"),
+        ({"pipe_ops": 2}, "for numPipeOps 2; the calls measured have 1: give the calls of a group"),
+    ],
 )
 def test_a_rule_for_other_calls_is_kept_and_told(changes: dict[str, object], words: str) -> None:
     plan = plan_for([rule(4 * K, 64 * K, **changes)])
@@ -212,6 +217,60 @@ def test_a_rule_for_other_calls_is_kept_and_told(changes: dict[str, object], wor
     (verdict,) = plan.verdicts({})
     assert verdict.verdict == "unverified"
     assert words in (verdict.reason or "")
+
+
+REGISTERED = ProvenCalls(CallKind(registered=True))
+GROUPS = ProvenCalls(CallKind(group_calls=60), 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "calls"),
+    [
+        ({"registered": True}, REGISTERED),
+        ({"pipe_ops": 3}, GROUPS),
+        ({"registered": True, "pipe_ops": 3}, ProvenCalls(CallKind(True, 60), 3)),
+    ],
+)
+def test_a_rule_for_other_calls_is_measured_with_these(
+    changes: dict[str, object], calls: ProvenCalls
+) -> None:
+    plan = plan_for([rule(4 * K, 64 * K, **changes)], 0, calls)
+    known = drive(plan, Machine(lambda _: 1.3))
+    (verdict,) = plan.verdicts({})
+    assert verdict.verdict == "holds"
+    assert verdict.gain == pytest.approx(1.3, rel=0.02)
+    assert {key.calls for key in known} == {PLAIN, calls.kind}
+    # Every call of a group has whole elements.
+    assert all(key.bytes % (4 * key.calls.group_calls) == 0 for key in known)
+    titles = [group.calls_title for group in plan.groups()]
+    assert titles == ["", calls.title]
+    slower = plan_for([rule(4 * K, 64 * K, **changes)], 0, calls)
+    drive(slower, Machine(lambda _: 0.5))
+    (removed,) = slower.bad([])
+    assert calls.title in removed.reason
+
+
+def test_a_rule_for_any_calls_must_not_be_slower_with_any_of_them() -> None:
+    both = [rule(4 * K, 64 * K)]
+    plan = plan_for(both, 0, REGISTERED)
+    drive(plan, Machine(lambda _: 1.3, with_calls=lambda kind: 0.6 if kind.registered else 1.0))
+    (removed,) = plan.bad([])
+    assert removed.reason.startswith("slower: ")
+    assert removed.reason.endswith("(registered)")
+    # No gain with registered buffers is no harm.
+    alike = plan_for(both, 0, REGISTERED)
+    drive(alike, Machine(lambda _: 1.3, with_calls=lambda kind: 1 / 1.3 if kind.registered else 1))
+    assert alike.bad([]) == []
+    (verdict,) = alike.verdicts({})
+    assert verdict.verdict == "holds"
+    assert verdict.gain == pytest.approx(1.3, rel=0.02)
+
+
+def test_a_rule_for_unregistered_buffers_is_not_measured_with_registered_ones() -> None:
+    plan = plan_for([rule(4 * K, 64 * K, registered=False)], 0, REGISTERED)
+    known = drive(plan, Machine(lambda _: 1.3))
+    assert {key.calls for key in known} == {PLAIN}
+    assert plan.verdicts({})[0].verdict == "holds"
 
 
 def test_a_rule_behind_others_is_told() -> None:
@@ -262,14 +321,14 @@ def test_a_default_that_fails_is_not_the_fault_of_a_rule() -> None:
     failed = BenchPoint(bytes=key.bytes, choice=DEFAULT, error=PointError("timeout", "no answer"))
     plan.feed(key._replace(round=FIRST_LOOK), failed)
     assert plan.bad([]) == []
-    assert plan.proofs[ALLREDUCE].lost == {16 * K: "no answer"}
+    assert plan.proofs[ALLREDUCE, PLAIN].lost == {16 * K: "no answer"}
 
 
 def first_sizes(plan: object) -> list[int]:
     from nccltune.prove.plan import ProofPlan
 
     assert isinstance(plan, ProofPlan)
-    return plan.proofs[ALLREDUCE].sizes
+    return plan.proofs[ALLREDUCE, PLAIN].sizes
 
 
 def test_a_point_that_got_stuck_before_is_not_tried_again() -> None:

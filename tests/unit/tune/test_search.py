@@ -317,6 +317,49 @@ def test_scales_and_registration_are_not_mixed() -> None:
     assert (rule.rule.nodes, rule.rule.ranks, rule.rule.registered) == (2, 4, False)
 
 
+def test_groups_get_rules_of_their_own_only_where_nccl_tells_them_apart() -> None:
+    def fast(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 60.0}
+
+    def slow(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 160.0}
+
+    plain = measure(SIZES, fast, noise=0.01)
+    apart = measure(SIZES, slow, noise=0.01, group_calls=60, pipe_ops=3)
+    groups = search(sort_samples([*plain, *apart]).timings)
+    assert {(group.pipe_ops, len(group.rules)) for group in groups} == {(1, 1), (3, 0)}
+    (rule,) = next(group for group in groups if group.rules).rules
+    assert (rule.rule.pipe_ops, rule.rule.registered) == (1, None)
+    # NCCL's tuner gets the same for a group of 4 calls as for one call of its size. So one rule is
+    # for both, and must not be slower for either.
+    alike = measure(SIZES, slow, noise=0.01, group_calls=4, pipe_ops=1)
+    (both,) = search(sort_samples([*plain, *alike]).timings)
+    assert (both.pipe_ops, both.rules) == (None, [])
+    (left,) = both.left_alone
+    assert left.reason.startswith("tree/ll is 1.6")
+    assert left.reason.endswith(
+        "with calls without a group, but a rule would also reach other calls, where it is slower "
+        "or was not measured"
+    )
+    good = measure(SIZES, fast, noise=0.01, group_calls=4, pipe_ops=1)
+    (both,) = search(sort_samples([*plain, *good]).timings)
+    assert [(item.rule.pipe_ops, item.sure) for item in both.rules] == [(None, True)]
+
+
+def test_a_choice_measured_for_groups_alone_is_no_rule_for_all_calls() -> None:
+    def fast(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 60.0}
+
+    plain = measure(SIZES, lambda _: {"default": 100.0}, noise=0.01)
+    groups = measure(SIZES, fast, noise=0.01, group_calls=4)
+    (group,) = search(sort_samples([*plain, *groups]).timings)
+    assert group.rules == []
+    assert "with 4 calls a group" in group.left_alone[0].reason
+    # Alone, the groups may be all that the program does.
+    (group,) = search(sort_samples(groups).timings)
+    assert [item.rule.choice.label for item in group.rules] == ["tree/ll"]
+
+
 def test_in_place_and_out_of_place_must_both_hold() -> None:
     def fast(size: int) -> dict[str, float]:
         return {"default": 100.0, "tree/ll": 60.0}

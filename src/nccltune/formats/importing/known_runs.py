@@ -177,6 +177,7 @@ def next_rounds(samples: Iterable[Sample]) -> tuple[dict[RunKey, int], int]:
                 sample.ranks,
                 sample.registered,
                 sample.graph,
+                sample.pipe_ops,
                 choice_label(sample.choice),
             )
             found[key] = max(found.get(key, 0), sample.round + 1)

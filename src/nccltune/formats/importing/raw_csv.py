@@ -144,22 +144,30 @@ class _Rows:
     def run_of(self, sample: Sample) -> RunFound:
         """Return the run of a sample.
 
-        The format does not name runs. Rows of one collective, scale, registration and choice count
-        as one run, so that they are not taken as independent repeats.
+        The format does not name runs. Rows of one collective, scale, registration, pipe ops and
+        choice count as one run, so that they are not taken as independent repeats.
         """
-        key = (sample.collective, sample.nodes, sample.ranks, sample.registered, sample.choice)
+        key = (
+            sample.collective,
+            sample.nodes,
+            sample.ranks,
+            sample.registered,
+            sample.pipe_ops,
+            sample.choice,
+        )
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = RunFound(self.source)
             run.collective, run.registered = sample.collective, sample.registered
             run.nodes, run.ranks = sample.nodes, sample.ranks
+            run.pipe_ops = sample.pipe_ops
         label = choice_label(sample.choice)
         run.add_row([sample.bytes, label, sample.collective, sample.time_us], [sample.time_us])
         run.saw(label, 1)
         return run
 
     def sample(self, line: str, number: int) -> list[Sample]:
-        """Return the sample of a row as a list; empty for size 0 and for grouped operations.
+        """Return the sample of a row as a list; empty for size 0.
 
         Raises CellError at the first invalid cell.
         """
@@ -205,9 +213,6 @@ class _Rows:
         if size == 0:
             self.report.rows_size_0 += 1
             return []
-        if pipe is not None and pipe > 1:
-            self.report.cannot_read(number, line, f"{pipe} operations grouped: not one call's time")
-            return []
         choice: AnyChoice = DEFAULT
         if algorithm != DEFAULT:
             choice = Choice(parse_algorithm(algorithm), parse_protocol(protocol), channels)
@@ -219,6 +224,7 @@ class _Rows:
             nodes or options.nodes,
             ranks or options.ranks,
             bool(registered),
+            max(pipe or 1, 1),
             time_us,
         )
         self._check(sample, bandwidth, number)
@@ -233,9 +239,10 @@ class _Rows:
         nodes: int | None,
         ranks: int | None,
         registered: bool,
+        pipe_ops: int,
         time_us: float,
     ) -> Sample:
-        key = (collective, size, choice, nodes, ranks, registered)
+        key = (collective, size, choice, nodes, ranks, registered, pipe_ops)
         cycle = self._passes.get(key, 0)
         self._passes[key] = cycle + 1
         return Sample(
@@ -245,6 +252,7 @@ class _Rows:
             nodes=nodes,
             ranks=ranks,
             registered=registered,
+            pipe_ops=pipe_ops,
             choice=choice,
             round=cycle,
             time_us=time_us,

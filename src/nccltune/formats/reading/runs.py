@@ -39,6 +39,7 @@ class RunKey(NamedTuple):
     ranks: int | None
     registered: bool
     graph: bool
+    pipe_ops: int
     choice: str
 
 
@@ -59,6 +60,7 @@ class RunFound:
         self.ranks: int | None = None
         self.registered = False
         self.graph = False
+        self.pipe_ops = 1
         self.choices: dict[str, int] = {}
         self.samples = 0
         self.seconds = 0.0
@@ -92,7 +94,13 @@ class RunFound:
     def key(self) -> RunKey:
         """Return the conditions that the run measured."""
         return RunKey(
-            self.collective, self.nodes, self.ranks, self.registered, self.graph, self.choice
+            self.collective,
+            self.nodes,
+            self.ranks,
+            self.registered,
+            self.graph,
+            self.pipe_ops,
+            self.choice,
         )
 
     def saw(self, label: str, number: int) -> None:

@@ -31,6 +31,7 @@ from nccltune.measure.adaptive.size_state import (
     gain_left,
     size_states,
 )
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
 from nccltune.measure.bench.round_request import FurtherRounds, PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
@@ -61,8 +62,8 @@ class PlanOptions(NamedTuple):
 class CollectivePlan:
     """The plan of one collective. `step` returns what to measure next; `feed` takes each answer.
 
-    `legal` are the choices that NCCL can run. `predicted` maps sizes to the choice that is the
-    fastest by NCCL's own cost model.
+    `calls` is how its calls are made. `legal` are the choices that NCCL can run. `predicted` maps
+    sizes to the choice that is the fastest by NCCL's own cost model.
     """
 
     def __init__(
@@ -74,11 +75,20 @@ class CollectivePlan:
         options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
         *,
         predicted: Mapping[int, Choice] | None = None,
+        calls: CallKind = PLAIN,
     ) -> None:
         self.grid = grid
+        self.calls = calls
         self.legal = sorted(legal, key=lambda choice: choice.label)
         self.options = options
-        self.timings = Timings(Condition(grid.collective, scale))
+        self.timings = Timings(
+            Condition(
+                grid.collective,
+                scale,
+                registered=calls.registered,
+                group_calls=calls.group_calls,
+            )
+        )
         self.stage = "explore"
         self._decide = decide
         self._predicted = dict(predicted or {})
@@ -205,7 +215,7 @@ class CollectivePlan:
         for size, choices in wanted.items():
             grouped.setdefault((DEFAULT, *choices), []).append(size)
         return [
-            RoundRequest(self.collective, tuple(sizes), choices, 0, check=True)
+            RoundRequest(self.collective, tuple(sizes), choices, 0, check=True, calls=self.calls)
             for choices, sizes in grouped.items()
         ]
 
@@ -307,6 +317,7 @@ class CollectivePlan:
                     (DEFAULT, *repeat.choices),
                     number,
                     check=new and number == repeat.rounds[0],
+                    calls=self.calls,
                 )
                 for number in repeat.rounds
             ]

@@ -20,7 +20,7 @@ class Grid:
     """Sizes of one collective of `ranks` ranks, from `low` to `high` bytes inclusive.
 
     The size of an all-gather or reduce-scatter is the sum over all ranks. Their sizes are therefore
-    multiples of `ranks` elements.
+    multiples of `ranks` elements. The size of a group is the sum over its `group_calls` calls.
 
     >>> Grid(Collective.ALLREDUCE, 4, 1024, 65536).every(4)
     [1024, 4096, 16384, 65536]
@@ -30,6 +30,7 @@ class Grid:
     ranks: int
     low: int
     high: int
+    group_calls: int = 1
 
     def every(self, factor: int) -> list[int]:
         """Return the sizes `low`, `low * factor`, `low * factor**2`, ..., and `high`."""
@@ -68,5 +69,5 @@ class Grid:
         return size if left < size < right else None
 
     def _step(self, size: int) -> int:
-        parts = self.ranks if self.collective in _SCATTERED else 1
+        parts = self.group_calls * (self.ranks if self.collective in _SCATTERED else 1)
         return parts * (_VECTOR_BYTES if size >= 16 * parts * _VECTOR_BYTES else ELEMENT_BYTES)

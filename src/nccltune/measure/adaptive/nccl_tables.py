@@ -7,12 +7,15 @@ from typing import NamedTuple
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.plan import EXHAUSTIVE_FACTOR
 from nccltune.measure.adaptive.time_estimate import Predictions
-from nccltune.measure.bench.conversation import TableRequest, TableRow
+from nccltune.measure.bench.conditions import PLAIN, CallKind
+from nccltune.measure.bench.conversation import Hello, TableRequest, TableRow
 from nccltune.measure.bench.process import Bench
 from nccltune.model.choice import AnyChoice, Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.names import nearest
+
+_PROBE_BYTES = 1 << 16
 
 
 class CollectiveTables(NamedTuple):
@@ -23,6 +26,8 @@ class CollectiveTables(NamedTuple):
     costs      by size in bytes, the time in us that NCCL predicts for each choice, by its label
                `algorithm/protocol`
 
+    calls      how the calls are made
+
     Sizes and choices without a prediction are missing in `predicted` and `costs`.
     """
 
@@ -30,14 +35,19 @@ class CollectiveTables(NamedTuple):
     legal: list[Choice]
     predicted: dict[int, Choice]
     costs: Predictions
+    calls: CallKind = PLAIN
 
 
 def ask_tables(
-    bench: Bench, collectives: Sequence[Collective], low: int, high: int
+    bench: Bench,
+    collectives: Sequence[Collective],
+    low: int,
+    high: int,
+    kinds: Sequence[CallKind] = (PLAIN,),
 ) -> list[CollectiveTables]:
-    """Return NCCL's own tables for `collectives`, at sizes from `low` to `high` bytes.
+    """Return NCCL's own tables for `collectives` and kinds of calls, at sizes from `low` to `high`.
 
-    Raises InputError for a collective that the bench cannot measure, PlatformError if NCCL offers
+    Raises InputError for calls that the bench cannot measure, PlatformError if NCCL offers
     no choice for any collective, and the errors of `Bench` if it ends or gives no answer.
     """
     able = bench.hello.can.collectives
@@ -49,17 +59,65 @@ def ask_tables(
                 where="--collectives",
                 hint=nearest(collective.value, able),
             )
-        grid = Grid(collective, bench.hello.ranks, low, high)
-        # The largest size comes first, so that the bench allocates its buffers only once.
-        sizes = sorted(grid.every(EXHAUSTIVE_FACTOR), reverse=True)
-        request = TableRequest(id=0, collective=collective, bytes=sizes)
-        found.append(_collective_tables(grid, bench.tables(request)))
+        for calls in kinds:
+            refuse_unable(bench.hello, calls)
+            grid = Grid(collective, bench.hello.ranks, low, high, calls.group_calls)
+            # The largest size comes first, so that the bench allocates its buffers only once.
+            sizes = sorted(grid.every(EXHAUSTIVE_FACTOR), reverse=True)
+            request = TableRequest(
+                id=0,
+                collective=collective,
+                bytes=sizes,
+                registered=calls.registered,
+                group_calls=calls.group_calls,
+            )
+            rows = bench.tables(request)
+            unable = next((row.error for row in rows if row.error), None)
+            if unable is not None and calls != PLAIN and all(row.error for row in rows):
+                raise InputError(f"calls ({calls.title}) cannot be measured here: {unable.text}")
+            found.append(_collective_tables(grid, rows)._replace(calls=calls))
     if not any(item.legal for item in found):
         raise PlatformError(
             f"NCCL {bench.hello.nccl.version} offers no choice: it gave the tuner plugin no table",
             hint="NCCL 2.22 or later is needed, and neither NCCL_ALGO nor NCCL_PROTO may be set",
         )
     return found
+
+
+def ask_pipe_ops(bench: Bench, collective: Collective, calls: CallKind) -> int | None:
+    """Return NCCL's `numPipeOps` for such calls; None if they cannot be made.
+
+    It depends only on the calls of a group and on the channels of the communicator. NCCL before
+    2.22 has no table that shows it, and always passes 1.
+    """
+    if calls.group_calls == 1:
+        return 1
+    grid = Grid(collective, bench.hello.ranks, 1, _PROBE_BYTES, calls.group_calls)
+    request = TableRequest(
+        id=0,
+        collective=collective,
+        bytes=[grid.aligned(_PROBE_BYTES)],
+        registered=calls.registered,
+        group_calls=calls.group_calls,
+    )
+    rows = bench.tables(request)
+    if any(row.error for row in rows):
+        return None
+    return next((max(1, row.seen.pipe_ops) for row in rows if row.seen), 1)
+
+
+def refuse_unable(hello: Hello, calls: CallKind) -> None:
+    """Raise InputError if the bench cannot make calls of this kind."""
+    where = f"the recording {hello.replay}" if hello.replay else "this bench"
+    for able, wanted, what in (
+        (hello.can.registered, calls.registered, "calls with registered buffers"),
+        (hello.can.group_calls, calls.group_calls > 1, "groups of calls"),
+    ):
+        if wanted and not able:
+            raise InputError(
+                f"{where} holds no {what}" if hello.replay else f"{where} cannot make {what}",
+                hint="measure them on GPUs: without --replay" if hello.replay else None,
+            )
 
 
 def _collective_tables(grid: Grid, rows: Sequence[TableRow]) -> CollectiveTables:

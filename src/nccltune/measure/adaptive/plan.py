@@ -14,6 +14,7 @@ from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.size_state import SizeStates
 from nccltune.measure.adaptive.time_estimate import Predictions, TimeEstimator, seconds_left
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import BenchPoint
 from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.model.choice import DEFAULT
@@ -22,10 +23,15 @@ from nccltune.model.collective import Collective
 EXHAUSTIVE_FACTOR = 2
 
 
+PlanKey = tuple[Collective, CallKind]
+"""A collective and how its calls are made: each has a plan of its own."""
+
+
 class CollectiveStatus(NamedTuple):
-    """The progress and the results of one collective, for display."""
+    """The progress and the results of one collective with one kind of calls, for display."""
 
     collective: Collective
+    calls: CallKind
     stage: str
     states: SizeStates
     timings: Timings
@@ -33,7 +39,7 @@ class CollectiveStatus(NamedTuple):
 
 
 class Plan:
-    """The adaptive plan: the plans of several collectives, joined.
+    """The adaptive plan: the plans of several collectives and kinds of calls, joined.
 
     Each function in `turns` returns the next requests of one collective, or an empty list at the
     end. All answers must be passed to `feed` before the same function is called again. The
@@ -44,12 +50,12 @@ class Plan:
     def __init__(
         self,
         plans: Sequence[CollectivePlan],
-        predictions: Mapping[Collective, Predictions] | None = None,
+        predictions: Mapping[PlanKey, Predictions] | None = None,
     ) -> None:
-        self._plans = {plan.collective: plan for plan in plans}
+        self._plans = {(plan.collective, plan.calls): plan for plan in plans}
         self._predictions = predictions or {}
-        self._iterations: dict[Collective, dict[int, int]] = {plan: {} for plan in self._plans}
-        self._estimators: dict[Collective, TimeEstimator] = {}
+        self._iterations: dict[PlanKey, dict[int, int]] = {plan: {} for plan in self._plans}
+        self._estimators: dict[PlanKey, TimeEstimator] = {}
 
     @property
     def turns(self) -> Sequence[RequestSource]:
@@ -65,7 +71,12 @@ class Plan:
         """
         return [
             RoundRequest(
-                plan.collective, tuple(plan.unexplored), (DEFAULT, *plan.legal), 0, check=True
+                plan.collective,
+                tuple(plan.unexplored),
+                (DEFAULT, *plan.legal),
+                0,
+                check=True,
+                calls=plan.calls,
             )
             for plan in self._plans.values()
             if plan.unexplored
@@ -73,28 +84,29 @@ class Plan:
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one requested point."""
-        self._estimators.pop(key.collective, None)
-        self._plans[key.collective].feed(key, point)
+        self._estimators.pop((key.collective, key.calls), None)
+        self._plans[key.collective, key.calls].feed(key, point)
 
     def seconds(self, ask: RoundRequest) -> float:
         """Return about how long a request takes, in seconds."""
-        return self._estimator(ask.collective).seconds(ask)
+        return self._estimator((ask.collective, ask.calls)).seconds(ask)
 
-    def iterations(self, collective: Collective, size: int) -> int:
+    def iterations(self, collective: Collective, size: int, calls: CallKind = PLAIN) -> int:
         """Return the number of timed calls in one timing at a size.
 
         The first call of this method decides the number. The number does not change later, so that
         all timings at a size are comparable.
         """
-        decided = self._iterations[collective]
+        key = collective, calls
+        decided = self._iterations[key]
         if size not in decided:
-            decided[size] = self._estimator(collective).iterations(size)
+            decided[size] = self._estimator(key).iterations(size)
         return decided[size]
 
     def seconds_left(self) -> float:
         """Return about how long all remaining measurements take, in seconds."""
         return math.fsum(
-            seconds_left(plan, self._estimator(plan.collective)) for plan in self._plans.values()
+            seconds_left(plan, self._estimator(key)) for key, plan in self._plans.items()
         )
 
     @property
@@ -108,18 +120,25 @@ class Plan:
     def statuses(self) -> list[CollectiveStatus]:
         """Return the status of every collective."""
         return [
-            CollectiveStatus(plan.collective, plan.stage, plan.states, plan.timings, plan.gain_left)
+            CollectiveStatus(
+                plan.collective,
+                plan.calls,
+                plan.stage,
+                plan.states,
+                plan.timings,
+                plan.gain_left,
+            )
             for plan in self._plans.values()
         ]
 
-    def _estimator(self, collective: Collective) -> TimeEstimator:
-        if collective not in self._estimators:
-            self._estimators[collective] = TimeEstimator(
-                self._plans[collective].timings,
-                self._predictions.get(collective, {}),
-                self._iterations[collective],
+    def _estimator(self, key: PlanKey) -> TimeEstimator:
+        if key not in self._estimators:
+            self._estimators[key] = TimeEstimator(
+                self._plans[key].timings,
+                self._predictions.get(key, {}),
+                self._iterations[key],
             )
-        return self._estimators[collective]
+        return self._estimators[key]
 
 
 class ExhaustivePlan(Plan):
@@ -131,7 +150,7 @@ class ExhaustivePlan(Plan):
     def __init__(
         self,
         plans: Sequence[CollectivePlan],
-        predictions: Mapping[Collective, Predictions] | None = None,
+        predictions: Mapping[PlanKey, Predictions] | None = None,
         *,
         rounds: int,
     ) -> None:
@@ -186,6 +205,7 @@ class ExhaustivePlan(Plan):
                 (DEFAULT, *(by_label[label] for label in labels)),
                 round_,
                 check=round_ == 0,
+                calls=plan.calls,
             )
             for labels, sizes in grouped.items()
         ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's name in samples, and the data type, reduction and root that it measures with."""
+"""The bench's name in samples, and the properties of the calls that it measures."""
+
+from typing import NamedTuple
 
 from nccltune.model.collective import Collective
 
@@ -9,6 +11,30 @@ DTYPE = "float"
 REDOP = "sum"
 _REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
 _ROOTED = frozenset({Collective.BROADCAST, Collective.REDUCE})
+
+
+class CallKind(NamedTuple):
+    """How a program makes its calls, as far as NCCL's tuner may see it.
+
+    `registered` is whether the buffers are registered. `group_calls` is the number of equal calls
+    between `ncclGroupStart` and `ncclGroupEnd`.
+
+    >>> CallKind(registered=True, group_calls=4).title
+    'registered, 4 calls a group'
+    """
+
+    registered: bool = False
+    group_calls: int = 1
+
+    @property
+    def title(self) -> str:
+        """Return a title such as `registered, 4 calls a group`; empty for plain calls."""
+        parts = ["registered"] if self.registered else []
+        parts += [f"{self.group_calls} calls a group"] if self.group_calls > 1 else []
+        return ", ".join(parts)
+
+
+PLAIN = CallKind()
 
 
 def conditions(collective: Collective) -> tuple[str, str | None, int | None]:

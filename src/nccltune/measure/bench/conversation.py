@@ -20,8 +20,9 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     """A request to time every choice at every size once in each of `rounds` rounds.
 
     The order within a round is shuffled by `seed`. The default is timed `default_repeats` times in
-    each round. With `load`, the GPUs run compute kernels during the calls. With `traffic`, the
-    ranks exchange messages of that many bytes during the calls.
+    each round. With `group_calls`, each call is a group of that many equal calls, and `bytes` and
+    the times are those of the group. With `load`, the GPUs run compute kernels during the calls.
+    With `traffic`, the ranks exchange messages of that many bytes during the calls.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     in_place: bool = False
     registered: bool = False
     graph: bool = False
+    group_calls: int = 1
     load: bool = False
     traffic: int = 0
     rounds: int = 1
@@ -52,6 +54,8 @@ class TableRequest(msgspec.Struct, kw_only=True, tag_field="op", tag="table"):
     id: int
     collective: Collective
     bytes: list[int]
+    registered: bool = False
+    group_calls: int = 1
 
 
 class BenchGpu(msgspec.Struct, frozen=True):
@@ -93,6 +97,7 @@ class Abilities(msgspec.Struct, frozen=True):
     dtypes: list[str] = []
     registered: bool = False
     graph: bool = False
+    group_calls: bool = False
     load: bool = False
     traffic: bool = False
     chunk: bool = False
@@ -151,12 +156,20 @@ class PointError(msgspec.Struct, frozen=True):
     rank: int | None = None
 
 
+class TunerInputs(msgspec.Struct, frozen=True):
+    """NCCL's `numPipeOps` and `regBuff` of a call; `registered` is None if NCCL passes none."""
+
+    pipe_ops: int = 1
+    registered: bool | None = None
+
+
 class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One timing, or the reason why there is none.
 
     ran               what NCCL executed; None if unknown
+    seen              what NCCL's tuner got besides the size; None if unknown
     applied           False if NCCL did not execute the requested choice
-    time_us           time of one call on the slowest rank
+    time_us           time of one call or group of calls on the slowest rank
     load_us           time of one compute kernel while the calls ran
     load_alone_us     time of one compute kernel without the calls
     traffic_us        time of one exchange of background messages while the calls ran
@@ -168,6 +181,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     choice: AnyChoice = DEFAULT
     ran: ExecutedChoice | None = None
+    seen: TunerInputs | None = None
     applied: bool = True
     round: int = 0
     repeat: int = 0
@@ -213,6 +227,8 @@ class TableRow(msgspec.Struct, frozen=True):
     bytes: int
     costs: dict[str, float | None] = {}
     predicted: Predicted | None = None
+    seen: TunerInputs | None = None
+    error: PointError | None = None
 
 
 class Op(msgspec.Struct, frozen=True):

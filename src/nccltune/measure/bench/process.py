@@ -184,14 +184,14 @@ class Bench:
                 self._stderr_tail = process.stderr
 
     def tables(self, request: TableRequest) -> list[TableRow]:
-        """Return NCCL's predictions. Sizes without a prediction are left out.
+        """Return NCCL's predictions. Sizes with neither a prediction nor an error are left out.
 
         Raises the errors of `Bench`.
         """
         request.id = next(self._ids)
         self._send(request)
         limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
-        return [row for row in self._await("table", Op, limit).rows if row.costs]
+        return [row for row in self._await("table", Op, limit).rows if row.costs or row.error]
 
     def ask(self, request: Measure) -> None:
         """Send a request. `answer` returns its results. Several requests may be sent before the

@@ -8,6 +8,7 @@ several timings in a round, which are numbered by `repeat`.
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 
@@ -23,6 +24,7 @@ class PointKey(NamedTuple):
     choice: AnyChoice
     round: int
     repeat: int
+    calls: CallKind = PLAIN
 
 
 class RoundRequest(NamedTuple):
@@ -38,13 +40,14 @@ class RoundRequest(NamedTuple):
     round: int
     check: bool = False
     repeats: tuple[int, ...] = tuple(range(DEFAULT_REPEATS))
+    calls: CallKind = PLAIN
 
     def points(self) -> Iterator[PointKey]:
         """Yield the key of every requested point."""
         for size in self.sizes:
             for choice in self.choices:
                 for repeat in self.repeats if choice == DEFAULT else (0,):
-                    yield PointKey(self.collective, size, choice, self.round, repeat)
+                    yield PointKey(self.collective, size, choice, self.round, repeat, self.calls)
 
     def without(self, known: Container[PointKey]) -> "list[RoundRequest]":
         """Return requests for those points of this request that are not in `known`."""

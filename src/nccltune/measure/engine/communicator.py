@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nccltune.measure.adaptive.time_estimate import point_us
-from nccltune.measure.bench.conditions import conditions
+from nccltune.measure.bench.conditions import PLAIN, CallKind, conditions
 from nccltune.measure.bench.conversation import BenchPoint, Measure
 from nccltune.measure.bench.process import Bench
 from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
@@ -61,7 +61,9 @@ class MeasurementPlan(Protocol):
     def turns(self) -> Sequence[RequestSource]: ...  # noqa: D102 - as in Plan
     def feed(self, key: PointKey, point: BenchPoint) -> None: ...  # noqa: D102
     def seconds(self, ask: RoundRequest) -> float: ...  # noqa: D102
-    def iterations(self, collective: Collective, size: int) -> int: ...  # noqa: D102
+    def iterations(  # noqa: D102
+        self, collective: Collective, size: int, calls: CallKind = PLAIN
+    ) -> int: ...
     def seconds_left(self) -> float: ...  # noqa: D102
 
 
@@ -149,7 +151,7 @@ class PlanRun(Generic[AnyPlan]):
         self._points = 0
         self._reused = 0
         self._failures: list[tuple[PointKey, BenchPoint]] = []
-        self._default_us: dict[tuple[Collective, int], float] = {}
+        self._default_us: dict[tuple[Collective, CallKind, int], float] = {}
 
     @property
     def outcome_so_far(self) -> SweepOutcome:
@@ -222,7 +224,9 @@ class PlanRun(Generic[AnyPlan]):
         """
         grouped: dict[int, list[int]] = {}
         for size in ask.sizes:
-            grouped.setdefault(self._plan.iterations(ask.collective, size), []).append(size)
+            grouped.setdefault(self._plan.iterations(ask.collective, size, ask.calls), []).append(
+                size
+            )
         for iterations, sizes in grouped.items():
             part: list[int] = []
             seconds = 0.0
@@ -246,6 +250,8 @@ class PlanRun(Generic[AnyPlan]):
             dtype=dtype,
             redop=redop or "sum",
             root=root or 0,
+            registered=ask.calls.registered,
+            group_calls=ask.calls.group_calls,
             first_round=ask.round,
             default_repeats=len(ask.repeats),
             warmup=_WARMUP,
@@ -287,13 +293,13 @@ class PlanRun(Generic[AnyPlan]):
         plan.
         """
         repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
-        return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat)
+        return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat, ask.calls)
 
     def _take(self, key: PointKey, point: BenchPoint) -> None:
         if not point.ok:
             self._failures.append((key, point))
         elif key.choice == DEFAULT and point.time_us is not None:
-            self._default_us[key.collective, key.bytes] = point.time_us
+            self._default_us[key.collective, key.calls, key.bytes] = point.time_us
         self._plan.feed(key, point)
 
     def _update(self, key: PointKey, point: BenchPoint) -> None:
@@ -304,6 +310,6 @@ class PlanRun(Generic[AnyPlan]):
             known=self._reused,
             collective=key.collective,
             point=point,
-            default_us=self._default_us.get((key.collective, key.bytes)),
+            default_us=self._default_us.get((key.collective, key.calls, key.bytes)),
         )
         self._watcher.update(status, self._plan)

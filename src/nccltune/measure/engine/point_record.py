@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
+from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, CallKind, conditions
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, Hello, PointError
 from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
 from nccltune.measure.engine.record import LineFile, timestamp
@@ -46,6 +46,8 @@ class FailedPoint(msgspec.Struct, frozen=True, kw_only=True):
     choice: AnyChoice
     round: int
     repeat: int
+    registered: bool = False
+    group_calls: int = 1
     kind: str
     text: str = ""
     rank: int | None = None
@@ -98,14 +100,24 @@ class PointRecord:
         for sample in self._samples.stream():
             if self._is_ours(sample):
                 key = PointKey(
-                    sample.collective, sample.bytes, sample.choice, sample.round, sample.repeat
+                    sample.collective,
+                    sample.bytes,
+                    sample.choice,
+                    sample.round,
+                    sample.repeat,
+                    CallKind(sample.registered, sample.group_calls),
                 )
                 found.setdefault(key, _as_point(sample))
         for failure in self._failures.stream():
             if Scale(failure.nodes, failure.ranks) != self._scale:
                 continue
             key = PointKey(
-                failure.collective, failure.bytes, failure.choice, failure.round, failure.repeat
+                failure.collective,
+                failure.bytes,
+                failure.choice,
+                failure.round,
+                failure.repeat,
+                CallKind(failure.registered, failure.group_calls),
             )
             found[key] = BenchPoint(
                 bytes=failure.bytes,
@@ -186,7 +198,7 @@ class PointRecord:
             and sample.source.file_hash is None
             and (sample.nodes, sample.ranks) == (self._scale.nodes, self._scale.ranks)
             and (sample.dtype, sample.redop, sample.root) == conditions(sample.collective)
-            and not (sample.in_place or sample.registered or sample.graph)
+            and not (sample.in_place or sample.graph)
         )
 
     def _sample(self, key: PointKey, point: BenchPoint, at: str) -> Sample:
@@ -202,6 +214,9 @@ class PointRecord:
             dtype=dtype,
             redop=redop,
             root=root,
+            registered=key.calls.registered,
+            group_calls=key.calls.group_calls,
+            pipe_ops=max(1, point.seen.pipe_ops) if point.seen else 1,
             nodes=self._scale.nodes,
             ranks=self._scale.ranks,
             choice=choice,
@@ -224,6 +239,8 @@ class PointRecord:
             choice=key.choice,
             round=key.round,
             repeat=key.repeat,
+            registered=key.calls.registered,
+            group_calls=key.calls.group_calls,
             kind=point.error.kind if point.error else NOT_RUN if not point.applied else "wrong",
             text=point.error.text if point.error else "",
             rank=point.error.rank if point.error else None,

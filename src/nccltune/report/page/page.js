@@ -479,7 +479,7 @@
       const text = value === null || value === undefined ? "" : String(value);
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
-    const fixed = ["collective", "nodes", "ranks", "in_place", "registered", "graph", "dtype", "redop", "root"];
+    const fixed = ["collective", "nodes", "ranks", "in_place", "registered", "graph", "group_calls", "pipe_ops", "dtype", "redop", "root"];
     const columns = ["bytes", "n", "time_us", "low_us", "high_us", "busbw_gb_per_s"];
     const rows = [[...fixed, "choice", ...columns]];
     for (const condition of report.conditions) {

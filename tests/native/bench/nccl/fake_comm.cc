@@ -17,6 +17,9 @@ namespace {
 // The mask of profiler events, one for the process, as in NCCL.
 int profiler_mask = 0;
 
+// The channels of every fake communicator.
+constexpr size_t kChannels = 24;
+
 // The plugin host has one log for the process, so the ranks of a process must ask the plugin one
 // after another.
 std::mutex tuner_mutex;
@@ -82,6 +85,7 @@ Faults Faults::FromEnvironment() {
   if (!code.empty()) faults.fail_code = std::atoi(code.c_str());
   faults.ignores_tuner = !Setting("FAKE_NCCL_NO_TUNER").empty();
   faults.forgets_tuner = !Setting("FAKE_NCCL_FORGETS_TUNER").empty();
+  faults.no_registration = Setting("NCCL_LOCAL_REGISTER") == "0";
   faults.delay_us = std::atol(Setting("FAKE_NCCL_DELAY_US").c_str());
   return faults;
 }
@@ -132,11 +136,11 @@ void Comm::Deregister(const void* buffer) {
   std::erase_if(registered_, [buffer](const auto& range) { return range.first == buffer; });
 }
 
-bool Comm::IsRegistered(const void* buffer) const {
+bool Comm::IsRegistered(const void* buffer, size_t bytes) const {
   const auto* const start = static_cast<const char*>(buffer);
-  return std::any_of(registered_.begin(), registered_.end(), [start](const auto& range) {
+  return std::any_of(registered_.begin(), registered_.end(), [start, bytes](const auto& range) {
     const auto* const first = static_cast<const char*>(range.first);
-    return start >= first && start < first + range.second;
+    return start >= first && start + bytes <= first + range.second;
   });
 }
 
@@ -145,20 +149,25 @@ int Comm::KeepScalar(double scalar) {
   return static_cast<int>(scalars_.size()) - 1;
 }
 
-void Comm::Decide(const Call& call, bool capturing) {
+// As NCCL, passes the size of all calls of a group, looks up the registration at the first call's
+// buffers with that size, and counts the calls for each channel of the communicator as pipe ops.
+void Comm::Decide(const Call& call, size_t calls, bool capturing) {
   if (tuner_ == nullptr || faults_.forgets_tuner) return;
   host::DecisionRequest request;
   request.collective = static_cast<abi::TunedCollective>(call.function);
-  request.bytes = call.tuner_bytes;
-  request.registered = capturing || (IsRegistered(call.send) && IsRegistered(call.receive));
-  request.costs = Costs(call.function, call.tuner_bytes, tuner_->rules().algorithms);
+  request.bytes = call.tuner_bytes * calls;
+  request.pipe_ops = static_cast<int>((calls + kChannels - 1) / kChannels);
+  request.registered =
+      capturing || (!faults_.no_registration && IsRegistered(call.send, calls * call.send_bytes) &&
+                    IsRegistered(call.receive, calls * call.receive_bytes));
+  request.costs = Costs(call.function, request.bytes, tuner_->rules().algorithms);
   host::Decision decision;
   {
     const std::lock_guard<std::mutex> lock(tuner_mutex);
     decision = tuner_->Decide(request);
   }
   // A channel count that fits the size; the plugin's count is an upper bound.
-  const int worth = static_cast<int>(std::clamp<size_t>(call.tuner_bytes >> 15U, 1, 24));
+  const int worth = static_cast<int>(std::clamp<size_t>(call.tuner_bytes >> 15U, 1, kChannels));
   const int wanted = decision.choice.channels.value_or(worth);
   if (!capturing) ReportToProfiler(call, std::min(worth, wanted), decision.selected);
 }
@@ -180,7 +189,11 @@ void Comm::ReportToProfiler(const Call& call, int channels, host::Combination co
 }
 
 nccl::Result Comm::Enqueue(Call call, cu::Stream stream) {
-  if (Faults::Hits(faults_.fail, rank_, call.tuner_bytes)) {
+  return EnqueueCalls({std::move(call)}, stream);
+}
+
+nccl::Result Comm::EnqueueCalls(std::vector<Call> calls, cu::Stream stream) {
+  if (Faults::Hits(faults_.fail, rank_, calls.front().tuner_bytes)) {
     last_error_ = "a made-up failure";
     return faults_.fail_code;
   }
@@ -188,8 +201,8 @@ nccl::Result Comm::Enqueue(Call call, cu::Stream stream) {
       dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamIsCapturing"));
   int capturing = 0;
   is_capturing(stream, &capturing);
-  Decide(call, capturing != 0);
-  Launch(std::move(call), stream);
+  Decide(calls.front(), calls.size(), capturing != 0);
+  for (Call& call : calls) Launch(std::move(call), stream);
   return abi::kSuccess;
 }
 

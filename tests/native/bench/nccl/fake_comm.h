@@ -35,10 +35,11 @@ struct Faults {
   std::optional<At> fail;   // FAKE_NCCL_FAIL=RANK:BYTES: the function returns fail_code
   // FAKE_NCCL_ASYNC=RANK:BYTES: hangs and reports an asynchronous error.
   std::optional<At> asynchronous;
-  int fail_code = 1;           // FAKE_NCCL_FAIL_CODE
-  bool ignores_tuner = false;  // FAKE_NCCL_NO_TUNER: does not load the plugin
-  bool forgets_tuner = false;  // FAKE_NCCL_FORGETS_TUNER: loads the plugin but does not call it
-  long delay_us = 0;           // FAKE_NCCL_DELAY_US: duration of each collective
+  int fail_code = 1;             // FAKE_NCCL_FAIL_CODE
+  bool ignores_tuner = false;    // FAKE_NCCL_NO_TUNER: does not load the plugin
+  bool forgets_tuner = false;    // FAKE_NCCL_FORGETS_TUNER: loads the plugin but does not call it
+  bool no_registration = false;  // NCCL_LOCAL_REGISTER=0, a setting of NCCL
+  long delay_us = 0;             // FAKE_NCCL_DELAY_US: duration of each collective
 
   static Faults FromEnvironment();
   static bool Hits(const std::optional<At>& fault, int rank, size_t bytes);
@@ -54,6 +55,8 @@ struct Call {
   RankExchange exchange;
   const void* send = nullptr;
   void* receive = nullptr;
+  size_t send_bytes = 0;  // sizes of the buffers, as NCCL computes them from the count
+  size_t receive_bytes = 0;
 };
 
 // One send or receive of a group.
@@ -83,6 +86,8 @@ class Comm {
   // Simulates one collective: asks the plugin, reports to the profiler and enqueues the work.
   // Returns the fault's code if it must fail.
   nccl::Result Enqueue(Call call, cu::Stream stream);
+  // Simulates a group of equal collectives: asks the plugin once about all of them, as NCCL does.
+  nccl::Result EnqueueCalls(std::vector<Call> calls, cu::Stream stream);
   nccl::Result EnqueueGroup(const std::vector<Transfer>& transfers, cu::Stream stream);
 
   // Enqueued operations that have not started do nothing, but a stream may still reach them.
@@ -105,9 +110,9 @@ class Comm {
   };
 
   void End();
-  void Decide(const Call& call, bool capturing);
+  void Decide(const Call& first, size_t calls, bool capturing);
   void ReportToProfiler(const Call& call, int channels, host::Combination combination);
-  bool IsRegistered(const void* buffer) const;
+  bool IsRegistered(const void* buffer, size_t bytes) const;
   void Launch(Call call, cu::Stream stream);
   static void Play(void* operation);
 

@@ -41,6 +41,7 @@ std::atomic<long> live = 0;  // communicators, registrations, operations, alloca
 
 struct Group {
   int depth = 0;
+  std::vector<Call> calls;  // equal collectives of one communicator
   std::vector<Transfer> transfers;
   Comm comm = nullptr;
   cu::Stream stream = nullptr;
@@ -61,6 +62,8 @@ Call Made(int function, const char* name, const void* send, void* receive, size_
   call.function = function;
   call.name = name;
   call.tuner_bytes = tuner_bytes;
+  call.send_bytes = tuner_bytes;
+  call.receive_bytes = tuner_bytes;
   call.send = send;
   call.receive = receive;
   call.exchange.send = static_cast<const unsigned char*>(send);
@@ -72,6 +75,15 @@ void SetReduction(Call* call, int type, int op, Comm comm) {
   call->exchange.dtype = static_cast<Dtype>(type);
   call->exchange.redop = op < kFirstUserOp ? static_cast<Redop>(op) : Redop::kMulsum;
   if (op >= kFirstUserOp) call->exchange.scalar = comm->scalar_of(op - kFirstUserOp);
+}
+
+// Enqueues a collective, or keeps it for the end of the group.
+Result Submit(Call call, Comm comm, cu::Stream stream) {
+  if (group.depth == 0) return comm->Enqueue(std::move(call), stream);
+  group.comm = comm;
+  group.stream = stream;
+  group.calls.push_back(std::move(call));
+  return abi::kSuccess;
 }
 
 bool IsBad(size_t /*count*/, int type) { return type < 0 || type > 11; }
@@ -188,9 +200,10 @@ Result ncclGroupStart() {
 }
 
 Result ncclGroupEnd() {
-  if (--group.depth > 0 || group.transfers.empty()) return abi::kSuccess;
-  const Group whole = std::move(group);
+  if (--group.depth > 0 || group.comm == nullptr) return abi::kSuccess;
+  Group whole = std::move(group);
   group = {};
+  if (!whole.calls.empty()) return whole.comm->EnqueueCalls(std::move(whole.calls), whole.stream);
   return whole.comm->EnqueueGroup(whole.transfers, whole.stream);
 }
 
@@ -219,7 +232,7 @@ Result ncclBroadcast(const void* send, void* receive, size_t count, int type, in
   Call call = Made(abi::kBroadcast, "Broadcast", send, receive, bytes);
   if (comm->rank() == root) call.exchange.send_bytes = bytes;
   call.exchange.parts = {{root, 0, 0, bytes}};
-  return comm->Enqueue(std::move(call), stream);
+  return Submit(std::move(call), comm, stream);
 }
 
 Result ncclReduce(const void* send, void* receive, size_t count, int type, int op, int root,
@@ -230,7 +243,7 @@ Result ncclReduce(const void* send, void* receive, size_t count, int type, int o
   call.exchange.send_bytes = bytes;
   if (comm->rank() == root) call.exchange.parts = {{ResultPiece::kReduced, 0, 0, bytes}};
   SetReduction(&call, type, op, comm);
-  return comm->Enqueue(std::move(call), stream);
+  return Submit(std::move(call), comm, stream);
 }
 
 Result ncclAllReduce(const void* send, void* receive, size_t count, int type, int op, Comm comm,
@@ -241,7 +254,7 @@ Result ncclAllReduce(const void* send, void* receive, size_t count, int type, in
   call.exchange.send_bytes = bytes;
   call.exchange.parts = {{ResultPiece::kReduced, 0, 0, bytes}};
   SetReduction(&call, type, op, comm);
-  return comm->Enqueue(std::move(call), stream);
+  return Submit(std::move(call), comm, stream);
 }
 
 Result ncclAllGather(const void* send, void* receive, size_t count, int type, Comm comm,
@@ -250,11 +263,12 @@ Result ncclAllGather(const void* send, void* receive, size_t count, int type, Co
   const size_t bytes = Bytes(count, type);
   const auto ranks = static_cast<size_t>(comm->ranks());
   Call call = Made(abi::kAllGather, "AllGather", send, receive, ranks * bytes);
+  call.send_bytes = bytes;
   call.exchange.send_bytes = bytes;
   for (size_t rank = 0; rank < ranks; ++rank) {
     call.exchange.parts.push_back({static_cast<int>(rank), 0, rank * bytes, bytes});
   }
-  return comm->Enqueue(std::move(call), stream);
+  return Submit(std::move(call), comm, stream);
 }
 
 Result ncclReduceScatter(const void* send, void* receive, size_t count, int type, int op, Comm comm,
@@ -264,10 +278,11 @@ Result ncclReduceScatter(const void* send, void* receive, size_t count, int type
   const auto ranks = static_cast<size_t>(comm->ranks());
   const auto rank = static_cast<size_t>(comm->rank());
   Call call = Made(abi::kReduceScatter, "ReduceScatter", send, receive, ranks * bytes);
+  call.receive_bytes = bytes;
   call.exchange.send_bytes = ranks * bytes;
   call.exchange.parts = {{ResultPiece::kReduced, rank * bytes, 0, bytes}};
   SetReduction(&call, type, op, comm);
-  return comm->Enqueue(std::move(call), stream);
+  return Submit(std::move(call), comm, stream);
 }
 
 }  // extern "C"

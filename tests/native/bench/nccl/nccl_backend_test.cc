@@ -152,6 +152,79 @@ TEST_F(NcclBackendTest, InPlaceRegisteredAndAsAGraph) {
   Close();
 }
 
+TEST_F(NcclBackendTest, GroupsOfCalls) {
+  Open(2);
+  for (const Collective collective : info_.collectives) {
+    // The fake NCCL accepts no other groups of sends and receives.
+    if (!IsTuned(collective)) continue;
+    for (int mode = 0; mode < 8; ++mode) {
+      Step step = StepOf(collective, 4 * 6000);
+      step.group_calls = 4;
+      step.in_place = (mode & 1) != 0;
+      step.registered = (mode & 2) != 0;
+      step.graph = (mode & 4) != 0;
+      SCOPED_TRACE(std::string(AllCollectiveNames()[static_cast<size_t>(collective)]) + " mode " +
+                   std::to_string(mode));
+      const StepResult result = Good(step);
+      ASSERT_TRUE(result.seen);
+      EXPECT_EQ(result.seen->pipe_ops, 1) << "the calls fit in the 24 channels";
+      EXPECT_EQ(result.seen->registered, step.registered || step.graph);
+    }
+  }
+  Close();
+}
+
+TEST_F(NcclBackendTest, PipeOpsAreTheCallsOfAGroupForEachChannel) {
+  Open(2);
+  Step step = StepOf(Collective::kAllReduce, 60 << 10);
+  EXPECT_EQ(Good(step).seen->pipe_ops, 1);
+  step.group_calls = 24;
+  EXPECT_EQ(Good(step).seen->pipe_ops, 1);
+  step.group_calls = 60;
+  step.registered = true;
+  const StepResult result = Good(Forcing(step, kTreeLl));
+  EXPECT_EQ(result.seen->pipe_ops, 3);
+  EXPECT_EQ(result.seen->registered, true);
+  // The tuner is asked about the size of the whole group, so the choice is applied.
+  EXPECT_TRUE(result.applied);
+  EXPECT_EQ(result.ran->combination, kTreeLl);
+  EXPECT_EQ(backend_->Table(step).row.seen->pipe_ops, 3);
+  step.group_calls = 1;
+  EXPECT_EQ(Good(step).seen->pipe_ops, 1);
+  Close();
+}
+
+TEST_F(NcclBackendTest, AWrongResultOfAnyCallOfAGroupIsCounted) {
+  environment_.Set("FAKE_NCCL_WRONG", "1:1000");
+  Open(2);
+  Step step = StepOf(Collective::kAllReduce, 3000);
+  step.group_calls = 3;
+  const StepResult result = backend_->Run(step);
+  ASSERT_TRUE(result.error);
+  EXPECT_EQ(result.error->kind, ErrorKind::kWrong);
+  EXPECT_EQ(result.timings.at(1).wrong, 3) << "one in each call";
+  Close();
+}
+
+TEST_F(NcclBackendTest, ACallOfAGroupNeedsAnElement) {
+  Open(2);
+  Step step = StepOf(Collective::kAllReduce, 8);
+  step.group_calls = 4;
+  EXPECT_EQ(backend_->Run(step).error->text,
+            "8 bytes hold no element of 4 bytes in each call of the group");
+  Close();
+}
+
+TEST_F(NcclBackendTest, ARegistrationThatNcclSkipsIsRefused) {
+  environment_.Set("NCCL_LOCAL_REGISTER", "0");
+  Open(2);
+  Step step = StepOf(Collective::kAllReduce, 4096);
+  EXPECT_EQ(Good(step).seen->registered, false);
+  step.registered = true;
+  EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
+  Close();
+}
+
 TEST_F(NcclBackendTest, SizesGrowAndShrink) {
   Open(2);
   for (const size_t bytes : {8U, 5U << 20U, 1U << 10U, 9U << 20U, 24U}) {

@@ -163,6 +163,50 @@ TEST_F(ReplayTest, AChoiceThatThePlatformCannotRunIsNotApplied) {
   EXPECT_GE(result.timings.at(0).event_us, 100) << "NCCL's default runs in its place";
 }
 
+TEST_F(ReplayTest, AGroupIsReplayedOnlyIfItWasRecorded) {
+  folder_.Write("samples.jsonl",
+                R"({"collective":"allreduce","bytes":1024,"choice":"default","time_us":100})"
+                "\n"
+                R"({"collective":"allreduce","bytes":1024,"choice":"default","time_us":500,)"
+                R"("group_calls":60,"pipe_ops":3})"
+                "\n"
+                R"({"collective":"allreduce","bytes":1024,"choice":"default","time_us":9000,)"
+                R"("pipe_ops":9})"
+                "\n");
+  MustOpen();
+  EXPECT_TRUE(info_.group_calls);
+  Step step = MakeStep();
+  StepResult result = backend_->Run(step);
+  EXPECT_EQ(result.timings.at(0).event_us, 100);
+  EXPECT_EQ(result.seen->pipe_ops, 1);
+  step.group_calls = 60;
+  result = backend_->Run(step);
+  EXPECT_EQ(result.timings.at(0).event_us, 500);
+  EXPECT_EQ(result.seen->pipe_ops, 3);
+  EXPECT_EQ(backend_->Table(step).row.seen->pipe_ops, 3);
+  step.group_calls = 4;
+  EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(backend_->Table(step).error->text, "the recording holds no groups of 4 calls");
+}
+
+// NCCL's tuner gets the pipe ops of the recording, so rules that name them apply.
+TEST_F(ReplayTest, RulesForPipeOpsApplyToRecordedGroups) {
+  std::string samples;
+  for (const char* choice : {R"("default")", R"({"algorithm":"tree","protocol":"ll"})"}) {
+    for (const char* kind : {"", R"(,"group_calls":60,"pipe_ops":3)"}) {
+      samples += R"({"collective":"allreduce","bytes":1024,"time_us":5,"choice":)" +
+                 std::string(choice) + kind + "}\n";
+    }
+  }
+  folder_.Write("samples.jsonl", samples);
+  UseRules("allreduce,0,2000,tree,ll,-1,4,4,3\n");
+  MustOpen();
+  Step step = MakeStep(kTuned);
+  EXPECT_FALSE(backend_->Run(step).ran);
+  step.group_calls = 60;
+  EXPECT_EQ(backend_->Run(step).ran->combination, (host::Combination{abi::kTree, abi::kLl}));
+}
+
 TEST_F(ReplayTest, CallsThatWereNotRecordedAreUnsupported) {
   MustOpen();
   Choice ring = kRing8;

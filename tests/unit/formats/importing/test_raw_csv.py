@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccltune.analyze import sort_samples
 from nccltune.formats.importing.raw_csv import REQUIRED
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.choice import (
@@ -181,8 +182,17 @@ def test_every_sample_is_read(shown: list[Sample]) -> None:
     assert read.doubtful == set()
 
 
-@pytest.mark.parametrize(("operations", "samples"), [("-1", 1), ("1", 1), ("2", 0), ("8", 0)])
-def test_times_of_grouped_operations_are_not_samples(operations: str, samples: int) -> None:
-    read = csv_file(f"{HEADER}\n{ROW.replace(',-1,-1,3.27', f',{operations},-1,3.27')}\n")
-    assert len(read.samples) == samples
-    assert read.report.unreadable == 1 - samples
+@pytest.mark.parametrize(
+    ("operations", "pipe_ops"), [("-1", 1), ("0", 1), ("1", 1), ("2", 2), ("8", 8)]
+)
+def test_grouped_operations_are_samples_of_their_own_condition(
+    operations: str, pipe_ops: int
+) -> None:
+    grouped = ROW.replace(",-1,-1,3.27", f",{operations},-1,3.27")
+    read = csv_file(f"{HEADER}\n{ROW}\n{grouped}\n")
+    assert [sample.pipe_ops for sample in read.samples] == [1, pipe_ops]
+    # A second row with the same conditions is a second round.
+    assert [sample.round for sample in read.samples] == [0, int(pipe_ops == 1)]
+    titles = {item.condition.title for item in sort_samples(read.samples).timings}
+    assert len(titles) == (1 if pipe_ops == 1 else 2)
+    assert any(f"{pipe_ops} pipe ops" in title for title in titles) == (pipe_ops > 1)

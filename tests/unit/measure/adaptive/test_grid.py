@@ -21,6 +21,14 @@ def test_every_rank_has_whole_elements(collective: Collective) -> None:
     assert sizes[0] == pytest.approx(K, rel=0.05)
 
 
+def test_every_call_of_a_group_has_whole_elements() -> None:
+    grid = Grid(Collective.ALLGATHER, 8, K, M, group_calls=60)
+    assert all(size % (60 * 8 * 4) == 0 for size in grid.every(2))
+    assert grid.aligned(1) == 60 * 8 * 4
+    large = Grid(Collective.ALLREDUCE, 8, K, M, group_calls=60).aligned(M)
+    assert large % (60 * 16) == 0
+
+
 def test_the_middle_is_halfway_on_a_log_axis() -> None:
     grid = Grid(Collective.ALLREDUCE, 4, 4, M)
     assert grid.middle(K, 4 * K) == 2 * K

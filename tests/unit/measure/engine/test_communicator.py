@@ -8,6 +8,7 @@ import pytest
 from nccltune.app.sweep import decide
 from nccltune.measure.adaptive.nccl_tables import ask_tables
 from nccltune.measure.adaptive.plan import Plan
+from nccltune.measure.bench.conversation import Abilities
 from nccltune.measure.bench.process import Bench
 from nccltune.measure.engine.communicator import PlanRun, SweepOutcome, SweepStatus
 from nccltune.measure.engine.point_record import PointRecord
@@ -44,7 +45,7 @@ def sweep(
 ) -> SweepOutcome:
     real = cast(Bench, bench)
     plan = make_plan(
-        ask_tables(real, wanted.collectives, wanted.low, wanted.high),
+        ask_tables(real, wanted.collectives, wanted.low, wanted.high, wanted.kinds),
         wanted,
         Scale(bench.hello.nodes, bench.hello.ranks),
         decide,
@@ -124,6 +125,41 @@ def test_a_finished_sweep_measures_nothing_again(tmp_path: Path) -> None:
     outcome = sweep(tmp_path, again)
     assert again.points == outcome.points == 0
     assert outcome.reason == "done"
+
+
+def test_registered_and_grouped_calls_are_measured_beside_plain_ones(tmp_path: Path) -> None:
+    sweep(tmp_path, FakeBench(times))
+    plain = keys(tmp_path)
+    wanted = WANTED._replace(registered=True, group_calls=60)
+    bench = FakeBench(times)
+    outcome = sweep(tmp_path, bench, wanted)
+    # The plain calls are known from the first sweep.
+    assert outcome.known == len(plain)
+    assert {(ask.registered, ask.group_calls) for ask in bench.requests} == {(True, 60)}
+    assert all(size % (60 * 4) == 0 for ask in bench.requests for size in ask.bytes)
+    samples = [item for item in Study(tmp_path).samples() if item.group_calls > 1]
+    assert {(item.registered, item.group_calls, item.pipe_ops) for item in samples} == {
+        (True, 60, 3)
+    }
+    again = FakeBench(times)
+    assert sweep(tmp_path, again, wanted).known == outcome.known + outcome.points
+    assert again.points == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"registered": True}, "this bench cannot make calls with registered buffers"),
+        ({"group_calls": 2}, "this bench cannot make groups of calls"),
+    ],
+)
+def test_calls_that_the_bench_cannot_make_are_refused(
+    tmp_path: Path, changes: dict[str, int], words: str
+) -> None:
+    bench = FakeBench(times, hello_=hello(can=Abilities(collectives=["allreduce"])))
+    with pytest.raises(InputError, match=words):
+        sweep(tmp_path, bench, WANTED._replace(**changes))
+    assert bench.points == 0
 
 
 @pytest.mark.parametrize("budget", [0.0001, 0.02, 0.1])

@@ -4,7 +4,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
+from nccltune.measure.bench.conditions import PLAIN, CallKind
+from nccltune.measure.bench.conversation import (
+    BenchPoint,
+    ExecutedChoice,
+    PointError,
+    TunerInputs,
+)
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.point_record import FailedPoint, PointRecord, TableLine
 from nccltune.model.choice import DEFAULT, AnyChoice
@@ -41,6 +47,18 @@ def test_what_was_measured_is_known_again(tmp_path: Path) -> None:
     assert (sample.dtype, sample.redop, sample.nodes, sample.ranks) == ("float", "sum", 4, 4)
     assert (sample.source.tool, sample.source.host_hash) == ("nccltune-bench", "abc")
     assert sample.at is not None
+
+
+def test_kinds_of_calls_are_told_apart(tmp_path: Path) -> None:
+    kinds = [PLAIN, CallKind(registered=True), CallKind(group_calls=60), CallKind(True, 4)]
+    points = []
+    for kind in kinds:
+        key, point = pair(TREE, time_us=9.0, seen=TunerInputs(3, kind.registered))
+        lost, failed = pair(DEFAULT, error=PointError("memory", "does not fit"))
+        points += [(key._replace(calls=kind), point), (lost._replace(calls=kind), failed)]
+    record(tmp_path).append(points)
+    assert set(record(tmp_path).known()) == {key for key, _ in points}
+    assert [item.pipe_ops for item in Study(tmp_path).samples()] == [3] * len(kinds)
 
 
 def test_every_sample_of_a_replay_names_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, PlanOptions
 from nccltune.measure.adaptive.nccl_tables import CollectiveTables, ask_tables
 from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.process import Bench
 from nccltune.measure.engine.communicator import PlanRun, SweepOutcome, Watcher
 from nccltune.measure.engine.point_record import PointRecord
@@ -26,6 +27,10 @@ class SweepScope(NamedTuple):
     `threshold` is the smallest gain that is worth a measurement, as a fraction (0.01 is 1 %).
     `rounds` is the number of rounds of a full grid; None for an adaptive plan. `budget_s` limits
     the time in seconds. `seed` shuffles the points of a request.
+
+    With `registered` or `group_calls`, calls with registered buffers, or that many calls in a
+    group, are measured beside plain calls. With both, the calls of the groups have registered
+    buffers.
     """
 
     collectives: Sequence[Collective]
@@ -35,6 +40,13 @@ class SweepScope(NamedTuple):
     rounds: int | None = None
     budget_s: float | None = None
     seed: int = 1
+    registered: bool = False
+    group_calls: int = 1
+
+    @property
+    def kinds(self) -> list[CallKind]:
+        """Return the kinds of calls to measure, plain calls first."""
+        return list(dict.fromkeys((PLAIN, CallKind(self.registered, self.group_calls))))
 
 
 def make_plan(
@@ -58,10 +70,11 @@ def make_plan(
             decide,
             PlanOptions(threshold=scope.threshold, chunks=chunks),
             predicted=item.predicted,
+            calls=item.calls,
         )
         for item in tables
     ]
-    costs = {item.grid.collective: item.costs for item in tables}
+    costs = {(item.grid.collective, item.calls): item.costs for item in tables}
     if scope.rounds is not None:
         return ExhaustivePlan(plans, costs, rounds=scope.rounds)
     return Plan(plans, costs)
@@ -88,12 +101,12 @@ class ChoicesExperiment:
         self._bench = bench
         self._scope = scope
         self._run: PlanRun[Plan] | None = None
-        tables = ask_tables(bench, scope.collectives, scope.low, scope.high)
+        tables = ask_tables(bench, scope.collectives, scope.low, scope.high, scope.kinds)
         hello = bench.hello
         self.plan = make_plan(
             tables, scope, Scale(hello.nodes, hello.ranks), decide, chunks=hello.can.chunk
         )
-        self._tables = {item.grid.collective: item.costs for item in tables}
+        self._tables = {item.grid.collective: item.costs for item in tables if item.calls == PLAIN}
 
     def record(self, study: Study) -> PointRecord:
         """Return the record of this sweep in `study`. NCCL's tables are written to the study at
