@@ -11,13 +11,13 @@ from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
-from nccltune.launch_lint.options import OPENMPI_4, OPENMPI_5
+from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5
 from nccltune.launch_lint.placed import predict
 from nccltune.launch_lint.read import read
-from nccltune.launch_lint.rules import RULES
+from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.shell import expanded
 from nccltune.launch_lint.typography import plain, typographic
-from nccltune.launch_lint.words import Line, split
+from nccltune.launch_lint.words import Line, Word, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -94,6 +94,18 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
         view.gpus_per_process,
         text,
     )
+
+
+def check_program(words: Sequence[str]) -> list[LaunchFinding]:
+    """Return the errors and warnings for the arguments of a program of nccl-tests.
+
+    >>> [one.id for one in check_program(["all_reduce_perf", "-b", "1G", "-e", "10G", "-f", "2"])]
+    ['end-not-reached']
+    """
+    program = tuple(quoted(word) for word in words)
+    view = _view(LaunchCommand((), Word("", ""), (), program), LOCAL, LaunchContext())
+    found = [finding for rule in (*arguments.RULES, *sizes.RULES) for finding in rule(view)]
+    return [finding for finding in found if finding.severity is not Severity.NOTE]
 
 
 def _findings(view: View) -> list[LaunchFinding]:
