@@ -2,6 +2,7 @@
 """Scripts, manifests, outputs, garbage; and what our own renderers write."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -265,3 +266,12 @@ def test_a_rendered_job_names_what_its_program_will_not_do(
     program[4] = "8G"
     assert run(["launch", "render", *launcher, "--", *program]) == 0
     assert "warning" not in capsys.readouterr().err
+
+
+def test_the_reference_shows_what_lint_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "lint-launch.md"
+    blocks = re.findall(r"```\n\$ nccltune (lint .*?)\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(blocks) > 1
+    for command, shown in blocks:
+        assert run(shlex.split(command)) == 1
+        assert capsys.readouterr().out == shown
