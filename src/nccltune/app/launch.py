@@ -34,6 +34,7 @@ from nccltune.launch.render import Rendered, render
 from nccltune.launch.render.slurm import SCRIPT
 from nccltune.launch.run import run
 from nccltune.launch.state import RunEnd
+from nccltune.launch_lint.check import check_program
 from nccltune.model.choice import AnyChoice, parse_choice
 from nccltune.model.errors import PlatformError, StudyError
 from nccltune.model.sample import Sample
@@ -91,6 +92,8 @@ def render_job(
     job = _with_mpi(job if says_nodes else _on_allocation(job, found, progress.note), found)
     around = found.render_context(in_allocation="SLURM_JOB_ID" in os.environ)
     rendered = render(job, found.flavor, around)
+    for finding in check_program(job.words):
+        progress.warn(f"{finding.message}. {finding.fix[:1].upper()}{finding.fix[1:]}")
     if to_run:
         _check_can_start(job, found, os.environ)
     elif not knows_hosts(found.flavor, job.nodes, job.hosts, os.environ):

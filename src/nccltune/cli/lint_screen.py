@@ -114,7 +114,10 @@ def _show_command(out: Console, verdict: LaunchCheck) -> None:
         only = held.flavors != verdict.flavors
         _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
     if not verdict.findings:
-        hanging(out, ("ok       ", "green"), _INDENT, "nothing wrong")
+        unknown = any(prediction.unknown for prediction, _ in verdict.predictions)
+        lead = ("note     ", "dim") if unknown else ("ok       ", "green")
+        more = " in the words; where processes run was not checked" if unknown else ""
+        hanging(out, lead, _INDENT, f"nothing wrong{more}")
     assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
     if assumed is not None:
         hanging(out, ("note     ", "dim"), _INDENT, assumed)

@@ -11,13 +11,14 @@ from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
-from nccltune.launch_lint.options import OPENMPI_4, OPENMPI_5
+from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5
 from nccltune.launch_lint.placed import predict
-from nccltune.launch_lint.read import read
-from nccltune.launch_lint.rules import RULES
+from nccltune.launch_lint.read import launcher_at, program_at, read
+from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.shell import expanded
+from nccltune.launch_lint.source import SHELLS, from_text, is_c
 from nccltune.launch_lint.typography import plain, typographic
-from nccltune.launch_lint.words import Line, split
+from nccltune.launch_lint.words import Line, Word, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -70,7 +71,10 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     pasted = typographic(line)
     line = plain(line)
     commands = read(line, wanted)
-    views = {flavor: _view(command, flavor, site) for flavor, command in commands.items()}
+    views = {
+        flavor: _view(_unwrapped(command, site), flavor, site)
+        for flavor, command in commands.items()
+    }
     found: dict[LaunchFinding, list[Flavor]] = {}
     known: dict[tuple[str, str], LaunchFinding] = {}
     for flavor, view in views.items():
@@ -84,16 +88,49 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     first, view = next(iter(views.items()))
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
-    if pasted or any(one.finding.edits for one in bad):
+    is_wrapped = view.command != next(iter(commands.values()))
+    if not is_wrapped and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
     return LaunchCheck(
-        view.command,
+        next(iter(commands.values())),
         _predictions(views),
         tuple(held),
         tuple(views),
         view.gpus_per_process,
         text,
     )
+
+
+def check_program(words: Sequence[str]) -> list[LaunchFinding]:
+    """Return the errors and warnings for the arguments of a program of nccl-tests.
+
+    >>> [one.id for one in check_program(["all_reduce_perf", "-b", "1G", "-e", "10G", "-f", "2"])]
+    ['end-not-reached']
+    """
+    program = tuple(quoted(word) for word in words)
+    view = _view(LaunchCommand((), Word("", ""), (), program), LOCAL, LaunchContext())
+    found = [finding for rule in (*arguments.RULES, *sizes.RULES) for finding in rule(view)]
+    return [finding for finding in found if finding.severity is not Severity.NOTE]
+
+
+def _unwrapped(command: LaunchCommand, site: LaunchContext) -> LaunchCommand:
+    """Return the command with the program that a script starts: `srun bash -c "... PROGRAM"`.
+
+    Without a script, or if its program is not of nccl-tests, return the command unchanged.
+    """
+    words = command.program
+    names = [word.text.rpartition("/")[2] for word in words]
+    if len(words) < 3 or names[0] not in SHELLS or not is_c(names[1]):
+        return command
+    try:
+        found = from_text(words[2].text, site._replace(inherited=()))
+    except InputError:
+        return command
+    line = found[-1].line
+    at = program_at(line.words)
+    if at is None or launcher_at(line.words) is not None:
+        return command
+    return command._replace(program=line.words[at:])
 
 
 def _findings(view: View) -> list[LaunchFinding]:
@@ -124,8 +161,10 @@ def _fixed(
     """Return the command after at most _ROUNDS fixes.
 
     After each fix the command is checked again, because a fix can add or remove findings. Return
-    None if errors or warnings remain, or if the result cannot be read as one command.
+    None if errors or warnings remain, if the result cannot be read as one command, or if it is not
+    known what the result starts.
     """
+    before = _view(command, flavor, site).prediction
     for _ in range(_ROUNDS):
         changed = None
         for finding in _bad(_view(command, flavor, site)):
@@ -147,8 +186,12 @@ def _fixed(
         again = read(line, wanted)
     except InputError:
         return None
-    clean = not any(_bad(_view(one, kind, site)) for kind, one in again.items())
-    return text if clean else None
+    views = [_view(one, kind, site) for kind, one in again.items()]
+    # A line whose start was known must not become one that nobody can predict.
+    starts = [view.prediction for view in views]
+    is_known = all(one.placement is not None for one in starts) or before.placement is None
+    is_right = is_known and not any(one.fails for one in starts)
+    return text if is_right and not any(map(_bad, views)) else None
 
 
 def _line_of(command: LaunchCommand) -> Line:

@@ -164,6 +164,19 @@ def host_list_fault(text: str) -> str | None:
     return None if expand_hosts(text) else "names no host"
 
 
+def slots_fault(text: str) -> str | None:
+    """Return what is wrong with the numbers of slots in a list of mpirun's hosts, or None.
+
+    >>> slots_fault("a:8,b:eight")
+    "'eight' is no number of slots"
+    """
+    for part in text.split(","):
+        _, colon, slots = part.rpartition("]")[2].partition(":")
+        if colon and slots not in ("*", "auto") and whole_number(slots) is None:
+            return f"{slots!r} is no number of slots"
+    return None
+
+
 def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
     """Return `site` with the GPUs per node that the options of srun or its allocation request.
 

@@ -19,7 +19,13 @@ from nccltune.launch_lint.command import (
     Option,
     Prediction,
 )
-from nccltune.launch_lint.hosts import MAX_NODES, host_list_fault, hosts_of, is_node_count
+from nccltune.launch_lint.hosts import (
+    MAX_NODES,
+    host_list_fault,
+    hosts_of,
+    is_node_count,
+    slots_fault,
+)
 from nccltune.launch_lint.options import OPENMPI_4, SLURM
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
@@ -117,8 +123,7 @@ def placement_options(
             by_node = policy == "node"
             unknown = unknown or (None if by_node else f"{mapping.value} reads a file")
     unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
-    if flavor.launcher is Launcher.SLURM:
-        unknown = _unknown_nodes(command, site) or unknown
+    unknown = _unknown_nodes(command, site, flavor) or unknown
     for number, what in ((total, "processes"), (per_node, "processes per node")):
         if isinstance(number, str):
             unknown = f"the number of {what} is {number!r}"
@@ -136,7 +141,10 @@ def _hidden(command: LaunchCommand) -> str | None:
     return f"the options in {names} are not known here" if names else None
 
 
-def _unknown_nodes(command: LaunchCommand, site: LaunchContext) -> str | None:
+def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) -> str | None:
+    if flavor.launcher is not Launcher.SLURM:
+        bad = [o.value for o in command.all("host") if "$" not in o.value and slots_fault(o.value)]
+        return f"the list of hosts is {bad[0]!r}" if bad else None
     nodes = command.last("nodes") or _inherited(site, "nodes", SLURM)
     hosts = command.last("host")
     if nodes is not None and "$" not in nodes.value and not is_node_count(nodes.value):

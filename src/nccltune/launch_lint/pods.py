@@ -237,7 +237,8 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
             yield LaunchFinding(
                 Severity.WARNING,
                 "pod-memlock",
-                f"{pod.role}: RDMA locks memory, which the container may not do",
+                f"{pod.role}: RDMA locks memory, and without IPC_LOCK a container locks only what"
+                " the limit of its runtime allows",
                 "add securityContext: {capabilities: {add: [IPC_LOCK]}}",
             )
 

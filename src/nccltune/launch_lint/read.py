@@ -118,6 +118,8 @@ def program_at(words: Sequence[Word]) -> int | None:
 def starts_something(words: Sequence[Word]) -> bool:
     """Return whether a line of a script starts a launcher or a program of nccl-tests."""
     words = joined(words)
+    if words and words[0].text == "-":
+        return False  # An item of a list in YAML.
     return launcher_at(words) is not None or program_at(words) is not None
 
 

@@ -18,10 +18,12 @@ from nccltune.model.scale import count
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
 _ARRAY = re.compile(r"(#?)([A-Za-z_]\w*)\[[@*]\]")
+_FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?\^\S+|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
+_COUNTER = r"(?:wc -l|sed -n [\"']?\$=[\"']?|awk [\"']END ?\{ ?print NR ?\}[\"']|grep -c \S+)"
 _LINES = re.compile(
-    r"(?:wc -l <? ?|cat |sort (?:-u )?|grep -c (?:\S+ )?|grep -v \S+ )([^\s|]+)"
-    r"(?: ?\| ?(?:sort(?: -u)?|uniq|grep -v \S+|awk '?\{ ?print \$1 ?\}'?|cut -d\S* ?\S* -f ?1"
-    r"|tr -d \S+|xargs|wc -l))*"
+    rf"(?:{_COUNTER} <? ?(?P<counted>[^\s|]+)"
+    rf"|(?:cat|less|{_FILTER}) <? ?(?P<listed>[^\s|]+)(?: ?\| ?{_FILTER})* ?\| ?{_COUNTER})"
+    rf"(?: ?\| ?(?:xargs|tr -d ['\"] ?['\"]|{_FILTER}))*"
 )
 _GPUS = re.compile(
     r"(?:nvidia-smi (?:-L|--list-gpus|--query-gpu=\S+ --format=\S+)"
@@ -29,7 +31,8 @@ _GPUS = re.compile(
     r"(?: ?\| ?grep \S+)? ?\| ?wc -l"
 )
 _HOSTNAMES = re.compile(r"scontrol show hostnames?(?: \S+)? ?\| ?wc -l")
-_OPERATORS_HOSTFILE = ("/etc/mpi/hostfile", "$OMPI_MCA_orte_default_hostfile")
+OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
+"""The file in which the MPI Operator writes a line for each worker."""
 MAX_LENGTH = 1 << 10
 """Maximum length of an arithmetic expression, and of a file of which lines are counted, in KiB."""
 
@@ -205,8 +208,8 @@ class _Expansion:
         if sum_of is not None:
             return self._arithmetic((sum_of[1] or sum_of[2]).replace("\\", ""))
         lines = _LINES.fullmatch(text)
-        if lines is not None and ("wc -l" in text or "grep -c" in text):
-            return self._lines(lines[1].strip("\"'"))
+        if lines is not None:
+            return self._lines((lines["counted"] or lines["listed"]).strip("\"'"))
         if _HOSTNAMES.fullmatch(text) and self._scope.nodes is not None:
             return str(self._scope.nodes)
         if _GPUS.fullmatch(text):
@@ -217,7 +220,7 @@ class _Expansion:
     def _lines(self, name: str) -> str | None:
         """Return the number of lines of a file, or None if the file is not here."""
         workers = self._scope.workers
-        if workers is not None and name in _OPERATORS_HOSTFILE:
+        if workers is not None and name == OPERATORS_HOSTFILE:
             self._assume(f"{name} has a line for each of {count(workers, 'worker')}")
             return str(workers)
         path = Path(name)

@@ -11,14 +11,14 @@ from nccltune.formats.nccl_tests.run import header_part
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.read import no_launcher, read_options, starts_something
-from nccltune.launch_lint.shell import ShellScope, ShellValue, assign, expanded
+from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
+from nccltune.launch_lint.shell import OPERATORS_HOSTFILE, ShellScope, ShellValue, assign, expanded
 from nccltune.launch_lint.words import Line, Word, quoted, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 MAX_BYTES = 16 << 20
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 class FoundCommand(NamedTuple):
@@ -50,17 +50,30 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         around = site._replace(
             exported=(*site.exported, *exported.items()), scope=scope.copy(), assumed=assumed
         )
-        depth += (words[0].text in _OPENS) - (words[0].text in _CLOSES)
+        depth = max(0, depth + (words[0].text in _OPENS) - (words[0].text in _CLOSES))
         if starts_something(words):
             found.append(FoundCommand(Line(words, line.tail), around))
         elif (inner := _inner(words, around)) is not None:
             with contextlib.suppress(InputError):
                 found += from_text(*inner)
         else:
-            _assign(words, scope, exported, assumed, is_certain=depth <= 0)
+            _assign(words, scope, exported, assumed, is_certain=depth == 0)
     if not found:
         raise no_launcher()
-    return found
+    starting = [one for one in found if not _only_asks(one.line)]
+    if not starting:
+        raise InputError("only asks a launcher for its help or version: nothing is started")
+    return starting
+
+
+_ASKS = frozenset({"--help", "--version", "--usage", "-h", "-V", "--mpi=list"})
+
+
+def _only_asks(line: Line) -> bool:
+    """Return whether a line such as `srun --help | grep pyxis` only asks the launcher."""
+    at = launcher_at(line.words)
+    after = [word.text for word in line.words[at + 1 :]] if at is not None else []
+    return bool(after) and after[0] in _ASKS
 
 
 _OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
@@ -90,6 +103,9 @@ def _scope(site: LaunchContext) -> ShellScope:
         for name, number in known.items():
             if number is not None:
                 values.setdefault(name, ShellValue(str(number)))
+    if site.workers is not None:
+        for name in ("OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"):
+            values.setdefault(name, ShellValue(OPERATORS_HOSTFILE))
     return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers)
 
 
@@ -137,7 +153,7 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
             return None
         return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
     for at, name in enumerate(names[:-2]):
-        if name in _SHELLS and _is_c(names[at + 1]) and " " in words[at + 2].text:
+        if name in SHELLS and is_c(names[at + 1]) and " " in words[at + 2].text:
             return words[at + 2].text, site
     return None
 
@@ -208,8 +224,8 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
     If there is no command, raises InputError if `strict`, else returns an empty list. For a shell
     without `-c SCRIPT` the list is empty in either case.
     """
-    if words and words[0].rpartition("/")[2] in _SHELLS:
-        scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if _is_c(word)]
+    if words and words[0].rpartition("/")[2] in SHELLS:
+        scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if is_c(word)]
         try:
             return from_text(scripts[0], site) if scripts else []
         except InputError:
@@ -224,7 +240,8 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
     return [FoundCommand(line, site)]
 
 
-def _is_c(word: str) -> bool:
+def is_c(word: str) -> bool:
+    """Return whether a word is the option -c of a shell: `-c`, `-lc`."""
     return word.startswith("-") and not word.startswith("--") and word.endswith("c")
 
 

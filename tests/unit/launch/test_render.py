@@ -197,3 +197,17 @@ def test_every_word_is_explained(path: Path, flavor: Flavor) -> None:
     if not rendered.files:
         assert words_of(rendered.parts) == rendered.words
     assert rendered.placement == job_from(read_toml(path), str(path)).placement
+
+
+@pytest.mark.parametrize("kind", ["MPIJob", "JobSet"])
+def test_pods_run_on_the_hosts_that_a_job_names(kind: Literal["MPIJob", "JobSet"]) -> None:
+    options = KubernetesOptions(image="r/n", kind=kind)
+    job = Job(program=PROGRAM, nodes=2, hosts=["n1", "n2"], kubernetes=options)
+    rendered = render(job, KUBERNETES)
+    manifest = yaml.safe_load(rendered.text)
+    assert rendered.text.count("nodeAffinity") == 1
+    text = str(manifest)
+    assert "'key': 'kubernetes.io/hostname', 'operator': 'In', 'values': ['n1', 'n2']" in text
+    assert any("n1, n2" in part.meaning for part in rendered.parts)
+    without = render(Job(program=PROGRAM, nodes=2, kubernetes=options), KUBERNETES)
+    assert "affinity" not in without.text

@@ -4,6 +4,7 @@ that are right commands themselves."""
 
 import pytest
 
+from nccltune.cli import run
 from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
@@ -317,3 +318,47 @@ def test_a_pair_of_variables_is_blamed_as_a_pair() -> None:
         "Tree,CollnetDirect", "LL128"
     )
     assert blamed("Tree", "LL128").startswith("NCCL_ALGO=Tree leaves")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mpirun -np 16 -H a:eight,b:8 all_reduce_perf", "host-list"),
+        ("mpirun -np 16 -H a:8:8,b:8 all_reduce_perf", "host-list"),
+        ("mpiexec.hydra -n 16 -hosts a:8,b:x all_reduce_perf", "host-list"),
+        ("mpirun -np 16 --map-by ppr:²:node -H a:8,b:8 all_reduce_perf", "option-value"),
+        ("mpirun -npersocket four -H a:8,b:8 all_reduce_perf", "option-value"),
+        ("torchrun --nnodes=² --nproc-per-node=8 --rdzv-endpoint=a:1 t.py", "option-value"),
+        ("torchrun --nnodes=two --nproc-per-node=8 t.py", "option-value"),
+        ("torchrun --nnodes=1:x --nproc-per-node=8 t.py", "option-value"),
+        ("torchrun --nnodes=1 --nproc-per-node=8x t.py", "option-value"),
+    ],
+)
+def test_lists_and_numbers_of_every_launcher_are_checked(text: str, expected: str) -> None:
+    (found,) = from_text(text, LaunchContext())
+    judged = check(found.line, found.site)
+    assert expected in {held.finding.id for held in judged.findings}
+    assert all(prediction.placement is None for prediction, _ in judged.predictions)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mpirun -np 16 -H a:*,b:8 all_reduce_perf",
+        "mpirun -np 16 -H [fe80::1]:8,b:8 all_reduce_perf",
+        "torchrun --nnodes=1 --nproc-per-node=gpu t.py",
+    ],
+)
+def test_other_forms_of_lists_are_right(text: str) -> None:
+    (found,) = from_text(text, LaunchContext())
+    ids = {held.finding.id for held in check(found.line, found.site).findings}
+    assert not ids & {"host-list", "option-value"}
+
+
+def test_nothing_is_ok_where_the_placement_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["lint", "mpirun -np $NP -H a:8,b:8 all_reduce_perf -b 8 -e 1G -f 2"]) == 0
+    shown = capsys.readouterr().out
+    assert "ok" not in shown.split()
+    assert "where processes run was not checked" in shown

@@ -13,6 +13,7 @@ from nccltune.launch_lint.shell import ShellScope, ShellValue, expanded
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import rewritten, split
 from nccltune.model.errors import InputError
+from tests.unit.launch_lint import test_commands, test_guide
 
 SIZES = "-b 1G -e 8G -f 2 -g 1"
 HEAD = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n"
@@ -175,3 +176,76 @@ def test_any_text_is_read_and_written_again(text: str) -> None:
             assert isinstance(word.text, str)
         for word in line.words:
             assert rewritten(word.text, [word]).text == word.text
+
+
+OCI = """\
+NUM_GPUS=8
+NUM_HOSTS=$(sed -n '$=' {file})
+NP=$(($NUM_HOSTS*$NUM_GPUS))
+while ! (for host in $(awk '{{print $1}}' {file}); do ssh $host exit || exit 1; done); do
+  sleep 5
+done
+mpirun -np $NP -npernode $NUM_GPUS all_reduce_perf -b 1G -e 8G -f 2 -g 1
+"""
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        "$(sed -n '$=' {file})",
+        "$(wc -l < {file})",
+        "$(wc -l {file} | awk '{{print $1}}')",
+        "$(cat {file} | wc -l)",
+        "`less {file} | wc -l`",
+        "$(grep -c slots {file})",
+        "$(sort -u {file} | wc -l | tr -d ' ')",
+        "$(awk 'END{{print NR}}' \"{file}\")",
+    ],
+)
+@pytest.mark.parametrize("file", ["/etc/mpi/hostfile", "$OMPI_MCA_orte_default_hostfile"])
+def test_lines_of_the_operators_hostfile_are_workers(count: str, file: str) -> None:
+    script = OCI.format(file=file).replace(f"$(sed -n '$=' {file})", count.format(file=file))
+    (judged,) = checked(script, LaunchContext(nodes=2, slots=8, workers=2))
+    assert processes(judged) == 16
+    assert judged.predictions[0][0].assumed == "/etc/mpi/hostfile has a line for each of 2 workers"
+    (judged,) = checked(script, LaunchContext(nodes=2, slots=8))
+    assert processes(judged) is None
+
+
+def test_the_program_of_a_script_is_read() -> None:
+    srun = (
+        "srun -N 2 --ntasks-per-node=8 bash -c 'source mpi.sh && all_reduce_perf -b 1G -e {} -f 2'"
+    )
+    (judged,) = checked(srun.format("8G"))
+    assert judged.findings == ()
+    assert judged.predictions[0][0].placement is not None
+    assert judged.predictions[0][0].placement.ranks == 16
+    (judged,) = checked(srun.format("10G"))
+    assert [held.finding.id for held in judged.findings] == ["end-not-reached"]
+    assert judged.fixed is None
+    assert judged.command.text == srun.format("10G")
+
+
+@pytest.mark.parametrize("text", ["srun --help | grep pyxis", "mpirun --version"])
+def test_a_question_to_a_launcher_starts_nothing(text: str) -> None:
+    with pytest.raises(InputError, match="nothing is started"):
+        checked(text)
+    assert len(checked(f"{text}\nmpirun -n 8 all_reduce_perf {SIZES}")) == 1
+
+
+EVERY = sorted({text for text, _ in test_commands.WRONG} | {
+    right.replace(old, new, 1) for right, old, new, _ in test_guide.SWAPS
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_a_fixed_line_is_clean_and_starts_something(text: str) -> None:
+    for site in (LaunchContext(), LaunchContext(nodes=2)):
+        for judged in checked(text, site):
+            if judged.fixed is None:
+                continue
+            (again,) = checked(judged.fixed, site)
+            assert not again.is_wrong, judged.fixed
+            assert all(prediction.fails is None for prediction, _ in again.predictions)
+            if processes(judged) is not None:
+                assert processes(again) is not None

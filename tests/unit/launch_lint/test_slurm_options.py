@@ -94,3 +94,20 @@ def test_every_name_is_written_once_and_with_its_words() -> None:
     assert TABLES[SLURM]["container-mounts"].words == 1
     assert TABLES[SLURM]["exclusive"].is_optional
     assert TABLES[SLURM]["tasks-per-node"].meaning == "per_node"
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus"),
+    [
+        ("srun -N 1 -n 8 --mpi=pmix --gpus-per-task=1", 8),
+        ("srun -N 2 --ntasks-per-node=4 --gpus-per-task=a100:1", 4),
+        ("srun -N 2 --ntasks-per-node=8 --gpus-per-node=8 --gpu-bind=single:1", 8),
+        ("#SBATCH --gpus-per-task=1\nsrun -N 2 --ntasks-per-node=8", 8),
+    ],
+)
+def test_a_process_that_sees_its_own_gpu_only_is_noted(command: str, gpus: int) -> None:
+    judged = checked(f"{command} {REST}")
+    (held,) = [one for one in judged.findings if one.finding.id == "task-gpus-bound"]
+    assert held.finding.severity is Severity.NOTE
+    assert f"--gpus-per-node={gpus} --gpu-bind=none" in held.finding.fix
+    assert not checked(f"{command} --gpu-bind=none {REST}").findings

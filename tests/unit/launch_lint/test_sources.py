@@ -2,6 +2,7 @@
 """Scripts, manifests, outputs, garbage; and what our own renderers write."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -253,3 +254,24 @@ def test_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
         "note     -n 100 after the binary is nccl-tests' iterations, not processes",
         "fixed    mpirun -N 8 -n 16 all_reduce_perf -b 1G -e 8G -f 2 -n 100 -g 1",
     ]
+
+
+def test_a_rendered_job_names_what_its_program_will_not_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = ["all_reduce_perf", "-b", "1G", "-e", "10G", "-f", "2"]
+    launcher = ["--launcher", "slurm", "--nodes", "2"]
+    assert run(["launch", "render", *launcher, "--", *program]) == 0
+    assert "10 GiB is never reached. Write -e 8G" in capsys.readouterr().err
+    program[4] = "8G"
+    assert run(["launch", "render", *launcher, "--", *program]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_the_reference_shows_what_lint_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "lint-launch.md"
+    blocks = re.findall(r"```\n\$ nccltune (lint .*?)\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(blocks) > 1
+    for command, shown in blocks:
+        assert run(shlex.split(command)) == 1
+        assert capsys.readouterr().out == shown

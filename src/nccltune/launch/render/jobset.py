@@ -9,7 +9,7 @@ from typing import Any
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.kubernetes import HOLD, SSH_PORT, metadata, worker_pod
+from nccltune.launch.render.kubernetes import HOLD, SSH_PORT, hosts_part, metadata, worker_pod
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
 from nccltune.launch.render.rendered import CommandPart, words_of
 from nccltune.model.errors import InputError
@@ -121,6 +121,7 @@ def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]
         CommandPart(("enableDNSHostnames: true",), "the pods find each other by name"),
         CommandPart(("targetReplicatedJobs: launcher",), "the set is done when mpirun is"),
         CommandPart(("maxRestarts: 0",), "a failed run is reported, not retried"),
+        *hosts_part(job),
         CommandPart(
             (f"secret: {options.ssh_secret}",),
             "a key pair of your own, as files id and id.pub, with which mpirun reaches the workers",

@@ -13,6 +13,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
 MANIFEST = "job.yaml"
+HOST_LABEL = "kubernetes.io/hostname"
 HOSTFILE = "/etc/mpi/hostfile"
 SSH_PORT = 222
 ROOTS_SSH = "/root/.ssh"
@@ -100,7 +101,21 @@ def worker_pod(job: Job, name: str) -> dict[str, Any]:
     }
     if options.node_selector:
         pod["nodeSelector"] = dict(options.node_selector)
+    if job.hosts:
+        names = {"key": HOST_LABEL, "operator": "In", "values": list(job.hosts)}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [names]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        pod["affinity"] = {"nodeAffinity": required}
     return pod
+
+
+def hosts_part(job: Job) -> list[CommandPart]:
+    """Return the meaning of the nodes that a job names, or nothing if the job names none."""
+    if not job.hosts:
+        return []
+    return [
+        CommandPart((f"nodeAffinity: {HOST_LABEL}",), f"pods run on {', '.join(job.hosts)} only")
+    ]
 
 
 def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
@@ -172,6 +187,7 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]
             (f"sizeLimit: {options.shm}",),
             "of /dev/shm, where NCCL shares memory; a pod has 64 MiB by default",
         ),
+        *hosts_part(job),
     ]
     return manifest, [*meanings, *parts]
 

@@ -83,7 +83,7 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
     if view.program is not None:
         return
     for at, word in enumerate(view.command.program):
-        right = nearest_nccl_test(word.text)
+        right = nearest_nccl_test(word.text) if not _is_script(word.text) else None
         if right is not None:
             yield LaunchFinding(
                 Severity.ERROR,
@@ -103,6 +103,10 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
             f"write {right}",
             (ReplaceArgument(place, 1, (right,)),),
         )
+
+
+def _is_script(word: str) -> bool:
+    return "\n" in word or " -" in word
 
 
 @of_program

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.source import SHELLS
 from nccltune.model.finding import Severity
 
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_")
@@ -17,7 +18,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
     Open MPI passes only its own variables and the variables that -x names. hydra and srun pass all
     variables. Both have options that limit the variables.
     """
-    if len(view.prediction.hosts) < 2:
+    if len(view.prediction.hosts) < 2 or _is_script(view):
         return
     launcher = view.flavor.launcher
     passed = {variable.name for variable in view.variables if variable.option is not None}
@@ -48,6 +49,12 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
             fix,
             edits,
         )
+
+
+def _is_script(view: View) -> bool:
+    """Return whether the program is a shell's script, which may need none of the variables."""
+    words = view.command.program
+    return view.program is None and bool(words) and words[0].text.rpartition("/")[2] in SHELLS
 
 
 def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], str]:

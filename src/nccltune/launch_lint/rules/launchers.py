@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from nccltune.launch.flavor import Launcher
+from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceLead
-from nccltune.launch_lint.hosts import host_list_fault, is_node_count
+from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.words import listed
@@ -81,6 +81,7 @@ _COUNTED = {
     "per_node": "processes",
     "nodes": "nodes",
     "ntasks_per_gpu": "processes",
+    "per_socket": "processes",
     "cpus": "cores",
     "gpus_per_node": "GPUs",
     "gpus_per_task": "GPUs",
@@ -91,18 +92,18 @@ _COUNTED = {
 
 def numbers(view: View) -> Iterator[LaunchFinding]:
     """Find `-np 8x`, `-N abc` and `-w a[5-1]`: options that count and whose value is no number."""
-    if view.flavor.launcher is Launcher.TORCHRUN:
-        return  # `torchrun.py` reads its numbers.
     inherited = view.site.inherited if view.flavor.launcher is Launcher.SLURM else ()
     for option in (*inherited, *view.command.options):
         value, counted = option.value, _COUNTED.get(option.meaning or "")
         if "$" in value or "`" in value or swallowed_at(option, view) is not None:
             continue
         word = option.words[0].text.partition("=")[0]
-        if option.meaning == "host" and view.flavor.launcher is Launcher.SLURM:
-            if (why := host_list_fault(value)) is not None:
+        if option.meaning == "host":
+            is_slurm = view.flavor.launcher is Launcher.SLURM
+            why = host_list_fault(value) if is_slurm else slots_fault(value)
+            if why is not None:
                 yield LaunchFinding(Severity.ERROR, "host-list", f"{word} {value}: {why}")
-        elif counted is not None and not _counts(option.meaning, value):
+        elif counted is not None and not _counts(option.meaning, value, view.flavor):
             gpus = view.site.gpus_per_node
             number = gpus if option.meaning in ("total", "per_node") else None
             yield LaunchFinding(
@@ -113,7 +114,11 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
             )
 
 
-def _counts(meaning: str | None, value: str) -> bool:
+def _counts(meaning: str | None, value: str, flavor: Flavor) -> bool:
+    if flavor.launcher is Launcher.TORCHRUN:
+        is_word = meaning == "per_node" and value.isascii() and value.isalpha()
+        numbers = value.split(":", 1) if meaning == "nodes" else [value]
+        return is_word or all(_NUMBER.fullmatch(number) for number in numbers)
     if meaning == "nodes":
         return is_node_count(value)
     if meaning in ("gpus_per_node", "gpus_per_task", "gpus"):
@@ -174,8 +179,8 @@ def _wrong(option: Option, right: str | None) -> LaunchFinding:
         Severity.ERROR,
         "option-value",
         f"{word} {option.value}: the form is ppr:NUMBER:RESOURCE, such as ppr:8:node",
-        f"write {word} {right}" if right is not None else f"leave out {word}",
-        (Replace(option, (word, right) if right is not None else ()),),
+        f"write {word} {right}" if right is not None else "write it in this form",
+        (Replace(option, (word, right)),) if right is not None else (),
     )
 
 

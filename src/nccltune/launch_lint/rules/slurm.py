@@ -187,12 +187,15 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
             edits,
         )
     elif processes > 1 and processes * program.gpus > number:
+        all_gpus = f"--gpus-per-node={processes * number} --gpu-bind=none"
         yield LaunchFinding(
             Severity.NOTE,
             "task-gpus-bound",
-            f"with {text} Slurm 21.08 and newer show each task its own GPUs only, and nccl-tests"
-            " counts from 0 over all tasks of a node; if it fails with invalid device ordinal, use"
-            " --gpus-per-node, or add --gpu-bind=none",
+            f"with {text} Slurm 21.08 and newer show each process its own"
+            f" {count(number, 'GPU')} only: nccl-tests counts GPUs over all processes of a node"
+            " (invalid device ordinal), and NCCL may not import the memory of a GPU that the"
+            " process does not see",
+            f"give every process all GPUs of the node: {all_gpus} in place of {text}",
         )
 
 

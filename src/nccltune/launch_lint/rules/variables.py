@@ -322,8 +322,8 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 "hca",
                 f"NCCL_IB_HCA={value}: this is an IP interface (for NCCL_SOCKET_IFNAME), not an"
                 " RDMA device such as mlx5_0",
-                "name the devices that ibv_devices lists, or leave it out",
-                edits_of(variable, None),
+                "name the devices that ibv_devices lists, or leave it out; NCCL_IB_DISABLE=1 turns"
+                " InfiniBand off",
             )
         elif "=" not in value[:1] and any(name == "mlx5_1" for name in named):
             yield LaunchFinding(
