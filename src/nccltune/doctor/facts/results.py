@@ -87,7 +87,8 @@ class KernelFailure(FactRecord):
     """One record of the fact `kernel.failures`."""
 
     kind: Annotated[
-        str | None, ("gpu_lost, xid_fault, xid_program, driver, pcie, memory, machine, nic, hung")
+        str | None,
+        "gpu_lost, xid_fault, xid_program, driver, pcie, memory, machine, nic, iommu, hung",
     ] = None
     text: Annotated[str | None, "the line without its time"] = None
     count: Annotated[int | None, "how often it was seen"] = None
