@@ -60,7 +60,7 @@ class InitTimes(NamedTuple):
 
 
 class InitLines(NamedTuple):
-    """What a log says of the start of communicators. None marks what it does not say.
+    """The start of communicators in a log. None marks what the log does not have.
 
     `fabric_nodes` is the number of hosts whose GPUs are in one NVLink domain. `mnnvl` is whether
     the largest communicator joins nodes by NVLink.
