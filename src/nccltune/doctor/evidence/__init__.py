@@ -15,6 +15,7 @@ tools.py      run tools of the running node, with a time limit
 plugins.py    find NCCL's plugins and libraries on the running node
 pci_tree.py   build the PCI tree from sysfs
 collect.py    make facts of the running node or of collected items
+elsewhere.py  decide whether files are of this node or of another one
 many_nodes.py make facts of a folder of nodes, in several processes
 facts_node.py      facts of the node, its processor, kernel, limits and shared memory
 facts_gpu.py       facts of GPUs, their links and paths

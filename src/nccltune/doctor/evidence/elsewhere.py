@@ -24,7 +24,11 @@ _COMPANIONS = frozenset(
 )
 """Items that people give besides this node."""
 _NEED_ROOT = frozenset({"dmesg", "lspci", "pci-config"})
-_READ_HERE = frozenset(one.name for one in (*VALUES, *TEXTS, *COMMANDS)) - _NEED_ROOT
+_READ_HERE = (
+    frozenset(values.name for values in VALUES)
+    | frozenset(text.name for text in TEXTS)
+    | frozenset(command.name for command in COMMANDS)
+) - _NEED_ROOT
 """Items that this node shows without root rights. A file with one of them is another node's."""
 _HOST = re.compile(
     rb"(?:^|[\s\]>)])(?P<log>[\w.-]{1,255}):\d{1,10}:\d{1,10} [^\n]{0,80}?NCCL (?:INFO|WARN)"

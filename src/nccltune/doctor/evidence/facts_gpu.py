@@ -12,6 +12,7 @@ from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
+from nccltune.doctor.evidence.parsers.pasted import parse_peer_test
 from nccltune.doctor.evidence.parsers.topo_matrix import gpu_number, parse_topo_matrix
 from nccltune.doctor.evidence.pci_tree import path_kind
 from nccltune.doctor.evidence.raw import NodeEvidence
@@ -23,6 +24,7 @@ from nccltune.doctor.facts.gpu import (
     GPU_NIC_PATHS,
     GPU_OPEN_DRIVER,
     GPU_P2P,
+    GPU_P2P_TEST,
     GPU_PATHS,
     GPUS,
     IMEX_CHANNELS,
@@ -146,6 +148,9 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
     copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
     if copies is not None and copies[0].peers:
         facts.add(GPU_COPIES, copies[0].peers, copies[1].place(copies[0].peers_line))
+    test = evidence.parsed("p2p-test", parse_peer_test)
+    if test is not None and test[0]:
+        facts.add(GPU_P2P_TEST, test[0], test[1].place())
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None and topo[0].cells:
         paths = []

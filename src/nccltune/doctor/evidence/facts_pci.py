@@ -4,6 +4,7 @@
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.lspci import PciDevice, parse_lspci
+from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines
 from nccltune.doctor.evidence.pci_tree import PciNode, pci_nodes, slot_speed, with_above
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
@@ -11,6 +12,7 @@ from nccltune.doctor.facts.gpu import GPUS
 from nccltune.doctor.facts.network import HCAS, NICS, RDMA_DEVICES_SEEN
 from nccltune.doctor.facts.node import KERNEL_IOMMU_GROUPS, NODE_SYSFS_PCI, IommuGroup
 from nccltune.doctor.facts.pci import (
+    PCI_ACS_LINES,
     PCI_BRIDGES,
     PCI_LINKS,
     VM_HOST_BRIDGES,
@@ -38,6 +40,9 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `node.sysfs_pci`, `pci.*`, `vm_host.bridges`, `kernel.iommu_groups` and
     `rdma.devices_seen`."""
     _vm_host(evidence, facts)
+    acs = evidence.parsed("acs", parse_acs_lines)
+    if acs is not None and not acs[0].devices:
+        facts.add(PCI_ACS_LINES, acs[0].lines, acs[1].place())
     nodes = nodes_of(evidence)
     sysfs = evidence.tree("pci")
     lspci = _lspci(evidence)

@@ -4,6 +4,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
 from nccltune.doctor.evidence.parsers.listed import parse_listed
@@ -23,6 +24,7 @@ from nccltune.doctor.facts.settings import (
     SettingRecord,
 )
 from nccltune.formats.tuner_config.nccl_conf import conf_lines
+from nccltune.launch_lint.variables import is_foreign, nearest_variable
 
 _CONFS = (
     ("named-nccl-conf", "named_conf"),
@@ -71,7 +73,14 @@ def _setting(name: str, value: str, kind: str, where: str) -> SettingRecord:
     # A setting in NCCL's log was in force. For the environment and nccl.conf, `add_settings` sets
     # `in_force` later. For start-up and job files `in_force` stays false.
     value, in_force = kept_value(name, value), kind == "log"
-    return SettingRecord(name=name, value=value, kind=kind, where=where, in_force=in_force)
+    return SettingRecord(
+        name=name, value=value, kind=kind, where=where, in_force=in_force, meant=_meant(name)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _meant(name: str) -> str | None:
+    return nearest_variable(name) if name.startswith("NCCL_") and not is_foreign(name) else None
 
 
 def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:

@@ -69,7 +69,7 @@ KNOWN = frozenset(
         # files would be reported as unknown.
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
-        *("diagnostics", "rail-pings", "perftest", INDEX),
+        *("diagnostics", "rail-pings", "perftest", "p2p-test", "acs", INDEX),
     }
 )
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
@@ -115,9 +115,13 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("nvbandwidth", _mark(rb"^nvbandwidth Version")),
     ("perftest", _mark(rb"^\s*#bytes\s+#iterations\s+BW |RDMA_(?:Write|Read) BW Test")),
     ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
-    ("rdma-link", _mark(rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state ")),
+    (
+        "rdma-link",
+        _mark(rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ port \d{1,3} ==> \S+ \("),
+    ),
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
     ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),
+    ("p2p-test", _mark(rb"^\[P2P \(Peer-to-Peer\) GPU|^Unidirectional P2P=\w+ Bandwidth")),
     ("imex", _mark(rb"^Connectivity Table Legend|^Node #\d+\s")),
     (
         "lspci",
@@ -151,6 +155,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("aws-topology", _mark(rb'"NetworkNodes"\s*:')),
     ("aws-instance-type", _mark(rb'"InstanceTypes"\s*:')),
     ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
+    ("acs", _mark(rb"^\s*ACSCtl:\s")),
     (INDEX, _mark(rb"^by\tnccltune ")),
 )
 _BY_ITEM = dict(_MARKS)

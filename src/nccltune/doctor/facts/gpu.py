@@ -109,6 +109,23 @@ GPU_COPIES = records(
 )
 
 
+class PeerTest(FactRecord):
+    """One record of the fact `gpu.p2p_test`."""
+
+    a: Annotated[int | None, "GPU (the row)"] = None
+    b: Annotated[int | None, "GPU (the column)"] = None
+    without_gb_per_s: Annotated[float | None, "bandwidth without P2P"] = None
+    with_gb_per_s: Annotated[float | None, "bandwidth with P2P"] = None
+
+
+GPU_P2P_TEST = records(
+    "gpu.p2p_test",
+    PeerTest,
+    meaning="copies between two GPUs without and with P2P, measured",
+    read="p2pBandwidthLatencyTest",
+)
+
+
 class GpuPath(FactRecord):
     """One record of the fact `gpu.paths`."""
 

@@ -34,6 +34,22 @@ PCI_BRIDGES = records(
 )
 
 
+class AcsLine(FactRecord):
+    """One record of the fact `pci.acs_lines`."""
+
+    text: Annotated[str | None, "the flags: SrcValid+ TransBlk- ReqRedir+ ..."] = None
+    count: Annotated[int | None, "how many such lines there are"] = None
+    redirects: Annotated[bool | None, "SrcValid+ or ReqRedir+: peer traffic goes to the CPU"] = None
+
+
+PCI_ACS_LINES = records(
+    "pci.acs_lines",
+    AcsLine,
+    meaning="ACS of bridges whose addresses are not known",
+    read="lspci -vvv | grep ACSCtl",
+)
+
+
 class PciLink(FactRecord):
     """One record of the fact `pci.links`."""
 

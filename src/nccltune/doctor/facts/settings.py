@@ -19,6 +19,7 @@ class SettingRecord(FactRecord):
         ),
     ] = None
     where: Annotated[str | None, "FILE:LINE, or environment"] = None
+    meant: Annotated[str | None, "the variable that a misspelt name means"] = None
     in_force: Annotated[
         bool | None,
         (

@@ -156,7 +156,7 @@ _BYPASSED = re.compile(
     r"(?P<bytes>\d{1,20}) Bytes -> "
 )
 _SETTING = re.compile(
-    r"(?P<name>NCCL_\w{1,80}) set by (?P<source>(?:\S{1,40} ){0,4}?)to (?P<value>.*?)\.?\s*$"
+    r"(?P<name>NCCL_\w{1,80}) set (?:by )?(?P<source>(?:\S{1,40} ){0,4}?)to (?P<value>.*?)\.?\s*$"
 )
 _COMMUNICATOR = re.compile(
     r"\brank \d+ n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
@@ -203,7 +203,8 @@ def read_message(message: str) -> Message | None:
     try:
         if "Bytes ->" in message:
             return _read_choice(message)
-        if " set by " in message and (match := _SETTING.search(message)) is not None:
+        is_set = " set by " in message or " set to " in message
+        if is_set and (match := _SETTING.search(message)) is not None:
             return Setting(match["name"], match["value"], match["source"].strip())
         for read in _BY_FIRST.get(message.lstrip(" ")[:1], ()):
             if (found := read(message)) is not None:

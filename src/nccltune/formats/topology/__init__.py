@@ -7,6 +7,7 @@ nccl_xml_rules.py     well-formed XML that NCCL's parser refuses
 graph_xml.py          NCCL's graph XML: rings and trees of its search
 xml_tree.py           parse small XML files, with limits and without DTD
 nvidia_smi_matrix.py  the matrix of `nvidia-smi topo -m`
+pasted_matrix.py      restore a pasted matrix: lost tabs, wrapped lines
 sysfs.py              the PCI tree of the running machine
 cpu_list.py           lists of CPUs
 """

@@ -197,9 +197,11 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
     assert never == {
         "container.numa_calls",
         "gpu.copies",
+        "gpu.p2p_test",
         "gpu.paths",
         "imex.nodes",
         "nic_counters",
+        "pci.acs_lines",
         "rdma.rail_pings",
         "rdma.tests",
         "ras.checks",

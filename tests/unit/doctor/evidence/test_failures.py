@@ -34,6 +34,9 @@ LINES = [
     ("gpu_memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
     ("shm", "OSError: [Errno 28] No space left on device: '/dev/shm/nccl-1'"),
     ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
+    ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
+    ("limit", "OSError: [Errno 24] Too many open files"),
+    ("no_kernel", "CUDA error: no kernel image is available for execution on the device"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),

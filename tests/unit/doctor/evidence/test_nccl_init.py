@@ -56,6 +56,14 @@ def test_ranks_that_were_about_to_complete_are_cut_off() -> None:
     late = "".join(info(rank, "8 coll channels, 8 collnet channels") for rank in range(4))
     (one,) = unfinished(STARTS + late + completes(2))
     assert not one.whole
+    (one,) = unfinished(STARTS + late + completes(2) + "[rank0] Watchdog caught a timeout\n")
+    assert one.whole
+
+
+def test_ranks_that_wait_for_a_connection_hang() -> None:
+    connected = "".join(info(rank, "Connected all rings, use ring PXN 0 GDR 1") for rank in (1, 3))
+    (one,) = unfinished(STARTS + connected + completes(0, 2))
+    assert (one.unfinished, one.whole) == ([1, 3], True)
 
 
 def test_nobody_completes() -> None:

@@ -94,6 +94,8 @@ SHAPES = (
     ("ofi", "nccl_net_ofi_rdma_init:78 NET/OFI OFI fi_getinfo() call failed: No data available"),
     ("ofi", "nccl_net_ofi_create_plugin:25 NET/OFI Unable to find a protocol that worked."),
     ("ofi", "find_ofi_provider:300 NET/OFI No eligible providers were found"),
+    ("ofi", "find_ofi_provider:606 NET/OFI Only EFA provider is supported"),
+    (WARNING, "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
     (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),

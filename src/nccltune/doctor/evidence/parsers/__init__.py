@@ -15,15 +15,18 @@ kernel_log.py     `dmesg`, `journalctl -k`
 limits.py         limits of a process
 listed.py         lines in the format of `grep -n`
 lspci.py          `lspci -vvv`
+nccl_init.py      the start of communicators in NCCL's log
 nccl_lines.py     the parts of NCCL's log that facts need (`formats.nccl_log` parses it)
+nccl_warnings.py  causes of NCCL's warnings
 nvbandwidth.py    nvbandwidth
 nvlink.py         `nvidia-smi nvlink -s`
 p2p_matrix.py     `nvidia-smi topo -p2p`
+pasted.py         ACS lines without devices, p2pBandwidthLatencyTest
 pci_config.py     PCI configuration space
 perftest.py       `ib_write_bw` and similar tests
 pings.py          pings between NICs
 rdma_counters.py  `rdma statistic`, `perfquery`
-rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`
+rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
 services.py       states of services
 symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids

@@ -96,6 +96,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "unable to open shared memory object",
         "Bus error",
     ),
+    "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",

@@ -125,6 +125,13 @@ _FAILURES = (
             r"|syndrome|failed|errors? detected)"
         ),
     ),
+    (
+        "iommu",
+        re.compile(
+            r"IO_PAGE_FAULT|DMAR: \[DMA|\[fault reason|INVALID_DEVICE_REQUEST"
+            r"|arm-smmu.*(?:fault|F_TRANS)"
+        ),
+    ),
     ("hung", re.compile(r"blocked for more than \d+ sec|soft lockup|hard LOCKUP|rcu.* stall")),
 )
 
@@ -134,7 +141,8 @@ _FAILURES = (
 _LIKELY = (
     *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
-    *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall"),
+    *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
+    *("DMAR", "INVALID_DEVICE", "smmu"),
 )
 
 

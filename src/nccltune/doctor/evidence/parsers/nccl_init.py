@@ -30,7 +30,7 @@ _JOINED = re.compile(
 # Ray counts equal lines of several processes, and people leave lines out.
 _CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|snip|truncated)\W{0,3}$", re.M)
 # The last messages of a rank before `Init COMPLETE`.
-_LATE = ("coll channels", "CC Off", "CC On", "threadThresholds", "Connected all", "Connected NVLS")
+_LATE = ("coll channels", "CC Off", "CC On", "TUNER/Plugin")
 _COMPLETED = 3
 """State of a GPU in a fabric (nvmlGpuFabricState): its registration is complete."""
 
@@ -60,7 +60,7 @@ class InitTimes(NamedTuple):
 
 
 class InitLines(NamedTuple):
-    """What a log says of the start of communicators. None marks what it does not say.
+    """The start of communicators in a log. None marks what the log does not have.
 
     `fabric_nodes` is the number of hosts whose GPUs are in one NVLink domain. `mnnvl` is whether
     the largest communicator joins nodes by NVLink.
@@ -112,9 +112,10 @@ def _unfinished(text: str) -> list[OpenInit]:
         if not waiting:
             continue
         late = all(any(w in last.get(group.owner[one], "") for w in _LATE) for one in waiting)
-        # A log that ends among the `Init COMPLETE` lines has those of the first ranks.
-        first = list(group.owner)[: len(group.done)]
-        cut = not text.endswith("\n") or late or (ends_here and sorted(first) == sorted(group.done))
+        # A log that ends among the `Init COMPLETE` lines has those of the first ranks, or of ranks
+        # that were ready when others were.
+        first = sorted(list(group.owner)[: len(group.done)]) == sorted(group.done)
+        cut = not text.endswith("\n") or (ends_here and (late or first))
         hosts = sorted({group.owner[one][0] for one in waiting})
         found.append(
             OpenInit(name, group.ranks, len(group.owner), len(group.done), sorted(waiting), hosts,

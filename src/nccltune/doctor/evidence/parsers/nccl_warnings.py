@@ -104,7 +104,8 @@ _EVERYWHERE = frozenset({"gpu_memory", "driver_old", "no_gpu", "no_kernel", "gpu
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
-    ("", r"NET/OFI.*(?:fi_getinfo|No eligible|protocol that worked|[Nn]o .*providers?)", "ofi"),
+    ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|"
+     r"(?:[Nn]o |Couldn't find ).*providers?)", "ofi"),
     ("", r"P2P is disabled between NVLINK", "nvlink_p2p"),
     ("", r"ncclIbRoceGetVersionNum", "gid_type"),
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse ports of RDMA devices in `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link`.
+"""Parse ports of RDMA devices in `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`.
 
 `/sys/class/infiniband` has the same data and more. These parsers are for files from the user.
 """
@@ -18,6 +18,10 @@ _IBSTATUS = re.compile(
     r"^Infiniband device '(?P<name>[\w.-]{1,64})' port (?P<port>\d{1,3}) status:"
 )
 _RDMA_LINK = re.compile(r"^link (?P<name>[\w.-]{1,64})/(?P<port>\d{1,3}) (?P<rest>.*)$")
+_NETDEV = re.compile(
+    r"^(?:[0-9a-f:.]+ )?(?P<name>[\w.-]{1,64}) port (?P<port>\d{1,3}) ==> (?P<netdev>\S{1,64}) "
+    r"\((?P<state>\w{1,20})\)"
+)
 _FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
 _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
 _PHYSICAL = re.compile(r"[^A-Za-z]")
@@ -65,6 +69,10 @@ def parse_rdma_ports(text: str) -> RdmaPorts:
             ports.append(RdmaPortState(name=device, port=int(match["port"])))
         elif (match := _RDMA_LINK.match(line)) is not None:
             ports.append(_link(match))
+            in_port = False
+        elif (match := _NETDEV.match(line)) is not None:
+            state = {"up": "ACTIVE", "down": "DOWN"}.get(match["state"].lower())
+            ports.append(RdmaPortState(name=match["name"], port=int(match["port"]), state=state))
             in_port = False
         elif device and (match := _any_port(line)) is not None:
             ports.append(RdmaPortState(name=device, port=int(match["port"]), firmware=firmware))
