@@ -49,6 +49,8 @@ def kind_of(head: bytes) -> FileKind:
     text = head.decode(encoding_of(head[:4]), errors="replace")
     lines = [line for line in text.split("\n") if line.strip()]
     content = next((line for line in lines if not line.startswith("#")), "").strip()
+    if content.startswith("numCycle,") or (content.startswith("[") and '"numCycle"' in text):
+        return FileKind.RCCL_RESULTS
     if content.startswith("{"):
         return _json_kind(content, text)
     if content.startswith("<") and (xml := _XML.match(text)) is not None:

@@ -40,6 +40,8 @@ _LAST_ERROR = re.compile(r"# error: (?P<what>.*)")
 _BARE_HEADER = re.compile(
     r"size\s+count\s+type\s.*\btime\s+algbw\s+busbw\b|\(B\)\s+\(elements\)\s.*\(us\)"
     r"|out-of-place\s+in-place\s*$"
+    # Some people paste the output without its comment signs.
+    r"|nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
 )
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
@@ -146,7 +148,10 @@ class _TextReader:
         """Process a line that is no comment and no log: a header without `#`, a row, or neither."""
         self.commands.observe(body, number)
         if _BARE_HEADER.match(body):
-            source.comment(f"#{text}", number)
+            source.comment(f"# {body}" if body[:1] in "nR" else f"#{text}", number)
+            for device in source.run.devices[-1:]:
+                self.note_host(device.host)
+                self.logs.note_device(device)
         elif source.other(text, number):
             return
         elif _DOTS.fullmatch(body.rstrip()):
