@@ -311,8 +311,9 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     show more.
     """
     # JSON has the bus number of the first GPU of each process only.
-    devices = [device for device in devices if _bus(device.bus)] or devices
-    known = {_bus(device.bus) for device in devices} - {None, "00"}
+    devices = [device for device in devices if device.bus] or devices
+    # In virtual machines, only domain or device number differ: `[0000:00:05]`.
+    known = any(device.bus.strip("0x:.") for device in devices)
     indices = [device.device for device in devices]
     places = [(device.device, device.bus) for device in devices]
     keys: list[object] = [device.bus for device in devices] if known else [*indices]

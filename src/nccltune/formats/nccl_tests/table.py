@@ -240,6 +240,7 @@ class TableReader:
             context.name,
             known_ranks,
             None if self.layout.cpu_time else bus_factor_of(rows),
+            run.command.collective if run.command is not None else None,
         )
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()

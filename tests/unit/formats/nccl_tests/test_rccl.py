@@ -173,5 +173,9 @@ def test_the_choice_that_rccl_tests_names_in_a_row() -> None:
 
 def test_output_without_comment_signs() -> None:
     made = Made(points(*SIZES), era="2.13", hosts=("a", "b"), one_process=False)
-    bare = "\n".join(line.removeprefix("#") for line in made.lines())
-    assert text(bare).report.scales == {"2x4": 6}
+    lines = made.lines()
+    lines.insert(1, "# Blocking Enabled: wait for completion and barrier after each collective ")
+    found = text("\n".join(line.removeprefix("#") for line in lines))
+    assert found.report.scales == {"2x4": 6}
+    assert "-z 1" in found.sentence("condition")
+    assert "aborted" not in found.flags
