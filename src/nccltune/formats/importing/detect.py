@@ -28,6 +28,7 @@ _RULE = re.compile(
 _NCCL_TESTS = re.compile(
     r"# (?:nThread \d|[nr]ccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
     r"|(?:#|^|\s)\s*size\s+count\s+type\s"
+    r"|^\s*nThread \d+ nGpus \d"
     r"|: Test (?:(?:CUDA|NCCL) failure|timeout|failure) "
 )
 # NCCL writes no XML declaration. Files of RCCL and hand-made files have one, or comments.
@@ -49,6 +50,8 @@ def kind_of(head: bytes) -> FileKind:
     text = head.decode(encoding_of(head[:4]), errors="replace")
     lines = [line for line in text.split("\n") if line.strip()]
     content = next((line for line in lines if not line.startswith("#")), "").strip()
+    if content.startswith("numCycle,") or (content.startswith("[") and '"numCycle"' in text):
+        return FileKind.RCCL_RESULTS
     if content.startswith("{"):
         return _json_kind(content, text)
     if content.startswith("<") and (xml := _XML.match(text)) is not None:

@@ -35,7 +35,7 @@ from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from nccltune.study.names import TABLES
 
-_TIMED = frozenset({FileKind.NCCL_TESTS_TEXT, FileKind.NCCL_TESTS_JSON})
+_TIMED = frozenset({FileKind.NCCL_TESTS_TEXT, FileKind.NCCL_TESTS_JSON, FileKind.RCCL_RESULTS})
 """Kinds of files that a run writes until it ends. The time of such a file is the end of the run."""
 
 

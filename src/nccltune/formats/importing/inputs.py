@@ -19,6 +19,7 @@ from nccltune.formats.importing.samples_jsonl import read_samples
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
+from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
@@ -30,6 +31,7 @@ from nccltune.study import names
 READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_TEXT: read_text,
     FileKind.NCCL_TESTS_JSON: read_json,
+    FileKind.RCCL_RESULTS: read_rccl_results,
     FileKind.RAW_CSV: read_raw_csv,
     FileKind.SAMPLES: read_samples,
     # A log may hold tables after the part of the file that detection reads. So the reader of tables
@@ -137,8 +139,8 @@ class Reading:
 
 
 _KNOWN = (
-    "known are output and JSON of nccl-tests, NVIDIA's raw CSV, samples of nccltune, and "
-    "topologies (NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m)"
+    "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, samples of nccltune,"
+    " and topologies (NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m)"
 )
 
 

@@ -12,4 +12,5 @@ rank_bounds.py          the numbers of ranks that a table's numbers allow
 collective_evidence.py  find the collective that a table measures
 process_logs.py         NCCL's log lines by process
 json_results.py         the JSON of `-J`
+rccl_results.py         the results file of rccl-tests, JSON or CSV
 """

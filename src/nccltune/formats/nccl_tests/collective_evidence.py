@@ -76,12 +76,14 @@ def find_collective(
     name: str,
     ranks: int | None,
     factor: float | None = None,
+    commanded: Collective | None = None,
 ) -> Collective | str:
     """Return the collective, or the reason why it is unknown.
 
     The evidence is used in this order: the user's option, the header that the program prints, the
-    columns if they allow only one collective, NCCL's log, the file name. With one rank, the columns
-    are not used. `factor` is bus bandwidth divided by algorithm bandwidth; None if it is unknown.
+    columns if they allow only one collective, the program in the command line (`commanded`), NCCL's
+    log, the file name. With one rank, the columns are not used. `factor` is bus bandwidth divided
+    by algorithm bandwidth; None if it is unknown.
     """
     one_rank = ranks == 1
     told = options.collective or named
@@ -90,6 +92,8 @@ def find_collective(
     possible = _narrowed(possible_collectives(shape), factor, ranks)
     if len(possible) == 1 and not one_rank:
         return possible.pop()
+    if commanded is not None and (one_rank or commanded in possible):
+        return commanded
     logged = log.functions
     if len(logged) == 1 and (one_rank or not possible or logged <= possible):
         return logged.pop()

@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 
 DTYPE_BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1,
+    "fp8_e4m3": 1, "fp8_e5m2": 1,
     "half": 2, "bfloat16": 2,
     "int32": 4, "uint32": 4, "int": 4, "float": 4,
     "int64": 8, "uint64": 8, "double": 8,
 }  # fmt: skip
-"""Bytes of an element, by nccl-tests' type name (`char` and `int` in early builds of 2.0)."""
+"""Bytes of an element, by type name: `char` and `int` in early builds of nccl-tests 2.0,
+`fp8_e4m3` and `fp8_e5m2` in rccl-tests."""
 REDOPS = {name: name for name in ("sum", "prod", "max", "min", "avg", "mulsum")} | {"none": None}
 _DTYPES = {name: name for name in DTYPE_BYTES}
 _ROOTS: dict[str, int | None] = {"-1": None} | {str(rank): rank for rank in range(1024)}
 _WRONGS: dict[str, int | None] = {"0": 0, "N/A": None, "0e+00": 0}
 
+_RAN = ("algo", "proto", "nchannels")
 _ROUNDING = 0.006
 """Difference of a bandwidth from size and time, up to which it is surely rounding."""
 _LEFT = frozenset({"size", "count", "type", "redop", "root"})
@@ -58,7 +61,11 @@ class Timing(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row. `timings` are in the order of the layout's groups. `at` is the time stamp of `-S`."""
+    """A row.
+
+    `timings` are in the order of the layout's groups. `at` is the time stamp of `-S`. `ran` are the
+    algorithm, the protocol and the channels that rccl-tests names.
+    """
 
     line: int
     size: int
@@ -68,6 +75,7 @@ class Row(NamedTuple):
     root: int | None
     at: str | None
     timings: tuple[Timing, ...]
+    ran: tuple[str, str, str] | None = None
 
 
 FlatRow = tuple[Any, ...]
@@ -111,6 +119,7 @@ class TableColumns:
             raise BadRowError("the header has a time column without its bandwidths")
         self.in_place = [placement == "in-place" for placement in placements]
         self.cpu_time = labels[starts[0]] == "cputime"
+        self.names_choice = set(_RAN) <= set(labels)
         # A time stamp has two words: date and time.
         self.tokens = len(labels) + self.stamped
         self.edges: list[int] = []
@@ -129,7 +138,7 @@ class TableColumns:
         The reader calls `keep` with a flat row and returns True. For any other line it returns
         False; then the caller must use `row`.
         """
-        if self.cpu_time or len(self.groups) != 2:
+        if self.cpu_time or len(self.groups) != 2 or self.names_choice:
             return None
         want, stamped = self.tokens, self.stamped
         left = {label: index for index, label in enumerate(self.left)}
@@ -205,7 +214,14 @@ class TableColumns:
             for group in self.groups
         )
         plain = None if redop == "none" else redop
-        return Row(number, size, count, dtype, plain, None if root < 0 else root, at, timings)
+        root_rank = None if root < 0 else root
+        ran = None
+        if self.names_choice:
+            algorithm, protocol, channels = (
+                rest[self.labels.index(label) - offset] for label in _RAN
+            )
+            ran = (algorithm, protocol, channels)
+        return Row(number, size, count, dtype, plain, root_rank, at, timings, ran)
 
     def _split(self, token: list[str]) -> tuple[dict[str, str], list[str]]:
         """Return the columns before the times by name, and the words from the first time on.

@@ -35,7 +35,7 @@ _MORE = re.compile(r"(agg iters|graph|validation|unalign): (\d+)")
 _BLOCKING = re.compile(r"# Blocking Enabled.*")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
-    r"\s+on\s+(?P<host>\S+)\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
+    r"\s+on\s+(?P<host>\S+)\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$"
 )
 _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
@@ -104,6 +104,7 @@ class NcclTestsRun:
         self.blocking = 0
         self.unaligned = 0
         self.preloaded: tuple[str, ...] = ()
+        self.stated: tuple[int | None, int | None] = (None, None)
         self.devices: list[TableDevice] = []
         self.hosts_told = True
         self.abridged = False
@@ -310,8 +311,9 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     show more.
     """
     # JSON has the bus number of the first GPU of each process only.
-    devices = [device for device in devices if _bus(device.bus)] or devices
-    known = {_bus(device.bus) for device in devices} - {None, "00"}
+    devices = [device for device in devices if device.bus] or devices
+    # In virtual machines, only domain or device number differ: `[0000:00:05]`.
+    known = any(device.bus.strip("0x:.") for device in devices)
     indices = [device.device for device in devices]
     places = [(device.device, device.bus) for device in devices]
     keys: list[object] = [device.bus for device in devices] if known else [*indices]
@@ -368,7 +370,7 @@ class ScaleEvidence(NamedTuple):
     - `machines`: the machines behind the host names; None if their number is unknown.
     - `last_rank`: the highest rank of an incomplete list.
     - `logged`: (nodes, ranks) of NCCL's log.
-    - `given`: (nodes, ranks) of the user.
+    - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`: the ranks that a command line starts.
     - `bounds`: the numbers of ranks that the table's own numbers allow.
     - `processes`: the number of processes in the device list.
@@ -380,6 +382,7 @@ class ScaleEvidence(NamedTuple):
     last_rank: int | None = None
     logged: tuple[int | None, int | None] = (None, None)
     given: tuple[int | None, int | None] = (None, None)
+    stated: tuple[int | None, int | None] = (None, None)
     commanded: int | None = None
     bounds: RankBounds | None = None
     processes: int = 1
@@ -405,7 +408,7 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
     ranks = evidence.listed or logged[1] or _by_table(report, line, evidence)
     one_name = hosts is not None and evidence.machines != hosts
-    nodes = (given[0] or evidence.machines) if one_name else hosts or given[0]
+    nodes = (given[0] or evidence.machines) if one_name else hosts or given[0] or evidence.stated[0]
     emulated = False
     if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]
@@ -468,6 +471,7 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
     bounds, last = evidence.bounds, evidence.last_rank
     claims = [
         ("the last line of the device list", None if last is None else last + 1),
+        ("the file", evidence.stated[1]),
         ("the command line", evidence.commanded),
         ("--ranks", evidence.given[1]),
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from nccltune.formats.nccl_log.messages import RanCall
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.checks import (
     OTHER_BANDWIDTH,
@@ -24,8 +25,16 @@ from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
 from nccltune.formats.text.redact import host_hash
 from nccltune.formats.text.stamps import stamp_of
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
+from nccltune.model.choice import (
+    DEFAULT,
+    AnyChoice,
+    Choice,
+    choice_label,
+    parse_algorithm,
+    parse_protocol,
+)
 from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source
 
 BATCH_ROWS = 8192
@@ -94,6 +103,8 @@ class TableReader:
         if row.size == 0:
             self.count_empty(len(row.timings))
             return
+        if row.ran is not None and self._logs is not None and (choice := _choice(*row.ran)):
+            self._logs.rest.take(RanCall(None, row.size, per_rank=False, ran=choice))
         left = (row.line, row.size, row.elements, row.dtype, row.redop, row.root, row.at)
         for timing in row.timings:
             self.check_algbw(row.line, row.size, timing.time_us, timing.algbw)
@@ -229,6 +240,7 @@ class TableReader:
             context.name,
             known_ranks,
             None if self.layout.cpu_time else bus_factor_of(rows),
+            run.command.collective if run.command is not None else None,
         )
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()
@@ -277,6 +289,7 @@ class TableReader:
             last_rank=None if run.list_complete else run.last_rank,
             logged=(log.nodes, log.ranks),
             given=(options.nodes, options.ranks),
+            stated=run.stated,
             commanded=run.command.ranks if run.command is not None else None,
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),
@@ -443,3 +456,12 @@ class TableReader:
             report.flag(label.problem_kind, label.problem, line)
             reason = "it cannot be decided which algorithm or protocol ran"
             report.cannot_read(line, "", reason, lost)
+
+
+def _choice(algorithm: str, protocol: str, channels: str) -> Choice | None:
+    """Return the choice that rccl-tests names in a row; None if it names none that is known."""
+    try:
+        names = parse_algorithm(algorithm.lower()), parse_protocol(protocol.lower())
+    except InputError:
+        return None
+    return Choice(*names, int(channels) if channels.isdecimal() and int(channels) else None)

@@ -41,6 +41,12 @@ _BARE_HEADER = re.compile(
     r"size\s+count\s+type\s.*\btime\s+algbw\s+busbw\b|\(B\)\s+\(elements\)\s.*\(us\)"
     r"|out-of-place\s+in-place\s*$"
 )
+# People paste the output without its comment signs.
+_BARE_LINE = re.compile(
+    r"nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s|Blocking Enabled: "
+    r"|[nr]ccl-tests version \d|Collective test starting: |Reducing maxBytes to \d"
+    r"|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
+)
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -117,13 +123,8 @@ class _TextReader:
         body = text.lstrip()
         if body.startswith("#"):
             self.commands.observe(body, number)
-            source.comment(text, number)
+            self._comment(source, text, number)
             self.note_time(source.run.stamps, line, line.find("#"))
-            for device in source.run.devices[-1:]:
-                self.note_host(device.host)
-                self.logs.note_device(device)
-            if source.table is not None and source.table.footer:
-                self.logs.end_table()
             if (error := _LAST_ERROR.match(body)) is not None:
                 what = visible(error["what"], 80)
                 self.report.flag(
@@ -142,11 +143,22 @@ class _TextReader:
         elif body:
             self._other(source, text, body, number)
 
+    def _comment(self, source: SourceReader, text: str, number: int) -> None:
+        """Process a line of the header or the footer, with its comment sign."""
+        source.comment(text, number)
+        for device in source.run.devices[-1:]:
+            self.note_host(device.host)
+            self.logs.note_device(device)
+        if source.table is not None and source.table.footer:
+            self.logs.end_table()
+
     def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
         """Process a line that is no comment and no log: a header without `#`, a row, or neither."""
         self.commands.observe(body, number)
         if _BARE_HEADER.match(body):
             source.comment(f"#{text}", number)
+        elif _BARE_LINE.match(body):
+            self._comment(source, f"# {body}", number)
         elif source.other(text, number):
             return
         elif _DOTS.fullmatch(body.rstrip()):

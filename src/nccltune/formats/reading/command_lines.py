@@ -100,7 +100,7 @@ class CommandLines:
             return
         unset = _UNSET.search(text)
         removed = re.findall(r"\w+", unset["names"]) if unset is not None else []
-        program = _PROGRAM.search(text)
+        program = _program(text)
         found = {} if removed else _assignments(text, program is not None)
         if not (removed or found or program):
             return
@@ -162,6 +162,16 @@ class CommandLines:
             arguments=() if self._ambiguous else self._arguments,
             collective=None if self._ambiguous else self._collective,
         )
+
+
+def _program(text: str) -> re.Match[str] | None:
+    """Return the nccl-tests program that a line starts; None if a line only names one."""
+    match = _PROGRAM.search(text)
+    if match is None:
+        return None
+    before, after = text[: match.start("program")], text[match.end() :]
+    starts = before.endswith("/") or after.lstrip("'\"").startswith(" -")
+    return match if starts or _LAUNCHER.search(before) is not None else None
 
 
 def _assignments(text: str, has_program: bool) -> dict[str, str]:

@@ -25,6 +25,7 @@ class FileKind(StrEnum):
 
     NCCL_TESTS_TEXT = "nccl-tests text"
     NCCL_TESTS_JSON = "nccl-tests JSON"
+    RCCL_RESULTS = "rccl-tests results"
     RAW_CSV = "raw CSV"
     SAMPLES = "samples"
     NCCL_LOG = "NCCL log"

@@ -244,3 +244,11 @@ def test_ranks_may_share_gpus_under_one_host_name(places: list[tuple[int, int]],
     assert "machines of one name, or ranks that share it" in read.sentence("scale_unknown")
     assert "one_host" not in read.flags
     assert scales(text(named_guest(places, gpu), nodes=2)) == {(2, len(places))}
+
+
+@pytest.mark.parametrize("each", [1, 8])
+def test_virtual_machines_whose_gpus_have_no_bus_number(each: int) -> None:
+    output = named_guest(EIGHT * 2, each=each)
+    for _, bus in EIGHT:
+        output = output.replace(f"[0000:{bus:02x}:00]", f"[0000:00:{bus:02x}]")
+    assert scales(text(output)) == {(2, 16)}

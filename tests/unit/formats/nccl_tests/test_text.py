@@ -257,6 +257,16 @@ def test_several_tests_of_many_ranks_are_no_copies_of_a_one_rank_test() -> None:
         assert {sample.ranks for sample in read.samples} == {8}
 
 
+def test_the_program_in_the_command_line_names_the_collective() -> None:
+    made = MADE.with_(era="2.13", ranks=2)  # the columns are also those of send/recv
+    table = "\n".join([*made.columns(), *map(made.row, made.points)])
+    assert "collective_unknown" in text(table).flags
+    read = text(f"$ mpirun -np 2 ./all_reduce_perf -g 1\n{table}", nodes=1)
+    assert read.report.collectives == {"allreduce": 2 * len(SIZES)}
+    other = text(f"$ mpirun -np 2 ./all_gather_perf -g 1\n{table}", nodes=1)
+    assert "collective_unknown" in other.flags
+
+
 def test_a_log_alone_is_no_table() -> None:
     read = text("\n".join([INFO + "Using network Socket"] * 3))
     assert read.report.kind is FileKind.NCCL_LOG

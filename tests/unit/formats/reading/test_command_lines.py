@@ -62,6 +62,11 @@ def test_nothing_is_known_without_a_command() -> None:
     assert found("some words", "Hint: try NCCL_P2P_DISABLE=1") is None
 
 
+@pytest.mark.parametrize("line", ["=== broadcast_perf ===", "Results of all_reduce_perf:"])
+def test_a_title_is_no_command(line: str) -> None:
+    assert found(line) is None
+
+
 def test_a_later_run_under_one_command_line() -> None:
     commands = CommandLines()
     commands.observe(f"mpirun -x NCCL_P2P_DISABLE=1 {PERF}", 1)
