@@ -192,7 +192,8 @@ Value TableAnswer(const Value& id, const std::vector<SizedRow>& rows) {
       }
       row.Set("costs", std::move(costs));
       row.Set("predicted", ToJson(result.row.predicted));
-      if (result.row.seen) row.Set("seen", ToJson(*result.row.seen));
+      const std::optional<TunerInputs>& seen = result.row.seen;
+      if (seen) row.Set("seen", ToJson(*seen));
     }
     listed.Append(std::move(row));
   }

@@ -127,9 +127,17 @@ def test_a_recording_without_such_calls_refuses_them(tmp_path: Path, options: li
     assert not (tmp_path / "s").exists()
 
 
-def test_a_recording_of_other_groups_refuses_these(recording: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--pipe-ops", "5"], "groups of 5 calls"),
+        (["--pipe-ops", "60", "--registered"], "groups of 60 calls with registered buffers"),
+    ],
+)
+def test_a_recording_of_other_groups_refuses_these(
+    recording: Path, options: list[str], words: str
+) -> None:
     done = nccltune(
-        "sweep", "-o", "s", "--replay", recording, *SCOPE, "--pipe-ops", 5,
-        cwd=recording.parent, code=2,
-    )  # fmt: skip
-    assert "the recording holds no groups of 5 calls" in " ".join(done.stderr.split())
+        "sweep", "-o", "s", "--replay", recording, *SCOPE, *options, cwd=recording.parent, code=2
+    )
+    assert f"the recording holds no {words}" in " ".join(done.stderr.split())

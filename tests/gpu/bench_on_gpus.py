@@ -27,14 +27,11 @@ import argparse
 import json
 import os
 import re
-import secrets
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -43,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import common
 import shared_gpu
+from bench_processes import Answer, Bench
 
 TUNED = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
 LOG_NAMES = {
@@ -55,127 +53,6 @@ LOG_NAMES = {
 CHOICE_LINE = re.compile(
     r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
 )
-Answer = dict[str, Any]
-
-
-class Bench:
-    """The processes of one run; requests and answers."""
-
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        *,
-        processes: int,
-        gpus_per_process: int = 1,
-        nodes: int = 0,
-        environment: dict[str, str] | None = None,
-    ) -> None:
-        env = dict(os.environ)
-        env["NCCLTUNE_TOKEN"] = secrets.token_hex(16)
-        env.update(options.mps.environment)
-        if options.ranks_per_gpu > 1 and 0 < nodes < processes:
-            env.update(shared_gpu.one_node_variables(options.ranks_per_gpu))
-        env.update(environment or {})
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        command = [options.bench, "--size", str(processes), "--rendezvous", f"127.0.0.1:{port}"]
-        if options.ranks_per_gpu > 1:
-            command += ["--ranks-per-gpu", str(options.ranks_per_gpu)]
-        else:
-            command += ["--gpus-per-process", str(gpus_per_process)]
-        if options.tuner:
-            command += ["--tuner", options.tuner]
-        if options.nccl:
-            command += ["--nccl", options.nccl]
-        if nodes:
-            command += ["--emulate-nodes", str(nodes)]
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed at the end
-        self.processes = [
-            subprocess.Popen(
-                [*command, "--rank", str(rank)],
-                env=env,
-                stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                stderr=self.errors,
-                text=True,
-            )
-            for rank in range(processes)
-        ]
-        self.ids = 0
-        # Whatever goes wrong, no check waits for ever.
-        self.watch = threading.Timer(options.limit, self.kill)
-        self.watch.start()
-
-    def __enter__(self) -> "Bench":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.watch.cancel()
-        self.kill()
-        self.errors.close()
-
-    def kill(self) -> None:
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-
-    def send(self, request: dict[str, Any]) -> None:
-        stdin = self.processes[0].stdin
-        assert stdin is not None
-        stdin.write(json.dumps(request) + "\n")
-        stdin.flush()
-
-    def read(self) -> Answer:
-        stdout = self.processes[0].stdout
-        assert stdout is not None
-        line = stdout.readline()
-        if not line:
-            raise RuntimeError(f"no answer; standard error: {self.talk()[-3000:]}")
-        return dict(json.loads(line))
-
-    def talk(self) -> str:
-        self.errors.seek(0)
-        return self.errors.read()
-
-    def hello(self) -> Answer:
-        self.send({"op": "hello", "schema_version": 1})
-        answer = self.read()
-        if answer["op"] != "hello":
-            raise RuntimeError(f"{answer}; standard error: {self.talk()[-3000:]}")
-        return answer
-
-    def measure(self, **request: Any) -> list[Answer]:
-        """The points of one request; an error answer is the last."""
-        self.ids += 1
-        defaults = {"choices": ["default"], "rounds": 1, "default_repeats": 1, "warmup": 1}
-        self.send({"op": "measure", "id": self.ids, "seed": 1, **defaults, **request})
-        points = []
-        while True:
-            answer = self.read()
-            if answer["op"] == "done":
-                return points
-            points.append(answer)
-            if answer["op"] == "error":
-                return points
-
-    def table(self, collective: str, sizes: list[int]) -> dict[int, Answer]:
-        self.ids += 1
-        self.send({"op": "table", "id": self.ids, "collective": collective, "bytes": sizes})
-        answer = self.read()
-        if answer["op"] != "table":
-            raise RuntimeError(str(answer))
-        return {row["bytes"]: row for row in answer["rows"]}
-
-    def end(self, seconds: float = 30) -> list[int]:
-        """The exit statuses of all processes."""
-        deadline = time.monotonic() + seconds
-        return [p.wait(timeout=max(0.1, deadline - time.monotonic())) for p in self.processes]
-
-    def quit(self) -> list[int]:
-        self.send({"op": "quit"})
-        self.read()
-        return self.end()
 
 
 def shapes(options: argparse.Namespace) -> dict[str, dict[str, int]]:

@@ -25,6 +25,14 @@ Failure Unsupported(std::string text) {
   return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
 }
 
+// Returns an error if the step has registered buffers and NCCL ignores that.
+Failure IgnoredRegistration(const Step& step, const std::optional<TunerInputs>& seen) {
+  if (!step.registered || !seen || seen->registered.value_or(true)) return std::nullopt;
+  return Unsupported(
+      "NCCL does not use the registration of the buffers (regBuff is 0); is NCCL_LOCAL_REGISTER=0 "
+      "set?");
+}
+
 // Returns a higher number for an error that explains more. An error of kind kDied explains nothing,
 // because that rank was only stopped.
 int Severity(const StepError& error) {
@@ -218,13 +226,9 @@ StepResult NcclBackend::Run(const Step& step) {
   AppliedChoice verdict = Judge(step, outcomes->front().observation, body_->nccl->version());
   result.ran = verdict.ran;
   result.seen = SeenBy(outcomes->front().observation);
-  if (step.registered && result.seen && !result.seen->registered.value_or(true)) {
-    result.error = bench::Unsupported(
-        "NCCL does not use the registration of the buffers (regBuff is 0); is "
-        "NCCL_LOCAL_REGISTER=0 set?");
-    return result;
-  }
   result.applied = verdict.applied;
+  result.error = IgnoredRegistration(step, result.seen);
+  if (result.error) return result;
   for (const StepOutcome& outcome : *outcomes) {
     const int64_t wrong = outcome.timing.wrong.value_or(0);
     if (wrong > 0 && !result.error) {
@@ -265,6 +269,7 @@ TableResult NcclBackend::Table(const Step& asked) {
   }
   result.row = RowOf(*table, body_->nccl->version());
   result.row.seen = SeenBy(observations->front());
+  result.error = IgnoredRegistration(step, result.row.seen);
   return result;
 }
 

@@ -48,10 +48,10 @@ const Series* Recording::Find(const Step& step, const Choice& choice) const {
   return best;
 }
 
-std::optional<int> Recording::FindPipeOps(int group_calls) const {
-  if (group_calls == 1) return 1;
+std::optional<int> Recording::FindPipeOps(bool registered, int group_calls) const {
+  if (!registered && group_calls == 1) return 1;
   for (const auto& [kind, series] : series_) {
-    if (kind.group_calls == group_calls) return kind.pipe_ops;
+    if (kind.registered == registered && IsGroupOf(kind, group_calls)) return kind.pipe_ops;
   }
   return std::nullopt;
 }

@@ -71,9 +71,9 @@ class Recording {
   // properties is used.
   const Series* Find(const Step& step, const Choice& choice) const;
 
-  // Returns the pipe ops that NCCL's tuner got for a group of that many calls, or nullopt if no
-  // such group was recorded.
-  std::optional<int> FindPipeOps(int group_calls) const;
+  // Returns the pipe ops that NCCL's tuner got for calls with such buffers and groups, or nullopt
+  // if none were recorded. They are always 1 for plain calls.
+  std::optional<int> FindPipeOps(bool registered, int group_calls) const;
 
   // Returns the recorded predictions for the call. Between two recorded sizes, costs are
   // interpolated linearly in log size and log cost, for combinations that both sizes have. Returns

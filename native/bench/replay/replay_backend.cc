@@ -83,7 +83,7 @@ StepResult ReplayBackend::Run(const Step& step) {
 }
 
 TunerInputs ReplayBackend::SeenBy(const Step& step) const {
-  return {recording_->FindPipeOps(step.group_calls).value_or(1), step.registered};
+  return {recording_->FindPipeOps(step.registered, step.group_calls).value_or(1), step.registered};
 }
 
 ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
@@ -96,7 +96,7 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
   host::DecisionRequest request;
   request.collective = static_cast<abi::TunedCollective>(step.collective);
   request.bytes = step.bytes;
-  request.pipe_ops = recording_->FindPipeOps(step.group_calls).value_or(1);
+  request.pipe_ops = recording_->FindPipeOps(step.registered, step.group_calls).value_or(1);
   request.registered = step.registered;
   request.costs = std::vector<std::pair<host::Combination, float>>();
   if (const std::optional<Costs> costs = recording_->FindCosts(step.collective, step.bytes)) {
@@ -150,10 +150,12 @@ std::optional<StepError> ReplayBackend::Disagreement(const Step& step, const Cho
 
 TableResult ReplayBackend::Table(const Step& step) {
   TableResult result;
-  if (!recording_->FindPipeOps(step.group_calls)) {
-    result.error =
-        StepError{ErrorKind::kUnsupported, "the recording holds no groups of " +
-                                               std::to_string(step.group_calls) + " calls"};
+  if (!recording_->FindPipeOps(step.registered, step.group_calls)) {
+    std::string what = "the recording holds no ";
+    what +=
+        step.group_calls > 1 ? "groups of " + std::to_string(step.group_calls) + " calls" : "calls";
+    if (step.registered) what += " with registered buffers";
+    result.error = StepError{ErrorKind::kUnsupported, what};
     return result;
   }
   result.row.seen = SeenBy(step);

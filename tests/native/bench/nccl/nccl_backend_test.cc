@@ -222,6 +222,9 @@ TEST_F(NcclBackendTest, ARegistrationThatNcclSkipsIsRefused) {
   EXPECT_EQ(Good(step).seen->registered, false);
   step.registered = true;
   EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(backend_->Table(step).error->text,
+            "NCCL does not use the registration of the buffers (regBuff is 0); is "
+            "NCCL_LOCAL_REGISTER=0 set?");
   Close();
 }
 

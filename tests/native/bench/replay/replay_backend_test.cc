@@ -187,6 +187,10 @@ TEST_F(ReplayTest, AGroupIsReplayedOnlyIfItWasRecorded) {
   step.group_calls = 4;
   EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
   EXPECT_EQ(backend_->Table(step).error->text, "the recording holds no groups of 4 calls");
+  step.group_calls = 60;
+  step.registered = true;
+  EXPECT_EQ(backend_->Table(step).error->text,
+            "the recording holds no groups of 60 calls with registered buffers");
 }
 
 // NCCL's tuner gets the pipe ops of the recording, so rules that name them apply.
