@@ -378,6 +378,10 @@ def _finding(
         min_bytes=finding.min_bytes,
         max_bytes=finding.max_bytes,
         tuning=finding.tuning,
-        conditions=[_condition_id(index) for index in _places(finding, conditions)],
+        conditions=[
+            _condition_id(index)
+            for one in (finding, *alike.others)
+            for index in _places(one, conditions)
+        ],
         more=[words.printable(other.sentence) for other in alike.others],
     )
