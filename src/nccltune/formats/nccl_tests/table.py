@@ -323,6 +323,11 @@ class TableReader:
                 f"{run.aggregated} operations were grouped (-m): NCCL chooses by their sum",
                 self.line,
             )
+        commanded = run.command.settings if run.command is not None else None
+        profiler = {**(commanded or {}), **log.settings}.get("NCCL_PROFILER_PLUGIN", "none")
+        if profiler.lower() not in ("", "none"):
+            sentence = f"the profiler plugin {profiler!r} was loaded: its cost is part of the times"
+            report.flag(FlagKind.NOTE, sentence, self.line)
         for condition in run.conditions:
             if not condition.startswith("-m "):
                 sentence = f"{condition}: not the time of plain calls, kept apart from those"

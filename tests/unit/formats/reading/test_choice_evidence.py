@@ -555,3 +555,11 @@ def test_a_tuner_in_the_command_line(settings: str, loaded: bool) -> None:
     assert ("tuner_loaded" in text(data).doubtful) is loaded
     # A table that the user labels as tuned is what it claims to be.
     assert text(data, choice="tuned").doubtful == set()
+
+
+def test_a_profiler_plugin_is_noted() -> None:
+    read = text(f"NCCL_PROFILER_PLUGIN=/x/libprof.so ./all_reduce_perf -g 4\n{MADE.text()}")
+    assert "'libprof.so' was loaded" in read.sentence("note")
+    assert read.doubtful == set()
+    off = text(f"NCCL_PROFILER_PLUGIN=none ./all_reduce_perf -g 4\n{MADE.text()}")
+    assert "note" not in off.flags
