@@ -40,6 +40,8 @@ _ONLY_ASSIGNMENTS = re.compile(
     r"[+$>\s]{0,8}(?:(?:-x|-e|env|export)?\s{0,8}[A-Za-z_]\w{0,80}="
     r"(?:\"[^\"]{0,400}\"|'[^']{0,400}'|[^\s\"']{0,400})\s{0,8}){1,64}\\?\s{0,8}$"
 )
+# A line of a printed script, such as `#export NCCL_ALGO=Ring`. With a blank, `#` may be a prompt.
+_COMMENTED_OUT = re.compile(r"#{1,8}(?!SBATCH|PBS|BSUB)[A-Za-z]")
 _ECHO = re.compile(r"[+$>\s]{0,8}(?:echo|printf)\s")
 _END_OF_COMMAND = re.compile(r"[|;&>'\"]|\s#")
 _MOST_CHARACTERS = 1 << 16
@@ -88,7 +90,7 @@ class CommandLines:
 
     def observe(self, text: str, number: int) -> None:
         """Process a line that is neither a log line nor a table row."""
-        if "Collective test " in text:
+        if "Collective test " in text or _COMMENTED_OUT.match(text) is not None:
             return
         # A command that continues in the next line is processed as a whole at its end.
         if text.rstrip().endswith("\\"):

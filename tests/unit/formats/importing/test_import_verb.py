@@ -232,8 +232,10 @@ def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune: Co
     assert not (tmp_path / "a").exists()
     result = nccltune("import", runs, "-o", tmp_path / "a", "--split")
     assert result.code == 0
-    assert f"platform    {tmp_path / 'a'}: runs/default.txt" in result.out
-    assert f"platform    {tmp_path / 'a-2'}: runs/tree_ll.txt" in result.out
+    titles = [Study(tmp_path / name).platform().title for name in ("a", "a-2")]
+    assert titles[0] != titles[1]
+    assert f"platform    {tmp_path / 'a'} ({titles[0]}): runs/default.txt\n" in result.out
+    assert f"platform    {tmp_path / 'a-2'} ({titles[1]}): runs/tree_ll.txt\n" in result.out
     assert f"Wrote 48 samples to {tmp_path / 'a'} and {tmp_path / 'a-2'}." in result.out
 
 
