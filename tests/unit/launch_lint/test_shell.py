@@ -249,3 +249,15 @@ def test_a_fixed_line_is_clean_and_starts_something(text: str) -> None:
             assert all(prediction.fails is None for prediction, _ in again.predictions)
             if processes(judged) is not None:
                 assert processes(again) is not None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "number", ["${A:-'b}", '${A:-"b}', "$(" * 3000 + ")" * 3000, "${A:-" * 3000, "$((" * 3000]
+)
+def test_unclosed_and_deep_substitutions_are_unknown(number: str) -> None:
+    try:
+        (judged, *_) = checked(f"mpirun -np {number} all_reduce_perf {SIZES}")
+    except InputError:
+        return
+    assert processes(judged) is None
