@@ -110,3 +110,10 @@ def test_the_largest_communicator_decides() -> None:
     words = "comm 0x5 rank 0 nRanks {} nNodes 2 localRanks 4 localRank 0 MNNVL {}"
     assert parse_init(info(0, words.format(8, 1)) + info(0, words.format(2, 0))).mnnvl is True
     assert parse_init("no log\n").mnnvl is None
+
+
+def test_hostile_texts_take_bounded_time() -> None:
+    words = " Init START MNNVL busId  MNNVL  Init timings - Init "
+    for text in ("a" * 3_000_000 + words, ("a" * 250 + ":1:1 ") * 20_000 + words, words * 50_000):
+        found = parse_init(text)
+        assert (found.unfinished, found.times, found.mnnvl) == ([], None, None)
