@@ -2,6 +2,7 @@
 """Which communicators did not complete their initialisation, and which logs cannot show it."""
 
 from nccltune.doctor.evidence.parsers.nccl_init import InitTimes, OpenInit, parse_init
+from tests.unit.doctor.evidence.test_files_of_people import TEST
 
 
 def init(rank: int, what: str, comm: str = "commId 0xabc", ranks: int = 4) -> str:
@@ -75,6 +76,21 @@ def test_logs_with_lines_left_out_are_not_judged() -> None:
     counted = STARTS.replace("START\n", "START [repeated 3x across cluster]\n", 1)
     for text in (counted + completes(0, 2), STARTS + "[...]\n" + completes(0, 2), "...\n" + STARTS):
         assert parse_init(text).unfinished is None
+
+
+def test_a_log_without_some_lines_in_the_middle() -> None:
+    text = (
+        STARTS
+        + completes(0, 2)
+        + "".join(
+            info(rank, "comm 0x11 rank 1 nranks 4 cudaDev 1 busId 1 - Destroy COMPLETE")
+            for rank in (1, 3)
+        )
+    )
+    assert unfinished(text) == []
+    timings = "Init timings - ncclCommInitRank: rank 1 nranks 4 total 0.60 (kernels 0.11)"
+    assert unfinished(STARTS + completes(0, 2, 3) + info(1, timings)) == []
+    assert parse_init(STARTS + completes(0, 2) + TEST).unfinished is None
 
 
 def test_a_log_of_some_ranks_only() -> None:

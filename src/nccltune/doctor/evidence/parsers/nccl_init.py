@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.failures import has_rows
 from nccltune.formats.nccl_log.lines import find_log_line
 
 _INIT = re.compile(
@@ -29,6 +30,8 @@ _JOINED = re.compile(r" nRanks (?P<ranks>\d{1,9}) nNodes \d{1,9} .{0,60}? MNNVL 
 _CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|snip|truncated)\W{0,3}$", re.M)
 # The last messages of a rank before `Init COMPLETE`.
 _LATE = ("coll channels", "CC Off", "CC On", "TUNER/Plugin")
+# Messages that a rank logs only after its `Init COMPLETE`: the lines before them were left out.
+_AFTER = ("Init timings", "Destroy", "opCount", "Init COMPLETE")
 _LONGEST = 1000
 _COMPLETED = 3
 """State of a GPU in a fabric (nvmlGpuFabricState): its registration is complete."""
@@ -73,8 +76,10 @@ class InitLines(NamedTuple):
 
 def parse_init(text: str) -> InitLines:
     """Parse a log of one process, or of several processes in one text."""
+    # A table of nccl-tests shows that all ranks were initialised.
+    is_whole = "Init START" in text and _CUT.search(text) is None and not has_rows(text)
     return InitLines(
-        _unfinished(text) if "Init START" in text and _CUT.search(text) is None else None,
+        _unfinished(text) if is_whole else None,
         _slowest(text) if "Init timings" in text else None,
         _fabric(text) if "MNNVL busId" in text else None,
         _joined(text) if " MNNVL " in text else None,
@@ -108,6 +113,8 @@ def _unfinished(text: str) -> list[OpenInit]:
     for name, group in groups.items():
         waiting = [rank for rank in group.owner if group.open[rank] > 0]
         if not waiting:
+            continue
+        if any(word in last.get(group.owner[one], "") for one in waiting for word in _AFTER):
             continue
         late = all(any(w in last.get(group.owner[one], "") for w in _LATE) for one in waiting)
         # A log that ends among the `Init COMPLETE` lines has those of the first ranks, or of ranks
