@@ -170,9 +170,9 @@ def _last_lines(text: str) -> Mapping[tuple[str, str], str]:
 
 def _slowest(text: str) -> InitTimes | None:
     matches = [match for _, line in _lines(text, "Init timings") if (match := _TIMES.search(line))]
-    match = max(matches, key=lambda one: float(one["total"]), default=None)
-    if match is None:
+    if not matches:
         return None
+    match = max(matches, key=lambda one: float(one["total"]))
     parts = [(float(seconds), name) for name, seconds in _PART.findall(match["parts"])]
     seconds, name = max(parts, default=(0.0, "unknown"))
     return InitTimes(int(match["ranks"]), float(match["total"]), name, seconds)
@@ -191,5 +191,6 @@ def _fabric(text: str) -> int | None:
 
 def _joined(text: str) -> bool | None:
     matches = [match for _, line in _lines(text, " MNNVL ") if (match := _JOINED.search(line))]
-    match = max(matches, key=lambda one: (int(one["ranks"]), int(one["on"])), default=None)
-    return None if match is None else match["on"] != "0"
+    if not matches:
+        return None
+    return max(matches, key=lambda one: (int(one["ranks"]), int(one["on"])))["on"] != "0"
