@@ -10,13 +10,19 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.compare.fleet import FleetTest, judge_fleet
-from nccltune.compare.runs import MeasuredRun, curves_of, fact_differences, facts_not_shown
+from nccltune.compare.runs import (
+    FactDifference,
+    MeasuredRun,
+    curves_of,
+    fact_differences,
+    facts_not_shown,
+)
 from nccltune.compare.series import ScalingSeries, scaling
 from nccltune.compare.sides import CurveComparison, NothingInCommonError, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import ImportRecord
-from nccltune.formats.reading.platform_facts import Difference, PlatformFacts, facts_of_platform
+from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_platform, joined
 from nccltune.formats.reading.runs import RunFound
 from nccltune.formats.text.redact import host_hash
 from nccltune.model.errors import InputError
@@ -49,13 +55,13 @@ class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
 
     first: str
     second: str
-    different: list[Difference]
+    different: list[FactDifference]
     not_shown: list[str]
     tests: list[CurveComparison]
     warnings: list[str]
 
     @property
-    def found(self) -> bool:
+    def has_finding(self) -> bool:
         """Return whether the second side is slower beyond noise in any test."""
         return any(test.slower for test in self.tests)
 
@@ -74,7 +80,7 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
     @property
-    def found(self) -> bool:
+    def has_finding(self) -> bool:
         """Return whether a node, run, period or scale is slower, or a test failed."""
         slow = any(test.slow for test in self.tests)
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
@@ -124,7 +130,8 @@ def _sides(first: Path, second: Path, options: ReadOptions, assumed: float) -> S
         raise InputError(
             str(error),
             where=f"{first}, {second}",
-            hint="--nodes and --ranks state a scale that a file does not show",
+            hint="compare the same collective, scale, type and sizes; --nodes and --ranks state a "
+            "scale that a file does not show",
         ) from error
     labels = _labels(first, second)
     return SidesCompared(
@@ -165,10 +172,10 @@ def _fleet(found: RunsRead) -> FleetCompared:
     )
 
 
-def _choices(tests: list[CurveComparison]) -> list[Difference]:
+def _choices(tests: list[CurveComparison]) -> list[FactDifference]:
     """Return the choices, if those of a test differ between the sides."""
     return [
-        Difference("choice", *choices)
+        FactDifference("choice", *choices)
         for choices in dict.fromkeys(test.choices for test in tests)
         if choices[0] != choices[1]
     ]
@@ -234,7 +241,8 @@ def _of_study(study: Study) -> list[MeasuredRun]:
 def _add_file(reading: Reading, found: RunsRead, known: dict[str, MeasuredRun]) -> None:
     """Add the runs of a file to `known`.
 
-    Of two files with the same rows (a log and the table cut out of it) the one with hosts counts.
+    Of two files with the same rows, a log and the table cut out of it, the one with process ids
+    counts.
     """
     report, item = reading.report, reading.found
     samples: dict[RunFound, list[Sample]] = {}
@@ -246,13 +254,19 @@ def _add_file(reading: Reading, found: RunsRead, known: dict[str, MeasuredRun]) 
         if names:
             found.failed.append((item.name, tuple(sorted(names.values()))))
         else:
-            found.unread.append(f"{item.name}: {report.error or 'no result'}")
+            doubts = [flag.sentence for flag in report.flags if flag.doubtful]
+            found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
     for number, (run, timings) in enumerate(samples.items()):
-        if timings:
-            key = run.record().prints or f"{report.file_hash} {number}"
-            new = _run(item.name, timings, run.facts, names, _seconds(run))
-            if key not in known or len(new.hosts) > len(known[key].hosts):
-                known[key] = new
+        if not timings:
+            continue
+        record = run.record()
+        key = record.prints or f"{report.file_hash} {number}"
+        new = _run(item.name, timings, run.facts, names, _seconds(run))
+        if record.pids:
+            known.pop(key, None)
+            known.setdefault(f"{key} {record.pids}", new)
+        elif not any(other.startswith(key) for other in known):
+            known[key] = new
 
 
 def _run(

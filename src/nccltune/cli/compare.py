@@ -52,4 +52,4 @@ def command(
         print(one_line(found))
     else:
         print_result(found, show, found)
-    return int(found.found)
+    return int(found.has_finding)

@@ -25,6 +25,8 @@ from nccltune.report.words import (
 _TABLES = 3
 _NODES = 8
 _RUNS = 5
+_LONG = 32
+"""Longer names of files are not repeated in every sentence."""
 
 
 def show(found: SidesCompared | FleetCompared) -> None:
@@ -50,7 +52,11 @@ def one_line(found: SidesCompared | FleetCompared) -> str:
         parts += [f"{counted(more, 'other test')} without a difference"] if more else []
     else:
         lead = counted(found.runs, "run")
-        parts = [f"{test.title}: {item.sentence}" for test in found.tests for item in test.slow]
+        parts = [
+            f"slow {item.kind}: {test.title}: {item.sentence}"
+            for test in found.tests
+            for item in test.slow
+        ]
         parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
         parts += [_failed(found)] if found.failed else []
         parts = parts or ["nothing is slower than the others beyond noise"]
@@ -71,7 +77,7 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         words = f"{len(found.different)} things differ: which of them matters cannot be separated"
         hanging(out, "cause      ", 11, words)
     for test in found.tests:
-        label, style = ("slower     ", "red") if test.slower else ("same       ", "green")
+        label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
         if test.ranges and not test.slower:
             label, style = "faster     ", "green"
         hanging(out, (label, style), 11, f"{_title(test)}: {test.verdict(*_names(found))}")
@@ -90,6 +96,8 @@ def _names(found: SidesCompared) -> tuple[str, str]:
             return item.first, f"NCCL {item.second}"
         if item.fact == "choice":
             return item.first, item.second
+    if max(len(found.first), len(found.second)) > _LONG:
+        return "the first", "the second"
     return found.first, found.second
 
 
@@ -110,7 +118,7 @@ def _show_table(test: CurveComparison, out: Console) -> None:
         interval = "" if point.low is None else f"{point.low:.2f}-{point.high:.2f}"
         remark = ("slower" if point.ratio > 1 else "faster") if point.beyond else ""
         if point.bytes in test.isolated:
-            remark = "alone: run it again"
+            remark = "unclear: run it again"
         table.add_row(
             form(point.bytes),
             time_text(point.first_us),
@@ -168,7 +176,8 @@ def _show_slow(test: FleetTest, out: Console) -> None:
     runs = [item for item in test.slow if item.kind == "run"]
     for item in test.slow:
         if item not in runs[_RUNS:]:
-            lead = (f"slow {item.kind:<6}", "red")
+            label = {"node": "slow node", "period": "slow runs", "run": "slow run"}[item.kind]
+            lead = (f"{label:<11}", "red")
             hanging(out, lead, 11, f"{test.title}: {item.sentence}")
     if len(runs) > _RUNS:
         out.print(f"           and {len(runs) - _RUNS} more slow runs (--json lists them)")

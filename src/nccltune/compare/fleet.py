@@ -38,7 +38,7 @@ class SlowPart(msgspec.Struct, frozen=True):
     `names` are nodes, or for runs and periods the runs. `ratio` is its time over the usual time.
     `value` and `usual` are in `unit` (GB/s or us) at `bytes`. `low` of its `runs` are slower than
     the others. `hosts` are the nodes of a slow run. `facts` are the facts in which the runs of a
-    node differ from the others.
+    node differ from the others. `noun` is what its runs are: runs or pairs (of nodes).
     """
 
     kind: str
@@ -52,22 +52,21 @@ class SlowPart(msgspec.Struct, frozen=True):
     runs: int
     hosts: list[str] = []
     facts: list[str] = []
+    noun: str = "run"
 
     @property
     def sentence(self) -> str:
-        """Return `node 4: 11.9 of 13.5 GB/s at 1 GiB in 16 of 16 runs`."""
+        """Return `node-4: 11.9 of 13.5 GB/s at 1 GiB in 16 of 16 pairs`."""
         names = ", ".join(self.names)
         if self.kind == "period":
             names = f"{count(self.runs, 'run')} from {self.names[0]} to {self.names[-1]}"
-        elif self.kind == "node":
-            names = f"node{'s' if len(self.names) > 1 else ''} {names}"
         value, usual = significant(self.value), significant(self.usual)
         what = (
             f"{value} of {usual} GB/s" if self.unit == "GB/s" else f"{value} us, usual {usual} us"
         )
         words = f"{names}: {what} at {format_bytes(self.bytes)}"
         if self.kind == "node":
-            words += f" in {self.low} of {count(self.runs, 'run')}"
+            words += f" in {self.low} of {count(self.runs, self.noun)}"
             if len(self.names) > 1:
                 words += "; these nodes ran only together, so which of them is slow is unknown"
         return words + "".join(f"; {fact}" for fact in self.facts)
@@ -346,7 +345,8 @@ def _with_facts(
         for x in fact_differences(others, mine)
         if x.fact != "hosts" and " and " not in x.first
     ]
-    return msgspec.structs.replace(item, facts=facts)
+    noun = "pair" if all(len(run.hosts) == 2 for run in runs) else "run"
+    return msgspec.structs.replace(item, facts=facts, noun=noun)
 
 
 def _strongest(slow: list[SlowPart]) -> list[SlowPart]:

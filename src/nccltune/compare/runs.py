@@ -11,7 +11,6 @@ import msgspec
 from nccltune.analyze.stats import median
 from nccltune.formats.reading.platform_facts import (
     FACT_WORDS,
-    Difference,
     PlatformFacts,
     Subject,
     common,
@@ -126,15 +125,24 @@ def curves_of(
     return curves, dict(left_out)
 
 
+class FactDifference(msgspec.Struct, frozen=True):
+    """A fact that differs between two sides, with both values as texts."""
+
+    fact: str
+    first: str
+    second: str
+
+
 def fact_differences(
     first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]
-) -> list[Difference]:
+) -> list[FactDifference]:
     """Return the facts that all runs of both sides show and that differ between the sides."""
-    found = [x for x in differences(_subject(first), _subject(second)) if x.fact != "hosts"]
+    found = differences(_subject(first), _subject(second))
+    result = [FactDifference(*item) for item in found if item.fact != "hosts"]
     here, there = (sorted({host for run in side for host in run.hosts}) for side in (first, second))
     if here and there and here != there:
-        found.append(Difference("hosts", joined(here), joined(there)))
-    return found
+        result.append(FactDifference("hosts", joined(here), joined(there)))
+    return result
 
 
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:

@@ -58,12 +58,36 @@ def stretches(series: Floats, allowance: Floats | float, level: float) -> list[S
             continue
         _, start, stop = best
         parts += [(low, start), (stop, high)]
-        sign = math.copysign(1.0, smooth[start:stop].mean())
-        inside = [i for i in range(start, stop) if sign * series[i] > allowed[i]]
-        if len(inside) > 1:
-            start, stop = inside[0], inside[-1] + 1
-            found.append(Stretch(start, stop, float(np.median(series[start:stop]))))
+        found += _dense(series, smooth, spread, allowed, start, stop, critical)
     return sorted(found)
+
+
+def _dense(
+    series: Floats,
+    smooth: Floats,
+    spread: Floats,
+    allowed: Floats,
+    start: int,
+    stop: int,
+    critical: float,
+) -> list[Stretch]:
+    """Return the parts of a window in which every place differs beyond the allowance.
+
+    A strong part carries its neighbourhood beyond the critical value. Of the parts, those beyond it
+    themselves are kept, or else the strongest one.
+    """
+    sign = math.copysign(1.0, smooth[start:stop].mean())
+    inside = [start <= i < stop and bool(sign * smooth[i] > allowed[i]) for i in range(len(series))]
+    edges = np.flatnonzero(np.diff([False, *inside, False])).tolist()
+    parts = []
+    for low, high in zip(edges[::2], edges[1::2], strict=True):
+        part = slice(low, high)
+        width = high - low
+        score = _windows(smooth[None, part], spread[None, part], allowed[None, part], width)[0, 0]
+        if width > 1:
+            parts.append((score, Stretch(low, high, float(np.median(series[part])))))
+    strong = [item for score, item in parts if score > critical]
+    return strong or [max(parts)[1]] if parts else []
 
 
 def scatter(series: Floats) -> Floats:

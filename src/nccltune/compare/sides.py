@@ -15,7 +15,7 @@ import numpy as np
 from nccltune.analyze.stats import normal_z, student_t, trimmed_mean
 from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, TimedPoint
 from nccltune.compare.scan import FEWEST, Floats, Stretch, scatter, stretches
-from nccltune.report.words import counted, gain_text, listed, percent_text, size_form
+from nccltune.report.words import counted, gain_text, percent_text, size_form
 
 LEVEL = 0.05
 """Probability that a comparison without any difference reports one."""
@@ -35,7 +35,7 @@ class SizeRatio(msgspec.Struct, frozen=True):
     """The times of both sides at one size in us, and second over first.
 
     `low` and `high` bound the 95 % interval of the ratio; None if there are too few runs. `beyond`
-    states that the size is in a range that differs beyond noise.
+    states that the size is in a range that differs beyond noise, and differs in that direction.
     """
 
     bytes: int
@@ -67,7 +67,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     - `choices`: the choice on each side, `runs`: the number of runs of each side
     - `placements`: `out of place`, `in place`, or both if their ratios agree
-    - `noise`: whether the noise of a run was measured (`runs`) or `assumed`
+    - `noise`: `runs` if the noise of a run was measured. Else it was assumed, and the noise of a
+      size is by the `scatter` along the sizes, or `assumed`, too
     - `whole`, `single`: differences of the whole curve and of a single size, as fractions, that
       are not shown to be more than noise (median over the sizes)
     - `isolated`: single sizes that differ from their neighbours, timed too seldom to be judged
@@ -91,8 +92,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         if not self.ranges:
             return (
                 f"no difference beyond noise at {counted(len(self.points), 'size')} (largest "
-                f"{percent_text(rest or 0)}; below {percent_text(self.whole)} for the whole curve "
-                f"or {percent_text(self.single)} at one size nothing would show)"
+                f"{percent_text(rest or 0)}; a difference below {percent_text(self.whole)} of the "
+                f"whole curve, or {percent_text(self.single)} at one size, would not show)"
             )
         parts = []
         for item in self.ranges:
@@ -113,7 +114,7 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         if rest is not None:
             differ = "differs" if others == 1 else "differ"
             words = f"{counted(others, 'other size')} {differ} by at most {percent_text(rest)}"
-            parts.append(words + ", which is not beyond noise")
+            parts.append(words + ", which is not shown to be more than noise")
         return "; ".join(parts)
 
     @property
@@ -192,7 +193,7 @@ class _Series(msgspec.Struct):
             choices=self.labels,
             runs=(len(self.first), len(self.second)),
             placements=["in place" if item else "out of place" for item in self.placements],
-            noise="runs" if measured else "assumed",
+            noise="runs" if measured else "scatter" if n >= FEWEST else "assumed",
             whole=math.expm1(float(np.median(whole))),
             single=math.expm1(float(np.median(single))),
             points=self._points(found, half),
@@ -243,7 +244,7 @@ class _Series(msgspec.Struct):
                 if half is None
                 else (math.exp(self.ratios[i] - half[i]), math.exp(self.ratios[i] + half[i]))
             )
-            beyond = any(item.start <= i < item.stop for item in found)
+            beyond = any(x.start <= i < x.stop and x.value * self.ratios[i] > 0 for x in found)
             points.append(SizeRatio(size, one, other, other / one, low, high, beyond))
         return points
 
@@ -289,9 +290,9 @@ def _pairs(
         if labels:
             found.append((test, labels))
     if not found:
-        titles = [listed(sorted({test.words for test in side})[:4]) for side in sides]
+        titles = ["; ".join(sorted({test.words for test in side})[:4]) for side in sides]
         raise NothingInCommonError(
-            f"no common test: the first is of {titles[0]}, the second of {titles[1]}"
+            f"no common test. First: {titles[0]}. Second: {titles[1]}"
             if titles[0] != titles[1]
             else "the sides share no choice (algorithm and protocol)"
         )

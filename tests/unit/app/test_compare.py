@@ -10,8 +10,8 @@ import pytest
 
 from nccltune.app.compare import FleetCompared, SidesCompared, compare_paths
 from nccltune.cli import run
+from nccltune.compare.runs import FactDifference
 from nccltune.examples import example
-from nccltune.formats.reading.platform_facts import Difference
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from tests.unit.nccl_tests_logs import Times, nccl_tests_log
@@ -66,18 +66,18 @@ def pair_logs(folder: Path, *, named: bool = True) -> None:
 
 def test_two_versions_of_nccl_are_compared_size_by_size() -> None:
     found = sides(FIELD / "nccl-2.28.txt", FIELD / "nccl-2.29.txt")
-    assert found.different == [Difference("NCCL", "2.28.3", "2.29.7")]
+    assert found.different == [FactDifference("NCCL", "2.28.3", "2.29.7")]
     (test,) = found.tests
     assert test.title == "all-reduce, 1 node, 8 ranks"
     assert test.placements == ["out of place", "in place"]
     (item,) = test.ranges
     assert (item.low_bytes, item.high_bytes, item.beyond) == (1 << 10, 1 << 18, 9)
     assert item.ratio == pytest.approx(33.2 / 24.1, rel=0.01)
-    assert found.found
+    assert found.has_finding
 
 
 def test_the_other_order_is_faster_and_no_finding() -> None:
-    assert not sides(FIELD / "nccl-2.29.txt", FIELD / "nccl-2.28.txt").found
+    assert not sides(FIELD / "nccl-2.29.txt", FIELD / "nccl-2.28.txt").has_finding
 
 
 def test_pairs_of_nodes_name_the_weak_node_and_the_failed_test(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_pairs_of_nodes_name_the_weak_node_and_the_failed_test(tmp_path: Path) -
     (test,) = found.tests
     assert (test.title, test.runs, test.hosts) == ("all-to-all, 2 nodes, 2 ranks", 135, 17)
     (slow,) = test.slow
-    assert slow.sentence == "node node-4: 11.9 of 13.5 GB/s at 4 GiB in 16 of 16 runs"
+    assert slow.sentence == "node-4: 11.9 of 13.5 GB/s at 4 GiB in 16 of 16 pairs"
     assert found.failed == ["pairs/nccl_N2_G1_node-5_node-16.log"]
     assert found.failed_nodes == {"node-5": 1, "node-16": 1}
-    assert found.found
+    assert found.has_finding
 
 
 def test_hosts_are_taken_from_file_names_if_no_run_shows_machines(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_scaling_series_is_read_from_a_folder(tmp_path: Path) -> None:
     assert len(series.sentences) == 2
     assert "with 32 nodes" in series.sentences[0]
     assert "with 64 nodes" in series.sentences[0]
-    assert not found.found
+    assert not found.has_finding
 
 
 def test_health_checks_of_single_nodes_name_the_slow_one(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_studies_are_compared_with_logs_and_with_each_other(tmp_path: Path) -> N
         log = str(FIELD / f"nccl-{name}.txt")
         assert run(["import", log, "-o", str(tmp_path / name), "-q"]) == 0
     found = sides(tmp_path / "2.28", tmp_path / "2.29")
-    assert found.different == [Difference("NCCL", "2.28.3", "2.29.7")]
-    assert found.found
-    assert sides(tmp_path / "2.28", FIELD / "nccl-2.29.txt").found
+    assert found.different == [FactDifference("NCCL", "2.28.3", "2.29.7")]
+    assert found.has_finding
+    assert sides(tmp_path / "2.28", FIELD / "nccl-2.29.txt").has_finding
 
 
 def test_a_folder_of_runs_is_one_side(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_folder_of_runs_is_one_side(tmp_path: Path) -> None:
     found = sides(tmp_path / "before", tmp_path / "after")
     (test,) = found.tests
     assert (test.runs, test.noise) == ((4, 4), "runs")
-    assert found.found  # 5 % in all of 4 runs
+    assert found.has_finding  # 5 % in all of 4 runs
 
 
 def test_a_pasted_table_has_the_scale_that_is_given(tmp_path: Path) -> None:
@@ -190,10 +190,10 @@ def test_a_pasted_table_has_the_scale_that_is_given(tmp_path: Path) -> None:
     ]
     found = sides(*logs, nodes=2, ranks=8)
     assert found.tests[0].title == "all-reduce, 2 nodes, 8 ranks"
-    assert found.found
+    assert found.has_finding
     found = sides(*logs)
     assert found.tests[0].title == "all-reduce, 8 ranks"
-    assert found.found
+    assert found.has_finding
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,10 @@ def test_a_pasted_table_has_the_scale_that_is_given(tmp_path: Path) -> None:
     [
         ("hello\n", "no measurement to compare"),
         (nccl_tests_log(["a", "b"], {}), "no measurement to compare"),
-        (nccl_tests_log(["a", "b"], times(100.0)), "no common test: .*1 node, 8 ranks.*2 nodes"),
+        (
+            nccl_tests_log(["a", "b"], times(100.0)),
+            "First: .*1 node, 8 ranks.*2 nodes",
+        ),
         (nccl_tests_log(["a"], times(100.0), gpus=8), "no size was measured on both sides"),
     ],
 )

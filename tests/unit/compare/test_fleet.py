@@ -87,8 +87,8 @@ def test_a_weak_node_is_named_with_its_numbers_and_its_pairs() -> None:
     assert (slow.kind, slow.names, slow.low, slow.runs) == ("node", [weak], 16, 16)
     assert slow.ratio == pytest.approx(1.135, rel=0.02)
     assert slow.value == pytest.approx(slow.usual / slow.ratio)
-    assert slow.sentence.startswith("node node-04: ")
-    assert slow.sentence.endswith(" GB/s at 128 KiB in 16 of 16 runs")
+    assert slow.sentence.startswith("node-04: ")
+    assert slow.sentence.endswith(" GB/s at 128 KiB in 16 of 16 pairs")
     assert found.runs == 136
     assert found.hosts == 17
     assert found.nodes[0].name == weak

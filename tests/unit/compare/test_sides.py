@@ -7,9 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from nccltune.compare.runs import MeasuredRun, TimedPoint, fact_differences, facts_not_shown
+from nccltune.compare.runs import (
+    FactDifference,
+    MeasuredRun,
+    TimedPoint,
+    fact_differences,
+    facts_not_shown,
+)
 from nccltune.compare.sides import CurveComparison, NothingInCommonError, compare_sides
-from nccltune.formats.reading.platform_facts import Difference
 from tests.unit.compare.simulated import BOTH, run_of, sizes_of, test_of
 
 RANDOM = random.Random(5)
@@ -102,7 +107,7 @@ def test_no_difference_states_what_would_not_show() -> None:
     assert found.ranges == []
     words = found.verdict("A", "B")
     assert words.startswith("no difference beyond noise at 12 sizes (largest 0.")
-    assert "below 5 % for the whole curve or 5" in words
+    assert "a difference below 5 % of the whole curve, or 5" in words
 
 
 def test_a_difference_of_the_whole_curve_needs_several_runs() -> None:
@@ -178,7 +183,10 @@ def test_a_run_that_ended_early_takes_no_sizes_from_the_others() -> None:
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        (run_of(RANDOM, 9, 0.01, test=test_of(2, 16)), "1 node, 8 ranks, float, sum, the second"),
+        (
+            run_of(RANDOM, 9, 0.01, test=test_of(2, 16)),
+            "First: .*1 node, 8 ranks, float, sum. Second: .*2 nodes",
+        ),
         (run_of(RANDOM, 9, 0.01, test=test_of()._replace(dtype="half")), "8 ranks, half, sum"),
     ],
 )
@@ -199,8 +207,8 @@ def test_differing_facts_are_listed_and_missing_ones_named() -> None:
     first = run_of(RANDOM, 5, 0.01, nccl="2.28.3", hosts=("a", "b"))
     second = run_of(RANDOM, 5, 0.01, nccl="2.29.7", hosts=("a", "c"))
     assert fact_differences([first], [second]) == [
-        Difference("NCCL", "2.28.3", "2.29.7"),
-        Difference("hosts", "a, b", "a, c"),
+        FactDifference("NCCL", "2.28.3", "2.29.7"),
+        FactDifference("hosts", "a, b", "a, c"),
     ]
     assert "NCCL version" not in facts_not_shown([first], [second])
     assert "NCCL settings" in facts_not_shown([first], [second])
