@@ -100,28 +100,37 @@ def compare_paths(
     """
     options = ReadOptions(study="compare", nodes=nodes, ranks=ranks)
     if len(paths) == 2:
-        return _sides(paths[0], paths[1], options, assumed_noise)
+        return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
     found = _read(paths, options)
-    if len(found.runs) < 3:
+    runs = found.runs
+    if len(runs) == 2:
+        names = [run.name for run in runs]
+        if names[0] == names[1]:
+            names = [f"{name}, run {number}" for number, name in enumerate(names, 1)]
+        sides = [found._replace(runs=[run]) for run in runs]
+        return _sides((names[0], names[1]), sides, assumed_noise)
+    if len(runs) < 2:
+        why = f": {'; '.join(found.unread[:3])}" if found.unread else ""
         raise InputError(
-            "two inputs are needed, or a folder with at least three runs: "
-            f"{', '.join(map(str, paths))} has {len(found.runs)}",
+            f"two inputs are needed, or one with several runs; this has {len(runs)}{why}",
+            where=", ".join(map(str, paths)),
             hint="nccltune compare BEFORE AFTER",
         )
     return _fleet(found)
 
 
-def _sides(first: Path, second: Path, options: ReadOptions, assumed: float) -> SidesCompared:
-    sides = [_read([path], options) for path in (first, second)]
-    for path, side in zip((first, second), sides, strict=True):
+def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> SidesCompared:
+    for label, side in zip(labels, sides, strict=True):
         if not any(run.curves for run in side.runs):
-            why = "; ".join([*side.unread, *_left_out(side.runs)][:3]) or "no run with a result"
-            raise InputError(f"no measurement to compare ({why})", where=str(path))
+            failed = [f"{name}: the test gave no result" for name, _ in side.failed]
+            why = "; ".join([*failed, *side.unread, *_left_out(side.runs)][:3])
+            raise InputError(f"no measurement to compare ({why or 'no file'})", where=label)
+    where = " and ".join(labels)
     here, there = (side.runs for side in sides)
     if any(one.curves == other.curves for one in here for other in there):
         raise InputError(
             "both inputs hold the same run: there is nothing to compare",
-            where=f"{first}, {second}",
+            where=where,
             hint="name the two measurements, or two folders without a common file",
         )
     try:
@@ -129,11 +138,10 @@ def _sides(first: Path, second: Path, options: ReadOptions, assumed: float) -> S
     except NothingInCommonError as error:
         raise InputError(
             str(error),
-            where=f"{first}, {second}",
+            where=where,
             hint="compare the same collective, scale, type and sizes; --nodes and --ranks state a "
             "scale that a file does not show",
         ) from error
-    labels = _labels(first, second)
     return SidesCompared(
         first=labels[0],
         second=labels[1],
@@ -254,7 +262,7 @@ def _add_file(reading: Reading, found: RunsRead, known: dict[str, MeasuredRun]) 
         if names:
             found.failed.append((item.name, tuple(sorted(names.values()))))
         else:
-            doubts = [flag.sentence for flag in report.flags if flag.doubtful]
+            doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
             found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
     for number, (run, timings) in enumerate(samples.items()):
         if not timings:

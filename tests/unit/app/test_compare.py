@@ -215,8 +215,16 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(
         sides(FIELD / "nccl-2.28.txt", put(tmp_path / "b.txt", text))
 
 
+def test_two_runs_in_one_file_are_before_and_after(tmp_path: Path) -> None:
+    texts = [(FIELD / f"nccl-{name}.txt").read_text(encoding="utf-8") for name in ("2.28", "2.29")]
+    found = compare_paths([put(tmp_path / "both.txt", "".join(texts))], assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    assert (found.first, found.second) == ("both.txt, run 1", "both.txt, run 2")
+    assert found.has_finding
+
+
 def test_one_input_needs_several_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="two inputs are needed, or a folder with at least three"):
+    with pytest.raises(InputError, match="two inputs are needed, or one with several runs"):
         fleet(FIELD / "nccl-2.28.txt")
     logs = [
         put(tmp_path / f"{i}", nccl_tests_log([f"n{i}"], times(9.0 + i), gpus=2**i)) for i in (1, 2)

@@ -141,7 +141,7 @@ def test_the_guide_shows_what_a_fleet_prints(tmp_path: Path, capsys: Captured) -
 def test_one_input_is_a_usage_error(capsys: Captured) -> None:
     assert run(["compare", BEFORE]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert err[0].startswith("error: two inputs are needed, or a folder with at least three runs")
+    assert err[0] == f"error: {BEFORE}: two inputs are needed, or one with several runs; this has 1"
     assert err[1] == "hint:  nccltune compare BEFORE AFTER"
 
 
