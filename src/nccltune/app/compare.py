@@ -30,8 +30,11 @@ from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from nccltune.study.names import SAMPLES
 
-_RANK_LINE = re.compile(rb"Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S+)\s+device")
-_SEPARATOR = re.compile(r"[_.+,@\s]+|(?<=\d)-(?=[A-Za-z])")
+_RANK_LINE = re.compile(
+    rb"Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S+)\s+device"
+    rb"|\"hostname\"\s*:\s*\"([^\"]+)\""
+)
+_SEPARATORS = (re.compile(r"[_.+,@\s]+|--+"), re.compile(r"[_.+,@\s]+|(?<=\d)-+(?=[A-Za-z])"))
 _HOST_WORD = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!\d)[\w-]+")
 _OTHER_WORD = re.compile(
     r"(?:attempt|day|iter|job|rep|repeat|round|run|test|trial|try)s?-?\d+", re.IGNORECASE
@@ -303,9 +306,9 @@ def _seconds(run: RunFound) -> float | None:
 
 
 def _host_names(content: bytes) -> dict[str, str]:
-    """Return the host names in the rank lines of nccl-tests, by their hash."""
-    names = {match.decode(errors="replace") for match in _RANK_LINE.findall(content)}
-    short = (name.partition(".")[0] for name in names)
+    """Return the host names in the device list of nccl-tests, text or JSON, by their hash."""
+    names = {text or json for text, json in _RANK_LINE.findall(content)}
+    short = (name.decode(errors="replace").partition(".")[0] for name in names)
     return {host_hash(name): name for name in short}
 
 
@@ -319,17 +322,19 @@ def _named_hosts(runs: list[MeasuredRun]) -> list[MeasuredRun]:
         runs = sorted(runs, key=lambda run: run.at or 0)
     if any(run.hosts for run in runs):
         return runs
-    words = [
-        [
-            word
-            for word in _SEPARATOR.split(Path(run.name).stem)
-            if _HOST_WORD.fullmatch(word) and not _OTHER_WORD.fullmatch(word)
+    for separator in _SEPARATORS:
+        words = [
+            {
+                word
+                for word in separator.split(Path(run.name).stem)
+                if _HOST_WORD.fullmatch(word) and not _OTHER_WORD.fullmatch(word)
+            }
+            for run in runs
         ]
-        for run in runs
-    ]
-    shared = set.intersection(*map(set, words))
-    hosts = [tuple(sorted(set(own) - shared)) for own in words]
-    fits = all(len(own) == run.scale[0] for own, run in zip(hosts, runs, strict=True))
-    if not fits:
-        return runs
-    return [msgspec.structs.replace(run, hosts=own) for run, own in zip(runs, hosts, strict=True)]
+        hosts = [tuple(sorted(own - set.intersection(*words))) for own in words]
+        if all(len(own) == run.scale[0] for own, run in zip(hosts, runs, strict=True)):
+            return [
+                msgspec.structs.replace(run, hosts=own)
+                for run, own in zip(runs, hosts, strict=True)
+            ]
+    return runs

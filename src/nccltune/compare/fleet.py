@@ -8,6 +8,7 @@ node is judged by all its runs: if a node makes a pair slow, its other pairs are
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -140,7 +141,7 @@ def _judge(
     units = _units(runs)
     slow: list[SlowPart] = []
     level /= 2 * len(bands)
-    critical = _critical_of_units(list(units.values()), level)
+    critical = _critical_of_units(tuple(inside.tobytes() for inside in units.values()), level)
     # The only run of a node is judged as that node.
     once = [inside for inside in units.values() if inside.sum() == 1]
     rows = ~np.any(once, axis=0) if once else np.ones(len(runs), dtype=bool)
@@ -271,8 +272,10 @@ def _score(values: Floats, inside: Members) -> tuple[Floats, Floats, Floats]:
     return beyond / error, difference, noise
 
 
-def _critical_of_units(units: list[Members], level: float) -> float:
+@lru_cache(maxsize=64)
+def _critical_of_units(members: tuple[bytes, ...], level: float) -> float:
     """Return the statistic that the largest of all nodes exceeds with probability `level`."""
+    units = [np.frombuffer(item, dtype=np.bool_) for item in members]
     if len(units) < 3:
         return math.inf
     runs = len(units[0])
@@ -293,16 +296,11 @@ def _slow_runs(
     if len(values) < FEWEST_RUNS:
         return found
     limit = _limit_of_runs(values, level / 2)
-    ordered = all(run.at is not None for run in runs) or bool(runs[0].hosts)
-    if ordered and len({runs[i].hosts for i in where}) == 1:
-        for item in stretches(values - np.median(values), ALLOWANCE, level / 2):
-            if item.value > 0:
-                inside = np.zeros(len(rows), dtype=bool)
-                inside[where[item.start : item.stop]] = True
-                names = [runs[i].name for i in where[item.start : item.stop]]
-                ratio = math.exp(item.value)
-                found.append(band.slow("period", names, ratio, inside, limit))
-                rows = rows & ~inside
+    for places, ratio in _periods(band, runs, where, level / 2):
+        inside = np.isin(np.arange(len(rows)), places)
+        names = [runs[i].name for i in places]
+        found.append(band.slow("period", names, ratio, inside, limit))
+        rows = rows & ~inside
     for i in sorted(np.flatnonzero(rows).tolist(), key=lambda i: -band.values[i]):
         if band.values[i] > limit:
             inside = np.arange(len(rows)) == i
@@ -312,15 +310,45 @@ def _slow_runs(
     return found
 
 
+def _periods(
+    band: _Band, runs: Sequence[MeasuredRun], where: list[int], level: float
+) -> list[tuple[list[int], float]]:
+    """Return the places of runs in a row in which the same machines were slower, with the ratio.
+
+    None if nothing shows the order of the runs.
+    """
+    by_hosts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i in where:
+        by_hosts[runs[i].hosts].append(i)
+    found = []
+    for hosts, places in by_hosts.items():
+        if hosts or all(runs[i].at is not None for i in places):
+            own = band.values[places]
+            for item in stretches(own - np.median(own), ALLOWANCE, level / len(by_hosts)):
+                # If the first runs were faster than most, the machine is slower since then.
+                start, stop = item.start, item.stop
+                if item.value < 0:
+                    start, stop = (stop, len(places)) if start == 0 else (0, 0)
+                if start < stop:
+                    usual = np.median(np.delete(own, np.s_[start:stop]))
+                    ratio = math.exp(float(np.median(own[start:stop]) - usual))
+                    found.append((places[start:stop], ratio))
+    return found
+
+
 def _limit_of_runs(values: Floats, level: float) -> float:
     """Return the value that the slowest of so many runs exceeds with probability `level`."""
-    runs = len(values)
-    noise = np.random.default_rng(_SEED - runs).standard_normal((_SIMULATED, min(runs, _MOST_RUNS)))
+    error = _critical_of_runs(min(len(values), _MOST_RUNS), level) * _spread(values)
+    error = max(error, LEAST_SCATTER)
+    return float(np.median(values)) + math.hypot(error, ALLOWANCE)
+
+
+@lru_cache(maxsize=64)
+def _critical_of_runs(runs: int, level: float) -> float:
+    noise = np.random.default_rng(_SEED - runs).standard_normal((_SIMULATED, runs))
     noise -= np.median(noise, axis=1, keepdims=True)
     scale = 1.4826 * np.median(np.abs(noise), axis=1)
-    critical = float(np.quantile(noise.max(axis=1) / scale, 1 - level, method="higher"))
-    error = critical * max(_spread(values), LEAST_SCATTER)
-    return float(np.median(values)) + math.hypot(error, ALLOWANCE)
+    return float(np.quantile(noise.max(axis=1) / scale, 1 - level, method="higher"))
 
 
 def _spread(values: Floats) -> float:
