@@ -23,6 +23,8 @@ from nccltune.report.words import (
 )
 
 _TABLES = 3
+"""Most tables of a screen, and verdicts of a line."""
+_KINDS = {"node": "slow node", "period": "slow runs", "run": "slow run"}
 _NODES = 8
 _RUNS = 5
 _LONG = 32
@@ -46,21 +48,18 @@ def one_line(found: SidesCompared | FleetCompared) -> str:
     if isinstance(found, SidesCompared):
         changed = listed([f"{x.fact} {x.first} to {x.second}" for x in found.different])
         lead = f"{found.first} to {found.second}" + (f" ({changed})" if changed else "")
-        shown = [x for x in found.tests if x.ranges] or found.tests[:1]
+        shown = _ordered(found.tests)
         parts = [f"{_title(x)}: {x.verdict(*_names(found))}" for x in shown]
-        more = len(found.tests) - len(shown)
-        parts += [f"{counted(more, 'other test')} without a difference"] if more else []
     else:
         lead = counted(found.runs, "run")
-        parts = [
-            f"slow {item.kind}: {test.title}: {item.sentence}"
-            for test in found.tests
-            for item in test.slow
-        ]
-        parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
+        slow = [(item, test) for test in found.tests for item in test.slow]
+        slow.sort(key=lambda pair: list(_KINDS).index(pair[0].kind))
+        parts = [f"{_KINDS[item.kind]}: {test.title}: {item.sentence}" for item, test in slow]
         parts += [_failed(found)] if found.failed else []
+        parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
         parts = parts or ["nothing is slower than the others beyond noise"]
-    return harmless(f"{lead}: {'; '.join(parts)}")
+    more = [f"and {len(parts) - _TABLES} more"] if len(parts) > _TABLES else []
+    return harmless(f"{lead}: {'; '.join([*parts[:_TABLES], *more])}")
 
 
 def _show_sides(found: SidesCompared, out: Console) -> None:
@@ -81,11 +80,18 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         if test.ranges and not test.slower:
             label, style = "faster     ", "green"
         hanging(out, (label, style), 11, f"{_title(test)}: {test.verdict(*_names(found))}")
-    tables = [test for test in found.tests if test.ranges] or found.tests[:1]
+    tables = _ordered(found.tests)
+    tables = tables if tables[0].ranges else tables[:1]
     for test in tables[:_TABLES]:
         _show_table(test, out)
     if len(tables) > _TABLES:
         out.print(f"and {len(tables) - _TABLES} more tables (--json has all)")
+
+
+def _ordered(tests: list[CurveComparison]) -> list[CurveComparison]:
+    """Return the tests with a difference, slower ones first; all if none has one."""
+    different = [test for test in tests if test.ranges]
+    return sorted(different, key=lambda test: not test.slower) or tests
 
 
 def _names(found: SidesCompared) -> tuple[str, str]:
@@ -176,8 +182,7 @@ def _show_slow(test: FleetTest, out: Console) -> None:
     runs = [item for item in test.slow if item.kind == "run"]
     for item in test.slow:
         if item not in runs[_RUNS:]:
-            label = {"node": "slow node", "period": "slow runs", "run": "slow run"}[item.kind]
-            lead = (f"{label:<11}", "red")
+            lead = (f"{_KINDS[item.kind]:<11}", "red")
             hanging(out, lead, 11, f"{test.title}: {item.sentence}")
     if len(runs) > _RUNS:
         out.print(f"           and {len(runs) - _RUNS} more slow runs (--json lists them)")
