@@ -27,6 +27,7 @@ from nccltune.formats.reading.runs import RunFound
 from nccltune.formats.text.redact import host_hash
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
+from nccltune.report.words import counted
 from nccltune.study.files import Study
 from nccltune.study.names import SAMPLES
 
@@ -201,7 +202,7 @@ def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
     reasons: Counter[str] = Counter()
     for run in runs:
         reasons.update(run.left_out)
-    return [f"{number} timings left out: {reason}" for reason, number in reasons.items()]
+    return [f"{counted(number, 'timing')} left out: {reason}" for reason, number in reasons.items()]
 
 
 def _read(paths: Sequence[Path], options: ReadOptions) -> RunsRead:

@@ -155,6 +155,9 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         hanging(out, ("failed     ", "red"), 11, _failed(found))
     for test in found.tests:
         _show_slow(test, out)
+        if test.cut:
+            words = f"{test.title}: less than half of the sizes in {listed(test.cut[:_RUNS])}"
+            hanging(out, "not judged ", 11, words + _more(len(test.cut) - _RUNS))
     if not any(test.slow for test in found.tests) and found.tests:
         words = f"nothing in {counted(len(found.tests), 'test')} beyond the noise of the runs"
         hanging(out, ("slow       ", "green"), 11, words)
@@ -170,9 +173,13 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         _show_scaling(item, out)
 
 
+def _more(number: int) -> str:
+    return f" and {number} more" if number > 0 else ""
+
+
 def _failed(found: FleetCompared) -> str:
     names = found.failed[:3]
-    more = f" and {len(found.failed) - 3} more" if len(found.failed) > 3 else ""
+    more = _more(len(found.failed) - 3)
     often = [f"{name} ({number})" for name, number in found.failed_nodes.items() if number > 1]
     words = f"{counted(len(found.failed), 'test')} gave no result: {', '.join(names)}{more}"
     return words + (f"; most often with {', '.join(often[:3])}" if often else "")

@@ -89,7 +89,8 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
 
     `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
     relative spread of the runs there. `nodes` are sorted by their mean, the slowest first; empty if
-    the hosts are unknown or the same in all runs.
+    the hosts are unknown or the same in all runs. `cut` are runs with less than half of the sizes:
+    they are not judged.
     """
 
     title: str
@@ -100,6 +101,7 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     spread: float
     nodes: list[NodeValue]
     slow: list[SlowPart]
+    cut: list[str] = []
 
 
 def judge_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTest]:
@@ -136,6 +138,9 @@ class _Band(msgspec.Struct):
 def _judge(
     test: MeasuredTest, items: list[tuple[MeasuredRun, RunCurve]], level: float
 ) -> FleetTest:
+    most = max(len(curve.times) for _, curve in items)
+    cut = [run.name for run, curve in items if 2 * len(curve.times) < most]
+    items = [(run, curve) for run, curve in items if 2 * len(curve.times) >= most]
     runs = [run for run, _ in items]
     bands = _bands(test, [curve for _, curve in items])
     units = _units(runs)
@@ -164,6 +169,7 @@ def _judge(
         spread=_spread(last.values),
         nodes=sorted(nodes_shown, key=lambda item: item.mean_gb_per_s),
         slow=_strongest(slow),
+        cut=cut,
     )
 
 

@@ -237,4 +237,4 @@ def test_wrong_results_are_left_out_and_counted(tmp_path: Path) -> None:
     text = (FIELD / "nccl-2.29.txt").read_text(encoding="utf-8")
     bad = put(tmp_path / "bad.txt", text.replace("0.05       0", "0.05       7", 1))
     found = sides(FIELD / "nccl-2.28.txt", bad)
-    assert found.warnings == ["bad.txt: 1 timings left out: wrong results"]
+    assert found.warnings == ["bad.txt: 1 timing left out: wrong results"]

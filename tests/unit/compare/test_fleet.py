@@ -196,5 +196,15 @@ def test_latency_alone_is_reported_in_us() -> None:
     assert " us, usual 2" in slow.sentence
 
 
+def test_a_run_with_few_sizes_is_named_and_not_judged() -> None:
+    runs = checks(NODES[:8], 0.01)
+    for curve in runs[3].curves.values():
+        curve.times = dict(list(curve.times.items())[:3])
+    found = judged(runs)
+    assert found.cut == ["day-03"]
+    assert found.runs == 7
+    assert "node-03" not in [item.name for item in found.nodes]
+
+
 def test_too_few_runs_are_not_judged() -> None:
     assert judge_fleet(checks(NODES[:3], 0.01)) == []
