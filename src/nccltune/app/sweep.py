@@ -141,6 +141,6 @@ def decide(timings: Timings, channels: Channels = "default") -> Mapping[int, Any
 
     return {
         decision.bytes: decision.choice or DEFAULT
-        for group in search([timings], TuneOptions(channels=channels, include_unsure=True))
+        for group in search([timings], TuneOptions(channels=channels))
         for decision in group.decisions
     }

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tune a study: find its rules, and write them as a configuration."""
 
+import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.model.errors import UnwritableError
+from nccltune.model.errors import StudyError, UnwritableError
+from nccltune.prove.edit import proof_marks, with_proof
+from nccltune.prove.run import read_proof
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
@@ -57,7 +60,12 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
     """Write STUDY/tuning.json and the configuration: `config`, or STUDY/tuner.conf.
 
-    Return the tuning with the hash of the configuration. Raises UnwritableError if a file cannot be
-    written.
+    Rules that an earlier `verify` of this study proved stay proven. Return the tuning with the hash
+    of the configuration. Raises UnwritableError if a file cannot be written.
     """
-    return write(study, tuning, config)
+    proof = None
+    with contextlib.suppress(StudyError):
+        proof = read_proof(study)
+    if proof is None:
+        return write(study, tuning, config)
+    return write(study, with_proof(tuning, proof), config, proof_marks(proof))

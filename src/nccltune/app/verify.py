@@ -15,7 +15,7 @@ from nccltune.app.bench_launch import (
 from nccltune.app.job import launcher_flavor
 from nccltune.app.measuring import STOPPED_BY, platform_of_bench
 from nccltune.examples import recording
-from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
+from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import Watcher
@@ -60,7 +60,7 @@ class VerifyPlan(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The proof, and whether the verification changed the configuration.
+    """The proof, and whether the verification removed or narrowed rules.
 
     `proof` is None if the configuration has no rule.
     """
@@ -104,7 +104,7 @@ def verify(
     """
     if not _has_rules(study, progress.warn):
         return Verified(None, is_changed=False)
-    before = config_hash(study.config_path.read_bytes())
+    before = rules_of(study)
     is_checked = False
 
     def start(bench: Bench) -> None:
@@ -128,7 +128,7 @@ def verify(
         if run.kept:
             progress.stopped(f"all {run.kept} points so far")
         raise
-    return Verified(proof, config_hash(study.config_path.read_bytes()) != before)
+    return Verified(proof, rules_of(study) != before)
 
 
 def as_measured(study: Study, *, one_process: bool = False) -> Launch:

@@ -4,12 +4,13 @@
 from rich.console import Console
 
 from nccltune.cli.output import hanging
+from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
 from nccltune.report.data import Report
 from nccltune.report.proof import build_proof
 from nccltune.report.terminal import proof_tables
-from nccltune.report.verdict import written
+from nccltune.report.verdict import firm_rules
 from nccltune.report.words import (
     gain_text,
     interval_text,
@@ -31,15 +32,48 @@ def rules_text(tuning: Tuning) -> str:
     """
     gains = []
     for group in tuning.groups:
-        if written(group) and group.expected_gain is not None:
-            sizes = sorted({size for item in written(group) for size in item.sizes})
+        if group.expected_gain is not None:
+            sizes = sorted({size for item in firm_rules(group) for size in item.sizes})
             where = where_text(sizes, [row.bytes for row in group.decisions])
             gains.append(f"{group.collective.prose} {gain_text(group.expected_gain)} {where}")
-    decided = [row for group in tuning.groups for row in group.decisions]
-    alone = sum(row.choice is None for row in decided)
-    parts = [count(len(tuning.rules), "rule")]
+    parts = [counted_rules(tuning)]
     parts += [f"expected: {', '.join(gains)}"] if gains else []
-    return " · ".join([*parts, f"{alone} of {len(decided)} sizes left alone"])
+    return " · ".join([*parts, *_without_a_rule(tuning)])
+
+
+def counted_rules(tuning: Tuning) -> str:
+    """Return the number of rules, and how many of them are candidates or proven.
+
+    For example `4 candidates, none proven` or `3 rules, 1 of them a candidate`.
+    """
+    rules = len(tuning.rules)
+    states = [item.state for group in tuning.groups for item in group.rules]
+    candidates = states.count(RuleState.CANDIDATE)
+    if candidates and candidates == len(states):
+        return f"{count(rules, 'candidate')}, {'none' if rules > 1 else 'not'} proven"
+    proven = states.count(RuleState.PROVEN)
+    parts = [count(rules, "rule")]
+    parts += [f"{proven} of them proven"] if proven else []
+    parts += [f"{candidates} of them only {'a candidate' if candidates == 1 else 'candidates'}"] * (
+        candidates > 0
+    )
+    return ", ".join(parts)
+
+
+def left_alone_words(tuning: Tuning) -> str:
+    """Return a sentence on how many sizes have no rule; empty if all have one."""
+    words = ", ".join(_without_a_rule(tuning))
+    return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
+def _without_a_rule(tuning: Tuning) -> list[str]:
+    """Return how many sizes keep the default on purpose, and how many were not compared."""
+    sizes = sum(len(group.decisions) for group in tuning.groups)
+    left = [item for group in tuning.groups for item in group.left_alone]
+    alone = sum(item.sizes for item in left if item.compared)
+    other = sum(item.sizes for item in left if not item.compared)
+    parts = [f"left alone on purpose: {alone} of {sizes} sizes"] if alone else []
+    return parts + ([f"not compared: {other} of {sizes} sizes"] if other else [])
 
 
 def show_rules(tuning: Tuning, out: Console) -> None:
@@ -60,14 +94,20 @@ def rule_words(item: RuleEvidence) -> str:
 
     For example `1.21x  95 % CI 1.15-1.28  (per size 1.03-1.43)  sure  SMs 16 (default 24)`.
     """
-    parts = ["gain unknown" if item.gain is None else gain_text(item.gain)]
-    parts.append(interval_text(item.gain_low, item.gain_high))
+    if item.gain is None:
+        return f"{item.state}  {item.reason}  {_sms(item)}".strip()
+    parts = [gain_text(item.gain), interval_text(item.gain_low, item.gain_high)]
     per_size = per_size_text(item.least, item.most)
     parts += [f"({per_size})"] if per_size else []
-    parts.append("sure" if item.sure else "not sure")
-    parts += [] if item.written else ["not written"]
-    parts.append(sms_text(item.channels, item.default_channels))
+    parts += [item.state, _sms(item)]
     return "  ".join(part for part in parts if part)
+
+
+def _sms(item: RuleEvidence) -> str:
+    """Return the SMs of a rule as text; empty where neither number is known."""
+    if item.channels is None and item.default_channels is None:
+        return ""
+    return sms_text(item.channels, item.default_channels)
 
 
 def show_verdict(report: Report, study: Study, out: Console) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.scale import Scale
 
@@ -48,9 +48,8 @@ class RuleEvidence(msgspec.Struct, frozen=True):
       `gain_low` to `gain_high`, stays valid although the search selected the choice and the range.
     - `least`, `most`: the smallest and the largest gain at one size. All gains are None if the
       default was not measured.
-    - `sure`: the gain exceeds measured noise, and the runs exclude drift and differences between
-      processes as its cause. If not, `decided_by` names the runs that would decide.
-    - `written`: the rule is in the configuration.
+    - `state`: sure only if the interval of the gain is measured and lies above 1. `reason` explains
+      the state, and `decided_by` names the runs that would make a candidate sure.
     - `channels`, `default_channels`: the largest number of channels in the range with the choice
       and with NCCL's default; None if not recorded. A channel uses one SM.
     """
@@ -58,26 +57,29 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     rule: Rule
     sizes: list[int]
     timings: int
-    sure: bool
     reason: str
+    state: RuleState = RuleState.CANDIDATE
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     least: float | None = None
     most: float | None = None
     decided_by: str | None = None
-    written: bool = True
     channels: int | None = None
     default_channels: int | None = None
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
-    """A range of measured sizes without a rule, and the reason."""
+    """A range of measured sizes without a rule, and the reason.
+
+    `compared` is whether a choice was compared with the default at any of these sizes.
+    """
 
     min_bytes: int
     max_bytes: int
     sizes: int
     reason: str
+    compared: bool = True
 
 
 class TunedGroup(msgspec.Struct, frozen=True):
@@ -114,7 +116,6 @@ class TuneOptions(msgspec.Struct, frozen=True):
     - `any_scale`: merge rules that hold at all measured scales into one rule for any scale
     - `weights`: the path of a file with the weight of each size
     - `channels`: "any" allows a rule to use more channels than NCCL's default at a size
-    - `include_unsure`: also write rules that are not sure
     """
 
     min_gain: float = 0.03
@@ -125,7 +126,6 @@ class TuneOptions(msgspec.Struct, frozen=True):
     any_scale: bool = False
     weights: str | None = None
     channels: Literal["default", "any"] = "default"
-    include_unsure: bool = False
 
 
 class Tuning(msgspec.Struct, frozen=True):
@@ -153,7 +153,6 @@ class Tuning(msgspec.Struct, frozen=True):
                 evidence.rule
                 for group in self.groups
                 for evidence in group.rules
-                if evidence.written
             )
         )
 
