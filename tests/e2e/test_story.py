@@ -52,7 +52,7 @@ def test_a_raw_csv_gives_its_four_rules_and_the_plugin_takes_them(
 ) -> None:
     (tmp_path / "raw.csv").write_text(raw_csv(noise))
     nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
-    tuned = json.loads(nccltune("tune", "study", "--include-unsure", "--json", cwd=tmp_path).stdout)
+    tuned = json.loads(nccltune("tune", "study", "--json", cwd=tmp_path).stdout)
     (group,) = tuned["groups"]
     rules = [item["rule"] for item in group["rules"]]
     assert [f"{r['choice']['algorithm']}/{r['choice']['protocol']}" for r in rules] == WINNERS

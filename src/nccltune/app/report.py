@@ -9,7 +9,7 @@ import nccltune
 from nccltune.app.analyze import analyze_study, stored_analysis
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.app.tune import tune_study
+from nccltune.app.tune import tune_study, verify_command
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
@@ -149,13 +149,14 @@ def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) 
     path = shlex.quote(str(opened.study.path))
     options = _options(tuning.options, TuneOptions())
     search = " ".join(["nccltune tune", path, *options])
-    deploy = f"nccltune env {path}" if written else f"{search} && nccltune env {path}"
+    first = "" if written else f"{search} && "
     again = measure_again(opened.study, opened.samples, options, proven=proven)
     return Commands(
         reproduce=again.command,
         reproduce_note=again.note,
         rebuild=f"{search} && nccltune report {path}",
-        deploy=deploy if tuning.rules else None,
+        deploy=f"{first}nccltune env {path}" if tuning.rules else None,
+        prove=first + verify_command(opened.study, tuning) if tuning.rules and not proven else None,
     )
 
 

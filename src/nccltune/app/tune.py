@@ -2,12 +2,14 @@
 """Tune a study: find its rules, and write them as a configuration."""
 
 import contextlib
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.model.errors import StudyError, UnwritableError
+from nccltune.model.sizes import format_bytes
 from nccltune.prove.edit import proof_marks, with_proof
 from nccltune.prove.run import read_proof
 from nccltune.study.files import Study
@@ -69,3 +71,21 @@ def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tun
     if proof is None:
         return write(study, tuning, config)
     return write(study, with_proof(tuning, proof), config, proof_marks(proof))
+
+
+def verify_command(study: Study, tuning: Tuning) -> str:
+    """Return the command that proves the rules of a tuning.
+
+    Rules from other people's measurements are run by nccl-tests, where they were measured.
+    """
+    command = f"nccltune verify {shlex.quote(str(study.path))}"
+    ruled = [group for group in tuning.groups if group.rules]
+    if not ruled or not study.imports_path.is_file():
+        return command
+    group = ruled[0]
+    low, high = (
+        format_bytes(row.bytes).replace(" ", "").removesuffix("iB").removesuffix("B")
+        for row in (group.decisions[0], group.decisions[-1])
+    )
+    program = f"{group.collective.nccl_tests_name}_perf -b {low} -e {high} -f 2"
+    return f"{command} -- mpirun -n {group.scale.ranks} {program}"

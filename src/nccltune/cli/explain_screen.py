@@ -33,6 +33,7 @@ def _show(out: Console, item: Explained) -> None:
             low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
             exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}"
+            exact += f"  {one.state}" if one.state else ""
             if out.width < _NARROW:
                 out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
                 out.print(styled((f"{'':>4}{exact}", "dim")))

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of `nccltune tune`: rules, and sizes without a rule."""
 
-import shlex
 from pathlib import Path
 
+from nccltune.app.tune import verify_command
 from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.cli.rule_screen import counted_rules, left_alone_words, rule_words
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
-from nccltune.model.sizes import format_bytes
 from nccltune.report.words import range_text, size_form
 from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, Tuning
@@ -29,9 +28,8 @@ def next_after_tune(tuning: Tuning, study: Path) -> None:
     ruled = [group for group in tuning.groups if group.rules]
     left = [item for group in tuning.groups for item in group.left_alone]
     if ruled:
-        words = "prove them: " if all(map(_has_candidates, ruled)) else ""
-        run = f" -- {_program(ruled[0])}" if Study(study).imports_path.is_file() else ""
-        hint(f"next: {words}nccltune verify {shlex.quote(str(study))}{run}")
+        words = "prove them: " if any(map(_has_candidates, ruled)) else ""
+        hint(f"next: {words}{verify_command(Study(study), tuning)}")
     elif not any(item.compared for item in left):
         hint(
             "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "
@@ -43,16 +41,6 @@ def next_after_tune(tuning: Tuning, study: Path) -> None:
 
 def _has_candidates(group: TunedGroup) -> bool:
     return any(item.state is RuleState.CANDIDATE for item in group.rules)
-
-
-def _program(group: TunedGroup) -> str:
-    """Return a command that runs the rules of a group with nccl-tests."""
-    low, high = (
-        format_bytes(row.bytes).replace(" ", "").removesuffix("iB").removesuffix("B")
-        for row in (group.decisions[0], group.decisions[-1])
-    )
-    program = f"{group.collective.nccl_tests_name}_perf -b {low} -e {high} -f 2"
-    return f"mpirun -n {group.scale.ranks} {program}"
 
 
 def show(tuning: Tuning) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove rules from a configuration file, narrow their range of sizes, or state that they are proven.
+"""Remove or narrow rules of a configuration file, or state that they are proven.
 
 Other rows and comments do not change. The row of a removed rule becomes a comment with the reason.
 """
@@ -58,7 +58,7 @@ def without(text: str, dropped: Sequence[RemovedRule]) -> str:
 
 
 def mark_rules(study: Study, proof: Proof) -> Proof:
-    """Write the states that a proof found into `tuner.conf`, and return the proof with its new hash.
+    """Write the states that a proof found into `tuner.conf`; return the proof with its new hash.
 
     Rules that hold are proven. A rule that the proof has not decided is no longer proven; a rule
     that it did not measure keeps its state. `tuning.json` gets the same states if it describes

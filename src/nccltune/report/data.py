@@ -294,14 +294,15 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that the user can copy.
 
     `reproduce` measures again, into a new study; `reproduce_note` is a remark about this command.
-    `rebuild` makes rules and report from the same samples. `deploy` is None if there is nothing to
-    deploy.
+    `rebuild` makes rules and report from the same samples. `prove` proves the rules; None without
+    rules, or with a proof. `deploy` is None if there is nothing to deploy.
     """
 
     reproduce: str
     reproduce_note: str
     rebuild: str
     deploy: str | None
+    prove: str | None = None
 
 
 class Checks(msgspec.Struct, frozen=True):

@@ -410,6 +410,7 @@ def _next(page: _Page, report: Report) -> None:
     page.heading("next")
     commands = report.commands
     for label, command in (
+        ("prove", commands.prove),
         ("deploy", commands.deploy),
         ("rebuild", commands.rebuild),
         ("measure", commands.reproduce),

@@ -178,12 +178,11 @@ def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more:
         return []
     names = list(dict.fromkeys(_name(group, groups) for group, _ in found))
     which = f"{listed(_first(names, len(names)))}"
-    why = "the noise of the timings is not known well enough to be sure of a gain"
+    why = "the gain is not sure yet"
     if all(item.gain is None for _, item in found):
         why = "the gain is unknown, because the default was not measured"
-    number = f"{len(found)} more" if more else counted(len(found), "candidate")
-    noun = f" {'candidate' if len(found) == 1 else 'candidates'}" if more else ""
-    return [f"{number}{noun} for {which}, none proven: {why}. Prove them with nccltune verify."]
+    number = counted(len(found), "more candidate" if more else "candidate")
+    return [f"{number} for {which}, {'not' if len(found) == 1 else 'none'} proven: {why}."]
 
 
 def _without_rules(
@@ -234,12 +233,10 @@ def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
     """Return whether the timings show that the default is right at every size that keeps it.
 
-    This is so if no rule is a mere candidate, the noise is known, the default was compared with
-    other choices at these sizes, and no bad crossover includes such a size.
+    This is so if the noise is known, the default was compared with other choices at these sizes,
+    and no bad crossover includes such a size.
     """
-    if len(firm_rules(group)) != len(group.rules) or not all(
-        left.compared for left in group.left_alone
-    ):
+    if not all(left.compared for left in group.left_alone):
         return False
     kept = [row for row in group.decisions if row.choice is None]
     crossed = [

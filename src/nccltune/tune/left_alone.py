@@ -69,9 +69,7 @@ def _reason(table: GainTable, covered: Sequence[int], options: TuneOptions) -> s
     """Return why no choice gets a rule. It usually concerns the one with the largest gain."""
     compared = _compared(table, covered)
     allowed = [
-        item
-        for item in compared
-        if not too_many_channels(table, item.size, item.choice, options)
+        item for item in compared if not too_many_channels(table, item.size, item.choice, options)
     ]
     not_slower = [item for item in allowed if not table.slower(item.size, item.choice)]
     more_channels = [item for item in compared if item not in allowed and item.gain.low > 0]

@@ -131,6 +131,7 @@ class TuneOptions(msgspec.Struct, frozen=True):
 class Tuning(msgspec.Struct, frozen=True):
     """The content of `tuning.json`: the rules of a study by group, and the options of the search.
 
+    `stand_in` is how the measurement differs from one of real nodes (`Platform.stand_in`).
     `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
     of the written configuration. The plugin prints the same hash at init.
     """
@@ -142,6 +143,7 @@ class Tuning(msgspec.Struct, frozen=True):
     samples: int
     nccl_version: str | None = None
     gpu: str | None = None
+    stand_in: str | None = None
     config_hash: str | None = None
     schema_version: int = SCHEMA_VERSION
 
@@ -149,11 +151,7 @@ class Tuning(msgspec.Struct, frozen=True):
     def rules(self) -> list[Rule]:
         """Return the rules of the configuration without duplicates, in the order of the file."""
         return list(
-            dict.fromkeys(
-                evidence.rule
-                for group in self.groups
-                for evidence in group.rules
-            )
+            dict.fromkeys(evidence.rule for group in self.groups for evidence in group.rules)
         )
 
 

@@ -125,9 +125,7 @@ def gain_of(
     decisions: Sequence[Decision], rules: Sequence[RuleEvidence]
 ) -> tuple[float | None, float | None]:
     """Return `TunedGroup.expected_gain` and `TunedGroup.recovered`. Candidates promise nothing."""
-    firm = {
-        size for item in rules if item.state is not RuleState.CANDIDATE for size in item.sizes
-    }
+    firm = {size for item in rules if item.state is not RuleState.CANDIDATE for size in item.sizes}
     if rules and not firm:
         return None, None
     gains = [item.gain for item in decisions if item.bytes in firm and item.gain is not None]
@@ -524,9 +522,7 @@ def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
         return "the only choice measured; against the default unknown"
     low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
     ahead = low if low == high else f"{low} to {high}"
-    return (
-        f"best of {len(table.choices)}, {ahead} as fast as the next; against the default unknown"
-    )
+    return f"best of {len(table.choices)}, {ahead} as fast as the next; against the default unknown"
 
 
 def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:

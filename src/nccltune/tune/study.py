@@ -49,6 +49,7 @@ def tune(
         groups=groups,
         nccl_version=platform.nccl_version,
         gpu=platform.gpu,
+        stand_in=platform.stand_in,
         samples=found.samples,
     )
 
@@ -65,6 +66,8 @@ def render(tuning: Tuning, proven: Mapping[Rule, str] | None = None) -> str:
         header["nccl"] = tuning.nccl_version
     if tuning.gpu:
         header["gpu"] = tuning.gpu
+    if tuning.stand_in:
+        header["measured"] = tuning.stand_in
     header["study"] = tuning.study
     header["created"] = tuning.created
     return write_rules(tuning.rules, header, marks(tuning) | dict(proven or {}))
@@ -93,8 +96,8 @@ def write(
 ) -> Tuning:
     """Write the configuration to `config` or `tuner.conf`, and the tuning to `tuning.json`.
 
-    `proven` are the comments above rules that are proven. Return the tuning with the hash of the configuration. Raises what `render` raises, and
-    UnwritableError if a file cannot be written.
+    `proven` are the comments above rules that are proven. Return the tuning with the hash of the
+    configuration. Raises what `render` raises, and UnwritableError if a file cannot be written.
     """
     text = render(tuning, proven)
     tuning = msgspec.structs.replace(tuning, config_hash=config_hash(text.encode()))

@@ -91,9 +91,7 @@ def _holds(table: GainTable, choice: Choice, low: int, high: int, options: TuneO
     return bool(sizes) and state_of(table, choice, sizes, options.min_gain) is RuleState.SURE
 
 
-def _replaced(
-    group: TunedGroup, table: GainTable, wide: Rule, options: TuneOptions
-) -> TunedGroup:
+def _replaced(group: TunedGroup, table: GainTable, wide: Rule, options: TuneOptions) -> TunedGroup:
     rules: list[RuleEvidence] = []
     for item in group.rules:
         rule = item.rule

@@ -175,10 +175,10 @@ def write_rules(
 ) -> str:
     """Return the text of a configuration: `header` as comments, the column names, one row per rule.
 
-    `marks` are the comments above rows, as `mark` makes them. A row has 8 fields; 9, 10 or 11 if `pipe_ops`, `registered` or a chunk size is set. In header
-    values, a double quote becomes a single quote and a control character becomes a blank. Raises
-    InputError for a rule that the format cannot hold: a chunk size above `MAX_CHUNK`, or a
-    collective that NCCL does not tune.
+    `marks` are the comments above rows, as `mark` makes them. A row has 8 fields; 9, 10 or 11 if
+    `pipe_ops`, `registered` or a chunk size is set. In header values, a double quote becomes a
+    single quote and a control character becomes a blank. Raises InputError for a rule that the
+    format cannot hold: a chunk size above `MAX_CHUNK`, or a collective that NCCL does not tune.
     """
     chunks = any(rule.choice.chunk_bytes is not None for rule in rules)
     columns = ("colltype", *COLUMNS[1 : len(COLUMNS) if chunks else -1])
