@@ -45,11 +45,15 @@ def search(
     options: TuneOptions = TuneOptions(),  # noqa: B008 - frozen
     weights: Weights | None = None,
     doubts: Sequence[str] = (),
+    *,
+    eager: bool = False,
 ) -> list[TunedGroup]:
     """Return rules for every collective, scale and registration in `timings`.
 
-    `weights` gives the weight of each size; None weighs all sizes equally. `doubts` are sentences
-    on why the runs may come from several platforms. If there is any doubt, no rule is sure.
+    With `eager`, candidates compete with sure rules on equal terms: this is for deciding what to
+    measure next. `weights` gives the weight of each size; None weighs all sizes equally. `doubts`
+    are sentences on why the runs may come from several platforms. If there is any doubt, no rule is
+    sure.
     """
     tables = gain_tables(timings, options.assumed_noise)
     both = {
@@ -69,6 +73,7 @@ def search(
             weights or (lambda _: 1.0),
             table.registered if (table.collective, table.scale) in both else None,
             doubts,
+            eager=eager,
         )
         for table in tables
         if table.sizes
@@ -81,10 +86,13 @@ def _tune(
     weights: Weights,
     registered: bool | None,
     doubts: Sequence[str],
+    *,
+    eager: bool,
 ) -> TunedGroup:
     sizes = table.sizes
     weights = _normalised(weights, sizes)
-    segments, chosen = _with_channels(table, _split(table, options, weights), options)
+    split = _split(table, options, weights, eager)
+    segments, chosen = _with_channels(table, split, options, eager)
     ends = _ends(table, segments, chosen, options)
     rules: list[RuleEvidence] = []
     left_alone: list[LeftAlone] = []
@@ -141,7 +149,7 @@ def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
     return weights if mean <= 0 else lambda size: weights(size) / mean
 
 
-def _split(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
+def _split(table: GainTable, options: TuneOptions, weights: Weights, eager: bool) -> list[Segment]:
     """Return the best split into segments.
 
     Below the first and above the last size of the default there is nothing to compare with, so
@@ -158,13 +166,13 @@ def _split(table: GainTable, options: TuneOptions, weights: Weights) -> list[Seg
     first, end = known[0], known[-1] + 1
     return [
         *_without_default(table, places[:first], options, weights),
-        *_against_default(table, places[first:end], options, weights),
+        *_against_default(table, places[first:end], options, weights, eager),
         *_without_default(table, places[end:], options, weights),
     ]
 
 
 def _against_default(
-    table: GainTable, places: range, options: TuneOptions, weights: Weights
+    table: GainTable, places: range, options: TuneOptions, weights: Weights, eager: bool
 ) -> list[Segment]:
     """Return the best split of sizes at which the default was measured.
 
@@ -185,7 +193,8 @@ def _against_default(
         ]
         for size, row in costs.items()
     }
-    sure = _supported(table, places, known, options, {RuleState.SURE})
+    states = set(RuleState) if eager else {RuleState.SURE}
+    sure = _supported(table, places, known, options, states)
     found: list[Segment] = []
     for item in sure:
         if item.choice is not None:
@@ -314,7 +323,7 @@ def _sizes(table: GainTable, item: Segment) -> list[int]:
 
 
 def _with_channels(
-    table: GainTable, segments: Sequence[Segment], options: TuneOptions
+    table: GainTable, segments: Sequence[Segment], options: TuneOptions, eager: bool
 ) -> tuple[list[Segment], list[Choice | None]]:
     """Return the segments with their final choices: the variants with the fewest channels.
 
@@ -325,7 +334,7 @@ def _with_channels(
     for item in segments:
         choice = None
         if item.choice is not None:
-            choice = _least_channels(table, *_cells(table, item), options)
+            choice = _least_channels(table, *_cells(table, item), options, eager)
         if choice is not None and chosen and choice == chosen[-1]:
             both = merged[-1]._replace(last=item.last)
             if _state(table, choice, _sizes(table, both), options) is not None:
@@ -339,13 +348,14 @@ def _with_channels(
 
 
 def _least_channels(
-    table: GainTable, choice: Choice, covered: Sequence[int], options: TuneOptions
+    table: GainTable, choice: Choice, covered: Sequence[int], options: TuneOptions, eager: bool
 ) -> Choice:
     """Return the variant of `choice` with the fewest channels that is nearly as fast.
 
     It may be slower than `choice` by `channel_tolerance`, but not slower than the default, and a
-    rule with it must have the same state. If there is no such variant, return `choice`. Fewer
-    channels are better, because each channel occupies an SM that compute kernels cannot use.
+    rule with it must have the same state, except with `eager`. If there is no such variant, return
+    `choice`. Fewer channels are better, because each channel occupies an SM that compute kernels
+    cannot use.
     """
     best = _mean_log(table, covered, choice)
     state = _state(table, choice, covered, options)
@@ -364,7 +374,7 @@ def _least_channels(
             continue
         if table.has_default and any(table.slower(size, other) for size in covered):
             continue
-        if _state(table, other, covered, options) == state:
+        if eager or _state(table, other, covered, options) == state:
             return other
     return choice
 

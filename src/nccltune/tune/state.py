@@ -61,15 +61,17 @@ def _stands_out(
 ) -> bool:
     """Return whether a gain whose noise is not known well enough stands out of the scatter.
 
-    The mean over sizes must exceed two limits: the difference that two processes may have, which
-    more sizes do not reduce, and the scatter of timings. Most sizes must show half of that gain,
-    because one bad timing of the default looks like a gain of every choice.
+    The mean over sizes must exceed two limits: the scatter of timings and, where the default ran in
+    other processes, the difference that two processes may have. More sizes reduce only the scatter.
+    Most sizes must show half of that gain, because one bad timing of the default looks like a gain
+    of every choice.
     """
     plain = table.pooled(choice, sizes)
     if plain is not None and plain.known and plain.low <= 0:
         return False
-    by_choice = 1 - _CHANCE / len(table.choices)
-    offset = normal_z(by_choice) * table.assumed_noise
+    offset = 0.0
+    if not table.shares_rounds(choice):
+        offset = normal_z(1 - _CHANCE / len(table.choices)) * table.assumed_noise
     rows = _RANGES * normal_z(table.strict) * table.row_noise / math.sqrt(len(single))
     limit = math.sqrt(2) * max(offset, rows)
     showing = sum(value > limit / 2 for value in single)
