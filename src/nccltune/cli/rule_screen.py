@@ -99,7 +99,8 @@ def rule_words(item: RuleEvidence) -> str:
     parts = [gain_text(item.gain), interval_text(item.gain_low, item.gain_high)]
     per_size = per_size_text(item.least, item.most)
     parts += [f"({per_size})"] if per_size else []
-    parts += [item.state, _sms(item)]
+    proven = "" if item.proven_gain is None else f" {gain_text(item.proven_gain)}"
+    parts += [f"{item.state}{proven}", _sms(item)]
     return "  ".join(part for part in parts if part)
 
 

@@ -27,20 +27,17 @@ def next_after_tune(tuning: Tuning, study: Path) -> None:
     """Print the next step: prove the rules, measure choices, or read the report."""
     ruled = [group for group in tuning.groups if group.rules]
     left = [item for group in tuning.groups for item in group.left_alone]
-    if ruled:
-        words = "prove them: " if any(map(_has_candidates, ruled)) else ""
+    states = {item.state for group in ruled for item in group.rules}
+    if states - {RuleState.PROVEN}:
+        words = "prove them: " if RuleState.CANDIDATE in states else ""
         hint(f"next: {words}{verify_command(Study(study), tuning)}")
-    elif not any(item.compared for item in left):
+    elif not ruled and not any(item.compared for item in left):
         hint(
             "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "
             "runs with NCCL_ALGO and NCCL_PROTO set"
         )
     else:
         next_step("nccltune report", study)
-
-
-def _has_candidates(group: TunedGroup) -> bool:
-    return any(item.state is RuleState.CANDIDATE for item in group.rules)
 
 
 def show(tuning: Tuning) -> None:

@@ -50,7 +50,8 @@ def without(text: str, dropped: Sequence[RemovedRule]) -> str:
         new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune verify: {row}"]
         if found.narrowed is not None:
             new.append(_row(found.narrowed))
-            new.insert(1, mark(item.state or RuleState.CANDIDATE, "narrowed by nccltune verify"))
+            if item.state is not None:
+                new.insert(1, mark(RuleState.CANDIDATE, "narrowed by nccltune verify"))
         lines[number - 1] = "\n".join(new)
         if item.state is not None:
             lines[number - 2] = None
@@ -83,12 +84,17 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
 def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
     """Return a tuning in which the rules that hold in `proof` are proven."""
     holding = _holding(proof)
+    gains = {item.rule: item.gain for item in proof.rules}
     groups = [
         msgspec.structs.replace(
             group,
             rules=[
                 msgspec.structs.replace(
-                    item, state=RuleState.PROVEN, reason=holding[item.rule], decided_by=None
+                    item,
+                    state=RuleState.PROVEN,
+                    reason=holding[item.rule],
+                    decided_by=None,
+                    proven_gain=gains[item.rule],
                 )
                 if item.rule in holding
                 else item

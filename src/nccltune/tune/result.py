@@ -50,6 +50,7 @@ class RuleEvidence(msgspec.Struct, frozen=True):
       default was not measured.
     - `state`: sure only if the interval of the gain is measured and lies above 1. `reason` explains
       the state, and `decided_by` names the runs that would make a candidate sure.
+    - `proven_gain`: the gain that `verify` measured; None if the rule is not proven.
     - `channels`, `default_channels`: the largest number of channels in the range with the choice
       and with NCCL's default; None if not recorded. A channel uses one SM.
     """
@@ -67,6 +68,7 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     decided_by: str | None = None
     channels: int | None = None
     default_channels: int | None = None
+    proven_gain: float | None = None
 
 
 class LeftAlone(msgspec.Struct, frozen=True):

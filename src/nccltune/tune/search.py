@@ -36,6 +36,9 @@ from nccltune.tune.state import printed_gain, state_of
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""
 
+_ANY = (RuleState.CANDIDATE, RuleState.SURE)
+"""The states that the timings of a study can give a rule."""
+
 Weights = Callable[[int], float]
 """A function from a size in bytes to the weight of its latency in the search."""
 
@@ -193,7 +196,7 @@ def _against_default(
         ]
         for size, row in costs.items()
     }
-    states = set(RuleState) if eager else {RuleState.SURE}
+    states = _ANY if eager else [RuleState.SURE]
     sure = _supported(table, places, known, options, states)
     found: list[Segment] = []
     for item in sure:
@@ -206,7 +209,7 @@ def _against_default(
             for other in sure:
                 if other.choice is not None and other.first <= beside <= other.last:
                     costs[table.sizes[place]][other.choice] = math.inf
-        found += _supported(table, gap, costs, options, set(RuleState))
+        found += _supported(table, gap, costs, options, _ANY)
     return found
 
 

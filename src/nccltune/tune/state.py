@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from nccltune.analyze.gains import GainTable
-from nccltune.analyze.stats import Interval, median, normal_z
+from nccltune.analyze.stats import MIN_ROUNDS, Interval, median, normal_z
 from nccltune.model.choice import Choice
 from nccltune.model.rule import RuleState
 
@@ -69,11 +69,14 @@ def _stands_out(
     plain = table.pooled(choice, sizes)
     if plain is not None and plain.known and plain.low <= 0:
         return False
-    offset = 0.0
-    if not table.shares_rounds(choice):
+    offset, rows = 0.0, len(single)
+    if table.shares_rounds(choice):
+        # Timings of one process are not independent: more than four say no more than four.
+        rows = min(MIN_ROUNDS, rows)
+    else:
         offset = normal_z(1 - _CHANCE / len(table.choices)) * table.assumed_noise
-    rows = _RANGES * normal_z(table.strict) * table.row_noise / math.sqrt(len(single))
-    limit = math.sqrt(2) * max(offset, rows)
+    scatter = _RANGES * normal_z(table.strict) * table.row_noise / math.sqrt(rows)
+    limit = math.sqrt(2) * max(offset, scatter)
     showing = sum(value > limit / 2 for value in single)
     mean = math.fsum(single) / len(single)
     return mean > limit and showing >= max(_LEAST_SIZES, 0.75 * len(single))

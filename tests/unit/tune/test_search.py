@@ -170,6 +170,17 @@ def test_noise_of_five_percent_keeps_the_four_rules(seed: int) -> None:
         assert 0.7 < got[2] / wanted[2] < 1.4
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_choice_is_the_fastest_at_each_of_the_30_sizes(seed: int) -> None:
+    samples = raw_csv(0.03, seed)
+    times: dict[int, dict[str, float]] = {}
+    for sample in samples:
+        times.setdefault(sample.bytes, {})[choice_label(sample.choice)] = sample.time_us
+    winners = [min(by_choice, key=by_choice.__getitem__) for by_choice in times.values()]
+    decisions = tuned(samples).decisions
+    assert [choice_label(item.choice or "default") for item in decisions] == winners
+
+
 def test_without_a_default_nothing_is_claimed_about_gain() -> None:
     group = tuned(raw_csv(0))
     assert group.expected_gain is None
