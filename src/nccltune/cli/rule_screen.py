@@ -38,7 +38,9 @@ def rules_text(tuning: Tuning) -> str:
             gains.append(f"{group.collective.prose} {gain_text(group.expected_gain)} {where}")
     parts = [counted_rules(tuning)]
     parts += [f"expected: {', '.join(gains)}"] if gains else []
-    return " · ".join([*parts, *_without_a_rule(tuning)])
+    sizes, alone, other = _without_a_rule(tuning)
+    parts += [f"{alone} of {sizes} sizes left alone"] if alone or not other else []
+    return " · ".join(parts + ([f"{other} of {sizes} sizes not compared"] if other else []))
 
 
 def counted_rules(tuning: Tuning) -> str:
@@ -62,18 +64,19 @@ def counted_rules(tuning: Tuning) -> str:
 
 def left_alone_words(tuning: Tuning) -> str:
     """Return a sentence on how many sizes have no rule; empty if all have one."""
-    words = ", ".join(_without_a_rule(tuning))
-    return f"{words[0].upper()}{words[1:]}." if words else ""
+    sizes, alone, other = _without_a_rule(tuning)
+    parts = [f"Left alone on purpose: {alone} of {sizes} sizes."] if alone else []
+    return " ".join(parts + ([f"Not compared: {other} of {sizes} sizes."] if other else []))
 
 
-def _without_a_rule(tuning: Tuning) -> list[str]:
-    """Return how many sizes keep the default on purpose, and how many were not compared."""
-    sizes = sum(len(group.decisions) for group in tuning.groups)
+def _without_a_rule(tuning: Tuning) -> tuple[int, int, int]:
+    """Return the number of sizes, of those left alone on purpose, and of those not compared."""
     left = [item for group in tuning.groups for item in group.left_alone]
-    alone = sum(item.sizes for item in left if item.compared)
-    other = sum(item.sizes for item in left if not item.compared)
-    parts = [f"left alone on purpose: {alone} of {sizes} sizes"] if alone else []
-    return parts + ([f"not compared: {other} of {sizes} sizes"] if other else [])
+    return (
+        sum(len(group.decisions) for group in tuning.groups),
+        sum(item.sizes for item in left if item.compared),
+        sum(item.sizes for item in left if not item.compared),
+    )
 
 
 def show_rules(tuning: Tuning, out: Console) -> None:
@@ -95,20 +98,13 @@ def rule_words(item: RuleEvidence) -> str:
     For example `1.21x  95 % CI 1.15-1.28  (per size 1.03-1.43)  sure  SMs 16 (default 24)`.
     """
     if item.gain is None:
-        return f"{item.state}  {item.reason}  {_sms(item)}".strip()
+        return f"{item.state}  {item.reason}"
     parts = [gain_text(item.gain), interval_text(item.gain_low, item.gain_high)]
     per_size = per_size_text(item.least, item.most)
     parts += [f"({per_size})"] if per_size else []
     proven = "" if item.proven_gain is None else f" {gain_text(item.proven_gain)}"
-    parts += [f"{item.state}{proven}", _sms(item)]
+    parts += [f"{item.state}{proven}", sms_text(item.channels, item.default_channels)]
     return "  ".join(part for part in parts if part)
-
-
-def _sms(item: RuleEvidence) -> str:
-    """Return the SMs of a rule as text; empty where neither number is known."""
-    if item.channels is None and item.default_channels is None:
-        return ""
-    return sms_text(item.channels, item.default_channels)
 
 
 def show_verdict(report: Report, study: Study, out: Console) -> None:

@@ -55,7 +55,7 @@ def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: S
     assert rules == [
         " 1.00 KiB - 58.6 KiB  tree/ll         "
         "1.55x  95 % CI 1.50-1.60  (per size 1.50-1.60)  sure  SMs 8 (default 24)",
-        " 58.6 KiB - 1.00 MiB  ring/simple     1.40x  95 % CI 1.30-1.50  candidate",
+        " 58.6 KiB - 1.00 MiB  ring/simple     1.40x  95 % CI 1.30-1.50  candidate  SMs unknown",
     ]
 
 
