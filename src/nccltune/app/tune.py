@@ -11,6 +11,7 @@ from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.edit import proof_marks, with_proof
+from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
@@ -48,29 +49,35 @@ def tune_path(
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
     """Return the rules of a study with their evidence; write nothing.
 
-    Raises InputError if the file `options.weights` cannot be read.
+    Rules that an earlier `verify` of this study proved are proven. Raises InputError if the file
+    `options.weights` cannot be read.
     """
-    return tune(
+    found = tune(
         opened.study.name,
         opened.study.platform(),
         opened.samples,
         options or TuneOptions(),
         created=datetime.now(UTC).date().isoformat(),
     )
+    proof = _proof(opened.study)
+    return found if proof is None else with_proof(found, proof)
 
 
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
     """Write STUDY/tuning.json and the configuration: `config`, or STUDY/tuner.conf.
 
-    Rules that an earlier `verify` of this study proved stay proven. Return the tuning with the hash
-    of the configuration. Raises UnwritableError if a file cannot be written.
+    Return the tuning with the hash of the configuration. Raises UnwritableError if a file cannot be
+    written.
     """
-    proof = None
+    proof = _proof(study)
+    return write(study, tuning, config, None if proof is None else proof_marks(proof))
+
+
+def _proof(study: Study) -> Proof | None:
+    """Return the proof of a study; None without one, or if it is damaged."""
     with contextlib.suppress(StudyError):
-        proof = read_proof(study)
-    if proof is None:
-        return write(study, tuning, config)
-    return write(study, with_proof(tuning, proof), config, proof_marks(proof))
+        return read_proof(study)
+    return None
 
 
 def verify_command(study: Study, tuning: Tuning) -> str:

@@ -71,7 +71,7 @@ def _stands_out(
         return False
     offset, rows = 0.0, len(single)
     if table.shares_rounds(choice):
-        # Timings of one process are not independent: more than four say no more than four.
+        # Timings of one process share an offset: more than four show no more than four.
         rows = min(MIN_ROUNDS, rows)
     else:
         offset = normal_z(1 - _CHANCE / len(table.choices)) * table.assumed_noise

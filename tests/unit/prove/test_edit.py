@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.tune import save_tuning
+from nccltune.app.study import open_study
+from nccltune.app.tune import save_tuning, tune_study
 from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
@@ -184,7 +185,8 @@ def test_rules_that_were_proven_stay_proven_when_tuned_again(study: Study) -> No
     tuning = study.read_json(study.tuning_path, Tuning)
     held = RuleProof(rule=tuning.rules[0], verdict="holds", gain=1.9, gain_low=1.8, gain_high=2.0)
     write_proof(study, mark_rules(study, proof_of(study, held)))
-    again = save_tuning(study, tuning)
+    again = save_tuning(study, tune_study(open_study(study.path)))
+    assert again.rules == tuning.rules
     assert states(study.config_path.read_text()) == ["proven", "sure"]
     assert [item.state.value for item in again.groups[0].rules] == ["proven", "sure"]
 

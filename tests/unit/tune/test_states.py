@@ -160,7 +160,7 @@ def test_a_default_at_some_sizes_leaves_the_candidates_at_the_others() -> None:
 
 @pytest.fixture(scope="module")
 def h100() -> list[TunedGroup]:
-    """Return the groups of an `auto` on 4 x H100 whose rules said sure beside 0.27-11.07."""
+    """Return the groups of an `auto` on 4 x H100 that printed sure beside 0.27-11.07."""
     lines = gzip.decompress(H100.read_bytes()).splitlines()
     samples = [msgspec.json.decode(line, type=Sample) for line in lines]
     return search(sort_samples(samples).timings)
