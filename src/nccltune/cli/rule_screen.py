@@ -38,9 +38,9 @@ def rules_text(tuning: Tuning) -> str:
             gains.append(f"{group.collective.prose} {gain_text(group.expected_gain)} {where}")
     parts = [counted_rules(tuning)]
     parts += [f"expected: {', '.join(gains)}"] if gains else []
-    sizes, alone, other = _without_a_rule(tuning)
-    parts += [f"{alone} of {sizes} sizes left alone"] if alone or not other else []
-    return " · ".join(parts + ([f"{other} of {sizes} sizes not compared"] if other else []))
+    measured, alone, other = _without_a_rule(tuning)
+    parts += [f"{alone} of {measured} sizes left alone"] if alone or not other else []
+    return " · ".join(parts + ([f"{other} of {measured} sizes not compared"] if other else []))
 
 
 def counted_rules(tuning: Tuning) -> str:
