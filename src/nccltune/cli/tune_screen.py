@@ -52,6 +52,8 @@ def _show_group(group: TunedGroup) -> None:
         f"{group.collective.value:<14}{group.scale}, {count(len(group.decisions), 'size')}, "
         f"{count(group.rounds, 'round')}"
     )
+    if all(row.default_us is None for row in group.decisions):
+        heading += ", default not measured"
     out.print(styled((heading, "bold")))
     lines = [
         (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, rule_words(item))

@@ -535,7 +535,8 @@ def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
         return "the only choice measured; against the default unknown"
     low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
     ahead = low if low == high else f"{low} to {high}"
-    return f"best of {len(table.choices)}, {ahead} as fast as the next; against the default unknown"
+    best = f"best of {len(table.choices)}" + ("" if min(leads) >= 1 else " over the whole range")
+    return f"{best}, {ahead} as fast as the next; against the default unknown"
 
 
 def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
