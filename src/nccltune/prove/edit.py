@@ -5,7 +5,7 @@ Other rows and comments do not change. The row of a removed rule becomes a comme
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -65,20 +65,17 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
     that it did not measure keeps its state. `tuning.json` gets the same states if it describes
     `tuner.conf`. Raises what `remove_rules` raises.
     """
-    config = study.config_path
-    text = config.read_text(encoding="utf-8")
+    text = study.config_path.read_text(encoding="utf-8")
     new = _marked(text, proof)
     if new == text:
         return proof
-    tuning = None
-    if study.tuning_path.is_file():
-        tuning = study.read_json(study.tuning_path, Tuning)
-    write_whole(config, new)
-    new_hash = config_hash(new.encode())
-    if tuning is not None and tuning.config_hash == config_hash(text.encode()):
-        tuning = msgspec.structs.replace(with_proof(tuning, proof), config_hash=new_hash)
-        study.write_json(study.tuning_path, tuning)
-    return msgspec.structs.replace(proof, config_hash=new_hash)
+    _write_both(
+        study,
+        text,
+        new,
+        lambda tuning, hash_: msgspec.structs.replace(with_proof(tuning, proof), config_hash=hash_),
+    )
+    return msgspec.structs.replace(proof, config_hash=config_hash(new.encode()))
 
 
 def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
@@ -147,13 +144,22 @@ def remove_rules(study: Study, dropped: Sequence[RemovedRule], *, keep_before: b
     text = config.read_text(encoding="utf-8")
     if keep_before:
         write_whole(before_path(config), text)
-    new = without(text, dropped)
+    _write_both(
+        study, text, without(text, dropped), lambda tuning, hash_: reduced(tuning, dropped, hash_)
+    )
+
+
+def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning, str], Tuning]) -> None:
+    """Replace `tuner.conf`, which has `text`, and change `tuning.json` if it describes `text`.
+
+    `change` receives the tuning and the hash of the new configuration.
+    """
     tuning = None
     if study.tuning_path.is_file():
         tuning = study.read_json(study.tuning_path, Tuning)
-    write_whole(config, new)
+    write_whole(study.config_path, new)
     if tuning is not None and tuning.config_hash == config_hash(text.encode()):
-        study.write_json(study.tuning_path, reduced(tuning, dropped, config_hash(new.encode())))
+        study.write_json(study.tuning_path, change(tuning, config_hash(new.encode())))
 
 
 def reduced(tuning: Tuning, dropped: Sequence[RemovedRule], new_hash: str) -> Tuning:
