@@ -50,7 +50,8 @@ CHECK_FIRST = (
 """Steps to check if even the best choice is slow, the most likely cause first."""
 RULES_NOTE = (
     "A sure rule beats NCCL's default over its whole range of sizes, beyond noise and by at least "
-    "{gain}. A single size in it may gain less."
+    "{gain}. A single size in it may gain less. A candidate is the best of what was measured: its "
+    "noise or its gain is not known. A proven rule was measured against the default by verify."
 )
 NOT_TUNED = frozenset({FindingKind.NOT_A_TUNING_PROBLEM, FindingKind.BELOW_EXPECTED})
 """Kinds of findings that no choice of algorithm and protocol improves."""
@@ -326,12 +327,11 @@ def _rule(evidence: RuleEvidence) -> RuleRow:
         most=evidence.most,
         sizes=len(evidence.sizes),
         timings=evidence.timings,
-        sure=evidence.sure,
+        state=evidence.state,
         reason=evidence.reason,
         channels=evidence.channels,
         default_channels=evidence.default_channels,
         decided_by=evidence.decided_by and words.printable(evidence.decided_by),
-        written=evidence.written,
     )
 
 

@@ -226,7 +226,7 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
     monkeypatch.chdir(tmp_path)
     conf = str(tmp_path / "x.conf")
     assert run(["tune", STUDY, "-o", conf, "--dry-run"]) == 0
-    assert "next: nccltune report" in capsys.readouterr().err
+    assert "next: nccltune verify" in capsys.readouterr().err
     assert run(["tune", STUDY, "-o", conf, "--dry-run", "-q"]) == 0
     assert capsys.readouterr().err == ""
     assert run(["lint", TOPOLOGY, "-v"]) == 0
