@@ -171,11 +171,11 @@ class _Expansion:
         if self._depth >= MAX_DEPTH:
             return None
         self._depth += 1
-        found = self._found(source)
+        found = self._evaluate(source)
         self._depth -= 1
         return found
 
-    def _found(self, source: str) -> str | None:
+    def _evaluate(self, source: str) -> str | None:
         if source.startswith("$((") and source.endswith("))"):
             return self._arithmetic(source[3:-2])
         if source.startswith("$("):

@@ -261,3 +261,12 @@ def test_unclosed_and_deep_substitutions_are_unknown(number: str) -> None:
     except InputError:
         return
     assert processes(judged) is None
+
+
+def test_a_blank_behind_a_backslash_ends_the_command() -> None:
+    script = f"mpirun -np 16 -H a:8,b:8 -x NCCL_DEBUG \\ \n    all_reduce_perf {SIZES}\n"
+    first, *_ = checked(script)
+    assert [held.finding.id for held in first.findings] == ["line-continuation"]
+    assert first.fixed is None
+    (whole,) = checked(script.replace("\\ \n", "\\\n"))
+    assert whole.findings == ()

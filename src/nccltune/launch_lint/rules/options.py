@@ -195,6 +195,8 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         return
     if not view.command.program:
         yield LaunchFinding(Severity.ERROR, "no-program", "the command names no program to start")
+    elif not view.command.program[0].text.strip():
+        return  # The rule `continuation` reports it.
     elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
         words = [word.text for word in view.command.program]
         if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
@@ -207,7 +209,21 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def continuation(view: View) -> Iterator[LaunchFinding]:
+    """Find a backslash with a blank behind it at the end of a line: the command ends there."""
+    command = view.command
+    words = [*(word for option in command.options for word in option.words), *command.program]
+    if words and words[-1].raw in ("\\ ", "\\\t"):
+        yield LaunchFinding(
+            Severity.ERROR,
+            "line-continuation",
+            "a blank behind the last '\\' ends the command there: the next line is no part of it",
+            "remove the blank at the end of the line",
+        )
+
+
 RULES = (
+    continuation,
     swallowed,
     unknown,
     only_one_version,
