@@ -124,3 +124,8 @@ def test_a_choice_that_is_commented_out_was_not_made() -> None:
     command = found(f"#export NCCL_ALGO=Ring\nsrun {PERF}")
     assert command is not None
     assert command.algorithms is None
+
+
+@pytest.mark.parametrize("text", ["A=b " * 16000, "env   " * 10000, "+$> " * 15000, "A= " * 20000])
+def test_long_lines_take_no_long_time(text: str) -> None:
+    assert found(f"{text}NCCL_!") is None
