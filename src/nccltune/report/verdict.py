@@ -122,16 +122,13 @@ def _proven(
     if not gains:
         return []
     gains.sort(key=lambda item: -item[1].gain)
-    clauses = [
-        f"{_name(group, groups)} {gain_text(gain.gain)}{'' if index else ' faster'} "
-        f"{where_text(gain.sizes, gain.measured)}"
-        for index, (group, gain) in enumerate(gains)
-    ]
+    clauses = [f"{_name(group, groups)} {gain_text(gain.gain)}" for group, gain in gains]
+    where = where_text(gains[0][1].sizes, gains[0][1].measured)
     number = sum(gain.rules for _, gain in gains)
     how = "Proven in a replay" if proof.replay else "Proven"
     sentences = [
         f"{how}: {counted(number, 'rule')} {'make' if number > 1 else 'makes'} "
-        f"{listed(_first(clauses, len(clauses)))}."
+        f"{_faster(clauses, where)}."
     ]
     if proof.slower:
         verb = "is" if proof.slower == 1 else "are"
@@ -149,21 +146,24 @@ def _expected(
     """Return sentences about the gains of rules that are sure."""
     known = [group for group in firm if group.expected_gain is not None]
     known.sort(key=lambda group: -(group.expected_gain or 1.0))
-    clauses = [
-        f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}"
-        f"{'' if index else ' faster'} {_where(firm_rules(group), group)}"
-        for index, group in enumerate(known)
-    ]
+    clauses = [f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}" for group in known]
     number = sum(len(firm_rules(group)) for group in firm)
     if not known:
         return [f"{counted(number, 'rule')} {'are' if number > 1 else 'is'} proven."]
     sentences = [
         f"{counted(number, 'rule')} {'are' if number > 1 else 'is'} expected to make "
-        f"{listed(_first(clauses, len(firm)))}."
+        f"{_faster(clauses, _where(firm_rules(known[0]), known[0]))}."
     ]
     if proof is not None:
         sentences.append("The proof has not confirmed a gain.")
     return sentences
+
+
+def _faster(gains: list[str], where: str) -> str:
+    """Return the gains of collectives as one clause. Only one collective has its sizes in it."""
+    if len(gains) == 1:
+        return f"{gains[0]} faster {where}"
+    return f"{listed(_first(gains, len(gains)))} faster where they apply"
 
 
 def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more: bool) -> list[str]:
