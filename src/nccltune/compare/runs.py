@@ -146,10 +146,15 @@ def fact_differences(
 
 
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:
-    """Return the names of the facts that at least one side does not show."""
+    """Return the names of the facts that at least one side does not show.
+
+    Registered buffers are left out, because only timings that agree in them are compared.
+    """
     missing = missing_facts(_subject(first)) | missing_facts(_subject(second))
     words = {**FACT_WORDS, "nccl": "NCCL version"}
-    return [text for name, text in words.items() if name in missing - {"hosts", "nics"}]
+    return [
+        text for name, text in words.items() if name in missing - {"hosts", "nics", "registration"}
+    ]
 
 
 def _subject(runs: Sequence[MeasuredRun]) -> Subject:
