@@ -32,6 +32,8 @@ def nccl_tests_log(
     ]
     for rank in range(ranks):
         host, bus = hosts[rank // gpus], buses[rank % len(buses)]
+        # A machine has no two GPUs at one bus number.
+        bus = f"{int(bus, 16) + rank % gpus:02x}" if gpus > len(buses) else bus
         lines.append(
             f"#  Rank {rank:2d} Group  0 Pid {pid + rank:6d} on {host:>10} device {rank % gpus:2d}"
             f" [0000:{bus}:00] NVIDIA H100 80GB HBM3"
