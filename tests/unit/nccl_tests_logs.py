@@ -16,7 +16,7 @@ def nccl_tests_log(
     gpus: int = 1,
     collective: Collective = Collective.ALLREDUCE,
     nccl: str = "22803",
-    buses: Sequence[str] = ("1b",),
+    buses: Sequence[str] = ("1b", "2b", "3b", "4b", "5b", "6b", "7b", "8b"),
     pid: int = 4000,
 ) -> str:
     """Return the output of a run with `gpus` ranks on each host. No times: the run failed."""
@@ -31,9 +31,7 @@ def nccl_tests_log(
         "# Using devices",
     ]
     for rank in range(ranks):
-        host, bus = hosts[rank // gpus], buses[rank % len(buses)]
-        # A machine has no two GPUs at one bus number.
-        bus = f"{int(bus, 16) + rank % gpus:02x}" if gpus > len(buses) else bus
+        host, bus = hosts[rank // gpus], buses[rank % gpus % len(buses)]
         lines.append(
             f"#  Rank {rank:2d} Group  0 Pid {pid + rank:6d} on {host:>10} device {rank % gpus:2d}"
             f" [0000:{bus}:00] NVIDIA H100 80GB HBM3"

@@ -353,7 +353,7 @@ def test_groups_get_rules_of_their_own_only_where_nccl_tells_them_apart() -> Non
     )
     good = measure(SIZES, fast, noise=0.01, group_calls=4, pipe_ops=1)
     (both,) = search(sort_samples([*plain, *good]).timings)
-    assert [(item.rule.pipe_ops, item.sure) for item in both.rules] == [(None, True)]
+    assert [(item.rule.pipe_ops, item.state) for item in both.rules] == [(None, RuleState.SURE)]
 
 
 def test_a_choice_measured_for_groups_alone_is_no_rule_for_all_calls() -> None:

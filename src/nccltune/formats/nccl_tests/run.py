@@ -317,6 +317,9 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     # In virtual machines, only domain or device number differ: `[0000:00:05]`.
     known = any(device.bus.strip("0x:.") for device in devices)
     indices = [device.device for device in devices]
+    # Older nccl-tests print no PCI domain, so all GPUs of a GH200 node are `[0x01]`.
+    buses = {device.bus for device in devices}
+    known = known and (len(buses) >= len(set(indices)) or any(":" in bus for bus in buses))
     places = [(device.device, device.bus) for device in devices]
     keys: list[object] = [device.bus for device in devices] if known else [*indices]
     most = max(Counter(keys).values())
