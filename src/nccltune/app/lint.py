@@ -43,8 +43,8 @@ from nccltune.tune.lint import (
 )
 
 _GPUS = 8
-_ROW = re.compile(r"[^,#]+,\s*\"?\d[^,]*(?:,[^,]*){3,}")
-"""Matches a row of a tuner configuration: at least five cells, of which the second is a number."""
+_ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
+"""Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _KNOWN = (
@@ -306,7 +306,8 @@ def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> 
         return LintedLaunch(str(path), [], source.judge_output(text))
     findings: list[LaunchFinding] = []
     if manifest.is_manifest(text):
-        documents = manifest.documents_of(text, str(path))
+        documents = manifest.here_manifests(text, str(path))
+        documents = documents or manifest.documents_of(text, str(path))
         findings = manifest.judge_manifests(documents)
         try:
             found = manifest.from_manifests(documents, site, str(path))

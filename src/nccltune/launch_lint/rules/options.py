@@ -203,7 +203,9 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.NOTE,
             "program-unknown",
-            f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
+            f"{word} is not known here: its GPUs and sizes are not checked"
+            if re.search("[$`]", word)
+            else f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
         )
 
 

@@ -199,6 +199,8 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     placement = view.prediction.placement
     if placement is None or len({node.processes for node in placement.nodes}) < 2:
         return
+    if view.prediction.assumed != ("; ".join(view.site.assumed) or None):
+        return  # The slots of the nodes are assumed, not known.
     ask, hosts = _ask(view), view.prediction.hosts
     total = _total(view)
     edits: tuple[Edit, ...] = ()
