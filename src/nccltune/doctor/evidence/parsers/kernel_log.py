@@ -104,7 +104,7 @@ _FAILURES = (
     (
         "driver",
         re.compile(
-            r"(?i:NVRM: .*(?:failed|mismatch|not supported|no nvidia|unable to|cannot|timed? ?out"
+            r"(?i:NVRM: (?!Xid).*(?:failed|mismatch|not supported|no nvidia|unable to|cannot|timed? ?out"
             r"|error|is 0M))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
         ),
     ),
