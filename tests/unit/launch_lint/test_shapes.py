@@ -98,6 +98,14 @@ def test_an_option_overrides_what_the_script_sets() -> None:
 def test_an_assumed_number_of_slots_proves_no_uneven_nodes() -> None:
     assert not checked(f"mpirun -np 12 {TEST}")[0].is_wrong
     assert "uneven-nodes" in ids(checked(f"mpirun -np 12 -H a:8,b:8 {TEST}")[0])
+    assert "idle-nodes" not in ids(checked(f"mpirun -np 8 {TEST[:-1]}8")[0])
+    assert "idle-nodes" in ids(checked(f"mpirun -np 8 -H a:8,b:8 {TEST}")[0])
+
+
+def test_a_lost_continuation_is_named() -> None:
+    (one, *_) = checked(f"mpirun -np 16 -H a:8,b:8  # two nodes\n -x NCCL_DEBUG=INFO {TEST}")
+    (fix,) = (held.finding.fix for held in one.findings if held.finding.id == "no-program")
+    assert "end this line with a backslash" in fix
 
 
 def test_a_script_with_a_list_of_numbers_is_no_configuration(tmp_path: Path) -> None:

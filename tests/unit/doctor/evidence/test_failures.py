@@ -124,7 +124,7 @@ KERNEL = [
     ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 119, pid=1, Timeout waiting for RPC from GSP"),
     ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal"),
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
-    (None, "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
+    ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
     ("driver", "NVRM: API mismatch: the client has the version 570, but"),
     (None, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.10"),
