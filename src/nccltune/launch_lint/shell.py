@@ -91,7 +91,8 @@ def _fields(text: str) -> list[str]:
     >>> _fields("-n $((NODES * 8)) -N 8")
     ['-n', '$((NODES * 8))', '-N', '8']
     """
-    fields, at, is_open = [], 0, False
+    fields: list[str] = []
+    at, is_open = 0, False
     while at < len(text):
         stop = max(substitution_end(text, at), at + 1)
         if text[at].isspace():

@@ -37,6 +37,7 @@ LINES = [
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
     ("limit", "OSError: [Errno 24] Too many open files"),
     ("no_kernel", "CUDA error: no kernel image is available for execution on the device"),
+    ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
