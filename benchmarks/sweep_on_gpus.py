@@ -197,7 +197,7 @@ def samples_of(out: str) -> Iterator[Sample]:
         file.flush()
         for reading in read_inputs(find_inputs([file.name]), ReadOptions(study="theirs")):
             for batch in reading.batches():
-                yield from batch
+                yield from batch.samples
 
 
 def main() -> int:

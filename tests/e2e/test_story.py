@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_raw_csv_gives_its_four_rules_and_the_plugin_takes_them(
 ) -> None:
     (tmp_path / "raw.csv").write_text(raw_csv(noise))
     nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
-    tuned = json.loads(nccltune("tune", "study", "--include-unsure", "--json", cwd=tmp_path).stdout)
+    tuned = json.loads(nccltune("tune", "study", "--json", cwd=tmp_path).stdout)
     (group,) = tuned["groups"]
     rules = [item["rule"] for item in group["rules"]]
     assert [f"{r['choice']['algorithm']}/{r['choice']['protocol']}" for r in rules] == WINNERS
@@ -70,6 +71,57 @@ def test_a_raw_csv_gives_its_four_rules_and_the_plugin_takes_them(
     nccltune("lint", "study", cwd=tmp_path)
 
 
+def test_the_steps_of_a_raw_csv_say_what_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "raw.csv").write_text(raw_csv(0.03))
+    assert (
+        "next: nccltune analyze s" in nccltune("import", "raw.csv", "-o", "s", cwd=tmp_path).stderr
+    )
+    assert "next: nccltune tune s" in nccltune("analyze", "s", cwd=tmp_path).stderr
+    tuned = nccltune("tune", "s", cwd=tmp_path)
+    rows = [line for line in tuned.stdout.splitlines() if "  candidate  " in line]
+    assert [line.split()[5] for line in rows] == WINNERS
+    assert all("best of 6, " in line and "against the default unknown" in line for line in rows)
+    assert "Wrote s/tuner.conf (4 candidates, none proven)." in tuned.stdout
+    assert "eft alone" not in tuned.stdout
+    verify = "nccltune verify s -- mpirun -n 32 all_reduce_perf -b 8 -e 4G -f 2"
+    assert f"next: prove them: {verify}" in tuned.stderr
+    conf = (tmp_path / "s" / "tuner.conf").read_text().splitlines()
+    marks = [above for above, row in pairwise(conf) if row.startswith("allreduce,")]
+    assert len(marks) == 4
+    assert all(mark.startswith("# candidate: best of 6, ") for mark in marks)
+    deployed = nccltune("env", "s", cwd=tmp_path)
+    assert "NCCL_TUNER_CONFIG_FILE=" in deployed.stdout
+    assert "warning: 4 of 4 rules are candidates, not proven" in deployed.stderr
+    explained = nccltune("explain", "s", "--sizes", "8-4G", cwd=tmp_path).stdout
+    assert explained.count("  candidate\n") == 4
+    report = nccltune("report", "s", cwd=tmp_path)
+    assert report.stdout.startswith("4 candidates for all-reduce, none proven: the gain is unknown")
+    assert "expected" not in report.stdout
+    assert f"next: {verify}" in report.stderr
+
+
+def test_only_the_default_is_not_called_left_alone_and_has_nothing_to_deploy(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        f"allreduce,{1 << p},default,default,-1,4,32,1,0,{(1 << p) / (20 + p) / 1e3:.9g},{20 + p}"
+        for p in range(10, 21)
+    ]
+    (tmp_path / "raw.csv").write_text("\n".join([CSV_HEADER, *rows]) + "\n")
+    nccltune("import", "raw.csv", "-o", "s", cwd=tmp_path)
+    tuned = nccltune("tune", "s", cwd=tmp_path)
+    assert "(0 rules). Not compared: 11 of 11 sizes." in tuned.stdout
+    assert "not compared: no other choice was measured beside the default" in tuned.stdout
+    assert "eft alone" not in tuned.stdout
+    assert "next: measure other choices" in tuned.stderr
+    report = nccltune("report", "s", cwd=tmp_path).stdout
+    assert report.startswith("No rules: only NCCL's default was measured")
+    done = nccltune("env", "s", cwd=tmp_path, code=1)
+    assert done.stdout == ""
+    assert "has no rule, so there is nothing to deploy" in done.stderr
+    assert "nothing was compared with the default: measure other choices" in done.stderr
+
+
 def test_the_demo_does_the_main_job(tmp_path: Path) -> None:
     out = nccltune("demo", cwd=tmp_path).stdout
     study = tmp_path / "studies" / "h200x4-as-4-nodes"
@@ -84,6 +136,10 @@ def test_the_demo_does_the_main_job(tmp_path: Path) -> None:
     assert re.search(r"^took       [\d.]+ s$", out, re.MULTILINE)
     proof = json.loads((study / "proof.json").read_text())
     assert proof["replay"] == "h200x4-as-4-nodes"
+    assert not re.search("^deploy", out, re.MULTILINE)
+    assert "these rules are of the recording's" in out
+    conf = (study / "tuner.conf").read_text()
+    assert conf.count("# proven: ") == conf.count("\nall") + conf.count("\nreduces") > 0
     done = json.loads(nccltune("demo", "--json", cwd=tmp_path).stdout)
     assert done["plugin"]["as_predicted"] == done["plugin"]["asked"] == 51
 
@@ -122,7 +178,10 @@ def test_the_demo_touches_no_other_study(tmp_path: Path) -> None:
 def test_the_lines_of_env_make_a_plugin_read_the_rules(tmp_path: Path) -> None:
     nccltune("demo", cwd=tmp_path)
     study = "studies/h200x4-as-4-nodes"
-    lines = nccltune("env", study, cwd=tmp_path).stdout.splitlines()
+    deployed = nccltune("env", study, cwd=tmp_path)
+    assert "measured in a replay of h200x4-as-4-nodes, with 4 emulated nodes" in deployed.stderr
+    assert "candidate" not in deployed.stderr
+    lines = deployed.stdout.splitlines()
     settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
     assert set(settings) == {"NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"}
     assert all(Path(value).is_absolute() and Path(value).is_file() for value in settings.values())

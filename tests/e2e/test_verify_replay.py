@@ -100,10 +100,14 @@ def test_what_tuned_ran_stands_in_the_samples_and_is_not_tuned_on(study: Study) 
         if index is not None:
             assert isinstance(ran, Choice)
             assert ran.without_channels() == rules[index].choice.without_channels()
+    verified = study.read_json(study.tuning_path, dict)
+    assert {item["state"] for group in verified["groups"] for item in group["rules"]} == {"proven"}
     nccltune("tune", "study", cwd=study.path.parent)
     after = study.read_json(study.tuning_path, dict)
     assert after["samples"] == before["samples"]
-    assert after["groups"] == before["groups"]
+    assert after["groups"] == verified["groups"]
+    for was, now in zip(before["groups"], after["groups"], strict=True):
+        assert [item["rule"] for item in now["rules"]] == [item["rule"] for item in was["rules"]]
 
 
 def test_a_bad_rule_is_removed_named_and_the_rest_proven_again(study: Study) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from nccltune.analyze import sort_samples
 from nccltune.analyze.gains import gain_tables
 from nccltune.analyze.timings import Timings
+from nccltune.model.rule import RuleState
 from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions
 from nccltune.tune.search import search
 from tests.simulation.effects import CHOICES, EFFECTS, PLANTED, Effect
@@ -94,7 +95,7 @@ def judge_study(
 
 def judge_rules(group: TunedGroup, truth: Effect) -> Tally:
     """Judge the rules of one group, and the intervals in them."""
-    sure = [rule for rule in group.rules if rule.sure]
+    sure = [rule for rule in group.rules if rule.state is RuleState.SURE]
     false = {
         id(rule): truth.gain_over(rule.rule.choice, rule.sizes) < FALSE_GAIN for rule in group.rules
     }
@@ -112,7 +113,7 @@ def judge_rules(group: TunedGroup, truth: Effect) -> Tally:
         covered = _holds(rule.gain_low, true, rule.gain_high)
         tally.rules += 1
         tally.rules_covered += covered
-        if rule.sure:
+        if rule.state is RuleState.SURE:
             tally.sure += 1
             tally.sure_covered += covered
             tally.optimism += math.log(rule.gain) - true

@@ -9,7 +9,7 @@ import pytest
 
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
@@ -147,7 +147,14 @@ def group_of(gain: float) -> TunedGroup:
         noise_source="",
         rules=[
             RuleEvidence(
-                rule, covered, 99, True, "", gain=gain, gain_low=gain - 0.02, gain_high=gain + 0.02
+                rule,
+                covered,
+                99,
+                "",
+                RuleState.SURE,
+                gain=gain,
+                gain_low=gain - 0.02,
+                gain_high=gain + 0.02,
             )
         ],
         left_alone=[],

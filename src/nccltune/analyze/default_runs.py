@@ -75,7 +75,11 @@ def _sentence(timings: "Timings", size: int, kept: int) -> str:
         f"rounds of one default: at {format_bytes(size)} NCCL's log shows {listed}; "
         + (f"{count(kept, 'run')} kept as the default, " if kept else "")
         + f"{rest} labelled by what NCCL ran"
-        + ("" if kept else " (name the default's file default or auto, and import it again)")
+        + (
+            ""
+            if kept
+            else " (to keep one, name its file default or auto and import all into a new study)"
+        )
     )
 
 

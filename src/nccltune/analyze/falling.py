@@ -31,6 +31,13 @@ _RELIABLE_BYTES = 16 << 10
 """With fewer than four timings a point, smaller sizes are left out: latency there often varies more
 than along the rest of the curve, for example at the first call."""
 
+_LEAST_DEGREES = 6
+"""The least degrees of freedom with which noise counts as measured."""
+_UNKNOWN, _MANY = 3, 1000
+"""With fewer, noise is taken as known, at this multiple of the assumed noise."""
+_MOST_SIZES = 500
+"""With more sizes, all pairs are assumed to rise by nothing, because their number is too large."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -74,7 +81,13 @@ def falls(
     points = _points(timings, choice, beside, assumed_noise)
     if len(points.sizes) < 2:
         return []
-    threshold = _threshold(points, _CHANCE if beside is None else _CHANCE / 2)
+    found = _falling(points, _CHANCE if beside is None else _CHANCE / 2)
+    return [_fall(points, run, found) for run in _runs(list(found))]
+
+
+def _falling(points: _Points, chance: float) -> dict[int, int]:
+    """Return the index of every falling point, and that of the fastest larger message."""
+    threshold = _threshold(points, chance)
     found: dict[int, int] = {}
     for place in range(len(points.sizes) - 1):
         drops = points.logs[place] - points.logs[place + 1 :]
@@ -82,7 +95,7 @@ def falls(
         beyond = (drops / errors > threshold) & (drops > _LEAST_FALL)
         if beyond.any():
             found[place] = place + 1 + int(np.argmax(np.where(beyond, drops, -np.inf)))
-    return [_fall(points, run, found) for run in _runs(list(found))]
+    return found
 
 
 def _fall(points: _Points, run: Sequence[int], larger: dict[int, int]) -> Fall:
@@ -117,12 +130,7 @@ def _points(
         if (series := timings.series(size, choice))
     }
     fewest = min(map(len, every.values()), default=0)
-    residuals = _replicated(every) or ([] if beside is None else _placed(every, beside, choice))
-    if not residuals:
-        # Curvature adds to the scatter.
-        logs = [median(every[size]) for size in every]
-        residuals = curve_scatter([math.log(size) for size in every], logs)
-    noise = 1.4826 * median([abs(value) for value in residuals]) if residuals else 0.0
+    noise, degrees = _noise(every, beside, choice, assumed_noise)
     if fewest < MIN_ROUNDS:
         noise = max(noise, assumed_noise)
     kept = [size for size in every if fewest >= MIN_ROUNDS or size >= _RELIABLE_BYTES]
@@ -131,25 +139,50 @@ def _points(
         kept,
         np.array([median(every[size]) for size in kept]),
         np.maximum(np.array(errors), _LEAST_NOISE),
-        max(1, len(residuals)),
+        degrees,
     )
 
 
-def _replicated(every: dict[int, list[float]]) -> list[float]:
-    """Return the distances of repeated timings from the mean at their size.
+def _noise(
+    every: dict[int, list[float]], beside: Timings | None, choice: AnyChoice, assumed: float
+) -> tuple[float, int]:
+    """Return the relative noise of one timing and its degrees of freedom.
 
-    Each is scaled so that its standard deviation is the noise of one timing.
+    It is measured from repeated timings, else from the other placement, else from the scatter along
+    the curve. If too few points show it, it is a multiple of the noise `assumed`.
     """
-    return [
+    replicated = [
         (log - math.fsum(logs) / len(logs)) * math.sqrt(len(logs) / (len(logs) - 1))
         for logs in every.values()
         if len(logs) > 1
         for log in logs
     ]
+    degrees = sum(len(logs) - 1 for logs in every.values())
+    if degrees >= _LEAST_DEGREES:
+        return _spread(replicated), degrees
+    placed = [] if beside is None else _placed(every, beside, choice)
+    if len(placed) >= _LEAST_DEGREES:
+        return _spread(placed), len(placed)
+    unknown = _UNKNOWN * assumed
+    sizes, logs = list(every), np.array([median(values) for values in every.values()])
+    # Points that fall whatever the noise is are no noise. Curvature adds to the scatter.
+    fallen = _falling(_Points(sizes, logs, np.full(len(logs), unknown), _MANY), _CHANCE)
+    kept = [place for place in range(len(sizes)) if place not in fallen]
+    along = curve_scatter(
+        [math.log(sizes[place]) for place in kept], [float(logs[place]) for place in kept]
+    )
+    if len(along) >= _LEAST_DEGREES:
+        return _spread(along), len(along)
+    return unknown, _MANY
+
+
+def _spread(residuals: Sequence[float]) -> float:
+    """Return the standard deviation of residuals, robust against outliers."""
+    return 1.4826 * median([abs(value) for value in residuals])
 
 
 def _placed(every: dict[int, list[float]], beside: Timings, choice: AnyChoice) -> list[float]:
-    """Return the differences of the two placements, scaled like `_replicated`.
+    """Return the differences of the two placements, scaled to the noise of one timing.
 
     The median difference is subtracted, because one placement may be faster at all sizes.
     """
@@ -158,7 +191,7 @@ def _placed(every: dict[int, list[float]], beside: Timings, choice: AnyChoice) -
         for size, logs in every.items()
         if size >= _RELIABLE_BYTES and (other := beside.median(size, choice)) is not None
     ]
-    if len(found) < MIN_ROUNDS:
+    if not found:
         return []
     centre = median(found)
     return [(value - centre) / math.sqrt(2) for value in found]
@@ -173,8 +206,11 @@ def _own_noise(logs: Sequence[float]) -> float:
 
 def _threshold(points: _Points, chance: float) -> float:
     """Return how many standard errors a fall must exceed."""
-    from scipy.special import stdtr
+    from scipy.special import stdtr, stdtrit
 
+    if len(points.sizes) > _MOST_SIZES:
+        pairs = len(points.sizes) * (len(points.sizes) - 1) / 2
+        return -float(stdtrit(points.degrees, chance / pairs))
     fit = _isotonic(points.logs, 1 / points.errors**2)
     before, after = np.triu_indices(len(fit), 1)
     errors = np.hypot(points.errors[before], points.errors[after])

@@ -22,7 +22,7 @@ from nccltune.model.sizes import format_bytes
 MIN_DIP = 0.05
 """A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
 _RELIABLE_BYTES = 1 << 10
-"""A single timing of a smaller message is no evidence of a dip."""
+"""Single timings of smaller messages are no evidence of a dip or a plateau."""
 PLATEAU_SLOPE = 0.2
 """A curve is flat between two points if its slope on log-log axes is below this value. Bandwidth
 proportional to size has slope 1."""
@@ -113,6 +113,8 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
             end += 1
         first, last = points[start], points[end]
         stuck = last.busbw_gb_per_s < PLATEAU_CEILING * top
+        if first.n == last.n == 1 and last.bytes < _RELIABLE_BYTES:
+            stuck = False
         if end > start and stuck and end < len(slopes) and slopes[end] > RISING_SLOPE:
             yield _Shape(
                 FindingKind.PLATEAU,

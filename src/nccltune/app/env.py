@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Env: the settings that deploy the rules of a study."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -10,13 +11,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from nccltune.app.sendrecv_conf import CONF
-from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.formats.tuner_config.csv_rules import RuleFile, read_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError
+from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.native import tuner_path
 from nccltune.study import names
 from nccltune.study.files import Study
+from nccltune.tune.result import Tuning
 
 LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]
 FORMATS: tuple[LineFormat, ...] = get_args(LineFormat)
@@ -26,12 +29,16 @@ _KEPT = (names.P2P_CONF, names.AB_CONF)
 """Files of a study with settings that experiments recommend, in the order of output."""
 
 
+_DRIVER = Path("/proc/driver/nvidia")
+
+
 class Deployment(NamedTuple):
     """Settings to deploy.
 
     `meanings` explains settings, by name. `warnings` are sentences on variables of this shell that
     conflict with the settings, on doubts, and on further steps. `rules` is the number of rules that
-    the settings load; None if the settings are not for rules.
+    the settings load; None if the settings are not for rules. Without settings there is nothing to
+    deploy, and the last warning has the reason.
     """
 
     settings: dict[str, str]
@@ -47,9 +54,9 @@ def rules_deployment(
 
     Settings that experiments of the study recommend come first. They are also returned if the study
     has no rules. `plugin` and `config_path` are the paths of the plugin and of the configuration on
-    the nodes; None is the path on this machine. Raises InputError if there is nothing to deploy or
-    a file cannot be read, StudyError if platform.json is damaged, and PlatformError if the plugin
-    is not installed.
+    the nodes; None is the path on this machine. Raises InputError if there is no configuration or a
+    file cannot be read, StudyError if a file of the study is damaged, and PlatformError if the
+    plugin is not installed.
     """
     path = config / names.TUNER_CONF if config.is_dir() else config
     settings: dict[str, str] = {}
@@ -65,32 +72,72 @@ def rules_deployment(
     if not path.is_file():
         if settings:
             return Deployment(settings, {}, warnings, 0)
-        hint = f"make it: nccltune tune {config}"
+        hint = f"make it: nccltune tune {config}" if config.is_dir() else "make it: nccltune tune"
         if has_threshold(config):
             hint = f"it has a threshold for copy engines: nccltune sendrecv env {config}"
         raise InputError("no such configuration", where=str(path), hint=hint)
-    if config.is_dir() and (shared := _shared_gpus(Study(config))):
-        warnings.append(shared)
     read = read_rules(path)
-    settings |= deployment(path, plugin=plugin, config_path=config_path)
     if read.problems:
         bad = count(len(read.problems), "bad line")
         command = f"nccltune lint {shlex.quote(str(path))}"
         warnings.insert(0, f"{path} has {bad} for the plugin to leave out: {command}")
-    return Deployment(settings, {}, warnings, len(read.rules))
+    if not read.rules:
+        return Deployment(settings, {}, [*warnings, _without_rules(path, config)], 0)
+    settings |= deployment(path, plugin=plugin, config_path=config_path)
+    return Deployment(settings, {}, [*warnings, *doubts(read, config)], len(read.rules))
 
 
-def _shared_gpus(study: Study) -> str | None:
-    """Return a warning if the rules were measured with several ranks on each GPU, else None."""
-    if not study.platform_path.exists():
-        return None
-    platform = study.platform()
-    if platform.ranks_per_gpu == 1:
-        return None
+def _without_rules(path: Path, config: Path) -> str:
+    """Return why a configuration has no rule, and the next command."""
+    what = f"{path} has no rule, so there is nothing to deploy: NCCL keeps its default"
+    study = Study(config)
+    if not config.is_dir() or not study.tuning_path.is_file():
+        return f"{what}; find rules: nccltune tune STUDY"
+    tuning = study.read_json(study.tuning_path, Tuning)
+    name = shlex.quote(str(config))
+    left = [item for group in tuning.groups for item in group.left_alone]
+    if any(item.compared for item in left):
+        return f"{what}; the reason at each size: nccltune tune {name}"
     return (
-        f"the rules were measured with {platform.ranks_per_gpu} ranks on each GPU: real nodes may "
-        "need others; measure there before you deploy them"
+        f"{what}; nothing was compared with the default: measure other choices, nccltune sweep -o "
+        "STUDY, or import runs with NCCL_ALGO and NCCL_PROTO set"
     )
+
+
+def doubts(read: RuleFile, config: Path) -> list[str]:
+    """Return warnings about rules that are only candidates, or were measured elsewhere."""
+    found = []
+    candidates = sum(item.state is RuleState.CANDIDATE for item in read.rules)
+    if candidates:
+        verb = "is a candidate" if candidates == 1 else "are candidates"
+        study = shlex.quote(str(config)) if config.is_dir() else "STUDY"
+        found.append(
+            f"{candidates} of {count(len(read.rules), 'rule')} {verb}, not proven: prove them "
+            f"first: nccltune verify {study}"
+        )
+    stand_in = read.header.get("measured")
+    if config.is_dir() and Study(config).platform_path.exists():
+        stand_in = Study(config).platform().stand_in
+    if stand_in:
+        found.append(
+            f"the rules were measured {stand_in}: real nodes may need others; measure there before "
+            "you deploy them"
+        )
+    wanted, here = read.header.get("gpu"), _local_gpu()
+    if wanted and here and wanted != here:
+        found.append(f"the rules are of another machine: of {wanted}, and this one has {here}")
+    return found
+
+
+def _local_gpu() -> str | None:
+    """Return the model of this machine's first GPU as its driver names it; None if unknown."""
+    for path in sorted(_DRIVER.glob("gpus/*/information")):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                key, _, value = line.partition(":")
+                if key.strip() == "Model" and value.strip():
+                    return value.strip()
+    return None
 
 
 def has_threshold(study: Path) -> bool:

@@ -14,7 +14,14 @@ from nccltune.model.scale import Scale
 from nccltune.native import tuner_path
 from nccltune.study import names
 from nccltune.study.files import Study
-from nccltune.tune.explain import NEWEST_KNOWN, Explained, explain, sizes_to_ask, with_channels
+from nccltune.tune.explain import (
+    NEWEST_KNOWN,
+    Explained,
+    explain,
+    sizes_to_ask,
+    with_channels,
+    with_states,
+)
 from nccltune.tune.lint import file_issue
 from nccltune.tune.result import Tuning
 
@@ -64,6 +71,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
         )
         for scale in _scales(request.nodes, request.ranks, plain, config)
     ]
+    found = [with_states(item, rules, request.pipe_ops, request.registered) for item in found]
     if tuner is None:
         # Numbers of channels are optional: show the decisions even if tuning.json is damaged.
         with contextlib.suppress(StudyError):

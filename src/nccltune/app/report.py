@@ -9,12 +9,13 @@ import nccltune
 from nccltune.app.analyze import analyze_study, stored_analysis
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.app.tune import tune_study
+from nccltune.app.tune import tune_study, verify_command
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.errors import UnwritableError
-from nccltune.prove.run import read_proof
+from nccltune.prove.result import Proof
+from nccltune.prove.run import read_proof, rules_of
 from nccltune.report.build import build
 from nccltune.report.data import Checks, Commands, Report
 from nccltune.report.examination import checks_of
@@ -51,7 +52,7 @@ def report_study(path: Path) -> Reported:
     study = opened.study
     tuning, written, warnings = _tuning(opened)
     proof = read_proof(study)
-    if proof is not None and not _has_hash(study, proof.config_hash):
+    if proof is not None and not _is_of_config(study, proof):
         warnings.append(
             "proof.json is of another configuration and not shown: "
             f"nccltune verify {shlex.quote(str(path))}"
@@ -113,6 +114,13 @@ def _has_hash(study: Study, wanted: str | None) -> bool:
     return path.is_file() and config_hash(path.read_bytes()) == wanted
 
 
+def _is_of_config(study: Study, proof: Proof) -> bool:
+    """Return whether STUDY/tuner.conf has the rules of the proof. Its comments do not matter."""
+    if not study.config_path.is_file():
+        return False
+    return [item.rule for item in proof.rules] == rules_of(study)
+
+
 def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
     """Return the study's tuning, whether STUDY/tuner.conf has the same rules, and warnings.
 
@@ -141,13 +149,14 @@ def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) 
     path = shlex.quote(str(opened.study.path))
     options = _options(tuning.options, TuneOptions())
     search = " ".join(["nccltune tune", path, *options])
-    deploy = f"nccltune env {path}" if written else f"{search} && nccltune env {path}"
+    first = "" if written else f"{search} && "
     again = measure_again(opened.study, opened.samples, options, proven=proven)
     return Commands(
         reproduce=again.command,
         reproduce_note=again.note,
         rebuild=f"{search} && nccltune report {path}",
-        deploy=deploy if any(item.written for g in tuning.groups for item in g.rules) else None,
+        deploy=f"{first}nccltune env {path}" if tuning.rules else None,
+        prove=first + verify_command(opened.study, tuning) if tuning.rules and not proven else None,
     )
 
 
@@ -165,7 +174,6 @@ def _options(options: TuneOptions, usual: TuneOptions) -> list[str]:
             found.append(f"{option} {100 * value:.6g}%" if share else f"{option} {value:.6g}")
     found += ["--weights", shlex.quote(options.weights)] if options.weights else []
     found += ["--channels", options.channels] if options.channels != usual.channels else []
-    found += ["--include-unsure"] if options.include_unsure else []
     found += ["--extend"] if options.extend else []
     found += ["--any-scale"] if options.any_scale else []
     return found

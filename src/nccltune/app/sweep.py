@@ -3,7 +3,7 @@
 
 import contextlib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
@@ -11,14 +11,16 @@ from typing import Literal, NamedTuple, Protocol
 from nccltune.analyze.timings import Timings
 from nccltune.app.measuring import hold_study, platform_of_bench, refuse_file, saved_when_stopped
 from nccltune.measure.adaptive.plan import Plan
+from nccltune.measure.adaptive.rounds import Decided
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.hardware import dump_settings, keep_topology, topology_dump
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.choices.experiment import ChoicesExperiment, SweepScope
-from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.choice import DEFAULT
 from nccltune.model.platform import Platform
+from nccltune.model.rule import RuleState
 
 Channels = Literal["default", "any"]
 """How many channels a rule may use: at most as many as NCCL's default (`default`), or any number
@@ -128,19 +130,24 @@ def _meanwhile(also: Callable[[], None]) -> None:
         importlib.import_module(name)
 
 
-def decide(timings: Timings, channels: Channels = "default") -> Mapping[int, AnyChoice]:
+def decide(timings: Timings, channels: Channels = "default") -> Decided:
     """Return the choice that a rule would have at every size if rules were searched now.
 
-    The choice is `DEFAULT` at a size without a rule. Rules that are not sure yet are included,
-    because more timings decide whether they are right.
+    The choice is `DEFAULT` at a size without a rule.
     """
     # Import here and not at the top, so that `_meanwhile` can import these modules while the bench
     # starts.
     from nccltune.tune.result import TuneOptions
     from nccltune.tune.search import search
 
-    return {
-        decision.bytes: decision.choice or DEFAULT
-        for group in search([timings], TuneOptions(channels=channels, include_unsure=True))
-        for decision in group.decisions
-    }
+    groups = search([timings], TuneOptions(channels=channels), eager=True)
+    return Decided(
+        {row.bytes: row.choice or DEFAULT for group in groups for row in group.decisions},
+        frozenset(
+            size
+            for group in groups
+            for item in group.rules
+            if item.state is RuleState.CANDIDATE
+            for size in item.sizes
+        ),
+    )

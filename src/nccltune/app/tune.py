@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tune a study: find its rules, and write them as a configuration."""
 
+import contextlib
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.model.errors import UnwritableError
+from nccltune.model.errors import StudyError, UnwritableError
+from nccltune.model.sizes import format_bytes
+from nccltune.prove.edit import proof_marks, with_proof
+from nccltune.prove.result import Proof
+from nccltune.prove.run import read_proof
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
@@ -43,15 +49,18 @@ def tune_path(
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
     """Return the rules of a study with their evidence; write nothing.
 
-    Raises InputError if the file `options.weights` cannot be read.
+    Rules that an earlier `verify` of this study proved are proven. Raises InputError if the file
+    `options.weights` cannot be read.
     """
-    return tune(
+    found = tune(
         opened.study.name,
         opened.study.platform(),
         opened.samples,
         options or TuneOptions(),
         created=datetime.now(UTC).date().isoformat(),
     )
+    proof = _proof(opened.study)
+    return found if proof is None else with_proof(found, proof)
 
 
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
@@ -60,4 +69,30 @@ def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tun
     Return the tuning with the hash of the configuration. Raises UnwritableError if a file cannot be
     written.
     """
-    return write(study, tuning, config)
+    proof = _proof(study)
+    return write(study, tuning, config, None if proof is None else proof_marks(proof))
+
+
+def _proof(study: Study) -> Proof | None:
+    """Return the proof of a study; None without one, or if it is damaged."""
+    with contextlib.suppress(StudyError):
+        return read_proof(study)
+    return None
+
+
+def verify_command(study: Study, tuning: Tuning) -> str:
+    """Return the command that proves the rules of a tuning.
+
+    Rules from other people's measurements are run by nccl-tests, where they were measured.
+    """
+    command = f"nccltune verify {shlex.quote(str(study.path))}"
+    ruled = [group for group in tuning.groups if group.rules]
+    if not ruled or not study.imports_path.is_file():
+        return command
+    group = ruled[0]
+    low, high = (
+        format_bytes(row.bytes).replace(" ", "").removesuffix("iB").removesuffix("B")
+        for row in (group.decisions[0], group.decisions[-1])
+    )
+    program = f"{group.collective.nccl_tests_name}_perf -b {low} -e {high} -f 2"
+    return f"{command} -- mpirun -n {group.scale.ranks} {program}"

@@ -16,7 +16,7 @@ from nccltune.app.bench_launch import (
 from nccltune.app.job import launcher_flavor
 from nccltune.app.measuring import STOPPED_BY, platform_of_bench
 from nccltune.examples import recording
-from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
+from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
@@ -62,7 +62,7 @@ class VerifyPlan(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The proof, and whether the verification changed the configuration.
+    """The proof, and whether the verification removed or narrowed rules.
 
     `proof` is None if the configuration has no rule.
     """
@@ -108,7 +108,7 @@ def verify(
     """
     if not _has_rules(study, progress.warn):
         return Verified(None, is_changed=False)
-    before = config_hash(study.config_path.read_bytes())
+    before = rules_of(study)
     is_checked = False
 
     def start(bench: Bench) -> None:
@@ -137,7 +137,7 @@ def verify(
         if run.kept:
             progress.stopped(f"all {run.kept} points so far")
         raise
-    return Verified(proof, config_hash(study.config_path.read_bytes()) != before)
+    return Verified(proof, rules_of(study) != before)
 
 
 def _is_recorded_by(study: Study, replay: Path) -> bool:

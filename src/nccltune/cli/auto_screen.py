@@ -99,7 +99,11 @@ def show_end(found: Auto, out: Console) -> None:
     show_verdict(found.report, found.study, out)
     if found.proof.rules if found.proof is not None else found.tuning.rules:
         path = shlex.quote(str(found.study.path))
+        stand_in = found.study.platform().stand_in
+        words = "two lines for a shell, nccl.conf or a job file"
+        if stand_in:
+            words = f"measured {stand_in}: measure real nodes before you deploy"
         out.print(f"deploy     nccltune env {path}", end="")
-        out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))
+        out.print(styled("        ", (f"# {words}", "dim")))
     else:
         out.print("deploy     nothing: NCCL keeps its default")

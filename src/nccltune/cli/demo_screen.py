@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of `nccltune demo`."""
 
-import shlex
-
 from nccltune.app.demo import Demo
 from nccltune.cli.measure_screen import VerifyScreen
-from nccltune.cli.output import hanging, message_console, stdout
+from nccltune.cli.output import hanging, message_console, stdout, styled
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
 from nccltune.model.finding import FindingKind
 from nccltune.model.scale import count
@@ -54,7 +52,6 @@ def _show_end(demo: Demo) -> None:
     out = stdout()
     show_proof(demo.proof, out)
     show_verdict(demo.report, demo.study, out)
-    path = shlex.quote(str(demo.study.path))
-    if demo.report.commands.deploy:
-        out.print(f"deploy     nccltune env {path}", soft_wrap=True)
+    out.print("measure    nccltune auto", end="")
+    out.print(styled("        ", ("# your own machine: these rules are of the recording's", "dim")))
     out.print(f"took       {demo.seconds:.1f} s")

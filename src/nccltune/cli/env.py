@@ -23,15 +23,19 @@ Examples:
 @click.argument("config", type=PATH, metavar="STUDY|CONFIG")
 @options("--format", "--plugin")
 @click.option("--config-path", help="Where the configuration will be on the nodes.", **FILE)
-def command(config: Path, form: "LineFormat", **where: Any) -> None:
+def command(config: Path, form: "LineFormat", **where: Any) -> int:
     """Print the settings that make stock NCCL load the rules.
 
     The argument is a study or a tuner configuration. Settings of NCCL that experiments of the study
     recommend (sendrecv settings, ab) are printed, too. Nothing is installed or changed; remove the
-    lines and NCCL is as it was. Settings of this shell that are in the way are named on stderr. The
-    network plugin and the send/recv library have lines of their own: net env, sendrecv env.
+    lines and NCCL is as it was. Warnings on stderr name settings of this shell that are in the way,
+    rules that are only candidates, and rules that were not measured on real nodes. Without a rule
+    or setting the exit code is 1. The network plugin and the send/recv library have lines of their
+    own: net env, sendrecv env.
     """
     from nccltune.app.env import rules_deployment
     from nccltune.cli.env_screen import show_deployment
 
-    show_deployment(rules_deployment(config, **where), form)
+    deployed = rules_deployment(config, **where)
+    show_deployment(deployed, form)
+    return int(not deployed.settings)

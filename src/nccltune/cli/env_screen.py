@@ -19,7 +19,8 @@ def show_deployment(deployed: Deployment, form: LineFormat) -> None:
         document |= {"meanings": deployed.meanings} if deployed.meanings else {}
         print_json(document)
     else:
-        click.echo(lines(deployed, form))
+        if deployed.settings:
+            click.echo(lines(deployed, form))
         if form in WITHOUT_COMMENTS:
             for name, meaning in deployed.meanings.items():
                 message_console().print(f"{name}: {meaning}", style="dim")

@@ -32,7 +32,8 @@ def _show(out: Console, item: Explained) -> None:
         for one in ranges:
             low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
-            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}{_ran(one)}"
+            state = f"  {one.state}" if one.state else ""
+            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}{state}{_ran(one)}"
             if out.width < _NARROW:
                 out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
                 hanging(out, " " * 4, 4, exact, "dim")

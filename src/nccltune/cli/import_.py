@@ -42,13 +42,13 @@ def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) 
     """Read measurements into a study: any number of files and folders, or - for standard input.
 
     Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes, command and
-    NCCL log lines in it), its JSON (-J), output and results of rccl-tests, NVIDIA's raw CSV, samples
-    of another study; and a node's hardware (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo -m), which
-    the study keeps. What cannot be read is
-    counted and shown, never guessed; runs that are not what they claim are flagged. A run that is
-    in the study already, in this or another file, is skipped. Runs of different platforms are
-    refused: a study is of one. Exit code 1 if a flag puts the numbers in doubt or a row could not
-    be read, 2 if a file was refused or nothing could be read.
+    NCCL log lines in it), its JSON (-J), output and results files of rccl-tests, NVIDIA's raw CSV,
+    samples of another study; and a node's hardware (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo
+    -m), which the study keeps. What cannot be read is counted and shown, never guessed; runs that
+    are not what they claim are flagged. A run that is in the study already, in this or another
+    file, is skipped. Runs of different platforms are refused: a study is of one. Exit code 1 if a
+    flag puts the numbers in doubt or a row could not be read, 2 if a file was refused or nothing
+    could be read.
     """
     from nccltune.app.importing import ImportRequest, ImportRun
     from nccltune.cli.import_screen import BytesRead, show

@@ -49,9 +49,9 @@ def show(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) 
         out.print(f"sizes       {sizes}")
         out.print(f"choices     {_counted(new, 'choices')}")
         out.print(f"scales      {_scales(new)}")
-    if result.platform is not None:
+    if result.platform is not None and len(result.studies) < 2:
         out.print(f"platform    {result.platform.title}")
-    elif result.samples and not Study(study).platform_path.exists():
+    elif result.samples and len(result.studies) < 2 and not Study(study).platform_path.exists():
         out.print("platform    unknown")
     _show_known(result)
     _show_unread(result.files)
@@ -119,11 +119,14 @@ def _scale_command(result: Imported, names: Sequence[str], study: str) -> str:
 
 
 def _show_split(result: Imported) -> None:
-    """Print which file was imported into which study."""
+    """Print which runs were imported into which study, and its platform."""
     out = stdout()
-    for study in result.studies:
-        names = [item.report.name for item in result.files if study in item.studies]
-        out.print(f"platform    {study}: {joined(names, 6)}")
+    for path in result.studies:
+        runs = [item.report for item in result.files if path in item.studies]
+        names = [report.name for report in runs if report.samples]
+        study = Study(Path(path))
+        title = f" ({study.platform().title})" if study.platform_path.exists() else ""
+        out.print(f"platform    {path}{title}: {joined(names, 6)}")
 
 
 def _show_doubts(studies: list[str]) -> None:

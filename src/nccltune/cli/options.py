@@ -106,10 +106,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--gain-threshold": {"name": "threshold", "help": "The gain that matters", **_PERCENT},
     "--gpus": {"help": "GPUs per node", "more": "  [default: all; in pods 8]", **_NUMBER},
-    "--include-unsure": {
-        "help": "Also write rules that are not sure into the configuration",
-        "is_flag": True,
-    },
     "--launcher": {
         "help": "The launcher of the processes",
         "more": ": openmpi, hydra, slurm or kubernetes; openmpi:5 insists on a version.",
@@ -322,7 +318,6 @@ def tune_options(*, advanced: bool = False) -> Decorator:
         option("--weights", advanced=advanced),
         option("--min-gain", more=": a rule must beat the default by this.", advanced=advanced),
         option("--channels", advanced=advanced),
-        option("--include-unsure", advanced=advanced),
         option("--extend", advanced=advanced),
         option("--any-scale", advanced=advanced),
         "--penalty",

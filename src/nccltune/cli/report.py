@@ -69,5 +69,5 @@ def command(
     out.print(f"report     {path}")
     if open_page and click.launch(path.resolve().as_uri()) != 0:
         note(f"no browser could be started; open {path} yourself")
-    elif not open_page and report.commands.deploy:
-        hint(f"next: {report.commands.deploy}")
+    elif not open_page and (command := report.commands.prove or report.commands.deploy):
+        hint(f"next: {command}")

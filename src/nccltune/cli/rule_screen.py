@@ -4,12 +4,13 @@
 from rich.console import Console
 
 from nccltune.cli.output import hanging
+from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
 from nccltune.report.data import Report
 from nccltune.report.proof import build_proof
 from nccltune.report.terminal import proof_tables
-from nccltune.report.verdict import written
+from nccltune.report.verdict import firm_rules
 from nccltune.report.words import (
     gain_text,
     interval_text,
@@ -31,16 +32,51 @@ def rules_text(tuning: Tuning) -> str:
     """
     gains = []
     for group in tuning.groups:
-        if written(group) and group.expected_gain is not None:
-            sizes = sorted({size for item in written(group) for size in item.sizes})
+        if group.expected_gain is not None:
+            sizes = sorted({size for item in firm_rules(group) for size in item.sizes})
             where = where_text(sizes, [row.bytes for row in group.decisions])
-            name = _name(group)
-            gains.append(f"{name} {gain_text(group.expected_gain)} {where}")
-    decided = [row for group in tuning.groups for row in group.decisions]
-    alone = sum(row.choice is None for row in decided)
-    parts = [count(len(tuning.rules), "rule")]
+            gains.append(f"{_name(group)} {gain_text(group.expected_gain)} {where}")
+    parts = [counted_rules(tuning)]
     parts += [f"expected: {', '.join(gains)}"] if gains else []
-    return " · ".join([*parts, f"{alone} of {len(decided)} sizes left alone"])
+    measured, alone, other = _without_a_rule(tuning)
+    parts += [f"{alone} of {measured} sizes left alone"] if alone or not other else []
+    return " · ".join(parts + ([f"{other} of {measured} sizes not compared"] if other else []))
+
+
+def counted_rules(tuning: Tuning) -> str:
+    """Return the number of rules, and how many of them are candidates or proven.
+
+    For example `4 candidates, none proven` or `3 rules, 1 of them a candidate`.
+    """
+    rules = len(tuning.rules)
+    states = [item.state for group in tuning.groups for item in group.rules]
+    candidates = states.count(RuleState.CANDIDATE)
+    if candidates and candidates == len(states):
+        return f"{count(rules, 'candidate')}, {'none' if rules > 1 else 'not'} proven"
+    proven = states.count(RuleState.PROVEN)
+    parts = [count(rules, "rule")]
+    parts += [f"{proven} of them proven"] if proven else []
+    parts += [f"{candidates} of them only {'a candidate' if candidates == 1 else 'candidates'}"] * (
+        candidates > 0
+    )
+    return ", ".join(parts)
+
+
+def left_alone_words(tuning: Tuning) -> str:
+    """Return a sentence on how many sizes have no rule; empty if all have one."""
+    sizes, alone, other = _without_a_rule(tuning)
+    parts = [f"Left alone on purpose: {alone} of {sizes} sizes."] if alone else []
+    return " ".join(parts + ([f"Not compared: {other} of {sizes} sizes."] if other else []))
+
+
+def _without_a_rule(tuning: Tuning) -> tuple[int, int, int]:
+    """Return the number of sizes, of those left alone on purpose, and of those not compared."""
+    left = [item for group in tuning.groups for item in group.left_alone]
+    return (
+        sum(len(group.decisions) for group in tuning.groups),
+        sum(item.sizes for item in left if item.compared),
+        sum(item.sizes for item in left if not item.compared),
+    )
 
 
 def show_rules(tuning: Tuning, out: Console) -> None:
@@ -66,13 +102,13 @@ def rule_words(item: RuleEvidence) -> str:
 
     For example `1.21x  95 % CI 1.15-1.28  (per size 1.03-1.43)  sure  SMs 16 (default 24)`.
     """
-    parts = ["gain unknown" if item.gain is None else gain_text(item.gain)]
-    parts.append(interval_text(item.gain_low, item.gain_high))
+    if item.gain is None:
+        return f"{item.state}  {item.reason}"
+    parts = [gain_text(item.gain), interval_text(item.gain_low, item.gain_high)]
     per_size = per_size_text(item.least, item.most)
     parts += [f"({per_size})"] if per_size else []
-    parts.append("sure" if item.sure else "not sure")
-    parts += [] if item.written else ["not written"]
-    parts.append(sms_text(item.channels, item.default_channels))
+    proven = "" if item.proven_gain is None else f" {gain_text(item.proven_gain)}"
+    parts += [f"{item.state}{proven}", sms_text(item.channels, item.default_channels)]
     return "  ".join(part for part in parts if part)
 
 

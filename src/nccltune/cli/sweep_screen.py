@@ -109,7 +109,8 @@ def _would_be_rules(plan: Plan) -> Iterator[Text]:
     For a collective without such a range, yield one line that reports this.
     """
     for known in plan.statuses():
-        found = list(choice_ranges(known.states, decide(known.timings)))
+        decided = decide(known.timings)
+        found = list(choice_ranges(known.states, decided.choices))
         if not found:
             nothing = ("nothing beats the default beyond noise", "dim")
             yield styled(f"{_name(known.collective, known.calls):<14}", nothing)
@@ -119,6 +120,7 @@ def _would_be_rules(plan: Plan) -> Iterator[Text]:
             yield styled(
                 f"{_name(known.collective, known.calls):<14}{low:>9} - {high:<9}{choice.label:<16}",
                 (f"{gain:.2f}x", "green"),
+                "  candidate" if views[0].bytes in decided.candidates else "",
             )
 
 

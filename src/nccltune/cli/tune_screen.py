@@ -3,10 +3,13 @@
 
 from pathlib import Path
 
-from nccltune.cli.output import hanging, next_step, stdout, styled
-from nccltune.cli.rule_screen import rule_words
+from nccltune.app.tune import verify_command
+from nccltune.cli.output import hanging, hint, next_step, stdout, styled
+from nccltune.cli.rule_screen import counted_rules, left_alone_words, rule_words
+from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.report.words import range_text, size_form
+from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, Tuning, ran_instead
 
 _NARROW = 66
@@ -16,9 +19,25 @@ _NARROW = 66
 def show_result(tuning: Tuning, study: Path, wrote: str) -> None:
     """Print the tuning, the text `wrote` about the written file, and the next step."""
     show(tuning)
-    rules = count(len(tuning.rules), "rule")
-    stdout().print(f"{wrote} ({rules}). {left_alone_words(tuning)}")
-    next_step("nccltune report", study)
+    stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())
+    next_after_tune(tuning, study)
+
+
+def next_after_tune(tuning: Tuning, study: Path) -> None:
+    """Print the next step: prove the rules, measure choices, or read the report."""
+    ruled = [group for group in tuning.groups if group.rules]
+    left = [item for group in tuning.groups for item in group.left_alone]
+    states = {item.state for group in ruled for item in group.rules}
+    if states - {RuleState.PROVEN}:
+        words = "prove them: " if RuleState.CANDIDATE in states else ""
+        hint(f"next: {words}{verify_command(Study(study), tuning)}")
+    elif not ruled and not any(item.compared for item in left):
+        hint(
+            "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "
+            "runs with NCCL_ALGO and NCCL_PROTO set"
+        )
+    else:
+        next_step("nccltune report", study)
 
 
 def show(tuning: Tuning) -> None:
@@ -34,6 +53,8 @@ def _show_group(group: TunedGroup) -> None:
         f"{group.calls_title + ', ' if group.calls_title else ''}"
         f"{count(len(group.decisions), 'size')}, {count(group.rounds, 'round')}"
     )
+    if all(row.default_us is None for row in group.decisions):
+        heading += ", default not measured"
     out.print(styled((heading, "bold")))
     lines = []
     for item in group.rules:
@@ -50,20 +71,13 @@ def _show_group(group: TunedGroup) -> None:
             out.print(styled(f"  {sizes}  ", (choice, "bold")))
             hanging(out, "    ", 4, words, style)
         else:
-            first, _, rest = sizes.partition(" - ")
-            lead = f"{first:>9} {'- ' + rest if rest else '':<11} {choice:<16}"
+            first, rest = form(low), sizes.removeprefix(form(low)).strip()
+            lead = f"{first:>9} {rest:<11} {choice:<16}"
             hanging(out, lead, len(lead), words, style)
     for item in group.rules:
-        if not item.sure:
+        if item.state is RuleState.CANDIDATE and item.gain is not None:
             words = f"{range_text(item.rule.min_bytes, item.rule.max_bytes, '-', form)}: "
             words += item.reason + (
                 f"; runs that decide: {item.decided_by}" if item.decided_by else ""
             )
-            hanging(out, (f"{'not sure':<11}", "yellow"), 11, words)
-
-
-def left_alone_words(tuning: Tuning) -> str:
-    """Return a sentence on how many sizes have no rule."""
-    sizes = sum(len(group.decisions) for group in tuning.groups)
-    alone = sum(item.sizes for group in tuning.groups for item in group.left_alone)
-    return f"Left alone on purpose: {alone} of {sizes} sizes."
+            hanging(out, (f"{'candidate':<11}", "yellow"), 11, words)

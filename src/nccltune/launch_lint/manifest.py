@@ -16,6 +16,8 @@ from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
+_VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
+
 
 def is_manifest(text: str) -> bool:
     """Return whether a text is a manifest of Kubernetes."""
@@ -129,7 +131,8 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
             nodes=replicas + (spec.get("runLauncherAsWorker") is True)
             if isinstance(replicas, int) and replicas > 0
             else site.nodes,
-            slots=slots if isinstance(slots, int) and slots > 0 else 1,
+            # Without the field a worker has 1 slot. `check_manifest` reports other values.
+            slots=1 if slots is None else slots if isinstance(slots, int) and slots > 0 else None,
         )
     if document.get("kind") == "JobSet":
         jobs = spec.get("replicatedJobs")
@@ -161,7 +164,12 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
 
 def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundCommand]:
     around = site._replace(exported=(*site.exported, *variables_of(container)))
-    words = command_of(container)
+    values = dict(variables_of(container))
+    # Kubernetes itself replaces $(NAME), also where no shell is started.
+    words = [
+        _VARIABLE.sub(lambda match: values.get(match[1], match[0]), word)
+        for word in command_of(container)
+    ]
     with contextlib.suppress(InputError):
         if manifests := [one for word in words for one in here_manifests(word, "")]:
             return from_manifests(manifests, site, "")

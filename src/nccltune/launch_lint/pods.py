@@ -267,7 +267,10 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
     if launcher is None or workers is None:
         return
     slots = at(document, "spec", "slotsPerWorker")
-    slots = slots if isinstance(slots, int) and slots > 0 else 1
+    if slots is None:
+        slots = 1
+    if not isinstance(slots, int) or slots < 1:
+        return  # `check_manifest` reports it.
     program = read_program(launcher.words)
     gpus = program.gpus if program is not None else None
     if gpus is not None and workers.gpus and slots * gpus < workers.gpus:

@@ -33,6 +33,8 @@ _GPUS = re.compile(
 _HOSTNAMES = re.compile(r"scontrol show hostnames?(?: \S+)? ?\| ?wc -l")
 OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 """The file in which the MPI Operator writes a line for each worker."""
+MAX_DEPTH = 16
+"""Maximum number of substitutions inside each other."""
 MAX_LENGTH = 1 << 10
 """Maximum length of an arithmetic expression, and of a file of which lines are counted, in KiB."""
 
@@ -112,6 +114,7 @@ class _Expansion:
     def __init__(self, scope: ShellScope, assumed: list[str]) -> None:
         self._scope = scope
         self._assumed = assumed
+        self._depth = 0
 
     def words(self, raw: str) -> list[str]:
         """Return the words that a shell makes of a word as it is written."""
@@ -125,6 +128,7 @@ class _Expansion:
             char = raw[at]
             if char == "'":
                 stop = raw.find("'", at + 1)
+                stop = len(raw) if stop < 0 else stop
                 parts[-1] += raw[at + 1 : stop]
                 at, is_word = stop + 1, True
             elif char == '"':
@@ -185,6 +189,14 @@ class _Expansion:
 
     def _value(self, source: str) -> str | None:
         """Return the value of a substitution, or None if it is unknown."""
+        if self._depth >= MAX_DEPTH:
+            return None
+        self._depth += 1
+        found = self._evaluate(source)
+        self._depth -= 1
+        return found
+
+    def _evaluate(self, source: str) -> str | None:
         if source.startswith("$((") and source.endswith("))"):
             return self._arithmetic(source[3:-2])
         if source.startswith("$("):

@@ -22,7 +22,7 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
         before = line.words[at - 1].raw if at else "the line"
         yield LaunchFinding(
             Severity.ERROR,
-            "blank-after-backslash",
+            "line-continuation",
             f"a blank follows the backslash after {before}: the command ends there, and the"
             " next line is another command",
             "delete the blanks at the end of the line",

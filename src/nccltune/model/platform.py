@@ -35,6 +35,18 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
     @property
+    def stand_in(self) -> str | None:
+        """Return how the measurement differs from one of real nodes; None if it does not.
+
+        For example `in a replay of h200x4, with 4 emulated nodes`.
+        """
+        parts = [f"in a replay of {self.replay}"] if self.replay else []
+        parts += [f"with {self.nodes} emulated nodes"] if self.emulated_nodes else []
+        many = self.ranks_per_gpu
+        parts += [f"with {many} ranks on each GPU"] if many > 1 else []
+        return ", ".join(parts) or None
+
+    @property
     def title(self) -> str:
         """Return the platform in one line: GPUs, link, NCCL, network."""
         parts = []

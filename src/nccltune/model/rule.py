@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rule: the choice for one collective, a range of sizes and a scale."""
+"""A rule: the choice for one collective, a range of sizes and a scale; and the state of a rule."""
+
+from enum import StrEnum
 
 import msgspec
 
 from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
+
+
+class RuleState(StrEnum):
+    """How much is known about a rule, in ascending order.
+
+    - `CANDIDATE`: the best of the choices measured; the noise or the gain is not known.
+    - `SURE`: faster than the default beyond measured noise.
+    - `PROVEN`: `verify` measured it against the default, and it holds.
+    """
+
+    CANDIDATE = "candidate"
+    SURE = "sure"
+    PROVEN = "proven"
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove rules from a configuration file, or narrow their range of sizes.
+"""Remove or narrow rules of a configuration file, or state that they are proven.
 
-Comments and other rows do not change. The row of a removed rule becomes a comment with the reason.
+Other rows and comments do not change. The row of a removed rule becomes a comment with the reason.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from nccltune.formats.tuner_config.csv_rules import MAX_LINE, config_hash, parse_rules, write_rules
-from nccltune.model.rule import Rule
-from nccltune.prove.result import RemovedRule
+from nccltune.formats.tuner_config.csv_rules import (
+    MAX_LINE,
+    config_hash,
+    mark,
+    parse_rules,
+    write_rules,
+)
+from nccltune.model.rule import Rule, RuleState
+from nccltune.prove.result import Proof, RemovedRule
 from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 from nccltune.tune.search import gain_of
@@ -31,19 +38,99 @@ def without(text: str, dropped: Sequence[RemovedRule]) -> str:
     A rule that has a narrower replacement is replaced by it. Raises InputError if `text` is not a
     configuration.
     """
-    lines = text.split("\n")
-    rows = {item.line: item.rule for item in parse_rules(text).rules}
-    for number, rule in rows.items():
-        found = next((item for item in dropped if item.rule == rule), None)
+    lines: list[str | None] = list(text.split("\n"))
+    for item in parse_rules(text).rules:
+        number = item.line
+        found = next((one for one in dropped if one.rule == item.rule), None)
         if found is None:
             continue
-        row = lines[number - 1].removesuffix("\r").strip()
+        row = (lines[number - 1] or "").removesuffix("\r").strip()
         what = "narrowed" if found.narrowed else "removed"
         note = f"# {what} by nccltune verify ({_plain(found.reason)}): {row}"
         new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune verify: {row}"]
         if found.narrowed is not None:
             new.append(_row(found.narrowed))
+            if item.state is not None:
+                new.insert(1, mark(RuleState.CANDIDATE, "narrowed by nccltune verify"))
         lines[number - 1] = "\n".join(new)
+        if item.state is not None:
+            lines[number - 2] = None
+    return "\n".join(line for line in lines if line is not None)
+
+
+def mark_rules(study: Study, proof: Proof) -> Proof:
+    """Write the states that a proof found into `tuner.conf`; return the proof with its new hash.
+
+    Rules that hold are proven. A rule that the proof has not decided is no longer proven; a rule
+    that it did not measure keeps its state. `tuning.json` gets the same states if it describes
+    `tuner.conf`. Raises what `remove_rules` raises.
+    """
+    text = study.config_path.read_text(encoding="utf-8")
+    new = _marked(text, proof)
+    if new == text:
+        return proof
+    _write_both(
+        study,
+        text,
+        new,
+        lambda tuning, hash_: msgspec.structs.replace(with_proof(tuning, proof), config_hash=hash_),
+    )
+    return msgspec.structs.replace(proof, config_hash=config_hash(new.encode()))
+
+
+def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
+    """Return a tuning in which the rules that hold in `proof` are proven."""
+    holding = _holding(proof)
+    gains = {item.rule: item.gain for item in proof.rules}
+    groups = [
+        msgspec.structs.replace(
+            group,
+            rules=[
+                msgspec.structs.replace(
+                    item,
+                    state=RuleState.PROVEN,
+                    reason=holding[item.rule],
+                    decided_by=None,
+                    proven_gain=gains[item.rule],
+                )
+                if item.rule in holding
+                else item
+                for item in group.rules
+            ],
+        )
+        for group in tuning.groups
+    ]
+    return msgspec.structs.replace(tuning, groups=groups)
+
+
+def proof_marks(proof: Proof) -> dict[Rule, str]:
+    """Return the comment above each rule that holds."""
+    return {rule: mark(RuleState.PROVEN, words) for rule, words in _holding(proof).items()}
+
+
+def _holding(proof: Proof) -> dict[Rule, str]:
+    """Return the rules that hold, with their gain in words."""
+    how = "in a replay" if proof.replay else "by verify"
+    return {
+        item.rule: f"{item.gain:.2f}x faster than the default (95 % CI {item.gain_low:.2f}-"
+        f"{item.gain_high:.2f}), measured {how} on {proof.at[:10]}"
+        for item in proof.rules
+        if item.verdict == "holds"
+    }
+
+
+def _marked(text: str, proof: Proof) -> str:
+    lines = text.split("\n")
+    holding = proof_marks(proof)
+    undecided = {item.rule for item in proof.rules if item.verdict == "open"}
+    for item in reversed(parse_rules(text).rules):
+        words = holding.get(item.rule)
+        if item.rule in undecided and item.state is RuleState.PROVEN:
+            words = mark(RuleState.CANDIDATE, "nccltune verify has not decided")
+        if words is None:
+            continue
+        place = item.line - 1
+        lines[place - (item.state is not None) : place] = [words]
     return "\n".join(lines)
 
 
@@ -57,13 +144,22 @@ def remove_rules(study: Study, dropped: Sequence[RemovedRule], *, keep_before: b
     text = config.read_text(encoding="utf-8")
     if keep_before:
         write_whole(before_path(config), text)
-    new = without(text, dropped)
+    _write_both(
+        study, text, without(text, dropped), lambda tuning, hash_: reduced(tuning, dropped, hash_)
+    )
+
+
+def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning, str], Tuning]) -> None:
+    """Replace `tuner.conf`, which has `text`, and change `tuning.json` if it describes `text`.
+
+    `change` receives the tuning and the hash of the new configuration.
+    """
     tuning = None
     if study.tuning_path.is_file():
         tuning = study.read_json(study.tuning_path, Tuning)
-    write_whole(config, new)
+    write_whole(study.config_path, new)
     if tuning is not None and tuning.config_hash == config_hash(text.encode()):
-        study.write_json(study.tuning_path, reduced(tuning, dropped, config_hash(new.encode())))
+        study.write_json(study.tuning_path, change(tuning, config_hash(new.encode())))
 
 
 def reduced(tuning: Tuning, dropped: Sequence[RemovedRule], new_hash: str) -> Tuning:
@@ -119,7 +215,7 @@ def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
         else row
         for row in group.decisions
     ]
-    expected_gain, recovered = gain_of(decisions)
+    expected_gain, recovered = gain_of(decisions, rules)
     return msgspec.structs.replace(
         group,
         rules=rules,
@@ -136,11 +232,12 @@ def _narrowed(evidence: RuleEvidence, rule: Rule, kept: Sequence[Decision]) -> R
     The interval of the gain is None, because it was computed for all sizes of the old rule.
     """
     gains = [row.gain for row in kept if row.gain is not None]
+    mean = math.fsum(map(math.log, gains)) / len(gains) if gains else None
     return msgspec.structs.replace(
         evidence,
         rule=rule,
         sizes=[row.bytes for row in kept],
-        gain=gain_of(kept)[0],
+        gain=None if mean is None else math.exp(mean),
         gain_low=None,
         gain_high=None,
         least=min(gains, default=None),

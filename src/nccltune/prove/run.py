@@ -104,17 +104,20 @@ class Verification:
     def run(self) -> Proof:
         """Measure until every remaining rule holds, or the budget is spent; return the proof.
 
-        `proof.json` is written before and after each pass. Raises StudyError if another measurement
-        holds the study's lock or a file of the study is damaged, UnwritableError if a file cannot
-        be written, InputError if `tuner.conf` cannot be read, and the errors of `Bench`. After an
-        error, all points measured before it are in the study. On KeyboardInterrupt, LaunchError or
-        StudyError, `proof.json` is written if possible, and the exception is raised again.
+        `proof.json` is written before and after each pass. At the end rules that hold are marked as
+        proven in `tuner.conf`. Raises StudyError if another measurement holds the study's lock or a
+        file of the study is damaged, UnwritableError if a file cannot be written, InputError if
+        `tuner.conf` cannot be read, and the errors of `Bench`. After an error, all points measured
+        before it are in the study. On KeyboardInterrupt, LaunchError or StudyError, `proof.json` is
+        written if possible, and the exception is raised again.
         """
         with locked(self._study):
             try:
                 proof = self._pass()
                 while self._remove_bad():
                     proof = self._pass()
+                proof = edit.mark_rules(self._study, proof)
+                write_proof(self._study, proof)
                 return proof
             except (KeyboardInterrupt, LaunchError, StudyError):
                 # Writing may fail for the same reason, for example a full disk. Raise the first

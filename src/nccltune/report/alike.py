@@ -11,6 +11,8 @@ import msgspec
 
 from nccltune.model.finding import Finding, FindingKind
 
+_GROUPED = frozenset({FindingKind.SUSPECT_RUN, FindingKind.NOT_SATURATED, FindingKind.NOISY})
+"""Kinds of findings that often are the same for many files or conditions."""
 _PLACE = re.compile(r"^(?:\S+|[^:]*[./][^:]*)(?=: )")
 """The file name at the start of a sentence."""
 _COUNT = re.compile(r" \(and in [\d,]+ files? more\)$")
@@ -38,18 +40,18 @@ class AlikeFindings(msgspec.Struct, frozen=True):
 
 
 def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
-    """Return `findings` in their order, with findings about doubtful runs grouped.
+    """Return `findings` in their order, with those of the kinds `_GROUPED` grouped.
 
     Two findings are in one group if they differ only in files, places, choices and numbers. A
     finding of another kind is a group of its own.
     """
     found: list[AlikeFindings] = []
-    places: dict[str, int] = {}
+    places: dict[tuple[FindingKind, str], int] = {}
     for finding in findings:
-        if finding.kind is not FindingKind.SUSPECT_RUN:
+        if finding.kind not in _GROUPED:
             found.append(AlikeFindings(finding, []))
             continue
-        key = _skeleton(finding.sentence)
+        key = (finding.kind, _skeleton(finding.sentence.removeprefix(f"{finding.where}: ")))
         if key in places:
             found[places[key]].others.append(finding)
         else:

@@ -36,7 +36,7 @@ from nccltune.report.data import (
 from nccltune.report.facts import header_facts
 from nccltune.report.proof import build_proof
 from nccltune.report.proven import ProvenGain, proven_gains
-from nccltune.report.verdict import group_summary, notes, verdict
+from nccltune.report.verdict import firm_rules, group_summary, notes, verdict
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
 
 CHECK_FIRST = (
@@ -50,8 +50,11 @@ CHECK_FIRST = (
 """Steps to check if even the best choice is slow, the most likely cause first."""
 RULES_NOTE = (
     "A sure rule beats NCCL's default over its whole range of sizes, beyond noise and by at least "
-    "{gain}. A single size in it may gain less."
+    "{gain}. A single size in it may gain less. A candidate is the best of what was measured: its "
+    "noise or its gain is not known. A proven rule was measured against the default by verify."
 )
+UNMARKED = frozenset({FindingKind.NOT_COMPARED, FindingKind.NO_DEFAULT})
+"""Kinds of findings that are about what was measured, not about a range of the curve."""
 NOT_TUNED = frozenset({FindingKind.NOT_A_TUNING_PROBLEM, FindingKind.BELOW_EXPECTED})
 """Kinds of findings that no choice of algorithm and protocol improves."""
 
@@ -198,7 +201,8 @@ def _condition(
         ]
         lines = [*proven_series(proof, factor), *lines]
     elif decided is not None and any(row.choice for row in decided.decisions):
-        lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions))
+        line = "tuned, expected" if firm_rules(decided) else "candidates"
+        lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions, line))
     return ConditionRow(
         id=_condition_id(index),
         label=label,
@@ -231,6 +235,7 @@ def _condition(
             Mark(finding.number, finding.min_bytes, finding.max_bytes)
             for finding in findings
             if _condition_id(index) in finding.conditions
+            and finding.kind not in UNMARKED
             and finding.min_bytes is not None
             and finding.max_bytes is not None
         ],
@@ -326,12 +331,11 @@ def _rule(evidence: RuleEvidence) -> RuleRow:
         most=evidence.most,
         sizes=len(evidence.sizes),
         timings=evidence.timings,
-        sure=evidence.sure,
+        state=evidence.state,
         reason=evidence.reason,
         channels=evidence.channels,
         default_channels=evidence.default_channels,
         decided_by=evidence.decided_by and words.printable(evidence.decided_by),
-        written=evidence.written,
     )
 
 
@@ -378,6 +382,10 @@ def _finding(
         min_bytes=finding.min_bytes,
         max_bytes=finding.max_bytes,
         tuning=finding.tuning,
-        conditions=[_condition_id(index) for index in _places(finding, conditions)],
+        conditions=[
+            _condition_id(index)
+            for one in (finding, *alike.others)
+            for index in _places(one, conditions)
+        ],
         more=[words.printable(other.sentence) for other in alike.others],
     )

@@ -30,7 +30,9 @@ def series(curve: Curve, predicted: bool = False) -> Series:
     return _columns(label, role, [(point.bytes, point) for point in curve.points], ran)
 
 
-def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Series:
+def tuned_series(
+    item: ConditionAnalysis, decisions: dict[int, Decision], label: str = "tuned, expected"
+) -> Series:
     """Return the curve expected with the rules.
 
     Each size has the time of the choice that the rules select; without a rule, of the default.
@@ -43,7 +45,7 @@ def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Ser
         wanted = _wanted(decisions, size)
         cells.append((size, by_choice.get(wanted, {}).get(size)))
         names.append(choice_label(wanted))
-    return _columns("tuned, expected", "tuned", cells, names)
+    return _columns(label, "tuned", cells, names)
 
 
 def proven_series(group: ProofGroup, bus_factor: float) -> list[Series]:

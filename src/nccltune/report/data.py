@@ -14,6 +14,7 @@ import msgspec
 
 from nccltune.doctor.result import RuleResult
 from nccltune.model.finding import FindingKind
+from nccltune.model.rule import RuleState
 from nccltune.model.sample import SCHEMA_VERSION
 
 Tone = Literal["gain", "right", "unknown"]
@@ -111,8 +112,7 @@ class RuleRow(msgspec.Struct, frozen=True):
     - `gain` and its interval: for the whole range.
     - `least` and `most`: the smallest and the largest gain of a single size.
     - `channels` and `default_channels`: the largest numbers at any size. A channel uses one SM.
-    - `written`: the rule is in the configuration.
-    - `decided_by`: the runs that would decide a rule that is not sure.
+    - `decided_by`: the runs that would make a candidate sure.
     """
 
     min_bytes: int
@@ -127,12 +127,11 @@ class RuleRow(msgspec.Struct, frozen=True):
     most: float | None
     sizes: int
     timings: int
-    sure: bool
+    state: RuleState
     reason: str
     channels: int | None = None
     default_channels: int | None = None
     decided_by: str | None = None
-    written: bool = True
 
 
 class LeftRow(msgspec.Struct, frozen=True):
@@ -303,14 +302,15 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that the user can copy.
 
     `reproduce` measures again, into a new study; `reproduce_note` is a remark about this command.
-    `rebuild` makes rules and report from the same samples. `deploy` is None if there is nothing to
-    deploy.
+    `rebuild` makes rules and report from the same samples. `prove` proves the rules; None without
+    rules, or with a proof. `deploy` is None if there is nothing to deploy.
     """
 
     reproduce: str
     reproduce_note: str
     rebuild: str
     deploy: str | None
+    prove: str | None = None
 
 
 class Checks(msgspec.Struct, frozen=True):

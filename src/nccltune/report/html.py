@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nccltune.model.rule import RuleState
 from nccltune.model.sizes import format_bytes
 from nccltune.report import words
 from nccltune.report.data import (
@@ -188,7 +189,14 @@ def _cells(group: GroupRow, sizes: list[int]) -> list[GlanceCell]:
             cells.append(GlanceCell("keep", f"{format_bytes(size)}: keeps the default"))
         else:
             gain = "" if row.gain is None else f", {row.gain:.2f}×"
-            cells.append(GlanceCell(_shade(row.gain), f"{format_bytes(size)}: {row.choice}{gain}"))
+            is_candidate = any(
+                rule.state is RuleState.CANDIDATE and rule.min_bytes <= size <= rule.max_bytes
+                for rule in group.rules
+            )
+            css = "candidate" if is_candidate else _shade(row.gain)
+            state = ", a candidate" if is_candidate else ""
+            title = f"{format_bytes(size)}: {row.choice}{state}{gain}"
+            cells.append(GlanceCell(css, title))
     return cells
 
 

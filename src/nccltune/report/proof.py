@@ -20,6 +20,12 @@ _REASONS = {
 }
 
 
+_DIFFERS = (
+    "Proven and expected gains differ: verify also measures the edges of each range, where the "
+    "gain is smallest, and sizes in between, in rounds of its own."
+)
+
+
 def build_proof(proof: Proof) -> ProofReport:
     """Return the rows and sentences of a proof."""
     rules = [_rule(item) for item in proof.rules]
@@ -82,7 +88,16 @@ def _remark(proof: Proof) -> str | None:
     if lost:
         where = "in this recording" if proof.replay else "here"
         parts.append(f"{words.counted(lost, 'size')} could not be measured {where}.")
+    if any(map(_differs, proof.rules)):
+        parts.append(_DIFFERS)
     return " ".join(parts) or None
+
+
+def _differs(item: RuleProof) -> bool:
+    """Return whether the expected gain is outside the interval of the proven one."""
+    if item.expected is None or item.gain_low is None or item.gain_high is None:
+        return False
+    return not item.gain_low <= item.expected <= item.gain_high
 
 
 def _rule(item: RuleProof) -> ProofRuleRow:

@@ -27,7 +27,7 @@ class ProvenGain(NamedTuple):
 def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
     """Return the proven gain of every group, in the order of `groups`.
 
-    The gain is None without a proof, if a written rule of the group was not measured, or if no rule
+    The gain is None without a proof, if a rule of the group was not measured, or if no rule
     holds.
     """
     if proof is None:
@@ -37,7 +37,7 @@ def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[Prov
 
 
 def _of_group(proof: Proof, group: TunedGroup, judged: dict[Rule, RuleProof]) -> ProvenGain | None:
-    rules = [evidence.rule for evidence in group.rules if evidence.written]
+    rules = [evidence.rule for evidence in group.rules]
     if any(rule not in judged for rule in rules):
         return None
     sizes = next(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nccltune.model.finding import FindingKind
+from nccltune.model.rule import RuleState
+from nccltune.model.sizes import MAX_BYTES
 from nccltune.report import words
 from nccltune.report.data import (
     GroupRow,
@@ -359,25 +361,26 @@ def _rules(page: _Page, report: Report) -> None:
 def _rule(page: _Page, rule: RuleRow, form: Callable[[int], str]) -> None:
     interval = words.interval_text(rule.gain_low, rule.gain_high)
     sizes = f"{form(rule.min_bytes):>12} - {form(rule.max_bytes):<10}"
-    sure = ("sure", "green") if rule.sure else ("not sure", "yellow")
+    if rule.max_bytes >= MAX_BYTES:
+        sizes = f"{form(rule.min_bytes):>12} {'and more':<12}"
+    state = (rule.state.value, "yellow" if rule.state is RuleState.CANDIDATE else "green")
     if page.narrow:
         page.line(f"  {sizes.strip()}  {rule.choice}")
-        page.line("    ", (_gain(rule), "green"), f"  {interval}  " if interval else "  ", sure)
+        page.line("    ", (_gain(rule), "green"), f"  {interval}  " if interval else "  ", state)
     else:
         page.line(
             f"{sizes} {rule.choice:<16}",
             (_gain(rule), "green"),
             f"  {interval}   " if interval else "   ",
-            sure,
+            state,
         )
     per_size = words.per_size_text(rule.least, rule.most)
     parts = [per_size] if per_size else []
     parts += [words.sms_text(rule.channels, rule.default_channels)]
-    parts += [] if rule.written else ["not written to the configuration"]
     parts += [rule.reason, words.counted(rule.timings, "timing")]
     indent = 4 if page.narrow else 26
     page.wrapped("; ".join(parts), indent=indent, style="dim")
-    if rule.decided_by and not rule.sure:
+    if rule.decided_by:
         page.wrapped(f"would be decided by: {rule.decided_by}", indent=indent)
 
 
@@ -385,7 +388,7 @@ def _left_alone(page: _Page, report: Report) -> None:
     groups = [group for group in report.groups if group.left_alone]
     if not groups:
         return
-    page.heading("left alone on purpose")
+    page.heading("sizes without a rule")
     for group in groups:
         page.line(f"  {group.label}")
         form = words.size_form(
@@ -408,6 +411,7 @@ def _next(page: _Page, report: Report) -> None:
     page.heading("next")
     commands = report.commands
     for label, command in (
+        ("prove", commands.prove),
         ("deploy", commands.deploy),
         ("rebuild", commands.rebuild),
         ("measure", commands.reproduce),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from nccltune.analyze.result import Analysis
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.rule import RuleState
 from nccltune.prove.result import Proof
 from nccltune.report.alike import AlikeFindings
 from nccltune.report.data import Note, Tone
@@ -48,30 +49,31 @@ def verdict(
         return "Nothing was measured yet.", "unknown"
     if not groups:
         return "No rules: NCCL asks no tuner about the collectives measured here.", "unknown"
-    ruled = [group for group in groups if written(group)]
+    ruled = [group for group in groups if group.rules]
     if not ruled:
         return _without_rules(analysis, groups, proof)
-    if all(group.expected_gain is None for group in ruled):
-        number = sum(len(written(group)) for group in ruled)
-        names = listed(_first([_name(group, groups) for group in ruled], len(ruled)))
-        return (
-            f"{counted(number, 'rule')} {'name' if number > 1 else 'names'} the fastest choice "
-            f"measured for {names}; the gain is unknown, because the default was not measured.",
-            "unknown",
-        )
-    sentences = _proven(ruled, groups, proof) or _expected(ruled, groups, proof)
-    rest = [*_unwritten(groups), *_rest(analysis, groups)]
-    return " ".join([*sentences, *rest]), "gain"
+    rest = _rest(analysis, groups)
+    if proven := _proven(ruled, groups, proof):
+        return " ".join([*proven, *rest]), "gain"
+    firm = [group for group in ruled if firm_rules(group)]
+    candidates = _candidates(ruled, groups, bool(firm))
+    if not firm:
+        return " ".join([*candidates, *rest]), "unknown"
+    return " ".join([*_expected(firm, groups, proof), *candidates, *rest]), "gain"
 
 
 def group_summary(analysis: Analysis, group: TunedGroup, proven: ProvenGain | None = None) -> str:
     """Return a short summary of the decisions of one group."""
-    rules = written(group)
-    if rules:
-        where = _where(group) if proven is None else where_text(proven.sizes, proven.measured)
-        return f"{counted(len(rules), 'rule')} {where}"
     if group.rules:
-        return f"{counted(len(group.rules), 'candidate')}, not sure and not written"
+        firm = firm_rules(group)
+        noun = "rule" if firm or proven is not None else "candidate"
+        number = proven.rules if proven is not None else len(firm or group.rules)
+        where = _where(firm or group.rules, group)
+        if proven is not None:
+            where = where_text(proven.sizes, proven.measured)
+        more = len(group.rules) - number if firm and proven is None else 0
+        also = f", and {counted(more, 'candidate')}" if more else ""
+        return f"{counted(number, noun)} {where}{also}"
     if _right(analysis, group):
         return "NCCL's default is right, within noise"
     by_reason: dict[str, int] = {}
@@ -101,9 +103,9 @@ def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
     return found
 
 
-def written(group: TunedGroup) -> list[RuleEvidence]:
-    """Return the rules of a group that are part of the configuration."""
-    return [evidence for evidence in group.rules if evidence.written]
+def firm_rules(group: TunedGroup) -> list[RuleEvidence]:
+    """Return the rules of a group that are more than candidates."""
+    return [item for item in group.rules if item.state is not RuleState.CANDIDATE]
 
 
 def _proven(
@@ -120,21 +122,18 @@ def _proven(
     if not gains:
         return []
     gains.sort(key=lambda item: -item[1].gain)
-    clauses = [
-        f"{_name(group, groups)} {gain_text(gain.gain)}{'' if index else ' faster'} "
-        f"{where_text(gain.sizes, gain.measured)}"
-        for index, (group, gain) in enumerate(gains)
-    ]
+    clauses = [f"{_name(group, groups)} {gain_text(gain.gain)}" for group, gain in gains]
+    where = where_text(gains[0][1].sizes, gains[0][1].measured)
     number = sum(gain.rules for _, gain in gains)
     how = "Proven in a replay" if proof.replay else "Proven"
     sentences = [
         f"{how}: {counted(number, 'rule')} {'make' if number > 1 else 'makes'} "
-        f"{listed(_first(clauses, len(clauses)))}."
+        f"{_faster(clauses, where)}."
     ]
     if proof.slower:
         verb = "is" if proof.slower == 1 else "are"
         sentences.append(f"{counted(proof.slower, 'size')} {verb} slower than the default.")
-    open_rules = sum(len(written(group)) for group in ruled) - number
+    open_rules = sum(len(group.rules) for group in ruled) - number
     if open_rules:
         verb = "is" if open_rules == 1 else "are"
         sentences.append(f"{open_rules} more {verb} not proven.")
@@ -142,52 +141,53 @@ def _proven(
 
 
 def _expected(
-    ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
+    firm: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
 ) -> list[str]:
-    known = [group for group in ruled if group.expected_gain is not None]
+    """Return sentences about the gains of rules that are sure."""
+    known = [group for group in firm if group.expected_gain is not None]
     known.sort(key=lambda group: -(group.expected_gain or 1.0))
-    clauses = [
-        f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}"
-        f"{'' if index else ' faster'} {_where(group)}"
-        for index, group in enumerate(known)
-    ]
-    rules = [evidence for group in ruled for evidence in written(group)]
-    number = len(rules)
+    clauses = [f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}" for group in known]
+    number = sum(len(firm_rules(group)) for group in firm)
+    if not known:
+        return [f"{counted(number, 'rule')} {'are' if number > 1 else 'is'} proven."]
     sentences = [
         f"{counted(number, 'rule')} {'are' if number > 1 else 'is'} expected to make "
-        f"{listed(_first(clauses, len(ruled)))}."
+        f"{_faster(clauses, _where(firm_rules(known[0]), known[0]))}."
     ]
-    unsure = sum(not evidence.sure for evidence in rules)
-    if unsure == number and all(group.noise_source == "assumed" for group in ruled):
-        sentences.append("No rule is sure, because noise is only assumed.")
-    elif unsure:
-        none = "No rule is" if unsure == number else f"{unsure} of them "
-        verb = "" if unsure == number else "is not" if unsure == 1 else "are not"
-        sentences.append(f"{none}{verb} sure.")
     if proof is not None:
         sentences.append("The proof has not confirmed a gain.")
     return sentences
 
 
-def _unwritten(groups: Sequence[TunedGroup]) -> list[str]:
-    number = sum(not evidence.written for group in groups for evidence in group.rules)
-    if not number:
+def _faster(gains: list[str], where: str) -> str:
+    """Return the gains of collectives as one clause. Only one collective has its sizes in it."""
+    if len(gains) == 1:
+        return f"{gains[0]} faster {where}"
+    return f"{listed(_first(gains, len(gains)))} faster where they apply"
+
+
+def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more: bool) -> list[str]:
+    """Return a sentence about the candidates; empty without any. They have no expected gain."""
+    found = [
+        (group, item)
+        for group in ruled
+        for item in group.rules
+        if item.state is RuleState.CANDIDATE
+    ]
+    if not found:
         return []
-    more = f"{number} more {'rule is' if number == 1 else 'rules are'}"
-    return [f"{more} not sure and not written."]
+    names = list(dict.fromkeys(_name(group, groups) for group, _ in found))
+    which = f"{listed(_first(names, len(names)))}"
+    why = "the gain is not sure yet"
+    if all(item.gain is None for _, item in found):
+        why = "the gain is unknown, because the default was not measured"
+    number = counted(len(found), "more candidate" if more else "candidate")
+    return [f"{number} for {which}, {'not' if len(found) == 1 else 'none'} proven: {why}."]
 
 
 def _without_rules(
     analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None
 ) -> tuple[str, Tone]:
-    unsure = sum(len(group.rules) for group in groups)
-    if unsure:
-        verb = "is" if unsure == 1 else "are"
-        return (
-            f"No rule is sure enough to be written: {counted(unsure, 'candidate')} {verb} shown "
-            "with what would decide. NCCL's default is kept at all sizes.",
-            "unknown",
-        )
     if proof is not None and proof.dropped and not proof.rules:
         number = len(proof.dropped)
         return (
@@ -197,6 +197,11 @@ def _without_rules(
         )
     if not any(row.default_us is not None for group in groups for row in group.decisions):
         return "No rules: there is no default to beat, because it was not measured.", "unknown"
+    if not any(left.compared for group in groups for left in group.left_alone):
+        return (
+            "No rules: only NCCL's default was measured, so nothing was compared with it.",
+            "unknown",
+        )
     if all(_right(analysis, group) for group in groups):
         floor = max(group.noise for group in groups)
         return (
@@ -228,10 +233,10 @@ def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
     """Return whether the timings show that the default is right at every size that keeps it.
 
-    This is so if every rule is written, the noise is known, the default was measured at these
-    sizes, and no bad crossover includes such a size.
+    This is so if the noise is known, the default was compared with other choices at these sizes,
+    and no bad crossover includes such a size.
     """
-    if len(written(group)) != len(group.rules):
+    if not all(left.compared for left in group.left_alone):
         return False
     kept = [row for row in group.decisions if row.choice is None]
     crossed = [
@@ -250,8 +255,8 @@ def _reaches(finding: Finding, row: Decision) -> bool:
     return (finding.min_bytes or 0) <= row.bytes <= (finding.max_bytes or 0)
 
 
-def _where(group: TunedGroup) -> str:
-    ruled = sorted({size for evidence in written(group) for size in evidence.sizes})
+def _where(rules: Sequence[RuleEvidence], group: TunedGroup) -> str:
+    ruled = sorted({size for evidence in rules for size in evidence.sizes})
     return where_text(ruled, [row.bytes for row in group.decisions])
 
 

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 from nccltune.model.finding import FindingKind
-from nccltune.model.sizes import format_bytes
+from nccltune.model.sizes import MAX_BYTES, format_bytes
 
 HEADINGS = {
     FindingKind.DIP: "Dip",
@@ -145,7 +145,12 @@ def _three_digits(size: int) -> str:
 def range_text(
     low: int, high: int, dash: str = "–", form: Callable[[int], str] = format_bytes
 ) -> str:
-    """Return a range such as `2 KiB – 41 KiB`; one size if both ends are equal."""
+    """Return a range such as `2 KiB – 41 KiB`; one size if both ends are equal.
+
+    A range without an upper limit is `90.5 MiB and more`.
+    """
+    if high >= MAX_BYTES:
+        return f"{form(low)} and more"
     return form(low) if low == high else f"{form(low)} {dash} {form(high)}"
 
 

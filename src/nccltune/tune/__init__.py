@@ -4,14 +4,16 @@
 A rule sets NCCL's algorithm, protocol, channels and chunk size for one collective, a range of sizes
 and a scale (number of nodes and ranks).
 
-study.py     tune a whole study
-search.py    the rule search; `proven` decides that a range beats the default
-segment.py   split the size axis into ranges, with a price for each change
-boundary.py  the size at which two curves cross
-widen.py     one rule for several scales
-weights.py   weights of message sizes, from a file
-result.py    the structs of a tuning, and its options
-lint.py      rules of a configuration that do not do what their author expects
-claimed.py   the sizes that earlier lines of a configuration cover
-explain.py   decisions of any tuner plugin at each size
+study.py       tune a whole study
+search.py      the rule search
+state.py       whether a rule is sure, a candidate or no rule
+left_alone.py  why sizes have no rule
+segment.py     split the size axis into ranges, with a price for each change
+boundary.py    the size at which two curves cross
+widen.py       one rule for several scales
+weights.py     weights of message sizes, from a file
+result.py      the structs of a tuning, and its options
+lint.py        rules of a configuration that do not do what their author expects
+claimed.py     the sizes that earlier lines of a configuration cover
+explain.py     decisions of any tuner plugin at each size
 """

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from nccltune.formats.tuner_config.csv_rules import FileRule
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale
 from nccltune.native import PluginDecision, PluginHost, PluginLogLine, TunerAnswer, tuner_path
 from nccltune.tune.result import Tuning, most_channels, ran_instead
@@ -27,6 +28,7 @@ class DecidedRange(msgspec.Struct, frozen=True):
     `decides` is `default` (NCCL decides), `fails`, or the label of a choice. A `-` in a label
     stands for a value that the plugin leaves to NCCL: `-/-/1` sets only the number of channels.
     `warnings` are problems that NCCL itself does not report, and the reason if the plugin fails.
+    `state` is the state of the rule that decides, if the configuration has it.
     `channels` is the number of channels of the decision, `default_channels` the number with NCCL's
     default; None if unknown. Each channel uses one SM. `default_ran` are the choices that NCCL ran
     as its default in this range when it was measured.
@@ -38,6 +40,7 @@ class DecidedRange(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     channels: int | None = None
     default_channels: int | None = None
+    state: RuleState | None = None
     default_ran: list[str] = []
 
 
@@ -228,6 +231,25 @@ def with_channels(explained: Explained, tuning: Tuning) -> Explained:
     """
     collectives = {
         collective: [_known_channels(one, collective, explained.scale, tuning) for one in ranges]
+        for collective, ranges in explained.collectives.items()
+    }
+    return msgspec.structs.replace(explained, collectives=collectives)
+
+
+def with_states(
+    explained: Explained, rules: Sequence[FileRule], pipe_ops: int, registered: bool
+) -> Explained:
+    """Return `explained` with the states of the rules that decide."""
+
+    def state(one: DecidedRange, collective: Collective) -> RuleState | None:
+        nodes, ranks = explained.scale.nodes, explained.scale.ranks
+        for item in rules:
+            if item.rule.matches(collective, one.max_bytes, nodes, ranks, pipe_ops, registered):
+                return item.state if item.rule.choice.label == one.decides else None
+        return None
+
+    collectives = {
+        collective: [msgspec.structs.replace(one, state=state(one, collective)) for one in ranges]
         for collective, ranges in explained.collectives.items()
     }
     return msgspec.structs.replace(explained, collectives=collectives)

@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.scale import Scale
 
@@ -50,9 +50,9 @@ class RuleEvidence(msgspec.Struct, frozen=True):
       `gain_low` to `gain_high`, stays valid although the search selected the choice and the range.
     - `least`, `most`: the smallest and the largest gain at one size. All gains are None if the
       default was not measured.
-    - `sure`: the gain exceeds measured noise, and the runs exclude drift and differences between
-      processes as its cause. If not, `decided_by` names the runs that would decide.
-    - `written`: the rule is in the configuration.
+    - `state`: sure only if the interval of the gain is measured and lies above 1. `reason` explains
+      the state, and `decided_by` names the runs that would make a candidate sure.
+    - `proven_gain`: the gain that `verify` measured; None if the rule is not proven.
     - `channels`, `default_channels`: the largest number of channels in the range with the choice
       and with NCCL's default; None if not recorded. A channel uses one SM.
     """
@@ -60,26 +60,30 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     rule: Rule
     sizes: list[int]
     timings: int
-    sure: bool
     reason: str
+    state: RuleState = RuleState.CANDIDATE
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     least: float | None = None
     most: float | None = None
     decided_by: str | None = None
-    written: bool = True
     channels: int | None = None
     default_channels: int | None = None
+    proven_gain: float | None = None
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
-    """A range of measured sizes without a rule, and the reason."""
+    """A range of measured sizes without a rule, and the reason.
+
+    `compared` is whether a choice was compared with the default at any of these sizes.
+    """
 
     min_bytes: int
     max_bytes: int
     sizes: int
     reason: str
+    compared: bool = True
 
 
 class TunedGroup(msgspec.Struct, frozen=True):
@@ -128,7 +132,6 @@ class TuneOptions(msgspec.Struct, frozen=True):
     - `any_scale`: merge rules that hold at all measured scales into one rule for any scale
     - `weights`: the path of a file with the weight of each size
     - `channels`: "any" allows a rule to use more channels than NCCL's default at a size
-    - `include_unsure`: also write rules that are not sure
     """
 
     min_gain: float = 0.03
@@ -139,12 +142,12 @@ class TuneOptions(msgspec.Struct, frozen=True):
     any_scale: bool = False
     weights: str | None = None
     channels: Literal["default", "any"] = "default"
-    include_unsure: bool = False
 
 
 class Tuning(msgspec.Struct, frozen=True):
     """The content of `tuning.json`: the rules of a study by group, and the options of the search.
 
+    `stand_in` is how the measurement differs from one of real nodes (`Platform.stand_in`).
     `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
     of the written configuration. The plugin prints the same hash at init.
     """
@@ -156,6 +159,7 @@ class Tuning(msgspec.Struct, frozen=True):
     samples: int
     nccl_version: str | None = None
     gpu: str | None = None
+    stand_in: str | None = None
     config_hash: str | None = None
     schema_version: int = SCHEMA_VERSION
 
@@ -163,12 +167,7 @@ class Tuning(msgspec.Struct, frozen=True):
     def rules(self) -> list[Rule]:
         """Return the rules of the configuration without duplicates, in the order of the file."""
         return list(
-            dict.fromkeys(
-                evidence.rule
-                for group in self.groups
-                for evidence in group.rules
-                if evidence.written
-            )
+            dict.fromkeys(evidence.rule for group in self.groups for evidence in group.rules)
         )
 
 

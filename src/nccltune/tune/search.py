@@ -2,25 +2,27 @@
 """Search rules: a few size ranges in which a choice beats the default beyond noise.
 
 For every collective and scale the sizes are split into segments with one choice each. The best
-split has the least total log latency plus a penalty for each rule. The default is a candidate at
-every size. If the timings do not prove a rule, its choice is forbidden at the rule's worst size and
-the search runs again.
+split has the least total log latency plus a penalty for each rule. NCCL's default competes at every
+size. If the timings do not support a rule, its choice is forbidden at the rule's worst size and the
+search runs again.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import msgspec
 
+from nccltune.analyze.curves import scatter
 from nccltune.analyze.gains import GainTable, gain_tables
-from nccltune.analyze.stats import MIN_ROUNDS, median, trimmed_interval
+from nccltune.analyze.stats import MIN_ROUNDS, Interval
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale, count
-from nccltune.model.sizes import MAX_BYTES, format_bytes
+from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.boundary import boundary
+from nccltune.tune.left_alone import left_alone_at, too_many_channels
 from nccltune.tune.result import (
     Decision,
     LeftAlone,
@@ -30,11 +32,13 @@ from nccltune.tune.result import (
     most_channels,
 )
 from nccltune.tune.segment import Segment, segment
+from nccltune.tune.state import printed_gain, state_of
 
-_LEAST_SIZES = 4
-"""The fewest sizes in a rule if noise is assumed, because a single timing may be an outlier."""
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""
+
+_ANY = (RuleState.CANDIDATE, RuleState.SURE)
+"""The states that the timings of a study can give a rule."""
 
 Weights = Callable[[int], float]
 """A function from a size in bytes to the weight of its latency in the search."""
@@ -45,13 +49,17 @@ def search(
     options: TuneOptions = TuneOptions(),  # noqa: B008 - frozen
     weights: Weights | None = None,
     doubts: Sequence[str] = (),
+    *,
+    eager: bool = False,
 ) -> list[TunedGroup]:
     """Return rules for every collective, scale, registration and pipe ops in `timings`.
 
     A rule names the registration or the pipe ops only where several of them were measured.
 
-    `weights` gives the weight of each size; None weighs all sizes equally. `doubts` are sentences
-    on why the runs may come from several platforms. If there is any doubt, no rule is sure.
+    With `eager`, candidates compete with sure rules on equal terms: this is for deciding what to
+    measure next. `weights` gives the weight of each size; None weighs all sizes equally. `doubts`
+    are sentences on why the runs may come from several platforms. If there is any doubt, no rule is
+    sure.
     """
     tables = gain_tables(timings, options.assumed_noise)
     registrations: dict[tuple[Collective, Scale], set[bool]] = {}
@@ -67,30 +75,11 @@ def search(
             table.registered if len(registrations[table.collective, table.scale]) > 1 else None,
             table.pipe_ops if len(pipe_ops[table.collective, table.scale]) > 1 else None,
             doubts,
+            eager=eager,
         )
         for table in tables
         if table.sizes
     ]
-
-
-def proven(table: GainTable, choice: Choice, sizes: Sequence[int], min_gain: float) -> bool:
-    """Return whether `choice` beats the default by `min_gain` and beyond noise.
-
-    The gain is pooled over `sizes`. With assumed noise, four or more sizes are needed. Return False
-    if the gain is unknown.
-    """
-    pooled = table.pooled(choice, sizes, table.strict)
-    if pooled is None:
-        return False
-    if not pooled.known and len(sizes) < _LEAST_SIZES:
-        return False
-    floor = max(math.log1p(min_gain), table.noise.typical if table.noise.known else 0.0)
-    if pooled.value < floor or pooled.low <= 0:
-        return False
-    # Also check the median over sizes, because outliers raise the mean. The search may have
-    # selected the range for its outliers.
-    single = [gain.value for size in sizes if (gain := table.gain(size, choice)) is not None]
-    return median(single) >= min(pooled.value / 2, floor)
 
 
 def _tune(
@@ -100,28 +89,21 @@ def _tune(
     registered: bool | None,
     pipe_ops: int | None,
     doubts: Sequence[str],
+    *,
+    eager: bool,
 ) -> TunedGroup:
-    sizes, choices = table.sizes, table.choices
+    sizes = table.sizes
     weights = _normalised(weights, sizes)
-    if table.has_default:
-        segments = _against_default(table, options, weights)
-    else:
-        segments = _without_default(table, options, weights)
-    chosen = [
-        _least_channels(table, item, choices[item.choice], options)
-        if item.choice is not None
-        else None
-        for item in segments
-    ]
+    split = _split(table, options, weights, eager)
+    segments, chosen = _with_channels(table, split, options, eager)
     ends = _ends(table, segments, chosen, options)
     rules: list[RuleEvidence] = []
     left_alone: list[LeftAlone] = []
     decisions: list[Decision] = []
     for item, choice, (low, high) in zip(segments, chosen, ends, strict=True):
         covered = sizes[item.first : item.last + 1]
-        written = False
         if choice is None:
-            left_alone.append(_left_alone(table, covered, options))
+            left_alone += left_alone_at(table, covered, options)
         else:
             rule = Rule(
                 table.collective,
@@ -133,11 +115,9 @@ def _tune(
                 pipe_ops=pipe_ops,
                 registered=registered,
             )
-            found = _doubted(evidence(table, rule, covered), doubts)
-            written = found.sure or options.include_unsure
-            rules.append(msgspec.structs.replace(found, written=written))
-        decisions += [_decision(table, size, choice if written else None) for size in covered]
-    expected_gain, recovered = gain_of(decisions)
+            rules.append(_doubted(evidence(table, rule, covered, options), doubts))
+        decisions += [_decision(table, size, choice) for size in covered]
+    expected_gain, recovered = gain_of(decisions, rules)
     return TunedGroup(
         collective=table.collective,
         scale=table.scale,
@@ -154,9 +134,14 @@ def _tune(
     )
 
 
-def gain_of(decisions: Sequence[Decision]) -> tuple[float | None, float | None]:
-    """Return `TunedGroup.expected_gain` and `TunedGroup.recovered` for these decisions."""
-    gains = [item.gain for item in decisions if item.choice is not None and item.gain is not None]
+def gain_of(
+    decisions: Sequence[Decision], rules: Sequence[RuleEvidence]
+) -> tuple[float | None, float | None]:
+    """Return `TunedGroup.expected_gain` and `TunedGroup.recovered`. Candidates promise nothing."""
+    firm = {size for item in rules if item.state is not RuleState.CANDIDATE for size in item.sizes}
+    if rules and not firm:
+        return None, None
+    gains = [item.gain for item in decisions if item.bytes in firm and item.gain is not None]
     return _geometric_mean(gains), _recovered(decisions)
 
 
@@ -169,39 +154,104 @@ def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
     return weights if mean <= 0 else lambda size: weights(size) / mean
 
 
-def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """Return the best split into segments if the default was measured. All its rules are proven."""
-    sizes, choices = table.sizes, table.choices
-    least_gain = _least_gain(table, options)
-    costs = [
-        [
-            _relative_cost(table, size, choice, least_gain, weights(size), options)
-            for choice in choices
-        ]
-        for size in sizes
+def _split(table: GainTable, options: TuneOptions, weights: Weights, eager: bool) -> list[Segment]:
+    """Return the best split into segments.
+
+    Below the first and above the last size of the default there is nothing to compare with, so
+    these sizes are split as if the default was not measured at all.
+    """
+    places = range(len(table.sizes))
+    known = [
+        place
+        for place in places
+        if table.log_time(table.sizes[place], DEFAULT, anywhere=True) is not None
     ]
+    if not known:
+        return _without_default(table, places, options, weights)
+    first, end = known[0], known[-1] + 1
+    return [
+        *_without_default(table, places[:first], options, weights),
+        *_against_default(table, places[first:end], options, weights, eager),
+        *_without_default(table, places[end:], options, weights),
+    ]
+
+
+def _against_default(
+    table: GainTable, places: range, options: TuneOptions, weights: Weights, eager: bool
+) -> list[Segment]:
+    """Return the best split of sizes at which the default was measured.
+
+    Sure rules come first. Candidates may look faster by chance, so they get only the sizes that
+    sure rules leave.
+    """
+    costs = {
+        table.sizes[place]: [
+            _relative_cost(table, table.sizes[place], choice, weights, options)
+            for choice in table.choices
+        ]
+        for place in places
+    }
+    known = {
+        size: [
+            cost if table.comparable(size, choice) else math.inf
+            for choice, cost in zip(table.choices, row, strict=True)
+        ]
+        for size, row in costs.items()
+    }
+    states = _ANY if eager else [RuleState.SURE]
+    sure = _supported(table, places, known, options, states)
+    found: list[Segment] = []
+    for item in sure:
+        if item.choice is not None:
+            found.append(item)
+            continue
+        gap = range(item.first, item.last + 1)
+        # A candidate that continues a sure rule is no rule of its own.
+        for place, beside in ((gap[0], item.first - 1), (gap[-1], item.last + 1)):
+            for other in sure:
+                if other.choice is not None and other.first <= beside <= other.last:
+                    costs[table.sizes[place]][other.choice] = math.inf
+        found += _supported(table, gap, costs, options, _ANY)
+    return found
+
+
+def _supported(
+    table: GainTable,
+    places: range,
+    costs: Mapping[int, Sequence[float]],
+    options: TuneOptions,
+    states: Container[RuleState | None],
+) -> list[Segment]:
+    """Return the cheapest split in which every rule has one of `states`.
+
+    `costs` are the costs of all choices by size.
+    """
+    sizes = [table.sizes[place] for place in places]
+    rows = [list(costs[size]) for size in sizes]
     penalty = options.penalty + 2 * table.noise.typical
     while True:
-        segments = segment(costs, penalty)
-        unproven = next(
-            (
-                item
-                for item in segments
-                if item.choice is not None
-                and not proven(table, *_cells(table, item), options.min_gain)
-            ),
-            None,
-        )
-        if unproven is None:
-            return segments
-        # The rule may be good except at one size. Forbid the choice at the size with the least
-        # gain, and search again.
-        assert unproven.choice is not None
-        weakest = max(
-            range(unproven.first, unproven.last + 1),
-            key=lambda position: costs[position][unproven.choice or 0] / weights(sizes[position]),
-        )
-        costs[weakest][unproven.choice] = math.inf
+        segments = segment(rows, penalty)
+        for first, last, choice in segments:
+            if choice is None:
+                continue
+            covered = sizes[first : last + 1]
+            state = state_of(table, table.choices[choice], covered, options.min_gain)
+            if state not in states:
+                # The rule may be good except at one size. Forbid the choice at the size with the
+                # least gain, and search again.
+                gains = {
+                    place: gain.value
+                    for place in range(first, last + 1)
+                    if (gain := table.gain(sizes[place], table.choices[choice])) is not None
+                }
+                rows[min(gains, key=gains.__getitem__)][choice] = math.inf
+                break
+        else:
+            return _shifted(segments, places.start)
+
+
+def _shifted(segments: Sequence[Segment], by: int) -> list[Segment]:
+    return [item._replace(first=item.first + by, last=item.last + by) for item in segments]
 
 
 def _least_gain(table: GainTable, options: TuneOptions) -> float:
@@ -213,20 +263,16 @@ def _least_gain(table: GainTable, options: TuneOptions) -> float:
 
 
 def _relative_cost(
-    table: GainTable,
-    size: int,
-    choice: Choice,
-    least_gain: float,
-    weight: float,
-    options: TuneOptions,
+    table: GainTable, size: int, choice: Choice, weights: Weights, options: TuneOptions
 ) -> float:
-    gain = table.gain(size, choice)
-    if gain is None or weight <= 0 or not table.comparable(size, choice):
+    gain, weight = table.gain(size, choice), weights(size)
+    if gain is None or weight <= 0:
         return math.inf
     if _unknown_for_some_calls(table, size, choice):
         return math.inf
-    if table.slower(size, choice) or _too_many_channels(table, size, choice, options):
+    if table.slower(size, choice) or too_many_channels(table, size, choice, options):
         return math.inf
+    least_gain = _least_gain(table, options)
     return weight * (least_gain + _chunk_price(table, size, choice) - gain.value)
 
 
@@ -237,20 +283,6 @@ def _unknown_for_some_calls(table: GainTable, size: int, choice: Choice) -> bool
     """
     cells = [(t.condition.group_calls, t.cells[size]) for t in table.timings if size in t.cells]
     return {calls for calls, _ in cells} != {calls for calls, cell in cells if choice in cell}
-
-
-def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
-    """Return whether the options forbid a choice because it uses more channels than the default.
-
-    If the number of channels of the default is unknown, a choice that sets a number of channels is
-    forbidden. Choices with an unknown number of channels are allowed.
-    """
-    if options.channels == "any":
-        return False
-    own, default = table.channels(size, choice), table.channels(size, DEFAULT)
-    if own is None:
-        return False
-    return choice.channels is not None if default is None else own > default
 
 
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
@@ -268,13 +300,15 @@ def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
     return max(table.noise.typical, _LEAST_CHUNK_GAIN)
 
 
-def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """Return the best split into segments if the default was not measured.
+def _without_default(
+    table: GainTable, places: range, options: TuneOptions, weights: Weights
+) -> list[Segment]:
+    """Return the best split of sizes at which the default was not measured.
 
     The fastest choice wins at each size, but every change of the choice costs a penalty.
     """
     costs = []
-    for size in table.sizes:
+    for size in (table.sizes[place] for place in places):
         logs = [table.log_time(size, choice) for choice in table.choices]
         least = min((log for log in logs if log is not None), default=0.0)
         weight = weights(size)
@@ -286,26 +320,61 @@ def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -
                 for choice, log in zip(table.choices, logs, strict=True)
             ]
         )
-    penalty = options.penalty + 2 * table.noise.typical
-    return segment(costs, penalty, idle_cost=1e6)
+    # The scatter along the curves is an upper estimate of the noise. The noise to assume without
+    # any timing may be larger, and would swallow a short range with a clear winner.
+    noise = table.noise.typical
+    if not table.noise.known:
+        noise = max(scatter(timings) for timings in table.timings)
+    penalty = options.penalty + 2 * noise
+    return _shifted(segment(costs, penalty, idle_cost=1e6), places.start)
 
 
 def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
     assert item.choice is not None
-    return table.choices[item.choice], table.sizes[item.first : item.last + 1]
+    return table.choices[item.choice], _sizes(table, item)
+
+
+def _sizes(table: GainTable, item: Segment) -> list[int]:
+    return table.sizes[item.first : item.last + 1]
+
+
+def _with_channels(
+    table: GainTable, segments: Sequence[Segment], options: TuneOptions, eager: bool
+) -> tuple[list[Segment], list[Choice | None]]:
+    """Return the segments with their final choices: the variants with the fewest channels.
+
+    Neighbouring segments that get the same choice become one.
+    """
+    merged: list[Segment] = []
+    chosen: list[Choice | None] = []
+    for item in segments:
+        choice = None
+        if item.choice is not None:
+            choice = _least_channels(table, *_cells(table, item), options, eager)
+        if choice is not None and chosen and choice == chosen[-1]:
+            both = merged[-1]._replace(last=item.last)
+            if _state(table, choice, _sizes(table, both), options) is not None:
+                merged[-1] = both
+                continue
+            # The timings do not support one rule for both. Keep the choices of the search.
+            choice = _cells(table, item)[0]
+        merged.append(item)
+        chosen.append(choice)
+    return merged, chosen
 
 
 def _least_channels(
-    table: GainTable, item: Segment, choice: Choice, options: TuneOptions
+    table: GainTable, choice: Choice, covered: Sequence[int], options: TuneOptions, eager: bool
 ) -> Choice:
     """Return the variant of `choice` with the fewest channels that is nearly as fast.
 
-    It may be slower than `choice` by `channel_tolerance`, but not slower than the default. If there
-    is no such variant, return `choice`. Fewer channels are better, because each channel occupies an
-    SM that compute kernels cannot use.
+    It may be slower than `choice` by `channel_tolerance`, but not slower than the default, and a
+    rule with it must have the same state, except with `eager`. If there is no such variant, return
+    `choice`. Fewer channels are better, because each channel occupies an SM that compute kernels
+    cannot use.
     """
-    covered = table.sizes[item.first : item.last + 1]
     best = _mean_log(table, covered, choice)
+    state = _state(table, choice, covered, options)
     siblings = [
         other
         for other in table.choices
@@ -317,11 +386,23 @@ def _least_channels(
         time = _mean_log(table, covered, other)
         if best is None or time is None or time > best + math.log1p(options.channel_tolerance):
             continue
-        if any(_too_many_channels(table, size, other, options) for size in covered):
+        if any(too_many_channels(table, size, other, options) for size in covered):
             continue
-        if not (table.has_default and any(table.slower(size, other) for size in covered)):
+        if table.has_default and any(table.slower(size, other) for size in covered):
+            continue
+        if eager or _state(table, other, covered, options) == state:
             return other
     return choice
+
+
+def _state(
+    table: GainTable, choice: Choice, sizes: Sequence[int], options: TuneOptions
+) -> RuleState | None:
+    """Return the state of a rule; where nothing was compared, every rule is a candidate."""
+    compared = [table.gain(size, choice) is not None for size in sizes]
+    if not any(compared):
+        return RuleState.CANDIDATE
+    return state_of(table, choice, sizes, options.min_gain) if all(compared) else None
 
 
 def _mean_log(table: GainTable, sizes: Sequence[int], choice: Choice) -> float | None:
@@ -396,40 +477,32 @@ def _log_times(
     return {choice: log for choice, log in logs.items() if log is not None}
 
 
-def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEvidence:
+def evidence(
+    table: GainTable, rule: Rule, covered: Sequence[int], options: TuneOptions
+) -> RuleEvidence:
     """Return the evidence for `rule` from the timings at the sizes `covered`."""
     choice = rule.choice
     timings = table.timings_of((size, item) for size in covered for item in (choice, DEFAULT))
-    # The strict confidence is valid although the same timings selected the choice and the range.
-    pooled = table.pooled(choice, covered, table.strict)
-    channels = [table.channels(size, choice) for size in covered]
-    default_channels = [table.channels(size, DEFAULT) for size in covered]
     found = RuleEvidence(
         rule=rule,
         sizes=list(covered),
         timings=timings,
-        sure=False,
-        reason="the fastest of the choices measured; the default was not measured",
+        reason=_fastest(table, choice, covered),
         decided_by="measure the default in the same runs",
-        channels=most_channels(channels),
-        default_channels=most_channels(default_channels),
+        channels=most_channels([table.channels(size, choice) for size in covered]),
+        default_channels=most_channels([table.channels(size, DEFAULT) for size in covered]),
     )
+    pooled = printed_gain(table, choice, covered)
     if pooled is None:
         return found
     single = [gain.value for size in covered if (gain := table.gain(size, choice)) is not None]
-    reason = (
-        f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
-        f"in {count(pooled.n, 'replicate')}"
-    )
-    decided_by = None
-    if not pooled.known:
-        layout = table.layout(choice)
-        problem = layout.problem or "the sizes of its range share too few rounds"
-        reason = f"{problem}; a noise of {100 * table.row_noise:.2g} % is assumed"
-        decided_by = layout.remedy or f"measure at least {MIN_ROUNDS} rounds of all its sizes"
+    state = state_of(table, choice, covered, options.min_gain) or RuleState.CANDIDATE
+    reason, decided_by = _sure_reason(table, pooled.n), None
+    if state is not RuleState.SURE:
+        reason, decided_by = _candidate_reason(table, choice, pooled)
     return msgspec.structs.replace(
         found,
-        sure=pooled.known,
+        state=state,
         reason=reason,
         decided_by=decided_by,
         gain=math.exp(pooled.value),
@@ -440,96 +513,55 @@ def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEviden
     )
 
 
-def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
-    """Return the evidence, marked as not sure if there are doubts about the platform."""
-    if not doubts or not found.sure:
-        return found
-    return msgspec.structs.replace(
-        found,
-        sure=False,
-        reason=doubts[0],
-        decided_by="log all runs alike (NCCL_DEBUG=INFO) and import them into a new study",
+def _sure_reason(table: GainTable, rounds: int) -> str:
+    return (
+        f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
+        f"in {count(rounds, 'replicate')}"
     )
 
 
-def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
-    """Return a range without a rule, with the reason.
-
-    The reason usually concerns the choice with the largest gain in the range.
-    """
-    compared = [
-        (gain, choice, size)
-        for size in covered
-        for choice in table.choices
-        if (gain := table.gain(size, choice)) is not None
-    ]
-    allowed = [
-        item for item in compared if not _too_many_channels(table, item[2], item[1], options)
-    ]
-    not_slower = [item for item in allowed if not table.slower(item[2], item[1])]
-    more_channels = [item for item in compared if item not in allowed and item[0].low > 0]
-    floor = math.log1p(options.min_gain)
-    if not compared:
-        reason = "no other choice was measured beside the default"
-    elif not not_slower:
-        reason = "the default is the fastest measured"
-    else:
-        gain, choice, size = max(not_slower, key=lambda item: item[0].value)
-        if gain.value <= 0:
-            reason = "the default is the fastest measured"
-        elif gain.value < floor:
-            reason = (
-                f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
-                f"{100 * table.noise.typical:.2g} %)"
-            )
-        else:
-            strict = table.gain(size, choice, table.strict)
-            if gain.low <= 0:
-                why = "which is not beyond noise"
-            elif strict is not None and strict.low > 0:
-                why = "too little to be worth a rule"
-            else:
-                why = f"which may be chance among {table.comparisons} comparisons"
-            reason = (
-                f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
-                f"(95 % CI {math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
-            )
-    reason = _only_for_some_calls(table, covered, floor) or reason
-    if more_channels:
-        gain, choice, size = max(more_channels, key=lambda item: item[0].value)
-        more = table.channels(size, choice)
-        own = table.channels(size, DEFAULT)
-        reason += (
-            f"; {choice.label} is {math.exp(gain.value):.2f}x faster at {format_bytes(size)} with "
-            f"{more} channels (default {'unknown' if own is None else own}): --channels any"
+def _candidate_reason(table: GainTable, choice: Choice, pooled: Interval) -> tuple[str, str]:
+    """Return why a rule is not sure, and the runs that would decide."""
+    if pooled.known:
+        rounds = count(pooled.n, "replicate")
+        return (
+            f"{rounds} leave an interval of {math.exp(pooled.low):.2f}-{math.exp(pooled.high):.2f}"
+            f" among {count(table.comparisons, 'comparison')}",
+            "measure more rounds of all its sizes",
         )
-    return LeftAlone(covered[0], covered[-1], len(covered), reason)
-
-
-def _only_for_some_calls(table: GainTable, covered: Sequence[int], floor: float) -> str:
-    """Return words on the choice that gains most for some calls but is no rule for all of them.
-
-    The result is empty if the table has one kind of calls, or no choice has such a gain.
-    """
-    if len({timings.condition.group_calls for timings in table.timings}) < 2:
-        return ""
-    found = [
-        (value, size, choice, timings.condition)
-        for timings in table.timings
-        for size in covered
-        for choice in table.choices
-        if len(values := list(timings.log_gains(size, choice).values())) >= MIN_ROUNDS
-        for value, half in [trimmed_interval(values)]
-        if value - half > floor
-    ]
-    if not found:
-        return ""
-    value, size, choice, condition = max(found, key=lambda item: item[0])
-    calls = condition.group_calls
+    layout = table.layout(choice)
+    problem = layout.problem or "the sizes of its range share too few rounds"
     return (
-        f"{choice.label} is {math.exp(value):.2f}x faster at {format_bytes(size)} with "
-        f"{f'{calls} calls a group' if calls > 1 else 'calls without a group'}, but a rule would "
-        "also reach other calls, where it is slower or was not measured"
+        f"{problem}; a noise of {100 * table.row_noise:.2g} % is assumed",
+        layout.remedy or f"measure at least {MIN_ROUNDS} rounds of all its sizes",
+    )
+
+
+def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
+    """Return how far `choice` is ahead of the next choice at `covered`, without a default."""
+    leads = []
+    for size in covered:
+        logs = _log_times(table, size, table.choices)
+        own, others = logs.pop(choice, None), list(logs.values())
+        if own is not None and others:
+            leads.append(math.exp(min(others) - own))
+    if not leads:
+        return "the only choice measured; against the default unknown"
+    low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
+    ahead = low if low == high else f"{low} to {high}"
+    best = f"best of {len(table.choices)}" + ("" if min(leads) >= 1 else " over the whole range")
+    return f"{best}, {ahead} as fast as the next; against the default unknown"
+
+
+def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
+    """Return the evidence; with doubts about the platform, its rule is only a candidate."""
+    if not doubts or found.state is RuleState.CANDIDATE:
+        return found
+    return msgspec.structs.replace(
+        found,
+        state=RuleState.CANDIDATE,
+        reason=doubts[0],
+        decided_by="log all runs alike (NCCL_DEBUG=INFO) and import them into a new study",
     )
 
 

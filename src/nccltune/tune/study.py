@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tune a study: search the rules, and write the configuration and its evidence."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from nccltune.analyze.timings import SortedSamples
-from nccltune.formats.tuner_config.csv_rules import config_hash, write_rules
+from nccltune.formats.tuner_config.csv_rules import config_hash, mark, write_rules
 from nccltune.model.platform import Platform
+from nccltune.model.rule import Rule, RuleState
 from nccltune.study.files import Study, write_whole
-from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
+from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import search
 from nccltune.tune.weights import read_weights
 from nccltune.tune.widen import widen
@@ -47,12 +49,15 @@ def tune(
         groups=groups,
         nccl_version=platform.nccl_version,
         gpu=platform.gpu,
+        stand_in=platform.stand_in,
         samples=found.samples,
     )
 
 
-def render(tuning: Tuning) -> str:
+def render(tuning: Tuning, proven: Mapping[Rule, str] | None = None) -> str:
     """Return the text of the configuration: a header with the platform, then rules as NVIDIA's CSV.
+
+    A comment above each rule has its state; `proven` has those of rules that are proven.
 
     Raises InputError for a rule that the format cannot express (see `write_rules`).
     """
@@ -61,18 +66,40 @@ def render(tuning: Tuning) -> str:
         header["nccl"] = tuning.nccl_version
     if tuning.gpu:
         header["gpu"] = tuning.gpu
+    if tuning.stand_in:
+        header["measured"] = tuning.stand_in
     header["study"] = tuning.study
     header["created"] = tuning.created
-    return write_rules(tuning.rules, header)
+    return write_rules(tuning.rules, header, marks(tuning) | dict(proven or {}))
 
 
-def write(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
+def marks(tuning: Tuning) -> dict[Rule, str]:
+    """Return the comment above each rule. A rule of several scales has the least certain state."""
+    order = list(RuleState)
+    every = [item for group in tuning.groups for item in group.rules]
+    every.sort(key=lambda item: order.index(item.state), reverse=True)
+    return {item.rule: mark(item.state, _words(item)) for item in every}
+
+
+def _words(item: RuleEvidence) -> str:
+    if item.gain is None or item.gain_low is None or item.gain_high is None:
+        return item.reason
+    gain = f"{item.gain:.2f}x, 95 % CI {item.gain_low:.2f}-{item.gain_high:.2f}"
+    return gain if item.state is RuleState.SURE else f"{gain}; {item.reason}"
+
+
+def write(
+    study: Study,
+    tuning: Tuning,
+    config: Path | None = None,
+    proven: Mapping[Rule, str] | None = None,
+) -> Tuning:
     """Write the configuration to `config` or `tuner.conf`, and the tuning to `tuning.json`.
 
-    Return the tuning with the hash of the configuration. Raises what `render` raises, and
-    UnwritableError if a file cannot be written.
+    `proven` are the comments above rules that are proven. Return the tuning with the hash of the
+    configuration. Raises what `render` raises, and UnwritableError if a file cannot be written.
     """
-    text = render(tuning)
+    text = render(tuning, proven)
     tuning = msgspec.structs.replace(tuning, config_hash=config_hash(text.encode()))
     write_whole(config or study.config_path, text)
     study.write_json(study.tuning_path, tuning)

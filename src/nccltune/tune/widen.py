@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge equal rules of several scales into one rule for any scale, if each scale proves it."""
+"""Merge equal rules of several scales into one rule for any scale, if it is sure at each scale."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ import msgspec
 from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import Choice
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions
-from nccltune.tune.search import evidence, proven
+from nccltune.tune.search import evidence
+from nccltune.tune.state import state_of
 
 
 def widen(
@@ -19,7 +20,7 @@ def widen(
     """Return the groups with rules for one scale replaced by rules for any scale, where possible.
 
     A range of sizes gets a rule for any scale if all scales have a rule with the same choice there,
-    and the timings of each scale prove this range. A part of a rule outside the range stays a rule
+    and it is sure in this range at each scale. A part of a rule outside the range stays a rule
     of its scale if the part has measured sizes. Collectives with separately measured registered
     buffers or pipe ops do not change. A rule for any scale also matches scales that were never
     measured, so it needs `--any-scale`.
@@ -42,7 +43,7 @@ def widen(
         ]
         if len(places) < 2:
             continue
-        for rule in [item for item in result[places[0]].rules if item.written]:
+        for rule in [item for item in result[places[0]].rules if _is_sure(item)]:
             common = _common(rule.rule, [result[place] for place in places])
             if common is None:
                 continue
@@ -52,7 +53,7 @@ def widen(
                 continue
             wide = Rule(collective, low, high, rule.rule.choice)
             for place, table in zip(places, own, strict=True):
-                result[place] = _replaced(result[place], table, wide)
+                result[place] = _replaced(result[place], table, wide, options)
     return result
 
 
@@ -66,7 +67,7 @@ def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
         same = [
             other.rule
             for other in group.rules
-            if other.written
+            if _is_sure(other)
             and other.rule.choice == rule.choice
             and other.rule.nodes is not None
             and other.rule.min_bytes <= high
@@ -78,21 +79,25 @@ def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
     return low, high
 
 
+def _is_sure(item: RuleEvidence) -> bool:
+    return item.state is RuleState.SURE
+
+
 def _covered(table: GainTable, low: int, high: int) -> list[int]:
     return [size for size in table.sizes if low <= size <= high]
 
 
 def _holds(table: GainTable, choice: Choice, low: int, high: int, options: TuneOptions) -> bool:
     sizes = _covered(table, low, high)
-    return bool(sizes) and proven(table, choice, sizes, options.min_gain)
+    return bool(sizes) and state_of(table, choice, sizes, options.min_gain) is RuleState.SURE
 
 
-def _replaced(group: TunedGroup, table: GainTable, wide: Rule) -> TunedGroup:
+def _replaced(group: TunedGroup, table: GainTable, wide: Rule, options: TuneOptions) -> TunedGroup:
     rules: list[RuleEvidence] = []
     for item in group.rules:
         rule = item.rule
         overlaps = rule.min_bytes <= wide.max_bytes and rule.max_bytes >= wide.min_bytes
-        if not item.written or rule.choice != wide.choice or not overlaps:
+        if not _is_sure(item) or rule.choice != wide.choice or not overlaps:
             rules.append(item)
             continue
         for low, high in (
@@ -102,7 +107,8 @@ def _replaced(group: TunedGroup, table: GainTable, wide: Rule) -> TunedGroup:
             covered = _covered(table, low, high)
             if covered:
                 part = msgspec.structs.replace(rule, min_bytes=low, max_bytes=high)
-                rules.append(evidence(table, part, covered))
-        rules.append(evidence(table, wide, _covered(table, wide.min_bytes, wide.max_bytes)))
+                rules.append(evidence(table, part, covered, options))
+        whole = _covered(table, wide.min_bytes, wide.max_bytes)
+        rules.append(evidence(table, wide, whole, options))
     rules.sort(key=lambda item: item.rule.min_bytes)
     return msgspec.structs.replace(group, rules=rules)

@@ -131,6 +131,21 @@ def test_smooth_curves_have_no_fall(noise: float, limit: float, rounds: int, pla
     assert false_share(smooth, noise, rounds, placed) <= limit
 
 
+def test_a_loud_fall_is_found_in_a_short_curve() -> None:
+    times = [80.0, 100.0, 921.0, 200.0, 330.0, 600.0, 1200.0, 2300.0]
+    for last in range(4, 9):
+        rows = [(512 * K << place, [time]) for place, time in enumerate(times[:last])]
+        (fall,) = falls(timings(rows), DEFAULT, None, 0.05)
+        assert (fall.worst, round(fall.factor, 2)) == (2 * M, 4.61)
+
+
+def test_thousands_of_sizes_are_compared() -> None:
+    rows = [(16 * K + 4 * K * n, [100.0 + n * 0.1 + n % 3]) for n in range(600)]
+    rows[300] = (rows[300][0], [500.0])
+    (fall,) = falls(timings(rows), DEFAULT, None, 0.05)
+    assert fall.worst == rows[300][0]
+
+
 @pytest.mark.parametrize("rounds", [1, 8])
 def test_flat_curves_have_no_fall(rounds: int) -> None:
     assert false_share(flat, 0.10, rounds, placed=False) <= 0.05

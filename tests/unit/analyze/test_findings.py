@@ -74,6 +74,12 @@ def test_a_single_timing_of_a_small_message_is_no_dip() -> None:
     assert "(50 % less, one timing each)" in dip.sentence
 
 
+def test_single_timings_of_small_messages_are_no_plateau() -> None:
+    flat = {16 << n: rate for n, rate in enumerate((1.0, 1.0, 2.0, 4.0, 8.0))}
+    assert FindingKind.PLATEAU not in [kind for kind, _, _ in kinds(once(flat))]
+    assert FindingKind.PLATEAU in [kind for kind, _, _ in kinds(samples_of(flat))]
+
+
 def runs(*factors: float, noise: float = 0.02) -> list[Sample]:
     """One process for each factor, by which all its times are longer."""
     rates = {M << n: 100.0 for n in range(8)}

@@ -16,9 +16,11 @@ from nccltune.analyze.stats import curve_scatter
 from nccltune.model.choice import DEFAULT, Algorithm, Choice, Protocol, parse_choice
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
+from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample, Source
 from nccltune.tune.result import TunedGroup
-from nccltune.tune.search import proven, search
+from nccltune.tune.search import search
+from nccltune.tune.state import state_of
 from tests.unit.builders import analyze_samples, measure, sizes
 
 K, M = 1 << 10, 1 << 20
@@ -84,15 +86,14 @@ BLOCKED = ["default"] * 5 + ["tree/ll"] * 5
 
 def test_alternating_processes_make_a_sure_rule() -> None:
     (rule,) = tuned(processes(ALTERNATING, gain)).rules
-    assert rule.sure
+    assert rule.state is RuleState.SURE
     assert rule.gain == pytest.approx(math.exp(0.2), rel=0.01)
     assert rule.decided_by is None
 
 
 def test_blocks_are_not_sure_and_say_which_runs_decide() -> None:
     (rule,) = tuned(processes(BLOCKED, lambda p, c: 2 * gain(p, c))).rules
-    assert not rule.sure
-    assert not rule.written
+    assert rule.state is RuleState.CANDIDATE
     assert "in blocks" in rule.reason
     assert rule.decided_by is not None
     assert "alternating order" in rule.decided_by
@@ -100,25 +101,25 @@ def test_blocks_are_not_sure_and_say_which_runs_decide() -> None:
 
 def test_an_unknown_order_is_not_sure() -> None:
     (rule,) = tuned(processes(ALTERNATING, lambda p, c: 2 * gain(p, c), timed=False)).rules
-    assert not rule.sure
+    assert rule.state is RuleState.CANDIDATE
     assert rule.decided_by is not None
     assert "--in-rounds" in rule.decided_by
 
 
 def test_a_stated_order_is_as_good_as_a_known_one() -> None:
     (rule,) = tuned(processes(ALTERNATING, gain, timed=False, stated=True)).rules
-    assert rule.sure
+    assert rule.state is RuleState.SURE
 
 
 def test_rows_of_one_process_are_one_replicate() -> None:
     (rule,) = tuned(processes(["default", "tree/ll"], lambda p, c: 2 * gain(p, c), rows=8)).rules
-    assert not rule.sure
+    assert rule.state is RuleState.CANDIDATE
     assert "one process" in rule.reason
 
 
 def test_three_processes_a_choice_are_too_few() -> None:
     group = tuned(processes(ALTERNATING[:6], lambda p, c: 2 * gain(p, c)))
-    assert [item.sure for item in group.rules] == [False]
+    assert [item.state for item in group.rules] == [RuleState.CANDIDATE]
 
 
 def test_drift_is_not_a_gain() -> None:
@@ -244,8 +245,8 @@ def test_a_few_sizes_do_not_carry_a_rule() -> None:
         for sample in processes(ALTERNATING, lambda *_: 0.0)
     ]
     found = table(samples)
-    assert proven(found, TREE, SIZES[2:3], 0.03)
-    assert not proven(found, TREE, SIZES[2:6], 0.03)
+    assert state_of(found, TREE, SIZES[2:3], 0.03) is RuleState.SURE
+    assert state_of(found, TREE, SIZES[2:6], 0.03) is None
 
 
 def test_a_size_is_slower_beyond_its_own_noise_though_others_are_noisier() -> None:

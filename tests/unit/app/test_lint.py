@@ -159,3 +159,11 @@ def test_the_text_of_a_spreadsheet_is_one_problem(tmp_path: Path) -> None:
     (configuration,) = lint(LintRequest([str(path)])).configurations
     assert not configuration.is_bad
     assert "byte order mark" in configuration.issues[0].message
+
+
+def test_numbers_of_thousands_of_digits_are_problems_of_their_lines(tmp_path: Path) -> None:
+    digits = "9" * 5000
+    rows = f"allreduce,0,{digits},tree,ll,4,4,32\nallreduce,0,{digits}K,tree,ll,{digits},４,32\n"
+    path = written(tmp_path, "rules.conf", rows)
+    (configuration,) = lint(LintRequest([str(path)])).configurations
+    assert {issue.line for issue in configuration.issues if issue.kind == "unreadable"} == {1, 2}

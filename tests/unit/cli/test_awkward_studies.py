@@ -33,7 +33,7 @@ def test_the_next_command_quotes_the_name_of_the_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = study_at(tmp_path / "it's [red] mine")
-    for verb, following in (("analyze", "tune"), ("tune", "report"), ("lint", "explain")):
+    for verb, following in (("analyze", "tune"), ("tune", "verify"), ("lint", "explain")):
         assert run([verb, str(study.path)]) == 0
         last = capsys.readouterr().err.splitlines()[-1]
         assert shlex.split(last) == ["next:", "nccltune", following, str(study.path)]

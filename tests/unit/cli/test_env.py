@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.env import rules_deployment
 from nccltune.app.net_env import net_conflicts, net_deployment
 from nccltune.cli import run
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
 
 PLUGIN = Path("/opt/nccltune/lib/libnccl-net-nccltune.so")
 
@@ -217,6 +220,77 @@ def test_the_lines_of_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert alone == (
         f"NCCL_TUNER_PLUGIN=/p/tuner.so\nNCCL_TUNER_CONFIG_FILE={tmp_path / 'tuner.conf'}\n"
     )
+
+
+@pytest.fixture
+def of_rules(tmp_path: Path) -> Path:
+    """Return a study with a candidate and a sure rule, measured on emulated nodes."""
+    study = Study.create(tmp_path / "study")
+    platform = Platform(name="x", gpu="NVIDIA H200", nodes=4, emulated_nodes=True)
+    study.write_json(study.platform_path, platform)
+    study.config_path.write_text(
+        '# nccltune: schema=1 gpu="NVIDIA H200"\n'
+        "# candidate: best of 6\nallreduce,0,9,ring,ll,-1,4,4\n"
+        "# sure: 1.30x\nallreduce,10,19,ring,ll,-1,4,4\n"
+    )
+    return study.path
+
+
+def test_candidates_and_emulated_nodes_are_warned_about(of_rules: Path) -> None:
+    deployed = rules_deployment(of_rules, plugin=Path("/p/tuner.so"))
+    assert deployed.rules == 2
+    assert deployed.warnings == [
+        f"1 of 2 rules is a candidate, not proven: prove them first: nccltune verify {of_rules}",
+        "the rules were measured with 4 emulated nodes: real nodes may need others; measure there "
+        "before you deploy them",
+    ]
+
+
+def test_a_file_away_from_its_study_knows_how_it_was_measured(
+    of_rules: Path, tmp_path: Path
+) -> None:
+    text = (of_rules / "tuner.conf").read_text().replace("# candidate", "# proven")
+    alone = tmp_path / "alone.conf"
+    alone.write_text(f'# nccltune: measured="in a replay of a"\n{text}')
+    deployed = rules_deployment(alone, plugin=Path("/p/tuner.so"))
+    assert [word for word in deployed.warnings if "in a replay of a: real nodes" in word]
+    assert "candidate" not in " ".join(deployed.warnings)
+
+
+@pytest.mark.parametrize(("model", "warned"), [("NVIDIA H200", False), ("Tesla T4", True)])
+def test_rules_of_another_gpu_are_warned_about(
+    of_rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, warned: bool
+) -> None:
+    driver = tmp_path / "driver"
+    (driver / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    (driver / "gpus" / "0000:01:00.0" / "information").write_text(f"Model: \t\t {model}\nIRQ: 4\n")
+    monkeypatch.setattr("nccltune.app.env._DRIVER", driver)
+    found = rules_deployment(of_rules, plugin=Path("/p/tuner.so")).warnings
+    words = "the rules are of another machine: of NVIDIA H200, and this one has Tesla T4"
+    assert (words in found) is warned
+
+
+def test_a_configuration_without_a_rule_deploys_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tuner.conf").write_text("# nothing\n")
+    assert run(["env", str(tmp_path / "tuner.conf")]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "has no rule, so there is nothing to deploy" in err
+    assert "find rules: nccltune tune STUDY" in err
+    assert run(["env", str(tmp_path / "tuner.conf"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["settings"] == {}
+
+
+def test_settings_of_experiments_are_deployed_without_a_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tuner.conf").write_text("# nothing\n")
+    (tmp_path / "try.conf").write_text("NCCL_NTHREADS=256\n")
+    out, err = printed(capsys, str(tmp_path), verb="env")
+    assert out == "export NCCL_NTHREADS=256\n"
+    assert "has no rule" in err
 
 
 def test_env_without_a_study_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

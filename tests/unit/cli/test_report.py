@@ -44,8 +44,8 @@ def test_the_page_is_written_into_the_study_and_its_path_printed(
     lines = out.splitlines()
     assert lines[0].startswith(VERDICT)
     assert lines[1] == f"report     {study}/report.html"
-    # `tune` has not run yet, so it precedes `env`.
-    assert f"nccltune tune '{study}' && nccltune env '{study}'" in err
+    # `tune` has not run yet, so it precedes `verify`.
+    assert f"nccltune tune '{study}' && nccltune verify '{study}'" in err
     page = (study / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert page.rstrip().endswith("</html>")
@@ -176,8 +176,8 @@ def test_commands_name_only_what_was_changed() -> None:
         "nccltune tune x --min-gain 5% --penalty 0.1 --assume-noise 2% --channel-tolerance 1% "
         "--extend --any-scale && nccltune report x"
     )
-    asked = of(TuneOptions(channels="any", include_unsure=True))
-    assert asked.rebuild.startswith("nccltune tune x --channels any --include-unsure && ")
+    asked = of(TuneOptions(channels="any"))
+    assert asked.rebuild.startswith("nccltune tune x --channels any && ")
 
 
 def test_an_edited_configuration_makes_the_proof_outdated(

@@ -21,7 +21,7 @@ from tests.unit.topology.samples import FOLDER
 
 MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 16, 5, 16
 READS_ONLY = {
-    "env", "explain", "lint", "topo what-if", "net env", "net stats", "sendrecv env",
+    "compare", "env", "explain", "lint", "topo what-if", "net env", "net stats", "sendrecv env",
     "launch render",
 }  # fmt: skip
 """Verbs that write nothing and start nothing that measures."""
@@ -170,12 +170,14 @@ def test_no_verb_imports_another_one() -> None:
 
 STUDY = str(examples()["h200x4-as-4-nodes"])
 TOPOLOGY = str(FOLDER / "dgx.xml")
+LOGS = Path(__file__).parents[2] / "data" / "field" / "log-21-two-versions"
 DOCUMENTS = {
     "analyze": ["--dry-run", STUDY],
     "tune": ["--dry-run", STUDY],
     "report": [STUDY],
     "import": [f"{STUDY}/samples.jsonl", "-o", "study", "--dry-run"],
     "demo": ["--dry-run"],
+    "compare": [f"{LOGS}/nccl-2.28.txt", f"{LOGS}/nccl-2.29.txt"],
     "lint": [TOPOLOGY],
     "doctor": ["--rule", "gdr-read"],
     "ab": ["NCCL_X=1", "--dry-run"],
@@ -224,7 +226,7 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
     monkeypatch.chdir(tmp_path)
     conf = str(tmp_path / "x.conf")
     assert run(["tune", STUDY, "-o", conf, "--dry-run"]) == 0
-    assert "next: nccltune report" in capsys.readouterr().err
+    assert "next: nccltune verify" in capsys.readouterr().err
     assert run(["tune", STUDY, "-o", conf, "--dry-run", "-q"]) == 0
     assert capsys.readouterr().err == ""
     assert run(["lint", TOPOLOGY, "-v"]) == 0

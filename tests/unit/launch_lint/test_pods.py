@@ -213,3 +213,24 @@ def test_values_that_contain_themselves() -> None:
 )
 def test_which_resources_are_gpus(resource: str, gpus: int) -> None:
     assert gpus_of({"resources": {"limits": {resource: 8}}}) == gpus
+
+
+def test_kubernetes_replaces_variables_of_a_command() -> None:
+    text = MPIJOB.replace('-np, "16"', "-np, $(NP)").replace(
+        "image: nccl-tests\n            command",
+        'image: t\n            env: [{name: NP, value: "16"}]\n            command',
+    )
+    (found,) = from_manifests(documents_of(text, "job.yaml"), LaunchContext(), "job.yaml")
+    ((prediction, _),) = check(found.line, found.site).predictions
+    assert prediction.placement is not None
+    assert prediction.placement.processes == 16
+
+
+@pytest.mark.parametrize("slots", ["eight", '"8"', "-8"])
+def test_slots_that_are_no_number_are_one_finding(slots: str) -> None:
+    text = MPIJOB.replace("slotsPerWorker: 8", f"slotsPerWorker: {slots}")
+    documents = documents_of(text, "job.yaml")
+    (finding,) = judge_manifests(documents)
+    assert finding.id == "manifest"
+    (found,) = from_manifests(documents, LaunchContext(), "job.yaml")
+    assert not check(found.line, found.site).is_wrong

@@ -30,7 +30,7 @@ def processes(one: LaunchCheck) -> int | None:
 @pytest.mark.parametrize("blanks", [" ", " \t", "  \r"])
 def test_a_blank_after_a_backslash_ends_the_command(blanks: str) -> None:
     (one,) = checked(f"mpirun -np 16 \\{blanks}\n -N 8 -H a:8,b:8 \\\n {TEST}\n")
-    assert "blank-after-backslash" in ids(one)
+    assert "line-continuation" in ids(one)
     assert one.fixed == f"mpirun -np 16 -N 8 -H a:8,b:8 {TEST}"
 
 

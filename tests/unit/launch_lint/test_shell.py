@@ -249,3 +249,23 @@ def test_a_fixed_line_is_clean_and_starts_something(text: str) -> None:
             assert all(prediction.fails is None for prediction, _ in again.predictions)
             if processes(judged) is not None:
                 assert processes(again) is not None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "number", ["${A:-'b}", '${A:-"b}', "$(" * 3000 + ")" * 3000, "${A:-" * 3000, "$((" * 3000]
+)
+def test_unclosed_and_deep_substitutions_are_unknown(number: str) -> None:
+    try:
+        (judged, *_) = checked(f"mpirun -np {number} all_reduce_perf {SIZES}")
+    except InputError:
+        return
+    assert processes(judged) is None
+
+
+def test_a_blank_behind_a_backslash_ends_the_command() -> None:
+    script = f"mpirun -np 16 -H a:8,b:8 -x NCCL_DEBUG \\ \n    all_reduce_perf {SIZES}\n"
+    first, *_ = checked(script)
+    assert [held.finding.id for held in first.findings] == ["line-continuation"]
+    (whole,) = checked(script.replace("\\ \n", "\\\n"))
+    assert whole.findings == ()

@@ -111,3 +111,11 @@ def test_a_process_that_sees_its_own_gpu_only_is_noted(command: str, gpus: int) 
     assert held.finding.severity is Severity.NOTE
     assert f"--gpus-per-node={gpus} --gpu-bind=none" in held.finding.fix
     assert not checked(f"{command} --gpu-bind=none {REST}").findings
+
+
+@pytest.mark.parametrize("value", ["^=mlx5_0,^=mlx5_1", "mlx5_0,mlx5_1", "=mlx5_0,=mlx5_1"])
+def test_a_comma_ends_a_value_of_export(value: str) -> None:
+    judged = checked(f"{SRUN} --export=ALL,NCCL_IB_HCA={value} {REST}")
+    assert "export-comma" in {held.finding.id for held in judged.findings}
+    if judged.fixed is not None:
+        assert not checked(judged.fixed).is_wrong

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.study import open_study
+from nccltune.app.tune import save_tuning, tune_study
 from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
 from nccltune.model.platform import Platform
-from nccltune.prove.edit import before_path, remove_rules, without
-from nccltune.prove.result import RemovedRule
+from nccltune.model.rule import RuleState
+from nccltune.prove.edit import before_path, mark_rules, remove_rules, without
+from nccltune.prove.result import Proof, RemovedRule, RuleProof
+from nccltune.prove.run import write_proof
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
@@ -116,3 +120,92 @@ def test_a_tuning_that_is_not_of_this_file_is_not_touched(study: Study) -> None:
     remove_rules(study, [RemovedRule(first, "slower")], keep_before=True)
     assert study.tuning_path.read_bytes() == before
     assert first not in rules(study.config_path.read_text())
+
+
+MARKED = """\
+# candidate: best of 6; against the default unknown
+allreduce,1024,8192,tree,ll,-1,4,4
+# proven: 1.20x faster than the default
+allreduce,8193,65536,ring,ll,-1,4,4
+"""
+
+
+def states(text: str) -> list[str | None]:
+    return [item.state and item.state.value for item in parse_rules(text).rules]
+
+
+def test_a_removed_rule_takes_its_mark_along() -> None:
+    text = without(MARKED, [RemovedRule(rule(1024, 8192), "slower")])
+    assert states(text) == ["proven"]
+    assert "candidate" not in text
+    narrow = rule(1024, 4096)
+    text = without(MARKED, [RemovedRule(rule(1024, 8192), "slower", narrow)])
+    assert states(text) == ["candidate", "proven"]
+    assert "best of 6" not in text
+
+
+def test_rules_that_hold_are_marked_as_proven_in_file_and_tuning(study: Study) -> None:
+    before = study.read_json(study.tuning_path, Tuning)
+    holds, undecided = before.rules
+    assert states(study.config_path.read_text()) == ["sure", "sure"]
+    proof = proof_of(
+        study,
+        RuleProof(rule=holds, verdict="holds", gain=1.9, gain_low=1.8, gain_high=2.0),
+        RuleProof(rule=undecided, verdict="open"),
+    )
+    marked = mark_rules(study, proof)
+    text = study.config_path.read_text()
+    assert states(text) == ["proven", "sure"]
+    assert "# proven: 1.90x faster than the default (95 % CI 1.80-2.00), measured by verify" in text
+    assert rules(text) == before.rules
+    after = study.read_json(study.tuning_path, Tuning)
+    assert marked.config_hash == after.config_hash == config_hash(text.encode())
+    (group,) = after.groups
+    assert [item.state for item in group.rules] == [RuleState.PROVEN, RuleState.SURE]
+    assert group.rules[0].proven_gain == 1.9
+    assert mark_rules(study, marked) == marked, "nothing more to write"
+
+
+def test_a_proof_that_is_no_longer_decided_takes_the_mark_back(study: Study) -> None:
+    study.config_path.write_text(MARKED)
+    undecided = rule(8193, 65536, "ring/ll")
+    mark_rules(study, proof_of(study, RuleProof(rule=undecided, verdict="open")))
+    assert states(study.config_path.read_text()) == ["candidate", "candidate"]
+
+
+def test_a_rule_that_was_not_measured_keeps_its_mark(study: Study) -> None:
+    study.config_path.write_text(MARKED)
+    other = rule(8193, 65536, "ring/ll")
+    proof = proof_of(study, RuleProof(rule=other, verdict="unverified", reason="another scale"))
+    assert mark_rules(study, proof) == proof
+    assert study.config_path.read_text() == MARKED
+
+
+def test_rules_that_were_proven_stay_proven_when_tuned_again(study: Study) -> None:
+    tuning = study.read_json(study.tuning_path, Tuning)
+    held = RuleProof(rule=tuning.rules[0], verdict="holds", gain=1.9, gain_low=1.8, gain_high=2.0)
+    write_proof(study, mark_rules(study, proof_of(study, held)))
+    again = save_tuning(study, tune_study(open_study(study.path)))
+    assert again.rules == tuning.rules
+    assert states(study.config_path.read_text()) == ["proven", "sure"]
+    assert [item.state.value for item in again.groups[0].rules] == ["proven", "sure"]
+
+
+def proof_of(study: Study, *found: RuleProof) -> Proof:
+    return Proof(
+        study="x",
+        config_hash=config_hash(study.config_path.read_bytes()),
+        reason="done",
+        points=0,
+        known=0,
+        seconds=0.0,
+        noise=0.01,
+        replay=None,
+        nccl_version=None,
+        command="",
+        at="2026-11-27T03:00:00+00:00",
+        rules=list(found),
+        dropped=[],
+        groups=[],
+        passes=[],
+    )

@@ -23,7 +23,7 @@ from nccltune.model.choice import Algorithm, Choice, Protocol, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale
 from nccltune.prove.result import (
     Proof,
@@ -169,7 +169,7 @@ def tuning() -> Tuning:
                 rule=Rule(Collective.ALLREDUCE, 1 << 10, 60_000, tree, 2, 16),
                 sizes=SIZES[:2],
                 timings=48,
-                sure=True,
+                state=RuleState.SURE,
                 reason="faster than the default beyond noise (1.1 %) in 8 rounds",
                 gain=1.55,
                 gain_low=1.5,
@@ -183,7 +183,6 @@ def tuning() -> Tuning:
                 rule=Rule(Collective.ALLREDUCE, 60_001, 1 << 20, ring, 2, 16),
                 sizes=SIZES[2:3],
                 timings=24,
-                sure=False,
                 reason="faster than the default beyond an assumed noise of 5 %",
                 gain=1.4,
                 gain_low=1.3,

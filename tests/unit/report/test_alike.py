@@ -48,3 +48,17 @@ def test_nothing_is_lost() -> None:
     findings = [suspect(f"{n}.txt: rank {n} is missing") for n in range(28)]
     (group,) = grouped(findings)
     assert [group.first, *group.others] == findings
+
+
+def test_curves_that_all_still_grow_are_one_group() -> None:
+    def growing(dtype: str, rate: int) -> Finding:
+        where = f"all-reduce, 1 node, 8 ranks, {dtype}"
+        return Finding(
+            kind=FindingKind.NOT_SATURATED,
+            sentence=f"{where}: bus bandwidth still grows at the largest size ({rate} GB/s)",
+            where=where,
+        )
+
+    findings = [growing("float", 104), growing("half", 107), growing("int8", 110)]
+    (group,) = grouped(findings)
+    assert group.others == findings[1:]

@@ -7,6 +7,8 @@ from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
+from nccltune.model.rule import RuleState
+from nccltune.report import html
 from nccltune.report.build import build
 from nccltune.report.data import ConditionRow, Report
 from tests.unit.report.fixture import COMMANDS, SIZES, TIMES, analysis, proof, report, tuning
@@ -245,3 +247,34 @@ def test_what_the_default_ran_is_on_curve_and_map() -> None:
     assert shown.series[0].choice[1] == f"{ran.label} (predicted)"
     (unknown,) = built(msgspec.structs.replace(whole, conditions=[item])).conditions
     assert (unknown.ran, unknown.series[0].choice, set(unknown.map.ran)) == (None, None, {None})
+
+
+def test_candidates_are_called_so_on_curve_and_glance() -> None:
+    found = tuning()
+    group = found.groups[0]
+    rules = [msgspec.structs.replace(item, state=RuleState.CANDIDATE) for item in group.rules]
+    only = msgspec.structs.replace(
+        found, groups=[msgspec.structs.replace(group, rules=rules), *found.groups[1:]]
+    )
+    shown = build(analysis(), only, commands=COMMANDS, tool_version="0.1.0")
+    assert "candidates" in [line.label for line in allreduce(shown).series]
+    page = html.render(shown)
+    assert '<i class="candidate" title="1 KiB: tree/ll, a candidate' in page
+    assert "has a candidate, not proven" in page
+    sure = [msgspec.structs.replace(item, state=RuleState.SURE) for item in group.rules]
+    firm = msgspec.structs.replace(
+        found, groups=[msgspec.structs.replace(group, rules=sure), *found.groups[1:]]
+    )
+    shown = build(analysis(), firm, commands=COMMANDS, tool_version="0.1.0")
+    assert "a candidate, not proven" not in html.render(shown)
+
+
+def test_what_was_not_compared_is_no_mark_on_the_curve() -> None:
+    whole = analysis()
+    kinds = [
+        msgspec.structs.replace(finding, kind=FindingKind.NOT_COMPARED)
+        for finding in whole.findings
+    ]
+    shown = built(msgspec.structs.replace(whole, findings=kinds))
+    assert len(shown.findings) > 0
+    assert [item.marks for item in shown.conditions] == [[], []]

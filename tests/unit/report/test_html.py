@@ -103,7 +103,7 @@ def test_rules_stand_with_range_choice_gain_interval_n_certainty_and_reason(page
         "tree/ll 1.55× 1.50–1.60 1.50–1.60 8 (default 24) 48 sure Faster than the default beyond "
         "noise (1.1 %)"
     ) in shown
-    assert "ring/simple 1.40× 1.30–1.50 1.40–1.40 unknown 24 not sure" in shown
+    assert "ring/simple 1.40× 1.30–1.50 1.40–1.40 unknown 24 candidate" in shown
     assert "over its whole range of sizes, beyond noise and by at least 3 %" in shown
 
 

@@ -55,7 +55,7 @@ def colours(**options: bool) -> str:
 def test_colour_never_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[1;32m2 rules are" in colours()
+    assert "\x1b[1;32m1 rule is" in colours()
     assert "\x1b" not in terminal_text(report())
 
 
@@ -77,7 +77,7 @@ def test_names_cannot_steer_the_terminal() -> None:
 def test_a_replay_says_so_right_under_the_verdict() -> None:
     replayed = msgspec.structs.replace(report(), replay="examples/h200x4")
     lines = terminal_text(replayed).splitlines()
-    assert lines[4] == "replay     of examples/h200x4"
+    assert lines[lines.index("") + 1] == "replay     of examples/h200x4"
 
 
 def test_the_size_table_shows_the_ends_and_the_best_of_each_rule_and_its_neighbours() -> None:
@@ -101,9 +101,10 @@ def test_the_tables_of_a_proof_can_stand_alone() -> None:
     assert shown is not None
     proof_tables(shown, Console(file=file, width=80))
     lines = file.getvalue().splitlines()
-    assert lines[1] == "all-reduce"
+    assert "Proven and expected gains differ" in lines[0]
+    first = lines.index("all-reduce") + 2
     # One form for all sizes of the column, also on both sides of an edge.
-    assert [line[:10].strip() for line in lines[3:8]] == [
+    assert [line[:10].strip() for line in lines[first : first + 5]] == [
         *("1.00 KiB", "58.6 KiB", "58.6 KiB", "1.00 MiB", "4.00 MiB")
     ]
     text = " ".join(" ".join(lines).split())
@@ -125,16 +126,16 @@ def test_a_narrow_terminal_has_two_lines_for_a_size() -> None:
     assert lines[at + 1] == "    40.0 us -> 25.0 us  tree/ll"
 
 
-def test_an_unsure_rule_says_what_would_decide_it_and_that_it_is_not_written() -> None:
+def test_a_candidate_says_what_would_decide_it() -> None:
     found = tuning()
     unsure = msgspec.structs.replace(
-        found.groups[0].rules[1], written=False, decided_by="4 more runs of each choice"
+        found.groups[0].rules[1], decided_by="4 more runs of each choice"
     )
     group = msgspec.structs.replace(found.groups[0], rules=[found.groups[0].rules[0], unsure])
     changed = msgspec.structs.replace(found, groups=[group, found.groups[1]])
     shown = build(analysis(), changed, commands=COMMANDS, tool_version="0.1.0")
     text = " ".join(terminal_text(shown).split())
-    assert "not written to the configuration" in text
+    assert "1.30-1.50 candidate" in text
     assert "would be decided by: 4 more runs of each choice" in text
 
 

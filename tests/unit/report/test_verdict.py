@@ -7,6 +7,7 @@ import pytest
 from nccltune.analyze.result import Analysis
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.prove.result import RemovedRule
 from nccltune.report.alike import grouped
@@ -24,7 +25,9 @@ def words(*groups: TunedGroup, of: Analysis | None = None) -> str:
 
 
 def doubtful(group: TunedGroup) -> TunedGroup:
-    rules = [msgspec.structs.replace(evidence, sure=False) for evidence in group.rules]
+    rules = [
+        msgspec.structs.replace(evidence, state=RuleState.CANDIDATE) for evidence in group.rules
+    ]
     return change(group, rules=rules, noise_source="assumed")
 
 
@@ -32,14 +35,18 @@ def without_default(group: TunedGroup) -> TunedGroup:
     decisions = [
         msgspec.structs.replace(row, default_us=None, gain=None) for row in group.decisions
     ]
-    return change(group, decisions=decisions, expected_gain=None)
+    rules = [
+        msgspec.structs.replace(item, state=RuleState.CANDIDATE, gain=None) for item in group.rules
+    ]
+    return change(group, decisions=decisions, rules=rules, expected_gain=None)
 
 
 def test_a_gain_is_named_with_its_range() -> None:
     sentence, tone = verdict(analysis(), [RULED, ALONE])
     assert sentence == (
-        "2 rules are expected to make all-reduce 1.50x faster between 1 and 256 KiB. 1 of them is "
-        "not sure. No other size improved by more than noise; those keep NCCL's default."
+        "1 rule is expected to make all-reduce 1.50x faster between 1 and 16 KiB. 1 more candidate "
+        "for all-reduce, not proven: the gain is not sure yet. No other size improved by more than "
+        "noise; those keep NCCL's default."
     )
     assert tone == "gain"
 
@@ -54,8 +61,8 @@ def test_one_rule_takes_the_singular() -> None:
 def test_several_gains_come_largest_first() -> None:
     other = change(RULED, collective=Collective.ALLGATHER, expected_gain=1.8)
     assert words(RULED, other).startswith(
-        "4 rules are expected to make all-gather 1.80x faster between 1 and 256 KiB and all-reduce "
-        "1.50x between 1 and 256 KiB. "
+        "2 rules are expected to make all-gather 1.80x and all-reduce 1.50x faster where they "
+        "apply. "
     )
 
 
@@ -66,7 +73,7 @@ def test_more_than_three_collectives_are_counted() -> None:
     ]
     assert " and 1 more" not in words(*several)
     last = change(RULED, collective=Collective.BROADCAST, expected_gain=1.1)
-    assert " and 1 more. " in words(*several, last)
+    assert " and 1 more faster where they apply. " in words(*several, last)
     assert "broadcast" not in words(*several, last)
 
 
@@ -96,16 +103,16 @@ def test_the_rest_is_called_right_only_where_that_is_known() -> None:
 
 def test_rules_of_assumed_noise_are_called_not_sure() -> None:
     assert words(doubtful(RULED), ALONE) == (
-        "2 rules are expected to make all-reduce 1.50x faster between 1 and 256 KiB. No rule is "
-        "sure, because noise is only assumed. All other sizes keep NCCL's default."
+        "2 candidates for all-reduce, none proven: the gain is not sure yet. All other sizes keep "
+        "NCCL's default."
     )
 
 
 def test_without_a_default_the_gain_is_unknown() -> None:
     sentence, tone = verdict(analysis(), [without_default(RULED)])
     assert sentence == (
-        "2 rules name the fastest choice measured for all-reduce; the gain is unknown, because the "
-        "default was not measured."
+        "2 candidates for all-reduce, none proven: the gain is unknown, because the default was "
+        "not measured. All other sizes keep NCCL's default."
     )
     assert tone == "unknown"
 
@@ -139,7 +146,7 @@ def test_an_empty_study_is_no_success() -> None:
 
 
 def test_outcomes_of_groups() -> None:
-    assert group_summary(analysis(), RULED) == "2 rules between 1 and 256 KiB"
+    assert group_summary(analysis(), RULED) == "1 rule between 1 and 16 KiB, and 1 candidate"
     assert group_summary(analysis(), ALONE) == "NCCL's default is right, within noise"
     guessed = change(ALONE, noise_source="assumed")
     assert group_summary(analysis(), guessed) == "no rule: the default is the fastest measured"
@@ -195,12 +202,12 @@ def test_a_proof_of_other_rules_proves_nothing_here() -> None:
     rules = [msgspec.structs.replace(RULED.rules[0], rule=moved), RULED.rules[1]]
     other = change(RULED, rules=rules)
     assert proven_gains(proof(), [other]) == [None]
-    assert " are expected to make " in verdict(analysis(), [other], proof())[0]
+    assert " is expected to make " in verdict(analysis(), [other], proof())[0]
 
 
 def test_a_proof_without_a_gain_leaves_the_expectation_and_says_so() -> None:
     sentence, _ = verdict(analysis(), [RULED], proof(first="open", second="open"))
-    assert sentence.startswith("2 rules are expected to make")
+    assert sentence.startswith("1 rule is expected to make")
     assert "The proof has not confirmed a gain." in sentence
 
 
@@ -212,14 +219,10 @@ def test_rules_that_a_proof_removed_are_no_success() -> None:
     assert tone == "unknown"
 
 
-def test_rules_that_are_not_written_are_no_part_of_the_gain() -> None:
-    unsure = msgspec.structs.replace(RULED.rules[1], written=False)
-    mixed = change(RULED, rules=[RULED.rules[0], unsure])
-    sentence = words(mixed, ALONE)
-    assert sentence.startswith(
-        "1 rule is expected to make all-reduce 1.50x faster between 1 and 16"
+def test_only_a_default_is_no_proof_that_it_is_right() -> None:
+    left = [msgspec.structs.replace(item, compared=False) for item in ALONE.left_alone]
+    sentence, tone = verdict(analysis(), [change(ALONE, left_alone=left)])
+    assert sentence == (
+        "No rules: only NCCL's default was measured, so nothing was compared with it."
     )
-    assert "1 more rule is not sure and not written." in sentence
-    sentence, tone = verdict(analysis(), [change(RULED, rules=[unsure]), ALONE])
-    assert sentence.startswith("No rule is sure enough to be written: 1 candidate is shown")
     assert tone == "unknown"

@@ -12,6 +12,7 @@ from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.gains import gain_tables
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
+from nccltune.model.rule import RuleState
 from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, TuneOptions
 from nccltune.tune.search import search
@@ -49,7 +50,7 @@ def test_all_reduce_over_sockets_recovers_the_gain_with_few_rules(
     assert group.recovered >= 0.95
     assert group.noise_source == "a/a series"
     assert [item.rule.choice.label for item in group.rules] == ["tree/ll", "tree/simple"]
-    assert all(item.sure for item in group.rules)
+    assert all(item.state is RuleState.SURE for item in group.rules)
 
 
 def test_reduce_scatter_over_sockets_has_no_rule_above_1_mib(
@@ -155,7 +156,7 @@ def test_the_demo_finds_pat_where_nccl_takes_the_ring() -> None:
     for group in found.values():
         assert group.recovered is not None
         assert group.recovered >= 0.88
-        assert all(item.sure and item.rule.max_bytes < M for item in group.rules)
+        assert all(item.state is RuleState.SURE and item.rule.max_bytes < M for item in group.rules)
         for item in group.rules:
             assert item.channels is not None
             assert item.default_channels is not None

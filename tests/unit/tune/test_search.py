@@ -10,6 +10,7 @@ from nccltune.analyze import sort_samples
 from nccltune.analyze.gains import gain_tables
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label
 from nccltune.model.collective import Collective
+from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.boundary import boundary
@@ -55,7 +56,7 @@ def test_a_rule_stands_only_where_the_default_is_wrong(noise: float) -> None:
     assert rule.gain_low is not None
     assert rule.gain_high is not None
     assert rule.gain_low <= rule.gain <= rule.gain_high
-    assert rule.sure
+    assert rule.state is RuleState.SURE
     assert group.recovered == pytest.approx(1.0, abs=0.06)
     assert [item.choice is not None for item in group.decisions] == [
         64 * K <= size <= 4 * M for size in SIZES
@@ -169,12 +170,24 @@ def test_noise_of_five_percent_keeps_the_four_rules(seed: int) -> None:
         assert 0.7 < got[2] / wanted[2] < 1.4
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_choice_is_the_fastest_at_each_of_the_30_sizes(seed: int) -> None:
+    samples = raw_csv(0.03, seed)
+    times: dict[int, dict[str, float]] = {}
+    for sample in samples:
+        times.setdefault(sample.bytes, {})[choice_label(sample.choice)] = sample.time_us
+    winners = [min(by_choice, key=by_choice.__getitem__) for by_choice in times.values()]
+    decisions = tuned(samples).decisions
+    assert [choice_label(item.choice or "default") for item in decisions] == winners
+
+
 def test_without_a_default_nothing_is_claimed_about_gain() -> None:
     group = tuned(raw_csv(0))
     assert group.expected_gain is None
     assert group.recovered is None
     assert {item.gain for item in group.rules} == {None}
-    assert not any(item.sure for item in group.rules)
+    assert {item.state for item in group.rules} == {RuleState.CANDIDATE}
+    assert "against the default unknown" in group.rules[0].reason
 
 
 def test_single_timings_need_a_gain_beyond_the_assumed_noise() -> None:
@@ -187,23 +200,20 @@ def test_single_timings_need_a_gain_beyond_the_assumed_noise() -> None:
     assert tuned(measure(SIZES, slight, rounds=1, twice=False)).rules == []
     group = tuned(measure(SIZES, clear, rounds=1, twice=False))
     (rule,) = group.rules
-    assert not rule.sure
+    assert rule.state is RuleState.CANDIDATE
     assert "assumed" in rule.reason
     assert rule.decided_by == "measure at least 4 rounds"
-    # It is shown, and nothing follows from it.
-    assert not rule.written
-    assert {item.choice for item in group.decisions} == {None}
+    # It promises nothing.
+    assert {item.choice for item in group.decisions} == {rule.rule.choice}
     assert group.expected_gain is None
-    (rule,) = tuned(measure(SIZES, clear, rounds=1, twice=False), include_unsure=True).rules
-    assert rule.written
+    assert group.recovered is None
 
 
 def test_doubts_about_the_platform_leave_no_rule_sure() -> None:
     timings = sort_samples(measure(SIZES, crossing, noise=0.01)).timings
     (group,) = search(timings, doubts=["the NCCL version is known for a.txt only"])
     (rule,) = group.rules
-    assert not rule.sure
-    assert not rule.written
+    assert rule.state is RuleState.CANDIDATE
     assert rule.reason == "the NCCL version is known for a.txt only"
 
 
@@ -343,7 +353,7 @@ def test_groups_get_rules_of_their_own_only_where_nccl_tells_them_apart() -> Non
     )
     good = measure(SIZES, fast, noise=0.01, group_calls=4, pipe_ops=1)
     (both,) = search(sort_samples([*plain, *good]).timings)
-    assert [(item.rule.pipe_ops, item.sure) for item in both.rules] == [(None, True)]
+    assert [(item.rule.pipe_ops, item.state) for item in both.rules] == [(None, RuleState.SURE)]
 
 
 def test_a_choice_measured_for_groups_alone_is_no_rule_for_all_calls() -> None:
@@ -387,7 +397,9 @@ def test_conditions_without_a_common_choice_get_no_rule_and_no_made_up_time() ->
     )
     assert group.rules == []
     assert [item.tuned_us for item in group.decisions] == pytest.approx([100.0] * len(SIZES))
-    assert group.left_alone[0].reason == "no other choice was measured beside the default"
+    (left,) = group.left_alone
+    assert not left.compared
+    assert left.reason == "not compared: no other choice was measured beside the default"
 
 
 def test_runs_with_rules_alone_leave_nothing_to_search() -> None:
@@ -400,7 +412,7 @@ def test_a_proven_gain_that_is_not_worth_a_rule_is_not_called_chance() -> None:
         measure(SIZES, lambda size: {"default": 100.0, "tree/ll": 96.0 if size == M else 100.0})
     )
     assert group.rules == []
-    assert "too little to be worth a rule" in group.left_alone[0].reason
+    assert "but at only one size" in group.left_alone[0].reason
 
 
 def test_curves_that_run_side_by_side_have_their_boundary_at_the_nearer_end() -> None:

@@ -54,7 +54,7 @@ def test_intervals_hold_where_processes_have_offsets(layout: str) -> None:
 
 
 def test_one_timing_a_point_of_equal_choices_has_no_rule() -> None:
-    tally = judged("single", ("lognormal-15", "drift-down-20", "hiccups"), "null")
+    tally = judged("single", ("lognormal-15", "drift-down-5", "hiccups"), "null")
     assert tally.with_sure == 0
     assert tally.with_any <= 1
 

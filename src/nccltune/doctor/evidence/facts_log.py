@@ -173,7 +173,7 @@ def _tuner(facts: Facts) -> None:
 
 def _names(evidence: NodeEvidence, facts: Facts) -> None:
     names: dict[str, None] = {}
-    raws = evidence.all("test")
+    raws = [raw for item in ("test", "log", "output") for raw in evidence.all(item)]
     for raw in raws:
         for match in _DEVICE.finditer(evidence.parse(raw, str)):
             if match["name"]:

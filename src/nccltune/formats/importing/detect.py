@@ -16,7 +16,7 @@ from nccltune.model.choice import ALGORITHMS, PROTOCOLS
 from nccltune.model.collective import TUNED
 
 HEAD_BYTES = 1 << 16
-_MOST_BYTES = 256 << 20
+_MOST_BYTES = 64 << 20
 """Limit of the bytes that are searched for a table. A job of thousands of ranks may print hundreds
 of kilobytes before it."""
 _JSON_KEYS = re.compile(r'"(?:version|start_time|args|env|nccl_version|config|results)"\s*:')

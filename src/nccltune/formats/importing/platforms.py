@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sort the files of an import by platform: a study holds one platform."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,19 +125,28 @@ def _one(
                 first += others
                 second += names
     if against:
-        _refuse(study, against, seeded)
+        _refuse(study, against, seeded, [file.path for file, _ in runs])
     return dict.fromkeys((run for _, run in runs), 0)
 
 
 def _refuse(
-    study: Study, against: dict[Difference, tuple[list[str], list[str]]], seeded: bool
+    study: Study,
+    against: dict[Difference, tuple[list[str], list[str]]],
+    seeded: bool,
+    paths: list[Path | None],
 ) -> None:
+    """Raise InputError with the first difference of each fact, and the number of the others."""
+    by_fact: dict[str, list[str]] = {}
+    for item, (first, second) in against.items():
+        words = f"{item.first} in {joined(first)}; {item.second} in {joined(second)}"
+        by_fact.setdefault(item.fact, []).append(words)
     lines = [
-        f"  {item.fact}: {item.first} in {joined(first)}; {item.second} in {joined(second)}"
-        for item, (first, second) in against.items()
+        f"  {fact}: {found[0]}"
+        + (f"; and {len(found) - 1} more such differences" if len(found) > 1 else "")
+        for fact, found in by_fact.items()
     ]
     more = len(lines) - _MOST_LINES
-    shown = lines[:_MOST_LINES] + ([f"  and {more} more differences"] if more > 0 else [])
+    shown = lines[:_MOST_LINES] + ([f"  and {more} more facts"] if more > 0 else [])
     whose = (
         "not of the platform of this study"
         if seeded
@@ -145,8 +155,23 @@ def _refuse(
     raise InputError(
         f"the files are {whose}; nothing was written\n" + "\n".join(shown),
         where=str(study.path),
-        hint="--split writes one study for each platform; or name only the files of one",
+        hint="--split writes one study for each platform; or name only the files of one"
+        + _compare_hint([str(study.path)] if seeded else [], paths),
     )
+
+
+def _compare_hint(before: list[str], paths: list[Path | None]) -> str:
+    """Return the command that compares the files, or their folder; empty for standard input."""
+    known = [path for path in dict.fromkeys(paths) if path is not None]
+    if len(known) < len(set(paths)) or not known:
+        return ""
+    names = [str(path) for path in known]
+    if len(before) + len(known) > 2:
+        folders = {path.parent for path in known}
+        names = [str(folders.pop())] if len(folders) == 1 else []
+    if not names:
+        return "; or compare them: nccltune compare FOLDER"
+    return f"; or compare them: nccltune compare {shlex.join([*before, *names])}"
 
 
 def _split(

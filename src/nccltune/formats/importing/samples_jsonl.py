@@ -138,8 +138,10 @@ def facts_of_source(source: Source) -> PlatformFacts:
     host = source.host_hash
     if host is not None and source.tool.startswith(BENCH):
         host = f"bench {host}"
-    plain = () if source.tool.startswith(BENCH) else None
-    return PlatformFacts(nccl=source.nccl_version, first_host=host, conditions=plain)
+    facts = PlatformFacts(nccl=source.nccl_version, first_host=host)
+    if source.tool.startswith(BENCH):
+        return msgspec.structs.replace(facts, conditions=(), tuner="")
+    return facts
 
 
 def _old_process(sample: Sample) -> tuple[object, ...]:

@@ -74,7 +74,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class TunerPlugin(msgspec.Struct, frozen=True):
-    """The plugin in `TUNER/Plugin: Using tuner plugin NAME`."""
+    """The plugin in `TUNER/Plugin: Using tuner plugin NAME`; empty if NCCL found none."""
 
     name: str
 
@@ -162,7 +162,10 @@ _COMMUNICATOR = re.compile(
     r"\brank \d+ n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
 )
 _DRIVER = re.compile(r"cudaDriverVersion (?P<version>\d{4,6})\b")
-_TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?P<name>[^\s(]+)")
+_TUNER = re.compile(
+    r"TUNER/Plugin: (?:Using (?!internal )(?:tuner plugin )?(?P<name>[^\s(]+)|Could not find|"
+    r".*sing internal tuner)"
+)
 
 _Reader = Callable[[str], Message | None]
 _NODE_LINES: tuple[_Reader, ...] = (graph.read_paths, graph.read_tree_line)
@@ -234,7 +237,7 @@ def _read_start(message: str) -> Message | None:
     if (match := VERSION_LINE.search(message)) is not None:
         return Version(match["version"])
     if (match := _TUNER.search(message)) is not None:
-        return TunerPlugin(match["name"])
+        return TunerPlugin(match["name"] or "")
     if (match := _NETWORK.search(message)) is not None:
         return Network(match["name"])
     return None

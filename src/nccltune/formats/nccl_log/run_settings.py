@@ -52,6 +52,7 @@ class NcclLog:
         self.algorithms: str | None = None
         self.protocols: str | None = None
         self.tuner: str | None = None
+        self.no_tuner = False
         self.network: str | None = None
         self.driver: str | None = None
         self.nics: set[str] = set()
@@ -89,7 +90,8 @@ class NcclLog:
             case Version():
                 self.version = message.text
             case TunerPlugin():
-                self.tuner = message.name
+                self.tuner = message.name or self.tuner
+                self.no_tuner = self.no_tuner or not message.name
             case Network():
                 self.network = message.name
 
@@ -126,6 +128,7 @@ class NcclLog:
         self.ranks = self.ranks or other.ranks
         self.nodes = self.nodes or other.nodes
         self.tuner = self.tuner or other.tuner
+        self.no_tuner = self.no_tuner or other.no_tuner
         self.network = self.network or other.network
         self.driver = self.driver or other.driver
         self.nics |= other.nics

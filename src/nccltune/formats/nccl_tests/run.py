@@ -260,13 +260,11 @@ class NcclTestsRun:
         """
         return machine_name(min(self.devices).host) if self.devices else None
 
-    def facts(
-        self, log: NcclLog, conditions: tuple[str, ...], *, emulated: bool, restricted: bool
-    ) -> PlatformFacts:
+    def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
         """Return the platform facts in the header, the command line and `log`, the run's NCCL log.
 
-        `conditions` are the conditions of the run. `emulated` means that the nodes are parts of one
-        host. `restricted` means that `NCCL_ALGO` or `NCCL_PROTO` limit the default.
+        `emulated` means that the nodes are parts of one host. `restricted` means that `NCCL_ALGO`
+        or `NCCL_PROTO` limit the default.
         """
         group = self.group
         listed = {device.rank for device in self.devices}
@@ -296,7 +294,6 @@ class NcclTestsRun:
             settings=relevant_settings(settings, restricted=restricted) if by else {},
             settings_by=by,
             commanded=None if commanded is None else tuple(relevant_settings(commanded)),
-            conditions=conditions,
             registration=self.registration,
         )
 
@@ -315,6 +312,9 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     # In virtual machines, only domain or device number differ: `[0000:00:05]`.
     known = any(device.bus.strip("0x:.") for device in devices)
     indices = [device.device for device in devices]
+    # Older nccl-tests print no PCI domain, so all GPUs of a GH200 node are `[0x01]`.
+    buses = {device.bus for device in devices}
+    known = known and (len(buses) >= len(set(indices)) or any(":" in bus for bus in buses))
     places = [(device.device, device.bus) for device in devices]
     keys: list[object] = [device.bus for device in devices] if known else [*indices]
     most = max(Counter(keys).values())

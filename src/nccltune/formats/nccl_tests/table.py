@@ -201,19 +201,10 @@ class TableReader:
         found.stamps.fill(run.stamps)
         found.stamps.fill(self._log.stamps)
         free = self._label.choice == DEFAULT
-        found.facts = run.facts(
-            self._log, self._conditions, emulated=self._scale.emulated, restricted=free
-        )
-
-    @property
-    def _conditions(self) -> tuple[str, ...]:
-        """Return the conditions of the run, with libraries and plugins that are not NCCL's."""
-        run, found = self.run, list(self.run.conditions)
-        found += [f"{name} preloaded" for name in replacements(run.preloaded)]
-        tuner = tuner_of(self._log, run.command)
-        if self._label.choice == DEFAULT and tuner is not None:
-            found.append(f"tuner plugin {tuner}")
-        return tuple(found)
+        conditions = *run.conditions, *(f"{name} preloaded" for name in replacements(run.preloaded))
+        facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+        tuner = tuner_of(self._log, run.command) or ""
+        found.facts = replace(facts, conditions=conditions, tuner=tuner)
 
     def _prepare(self, rows: list[FlatRow]) -> BandwidthCheck:
         """Find collective, scale and choice of the table.
@@ -332,6 +323,11 @@ class TableReader:
                 f"{run.aggregated} operations were grouped (-m): NCCL chooses by their sum",
                 self.line,
             )
+        commanded = run.command.settings if run.command is not None else None
+        profiler = {**(commanded or {}), **log.settings}.get("NCCL_PROFILER_PLUGIN", "none")
+        if profiler.lower() not in ("", "none"):
+            sentence = f"the profiler plugin {profiler!r} was loaded: its cost is part of the times"
+            report.flag(FlagKind.NOTE, sentence, self.line)
         for condition in run.conditions:
             if not condition.startswith("-m "):
                 sentence = f"{condition}: not the time of plain calls, kept apart from those"

@@ -243,7 +243,7 @@ def tuner_of(log: NcclLog, command: CommandFound | None) -> str | None:
 
     nccltune's own plugin decides nothing without a configuration.
     """
-    if log.tuner is not None:
+    if log.tuner is not None or log.no_tuner:
         return log.tuner
     plugin = log.settings.get("NCCL_TUNER_PLUGIN") or (command.tuner if command else None)
     configured = "NCCL_TUNER_CONFIG_FILE" in log.settings or (command and command.configured)

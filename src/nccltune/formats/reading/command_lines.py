@@ -35,11 +35,11 @@ _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
-# A line of assignments and nothing else, as `env | grep NCCL` or `set -x` print it.
-_ONLY_ASSIGNMENTS = re.compile(
-    r"[+$>\s]{0,8}(?:(?:-x|-e|env|export)?\s{0,8}[A-Za-z_]\w{0,80}="
-    r"(?:\"[^\"]{0,400}\"|'[^']{0,400}'|[^\s\"']{0,400})\s{0,8}){1,64}\\?\s{0,8}$"
-)
+_ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
+_BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
+_MOST_WORDS = 256
+# A line of a printed script, such as `#export NCCL_ALGO=Ring`. With a blank, `#` may be a prompt.
+_COMMENTED_OUT = re.compile(r"#{1,8}(?!SBATCH|PBS|BSUB)[A-Za-z]")
 _ECHO = re.compile(r"[+$>\s]{0,8}(?:echo|printf)\s")
 _END_OF_COMMAND = re.compile(r"[|;&>'\"]|\s#")
 _MOST_CHARACTERS = 1 << 16
@@ -88,7 +88,7 @@ class CommandLines:
 
     def observe(self, text: str, number: int) -> None:
         """Process a line that is neither a log line nor a table row."""
-        if "Collective test " in text:
+        if "Collective test " in text or _COMMENTED_OUT.match(text) is not None:
             return
         # A command that continues in the next line is processed as a whole at its end.
         if text.rstrip().endswith("\\"):
@@ -180,7 +180,7 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
     In a line that is no command, only NCCL_ALGO and NCCL_PROTO are read: prose may name settings
     that were not made.
     """
-    command = has_program or _ONLY_ASSIGNMENTS.match(text) is not None
+    command = has_program or _only_assigns(text)
     command = command or (not text.startswith("#") and _PERSISTENT.match(text) is not None)
     command = (command or _LAUNCHER.search(text) is not None) and _ECHO.match(text) is None
     found: dict[str, str] = {}
@@ -190,6 +190,12 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
             value = match["double"] or match["single"] or match["bare"] or ""
             found[name] = value.strip().rstrip(",;:)]}.")
     return found
+
+
+def _only_assigns(text: str) -> bool:
+    """Return whether a line has only assignments, as `env | grep NCCL` or `set -x` print them."""
+    words = [word for word in text.split(maxsplit=_MOST_WORDS) if word not in _BEFORE_ASSIGNMENTS]
+    return 0 < len(words) < _MOST_WORDS and all(map(_ASSIGNED.match, words))
 
 
 def _kept(values: dict[str, str]) -> dict[str, str]:

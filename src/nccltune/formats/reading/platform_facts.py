@@ -68,8 +68,9 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     - `settings_by`: the source of `settings`: `log`, `environment` or `command`. A log names only
       the settings that NCCL read, and a command line only those that it sets.
     - `commanded`: the settings that the command line sets; None without a command line.
-    - `conditions`: in which way the run measured something else than plain calls of NCCL. Unlike
-      other facts, an empty value states that there is nothing of this kind.
+    - `conditions`: in which way the run measured something else than plain calls of NCCL.
+    - `tuner`: the tuner plugin that decided. Unlike other facts, an empty value of `conditions` or
+      `tuner` states that there is nothing of this kind.
     - `registration`: how buffers are registered: 1 plainly, 2 as symmetric memory.
     """
 
@@ -89,6 +90,7 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     settings_by: str | None = None
     commanded: tuple[str, ...] | None = None
     conditions: tuple[str, ...] | None = None
+    tuner: str | None = None
     registration: int | None = None
 
 
@@ -168,6 +170,7 @@ def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
         settings=relevant_settings(platform.settings),
         settings_by="environment" if measured else "log" if platform.settings else None,
         conditions=() if measured else None,
+        tuner="" if measured else None,
     )
 
 
@@ -194,6 +197,9 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
     if None not in (a.conditions, b.conditions) and a.conditions != b.conditions:
         words = ["; ".join(facts.conditions or ()) or "plain calls" for facts in (a, b)]
         found.append(Difference("measured", *words))
+    tuners = [a.tuner, b.tuner]
+    if one.free and other.free and None not in tuners and a.tuner != b.tuner:
+        found.append(Difference("tuner plugin", a.tuner or "none", b.tuner or "none"))
     return found
 
 

@@ -17,6 +17,7 @@ _TRAILING = re.compile(r"\s*(?:(CPU|NUMA)\s*(Affinity)|GPU\s*NUMA\s*ID)")
 _FIRST_ROW = re.compile(rf"\s*GPU0(?:\s+|(?={_KINDS}))(?:{_KINDS})")
 _NO_ROW = re.compile(r"\s*(?:$|Legend|NIC Legend|\S+\s*[:=])")
 _MOST_PARTS = 16
+_MOST_DEVICES = 200
 
 
 class Cells(NamedTuple):
@@ -44,6 +45,8 @@ def plain_lines(text: str) -> list[str]:
     _join(lines, header, first)
     lines[header] = _TRAILING.sub(_column, _NAMES_JOINED.sub(r"\1\t", lines[header]))
     devices = re.split("CPU Affinity|NUMA Affinity|GPU NUMA", lines[header])[0].split()
+    if len(devices) > _MOST_DEVICES:
+        return lines
     names = "|".join(re.escape(one) for one in sorted(devices, key=len)[::-1])
     name = re.compile(rf"\s*({names})(?:(?=\s)|(?=(?:{_KINDS})+(?:\s|$)))")
     at = first

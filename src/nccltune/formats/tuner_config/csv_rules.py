@@ -5,6 +5,8 @@
 
 The format is that of `plugins/tuner/example` in NCCL 2.30, plus the column `chunkBytes`, which
 nccltune adds. NVIDIA's reader stops after the tenth column, so it ignores the chunk size of a row.
+A comment directly above a row states how much is known about its rule: `# candidate: ...`. Both
+plugins skip comments.
 
 NVIDIA's reader silently changes invalid cells: an unknown collective becomes allreduce, NVLS
 becomes ring, 1K becomes 1. This reader and our plugin report such a cell as a problem.
@@ -29,7 +31,7 @@ from nccltune.formats.text.lines import check_text, visible
 from nccltune.model.choice import ALGORITHMS, MAX_CHANNELS, PROTOCOLS, Choice
 from nccltune.model.collective import TUNED
 from nccltune.model.errors import InputError
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 
 T = TypeVar("T")
 COLUMNS = (
@@ -74,14 +76,16 @@ _ORDINARY = re.compile(
 )
 _PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
 _MARKER = re.compile(r"#+\s*nccltune:")
+_STATE = re.compile(rf"#\s*({'|'.join(RuleState)}):")
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
 class FileRule(msgspec.Struct, frozen=True):
-    """A rule and its line number (from 1)."""
+    """A rule and its line number (from 1). `state` is None if no comment states it."""
 
     line: int
     rule: Rule
+    state: RuleState | None = None
 
 
 class RuleFile(msgspec.Struct, frozen=True):
@@ -130,6 +134,7 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
         raise InputError(error.message, where=name, hint=error.hint) from error
     text = data.decode("utf-8-sig", errors="replace")
     found = RuleFile([], {}, [], [])
+    state: RuleState | None = None
     for number, raw in enumerate(text.split("\n"), 1):
         if len(raw) > _LONGEST_READ:
             # No valid row or header is this long. Splitting such a line into cells could take
@@ -148,25 +153,47 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
         if line.startswith("#"):
             _read_header(line, number, found)
         else:
-            _read_row(line, number, found)
+            _read_row(line, number, found, state)
+        state = state_in(line)
         if strict and len(found.problems) > problems:
             raise found.problems[-1].error(name)
     return found
 
 
-def write_rules(rules: Sequence[Rule], header: Mapping[str, str]) -> str:
+def state_in(line: str) -> RuleState | None:
+    """Return the state that a comment states; None for any other line.
+
+    >>> state_in("# proven: 1.13x (1.09-1.17)").value
+    'proven'
+    """
+    match = _STATE.match(line)
+    return RuleState(match[1]) if match else None
+
+
+def write_rules(
+    rules: Sequence[Rule], header: Mapping[str, str], marks: Mapping[Rule, str] | None = None
+) -> str:
     """Return the text of a configuration: `header` as comments, the column names, one row per rule.
 
-    A row has 8 fields; 9, 10 or 11 if `pipe_ops`, `registered` or a chunk size is set. In header
-    values, a double quote becomes a single quote and a control character becomes a blank. Raises
-    InputError for a rule that the format cannot hold: a chunk size above `MAX_CHUNK`, or a
-    collective that NCCL does not tune.
+    `marks` are the comments above rows, as `mark` makes them. A row has 8 fields; 9, 10 or 11 if
+    `pipe_ops`, `registered` or a chunk size is set. In header values, a double quote becomes a
+    single quote and a control character becomes a blank. Raises InputError for a rule that the
+    format cannot hold: a chunk size above `MAX_CHUNK`, or a collective that NCCL does not tune.
     """
     chunks = any(rule.choice.chunk_bytes is not None for rule in rules)
     columns = ("colltype", *COLUMNS[1 : len(COLUMNS) if chunks else -1])
     lines = [*_header_lines(header), "# " + ",".join(columns)]
-    lines += [_row(rule) for rule in rules]
+    for rule in rules:
+        lines += [marks[rule]] if marks and rule in marks else []
+        lines.append(_row(rule))
     return "\n".join(lines) + "\n"
+
+
+def mark(state: RuleState, words: str) -> str:
+    """Return the comment that states the state of the rule in the next row, with the reason."""
+    plain = words.encode("ascii", "replace").decode()
+    plain = "".join(char if char.isprintable() else " " for char in plain)
+    return f"# {state}: {plain}"[:MAX_LINE]
 
 
 def config_hash(data: bytes) -> str:
@@ -177,7 +204,7 @@ def config_hash(data: bytes) -> str:
     return f"{value:016x}"
 
 
-def _read_row(line: str, number: int, found: RuleFile) -> None:
+def _read_row(line: str, number: int, found: RuleFile, state: RuleState | None) -> None:
     if len(found.rules) >= MAX_RULES:
         found.problems.append(Problem(number, f"a file has at most {MAX_RULES} rows"))
         return
@@ -187,7 +214,7 @@ def _read_row(line: str, number: int, found: RuleFile) -> None:
         if isinstance(result, Problem):
             found.problems.append(result)
         else:
-            found.rules.append(FileRule(number, result))
+            found.rules.append(FileRule(number, result, state))
         return
     func, low, high, algo, proto, channels, nodes, ranks, pipe, registered, chunk = match.groups()
     choice = _CHOICES.get((algo, proto, _optional(channels)))
@@ -207,7 +234,7 @@ def _read_row(line: str, number: int, found: RuleFile) -> None:
         _optional(pipe),
         None if registered in (None, "-1") else registered == "1",
     )
-    found.rules.append(FileRule(number, rule))
+    found.rules.append(FileRule(number, rule, state))
 
 
 def _optional(cell: str | None) -> int | None:

@@ -66,8 +66,8 @@ def export(view: View) -> Iterator[LaunchFinding]:
         return
     own = option in view.command.options
     parts = option.value.split(",")
-    cut = [at for at, part in enumerate(parts) if "=" not in part and not _is_name(part)]
-    if cut and any("=" in part for part in parts[: cut[0]]):
+    cut = [at for at, part in enumerate(parts) if not _assigns(part) and not _is_name(part)]
+    if cut and any(_assigns(part) for part in parts[: cut[0]]):
         yield from _cut_by_comma(option, parts, own=own)
         return
     if "ALL" in parts:
@@ -86,6 +86,10 @@ def export(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def _assigns(part: str) -> bool:
+    return re.match(r"[A-Za-z_]\w*=", part, re.ASCII) is not None
+
+
 def _is_name(part: str) -> bool:
     return re.fullmatch(r"[A-Z_][A-Z0-9_]*", part) is not None
 
@@ -94,11 +98,11 @@ def _cut_by_comma(option: Option, parts: list[str], *, own: bool) -> Iterator[La
     """Find `--export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1`: the comma ends the value."""
     whole: list[str] = []
     for part in parts:
-        if "=" not in part and not _is_name(part) and whole and "=" in whole[-1]:
+        if not _assigns(part) and not _is_name(part) and whole and _assigns(whole[-1]):
             whole[-1] += f",{part}"
         else:
             whole.append(part)
-    assigned = [part for part in whole if "=" in part and "," in part]
+    assigned = [part for part in whole if _assigns(part) and "," in part]
     kept = ",".join(part for part in whole if part not in assigned)
     edits: tuple[Edit, ...] = ()
     if own:

@@ -23,7 +23,13 @@ from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive import channel_trials, refine
 from nccltune.measure.adaptive.dominated import dominated_choices
 from nccltune.measure.adaptive.grid import Grid
-from nccltune.measure.adaptive.rounds import MOST_ROUNDS, unproven, unsettled, worth_repeating
+from nccltune.measure.adaptive.rounds import (
+    MOST_ROUNDS,
+    Decided,
+    unproven,
+    unsettled,
+    worth_repeating,
+)
 from nccltune.measure.adaptive.size_state import (
     SizeState,
     SizeStates,
@@ -38,7 +44,7 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 
-Decide = Callable[[Timings], Mapping[int, AnyChoice]]
+Decide = Callable[[Timings], Decided]
 """Runs the rule search on the timings. Returns, for every measured size, the choice that the rules
 give it."""
 
@@ -269,7 +275,7 @@ class CollectivePlan:
         decided = self._decide(self.timings)
         bases = {
             size: choice.without_channels() if isinstance(choice, Choice) else choice
-            for size, choice in decided.items()
+            for size, choice in decided.choices.items()
         }
         for base, states in choice_ranges(self.states, bases):
             if not channel_trials.affordable(states, self.timings):

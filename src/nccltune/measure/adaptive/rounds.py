@@ -7,6 +7,7 @@ run of neighbouring sizes with the same choice.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.size_state import (
@@ -50,6 +51,17 @@ _PROOF_TIMINGS = 3
 """Timings in one round with one choice: one of the choice and two of the default."""
 
 
+class Decided(NamedTuple):
+    """What the rule search makes of the timings so far.
+
+    `choices` is the choice of the present rules at each size. `candidates` are the sizes with a
+    rule that is not sure yet.
+    """
+
+    choices: Mapping[int, AnyChoice]
+    candidates: frozenset[int] = frozenset()
+
+
 def unsettled(
     states: SizeStates, timings: Timings, rounds: Mapping[int, int], threshold: float
 ) -> list[int]:
@@ -90,20 +102,22 @@ def worth_repeating(state: SizeState, threshold: float) -> list[Choice]:
 def unproven(
     states: SizeStates,
     timings: Timings,
-    decided: Mapping[int, AnyChoice],
+    decided: Decided,
     rounds: Mapping[int, int],
     threshold: float,
 ) -> dict[int, FurtherRounds]:
-    """Return, by size, the rounds that are still needed to prove rules.
+    """Return, by size, the rounds that are still needed to be sure of rules.
 
-    `decided` is the choice of the present rules at each size. Two kinds of ranges get rounds:
+    Two kinds of ranges get rounds:
 
-    - The range of a present rule, until it has enough rounds to show its noise.
+    - The range of a present rule, until the rule is sure and has enough rounds to show its noise.
     - A range where the leader has a gain that the present rules do not use.
     """
     wanted: dict[int, FurtherRounds] = {}
-    for choice, covered in choice_ranges(states, decided):
+    for choice, covered in choice_ranges(states, decided.choices):
         wanted.update(_lacking(choice, covered, timings, rounds, PROOF_ROUNDS[0]))
+        if any(state.bytes in decided.candidates for state in covered):
+            wanted.update(_next_proof(choice, covered, timings, rounds))
     share = axis_shares(states)
     spent = spent_us(timings)
     for choice, covered in choice_ranges(
@@ -111,7 +125,9 @@ def unproven(
     ):
         if math.fsum(max(0.0, state.gain - threshold) for state in covered) < RULE_PRICE:
             continue
-        missed = math.fsum(share[state.bytes] * _missed(state, decided) for state in covered)
+        missed = math.fsum(
+            share[state.bytes] * _missed(state, decided.choices) for state in covered
+        )
         worth = missed / threshold
         lacking = _next_proof(choice, covered, timings, rounds)
         cost_us = math.fsum(

@@ -70,7 +70,7 @@ def platform_of(
         gpu=" and ".join(models) or None,
         gpus=hello.ranks // ranks_per_gpu,
         nodes=hello.nodes,
-        emulated_nodes=bool(emulated_nodes),
+        emulated_nodes=(emulated_nodes or 1) > 1,
         ranks_per_gpu=ranks_per_gpu,
         mps=mps,
         nccl_version=hello.nccl.version,

@@ -484,7 +484,7 @@
     const rows = [[...fixed, "choice", ...columns]];
     for (const condition of report.conditions) {
       for (const series of condition.series) {
-        if (series.label === "tuned, expected") continue;
+        if (["tuned, expected", "candidates"].includes(series.label)) continue;
         series.bytes.forEach((_, index) => rows.push([...fixed.map((name) => condition[name]),
           series.role === "measured" ? "tuned" : series.label, ...columns.map((name) => series[name][index])]));
       }

@@ -32,10 +32,11 @@ def check_shape(topology: Topology) -> Iterator[Issue]:
     yield from _flat(topology)
     yield from _cpus(topology)
     yield from _nics(topology)
+    is_matrix = topology.dialect is Dialect.SMI
     for what in topology.unread:
         yield _issue(
             topology, Severity.NOTE, "unread", f"not read: {what}",
-            "NCCL ignores it too", None,
+            "NCCL_TOPO_DUMP_FILE has more" if is_matrix else "NCCL ignores it too", None,
         )  # fmt: skip
 
 

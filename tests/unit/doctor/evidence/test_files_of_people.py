@@ -251,6 +251,13 @@ def test_logs_of_several_ranks(tmp_path: Path) -> None:
     assert len(warnings) == 2
 
 
+def test_gpus_of_a_device_list_without_a_table(tmp_path: Path) -> None:
+    rank = "#  Rank  {0} Group  0 Pid  7 on h1 device  {0} [0000:0{0}:00] NVIDIA B300 SXM6 AC\n"
+    put(tmp_path, "n1/nccl.log", rank.format(0) + rank.format(1) + "NCCL version 2.24.3+cuda12.6\n")
+    (facts,) = folder_facts(tmp_path)
+    assert facts.named("log.gpu_names") == ["NVIDIA B300 SXM6 AC"]
+
+
 def test_rules_of_a_tuner_plugin_in_a_log(tmp_path: Path) -> None:
     lead = "h1:10:20 [0] NCCL INFO TUNER/ExamplePlugin: "
     rule = "Loaded config: allreduce [0-65536] tree/ll channels={} nodes={} ranks={} pipeOps=any"

@@ -2,6 +2,7 @@
 """Which communicators did not complete their initialisation, and which logs cannot show it."""
 
 from nccltune.doctor.evidence.parsers.nccl_init import InitTimes, OpenInit, parse_init
+from tests.unit.doctor.evidence.test_files_of_people import TEST
 
 
 def init(rank: int, what: str, comm: str = "commId 0xabc", ranks: int = 4) -> str:
@@ -77,6 +78,21 @@ def test_logs_with_lines_left_out_are_not_judged() -> None:
         assert parse_init(text).unfinished is None
 
 
+def test_a_log_without_some_lines_in_the_middle() -> None:
+    text = (
+        STARTS
+        + completes(0, 2)
+        + "".join(
+            info(rank, "comm 0x11 rank 1 nranks 4 cudaDev 1 busId 1 - Destroy COMPLETE")
+            for rank in (1, 3)
+        )
+    )
+    assert unfinished(text) == []
+    timings = "Init timings - ncclCommInitRank: rank 1 nranks 4 total 0.60 (kernels 0.11)"
+    assert unfinished(STARTS + completes(0, 2, 3) + info(1, timings)) == []
+    assert parse_init(STARTS + completes(0, 2) + TEST).unfinished is None
+
+
 def test_a_log_of_some_ranks_only() -> None:
     assert unfinished(init(1, "START") + init(1, "COMPLETE")) == []
 
@@ -110,3 +126,10 @@ def test_the_largest_communicator_decides() -> None:
     words = "comm 0x5 rank 0 nRanks {} nNodes 2 localRanks 4 localRank 0 MNNVL {}"
     assert parse_init(info(0, words.format(8, 1)) + info(0, words.format(2, 0))).mnnvl is True
     assert parse_init("no log\n").mnnvl is None
+
+
+def test_hostile_texts_take_bounded_time() -> None:
+    words = " Init START MNNVL busId  MNNVL  Init timings - Init "
+    for text in ("a" * 3_000_000 + words, ("a" * 250 + ":1:1 ") * 20_000 + words, words * 50_000):
+        found = parse_init(text)
+        assert (found.unfinished, found.times, found.mnnvl) == ([], None, None)

@@ -2,6 +2,7 @@
 """`nccltune import` as a command: output and exit codes."""
 
 import io
+import itertools
 import json
 import shutil
 import sys
@@ -15,6 +16,7 @@ from nccltune.cli import run
 from nccltune.study.files import Study
 from tests.unit.formats.maker import Made, points, without_devices
 from tests.unit.formats.measured import measured, with_log
+from tests.unit.nccl_tests_logs import nccl_tests_log
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
 MADE = Made(points(*SIZES))
@@ -226,15 +228,33 @@ def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune: Co
         f"error: {tmp_path / 'a'}: the files are of different platforms, and a study is of one;"
         " nothing was written",
         "  GPU: NVIDIA A100 in runs/default.txt; NVIDIA H100 in runs/tree_ll.txt",
-        "hint:  --split writes one study for each platform; or name only the files of one",
+        "hint:  --split writes one study for each platform; or name only the files of one;"
+        f" or compare them: nccltune compare {runs}/default.txt {runs}/tree_ll.txt",
     ]
     assert result.out == ""
     assert not (tmp_path / "a").exists()
     result = nccltune("import", runs, "-o", tmp_path / "a", "--split")
     assert result.code == 0
-    assert f"platform    {tmp_path / 'a'}: runs/default.txt" in result.out
-    assert f"platform    {tmp_path / 'a-2'}: runs/tree_ll.txt" in result.out
+    titles = [Study(tmp_path / name).platform().title for name in ("a", "a-2")]
+    assert titles[0] != titles[1]
+    assert f"platform    {tmp_path / 'a'} ({titles[0]}): runs/default.txt\n" in result.out
+    assert f"platform    {tmp_path / 'a-2'} ({titles[1]}): runs/tree_ll.txt\n" in result.out
     assert f"Wrote 48 samples to {tmp_path / 'a'} and {tmp_path / 'a-2'}." in result.out
+
+
+def test_many_platforms_are_refused_in_few_lines(tmp_path: Path, nccltune: Command) -> None:
+    runs = tmp_path / "runs"
+    for first, second in itertools.combinations("abcdefgh", 2):
+        times = {1 << 20: (100.0, 101.0), 1 << 21: (180.0, 181.0)}
+        log = nccl_tests_log([f"node-{first}", f"node-{second}"], times)
+        put(runs / f"{first}-{second}.log", log)
+    result = nccltune("import", runs, "-o", tmp_path / "a")
+    assert result.code == 2
+    lines = result.err.splitlines()
+    assert len(lines) == 3
+    assert lines[1].startswith("  hosts: 2 hosts (hash ")
+    assert lines[1].endswith("; and 26 more such differences")
+    assert lines[2].endswith(f"; or compare them: nccltune compare {runs}")
 
 
 def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune: Command) -> None:

@@ -363,3 +363,56 @@ def test_hosts_of_several_scales() -> None:
 def test_facts_survive_the_study() -> None:
     raw = msgspec.json.encode(FACTS)
     assert msgspec.json.decode(raw, type=PlatformFacts) == FACTS
+
+
+def facts(by: str | None, settings: dict[str, str], *commanded: str, line: bool) -> PlatformFacts:
+    return PlatformFacts(
+        settings=settings, settings_by=by, commanded=tuple(commanded) if line else None
+    )
+
+
+OFF = {"NCCL_P2P_DISABLE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("loud", "silent", "differ"),
+    [
+        # Two command lines.
+        (
+            facts("command", OFF, "NCCL_P2P_DISABLE", line=True),
+            facts("command", {}, line=True),
+            True,
+        ),
+        # The other run has a log too, which lists nothing.
+        (facts("command", OFF, "NCCL_P2P_DISABLE", line=True), facts("log", {}, line=True), True),
+        (facts("command", OFF, "NCCL_P2P_DISABLE", line=True), facts("log", {}, line=False), True),
+        # The environment may set what a log shows and a command line does not.
+        (facts("log", OFF, line=False), facts("command", {}, line=True), False),
+        (facts("log", OFF, line=True), facts("command", {}, line=True), False),
+        # Nothing is known of the settings of the other run.
+        (facts("command", OFF, "NCCL_P2P_DISABLE", line=True), facts(None, {}, line=False), False),
+    ],
+)
+def test_settings_of_command_lines(
+    loud: PlatformFacts, silent: PlatformFacts, differ: bool
+) -> None:
+    one, other = (Subject(item, 1, 8, "allreduce", True) for item in (loud, silent))
+    assert bool(differences(one, other)) is differ
+    assert bool(differences(other, one)) is differ
+    # At another scale a command may need other settings.
+    far = Subject(silent, 2, 16, "allreduce", True)
+    assert differences(one, far) == []
+
+
+def test_a_tuner_plugin_separates_only_runs_of_the_default() -> None:
+    loaded, plain = PlatformFacts(tuner="libsite.so"), PlatformFacts(tuner="")
+    (found,) = differences(Subject(loaded, free=True), Subject(plain, free=True))
+    assert found.fact == "tuner plugin"
+    assert differences(Subject(loaded, free=True), Subject(plain)) == []
+    assert differences(Subject(loaded, free=True), Subject(PlatformFacts(), free=True)) == []
+
+
+def test_registration_is_compared_between_registered_runs() -> None:
+    plain, symmetric, none = (PlatformFacts(registration=how) for how in (1, 2, None))
+    assert differences(Subject(plain), Subject(symmetric))
+    assert differences(Subject(none), Subject(symmetric)) == []

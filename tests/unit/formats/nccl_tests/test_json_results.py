@@ -290,3 +290,29 @@ def test_a_long_string_is_scanned_in_linear_time(monkeypatch: pytest.MonkeyPatch
     data = b'{"args": ["' + b"x" * (16 << 20) + b'"]}'
     assert [item.key for item in items(data)] == ["args"]
     assert sum(pattern.looked_at for pattern in counted.values()) < 4 * len(data)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "kind", "words"),
+    [
+        (("-z", "2"), (), "condition", "-z 2: wait after each call"),
+        (("--unalign=1",), (), "condition", "-u 1: unaligned buffers"),
+        (("-a3",), (), "condition", "the slowest rank"),
+        ((), ("LD_PRELOAD=/opt/libmscclpp_nccl.so",), "library_preloaded", "libmscclpp_nccl.so"),
+        ((), ("NCCL_TUNER_PLUGIN=/opt/libsite.so",), "tuner_loaded", "libsite.so"),
+    ],
+)
+def test_what_arguments_and_environment_change(
+    args: tuple[str, ...], env: tuple[str, ...], kind: str, words: str
+) -> None:
+    read = json_file(json.dumps(made(args=args, env=env)))
+    assert read.doubtful == {kind}
+    assert words in read.sentence(kind)
+
+
+def test_a_device_kernel_gives_no_samples() -> None:
+    read = json_file(json.dumps(made(args=("-R", "2", "--device_implementation", "1"))))
+    assert read.samples == []
+    assert read.report.unreadable == 0
+    assert "device_kernel" in read.flags
+    assert len(json_file(json.dumps(made(args=("-D", "0")))).samples) == 4

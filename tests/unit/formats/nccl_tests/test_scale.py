@@ -252,3 +252,9 @@ def test_virtual_machines_whose_gpus_have_no_bus_number(each: int) -> None:
     for _, bus in EIGHT:
         output = output.replace(f"[0000:{bus:02x}:00]", f"[0000:00:{bus:02x}]")
     assert scales(text(output)) == {(2, 16)}
+
+
+def test_bus_numbers_without_a_domain_may_be_equal() -> None:
+    output = named_guest([(device, 1) for device in range(4)] * 2)
+    read = text(output.replace("[0000:01:00]", "[0x01]"))
+    assert scales(read) == {(2, 8)}

@@ -521,3 +521,45 @@ def test_a_log_with_two_choices_for_a_size_names_none() -> None:
         log.observe(ran_line(4096, what).removeprefix(INFO))
     assert log.ran(Collective.ALLREDUCE, 4096, 4) is None
     assert log.functions == {Collective.ALLREDUCE}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "TUNER/Plugin: Using internal tuner plugin.",
+        "TUNER/Plugin: Could not find: libnccl-tuner-site.so. Using internal tuner plugin.",
+        "TUNER/Plugin: Failed to find ncclTunerPlugin_v2 symbol, using internal tuner instead.",
+    ],
+)
+def test_a_tuner_that_was_not_found_did_not_decide(message: str) -> None:
+    command = "NCCL_TUNER_PLUGIN=libnccl-tuner-site.so ./all_reduce_perf -g 4\n"
+    assert "tuner_loaded" in text(command + MADE.text()).doubtful
+    read = text(command + logged(MADE, message))
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "loaded"),
+    [
+        ("NCCL_TUNER_PLUGIN=/opt/amazon/lib/libnccl-ofi-tuner.so", True),
+        ("NCCL_TUNER_PLUGIN=site NCCL_TUNER_CONFIG_FILE=/etc/x.conf", True),
+        ("NCCL_TUNER_CONFIG_FILE=/etc/x.conf", True),
+        ("NCCL_TUNER_PLUGIN=none", False),
+        ("NCCL_TUNER_PLUGIN=/x/libnccl-tuner-nccltune.so", False),
+        ("NCCL_TUNER_PLUGIN=/x/libnccl-tuner-nccltune.so NCCLTUNE_CONFIG=/x/tuner.conf", True),
+        ("NCCL_DEBUG=WARN", False),
+    ],
+)
+def test_a_tuner_in_the_command_line(settings: str, loaded: bool) -> None:
+    data = f"{settings} ./all_reduce_perf -g 4\n{MADE.text()}"
+    assert ("tuner_loaded" in text(data).doubtful) is loaded
+    # A table that the user labels as tuned is what it claims to be.
+    assert text(data, choice="tuned").doubtful == set()
+
+
+def test_a_profiler_plugin_is_noted() -> None:
+    read = text(f"NCCL_PROFILER_PLUGIN=/x/libprof.so ./all_reduce_perf -g 4\n{MADE.text()}")
+    assert "'libprof.so' was loaded" in read.sentence("note")
+    assert read.doubtful == set()
+    off = text(f"NCCL_PROFILER_PLUGIN=none ./all_reduce_perf -g 4\n{MADE.text()}")
+    assert "note" not in off.flags

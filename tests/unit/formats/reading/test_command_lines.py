@@ -49,6 +49,7 @@ def found(*lines: str) -> CommandFound | None:
         (f"Hint: NCCL_P2P_DISABLE=1 avoids the hang\nmpirun {PERF}", {}),
         (f"+ echo 'NCCL_P2P_DISABLE=1 is next'\nmpirun {PERF}", {}),
         (f"#export NCCL_P2P_DISABLE=1\nmpirun {PERF}", {}),
+        (f"#mpirun -x NCCL_P2P_DISABLE=1 {PERF} -g 8\nmpirun {PERF}", {}),
         (f"mpirun -x NCCL_P2P_DISABLE=1 {PERF} -g 1\nmpirun {PERF} -g 2", None),
     ],
 )
@@ -117,3 +118,14 @@ def test_the_conditions_of_options() -> None:
         "-a 2: the time of the fastest rank",
         "-x 2: CTA policy zero",
     )
+
+
+def test_a_choice_that_is_commented_out_was_not_made() -> None:
+    command = found(f"#export NCCL_ALGO=Ring\nsrun {PERF}")
+    assert command is not None
+    assert command.algorithms is None
+
+
+@pytest.mark.parametrize("text", ["A=b " * 16000, "env   " * 10000, "+$> " * 15000, "A= " * 20000])
+def test_long_lines_take_no_long_time(text: str) -> None:
+    assert found(f"{text}NCCL_!") is None

@@ -12,6 +12,7 @@ from nccltune.formats.tuner_config.csv_rules import (
     MAX_LINE,
     MAX_RULES,
     config_hash,
+    mark,
     parse_rules,
     read_rules,
     write_rules,
@@ -19,7 +20,7 @@ from nccltune.formats.tuner_config.csv_rules import (
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, RuleState
 
 ROW = "allreduce,0,65536,tree,ll,-1,4,32"
 RULE = Rule(Collective.ALLREDUCE, 0, 65536, Choice(Algorithm.TREE, Protocol.LL), 4, 32)
@@ -291,3 +292,41 @@ def test_a_very_long_line_is_a_problem_and_not_read(line: str) -> None:
     assert found.header == {}
     with pytest.raises(InputError, match="is not read"):
         parse_rules(line, strict=True)
+
+
+def test_a_comment_directly_above_a_row_states_how_much_is_known() -> None:
+    row = "allreduce,{},{},ring,ll,-1,4,4"
+    text = "\n".join(
+        [
+            "# candidate: best of 6; against the default unknown",
+            row.format(0, 9),
+            row.format(10, 19),
+            "# proven: 1.20x faster than the default",
+            "# removed by nccltune verify (slower): allreduce,20,29,tree,ll,-1,4,4",
+            row.format(30, 39),
+            "#   sure: 1.30x, 95 % CI 1.20-1.40\r",
+            row.format(40, 49) + "\r",
+            "# surely: not a state",
+            row.format(50, 59),
+        ]
+    )
+    found = parse_rules(text)
+    assert found.problems == []
+    assert [item.state for item in found.rules] == [
+        RuleState.CANDIDATE,
+        None,
+        None,
+        RuleState.SURE,
+        None,
+    ]
+
+
+def test_marks_are_written_above_their_rows_in_lines_that_nvidias_reader_takes_whole() -> None:
+    rule = Rule(Collective.ALLREDUCE, 0, 9, Choice(Algorithm.RING, Protocol.LL), 4, 4)
+    text = write_rules(
+        [rule], {}, {rule: mark(RuleState.CANDIDATE, "best\nof \u00e4 " + "6" * 300)}
+    )
+    assert text.splitlines()[-2].startswith("# candidate: best of ? 666")
+    assert max(map(len, text.splitlines())) == MAX_LINE
+    (read,) = parse_rules(text).rules
+    assert (read.rule, read.state) == (rule, RuleState.CANDIDATE)

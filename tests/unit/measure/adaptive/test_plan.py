@@ -316,7 +316,7 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
     platform = Platform(exact, noise=0.005, ran=ran)
     plan = Plan([collective_plan(["ring/simple"])])
     drive(plan, platform)
-    (group,) = search([timings_of(plan)], TuneOptions(channels="any"))
+    (group,) = search([timings_of(plan)], TuneOptions(channels="any"), eager=True)
     (rule,) = [item.rule for item in group.rules]
     assert rule.choice.channels == 32
     # Without such a trial a rule uses at most the default's 16.

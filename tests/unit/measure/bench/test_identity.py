@@ -101,3 +101,11 @@ def test_measurements_of_an_unknown_platform_are_refused(tmp_path: Path) -> None
     (tmp_path / "samples.jsonl").write_text("")
     with pytest.raises(StudyError, match="does not name their platform"):
         check_same_platform(Study(tmp_path), platform())
+
+
+def test_one_node_of_its_own_is_not_emulated() -> None:
+    found = platform_of(
+        hello(), "study", environment=ENVIRONMENT, today="2026-11-27", emulated_nodes=1
+    )
+    assert not found.emulated_nodes
+    assert found.stand_in is None

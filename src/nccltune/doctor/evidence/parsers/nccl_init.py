@@ -5,32 +5,34 @@ across nodes. Source: NCCL 2.18 to 2.30 (init.cc).
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.failures import has_rows
+from nccltune.formats.nccl_log.lines import find_log_line
+
 _INIT = re.compile(
-    r"(?P<host>[^\s:\]]{1,255}):(?P<pid>\d{1,10}):\d{1,10} [^\n]{0,80}?\bcomm 0x[0-9a-f]{1,16} "
-    r"rank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) [^\n]{0,120}?"
+    r"\bcomm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) .{0,120}?"
     r"(?:commId (?P<id>0x[0-9a-f]{1,16})"
     r"|parent 0x[0-9a-f]{1,16} (?P<split>\w{1,20} \d{1,9} color -?\d{1,10}) key -?\d{1,10})"
     r" ?- Init (?P<what>START|COMPLETE)"
 )
 _TIMES = re.compile(
-    r"Init timings\b[^\n]{0,80}?rank \d{1,9} nranks (?P<ranks>\d{1,9}) "
-    r"total (?P<total>\d{1,9}\.\d{1,6}) \((?P<parts>[^)\n]{1,200})\)"
+    r"rank \d{1,9} nranks (?P<ranks>\d{1,9}) total (?P<total>\d{1,9}\.\d{1,6}) "
+    r"\((?P<parts>[^)]{1,200})\)"
 )
 _PART = re.compile(r"(\w{1,20}) (\d{1,9}\.\d{1,6})")
 _FABRIC = re.compile(
-    r"(?P<host>[^\s:\]]{1,255}):\d{1,10}:\d{1,10} [^\n]{0,80}?MNNVL busId \S{1,20} fabric UUID "
-    r"(?P<uuid>[0-9a-f.]{1,40}) cliqueId (?P<clique>\S{1,20}) state (?P<state>\d{1,3})"
+    r"fabric UUID (?P<uuid>[0-9a-f.]{1,40}) cliqueId (?P<clique>\S{1,20}) state (?P<state>\d{1,3})"
 )
-_JOINED = re.compile(
-    r" nRanks (?P<ranks>\d{1,9}) nNodes (?P<nodes>\d{1,9}) .{0,60}? MNNVL (?P<on>\d)"
-)
+_JOINED = re.compile(r" nRanks (?P<ranks>\d{1,9}) nNodes \d{1,9} .{0,60}? MNNVL (?P<on>\d)")
 # Ray counts equal lines of several processes, and people leave lines out.
 _CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|snip|truncated)\W{0,3}$", re.M)
 # The last messages of a rank before `Init COMPLETE`.
 _LATE = ("coll channels", "CC Off", "CC On", "TUNER/Plugin")
+# Messages that a rank logs only after its `Init COMPLETE`: the lines before them were left out.
+_AFTER = ("Init timings", "Destroy", "opCount", "Init COMPLETE")
+_LONGEST = 1000
 _COMPLETED = 3
 """State of a GPU in a fabric (nvmlGpuFabricState): its registration is complete."""
 
@@ -74,12 +76,25 @@ class InitLines(NamedTuple):
 
 def parse_init(text: str) -> InitLines:
     """Parse a log of one process, or of several processes in one text."""
+    # A table of nccl-tests shows that all ranks were initialised.
+    is_whole = "Init START" in text and _CUT.search(text) is None and not has_rows(text)
     return InitLines(
-        _unfinished(text) if "Init START" in text and _CUT.search(text) is None else None,
+        _unfinished(text) if is_whole else None,
         _slowest(text) if "Init timings" in text else None,
         _fabric(text) if "MNNVL busId" in text else None,
         _joined(text) if " MNNVL " in text else None,
     )
+
+
+def _lines(text: str, word: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with `word`, at most _LONGEST characters of each, and where they end."""
+    at = text.find(word)
+    while at >= 0:
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        end = end if end >= 0 else len(text)
+        yield end, text[start : min(end, start + _LONGEST)]
+        at = text.find(word, end)
 
 
 class _Group:
@@ -91,58 +106,73 @@ class _Group:
 
 
 def _unfinished(text: str) -> list[OpenInit]:
-    groups: dict[str, _Group] = {}
-    end = 0
-    for match in _INIT.finditer(text):
-        name = match["id"] or f"{match['split']} of {match['ranks']} ranks"
-        rank = int(match["rank"])
-        group = groups.setdefault(name, _Group(int(match["ranks"])))
-        if match["what"] == "START":
-            group.open[rank] += 1
-            group.owner.setdefault(rank, (match["host"], match["pid"]))
-        else:
-            group.open[rank] -= 1
-            group.done.append(rank)
-            end = match.end()
+    groups, end = _groups(text)
     found = []
     last = _last_lines(text) if any(any(one.open.values()) for one in groups.values()) else {}
-    ends_here = not [line for line in text[end:].split("\n")[1:] if _is_other(line)]
+    ends_here = not any(_is_other(line) for line in text[end:].split("\n")[1:])
     for name, group in groups.items():
         waiting = [rank for rank in group.owner if group.open[rank] > 0]
         if not waiting:
+            continue
+        if any(word in last.get(group.owner[one], "") for one in waiting for word in _AFTER):
             continue
         late = all(any(w in last.get(group.owner[one], "") for w in _LATE) for one in waiting)
         # A log that ends among the `Init COMPLETE` lines has those of the first ranks, or of ranks
         # that were ready when others were.
         first = sorted(list(group.owner)[: len(group.done)]) == sorted(group.done)
         cut = not text.endswith("\n") or (ends_here and (late or first))
-        hosts = sorted({group.owner[one][0] for one in waiting})
         found.append(
-            OpenInit(name, group.ranks, len(group.owner), len(group.done), sorted(waiting), hosts,
-                     whole=bool(group.done) and not cut)
-        )  # fmt: skip
+            OpenInit(
+                comm=name,
+                ranks=group.ranks,
+                started=len(group.owner),
+                completed=len(group.done),
+                unfinished=sorted(waiting),
+                hosts=sorted({group.owner[one][0] for one in waiting}),
+                whole=bool(group.done) and not cut,
+            )
+        )
     return found
+
+
+def _groups(text: str) -> tuple[dict[str, _Group], int]:
+    """Return the communicators by name, and where the last `Init COMPLETE` line ends."""
+    groups: dict[str, _Group] = {}
+    last = 0
+    for end, line in _lines(text, "- Init "):
+        writer, match = find_log_line(line), _INIT.search(line)
+        if writer is None or match is None:
+            continue
+        name = match["id"] or f"{match['split']} of {match['ranks']} ranks"
+        rank = int(match["rank"])
+        group = groups.setdefault(name, _Group(int(match["ranks"])))
+        if match["what"] == "START":
+            group.open[rank] += 1
+            group.owner.setdefault(rank, (writer["host"], writer["pid"]))
+        else:
+            group.open[rank] -= 1
+            group.done.append(rank)
+            last = end
+    return groups, last
 
 
 def _is_other(line: str) -> bool:
     return bool(line.strip()) and "Init COMPLETE" not in line and "Init timings" not in line
 
 
-_OWNER = re.compile(r"(?P<host>[^\s:\]]{1,255}):(?P<pid>\d{1,10}):\d{1,10} [^\n]{0,80}?NCCL ")
-
-
 def _last_lines(text: str) -> Mapping[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
-    for line in text.split("\n"):
-        if " NCCL " in line and (match := _OWNER.search(line[:400])) is not None:
+    for _, line in _lines(text, " NCCL "):
+        if (match := find_log_line(line)) is not None:
             found[match["host"], match["pid"]] = line
     return found
 
 
 def _slowest(text: str) -> InitTimes | None:
-    match = max(_TIMES.finditer(text), key=lambda one: float(one["total"]), default=None)
-    if match is None:
+    matches = [match for _, line in _lines(text, "Init timings") if (match := _TIMES.search(line))]
+    if not matches:
         return None
+    match = max(matches, key=lambda one: float(one["total"]))
     parts = [(float(seconds), name) for name, seconds in _PART.findall(match["parts"])]
     seconds, name = max(parts, default=(0.0, "unknown"))
     return InitTimes(int(match["ranks"]), float(match["total"]), name, seconds)
@@ -150,14 +180,17 @@ def _slowest(text: str) -> InitTimes | None:
 
 def _fabric(text: str) -> int | None:
     hosts: dict[tuple[str, str], set[str]] = {}
-    for match in _FABRIC.finditer(text):
-        if match["uuid"].strip("0.") and int(match["state"]) == _COMPLETED:
-            hosts.setdefault((match["uuid"], match["clique"]), set()).add(match["host"])
+    for _, line in _lines(text, "MNNVL busId"):
+        writer, match = find_log_line(line), _FABRIC.search(line)
+        if writer is None or match is None or not match["uuid"].strip("0."):
+            continue
+        if int(match["state"]) == _COMPLETED:
+            hosts.setdefault((match["uuid"], match["clique"]), set()).add(writer["host"])
     return max((len(one) for one in hosts.values()), default=0)
 
 
 def _joined(text: str) -> bool | None:
-    match = max(
-        _JOINED.finditer(text), key=lambda one: (int(one["ranks"]), int(one["on"])), default=None
-    )
-    return None if match is None else match["on"] != "0"
+    matches = [match for _, line in _lines(text, " MNNVL ") if (match := _JOINED.search(line))]
+    if not matches:
+        return None
+    return max(matches, key=lambda one: (int(one["ranks"]), int(one["on"])))["on"] != "0"

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare two studies, logs or folders size by size; or the many runs of a fleet."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.compare.fleet import FleetTest, judge_fleet
+from nccltune.compare.runs import (
+    FactDifference,
+    MeasuredRun,
+    curves_of,
+    fact_differences,
+    facts_not_shown,
+)
+from nccltune.compare.series import ScalingSeries, scaling
+from nccltune.compare.sides import CurveComparison, NothingInCommonError, compare_sides
+from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
+from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.reading.file_report import ImportRecord
+from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_platform, joined
+from nccltune.formats.reading.runs import RunFound
+from nccltune.formats.text.redact import host_hash
+from nccltune.model.errors import InputError
+from nccltune.model.sample import Sample
+from nccltune.report.words import counted
+from nccltune.study.files import Study
+from nccltune.study.names import SAMPLES
+
+_RANK_LINE = re.compile(
+    rb"Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S+)\s+device"
+    rb"|\"hostname\"\s*:\s*\"([^\"]+)\""
+)
+_SEPARATORS = (re.compile(r"[_.+,@\s]+|--+"), re.compile(r"[_.+,@\s]+|(?<=\d)-+(?=[A-Za-z])"))
+_HOST_WORD = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!\d)[\w-]+")
+_OTHER_WORD = re.compile(
+    r"(?:attempt|day|iter|job|rep|repeat|round|run|test|trial|try)s?-?\d+", re.IGNORECASE
+)
+
+
+class RunsRead(NamedTuple):
+    """The runs of some inputs; names and hosts of tests without a result; names of other files."""
+
+    runs: list[MeasuredRun]
+    failed: list[tuple[str, tuple[str, ...]]]
+    unread: list[str]
+
+
+class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of two inputs.
+
+    `different` are the facts that both show and that differ. `not_shown` names facts that at least
+    one does not show. `warnings` are sentences on what was left out.
+    """
+
+    first: str
+    second: str
+    different: list[FactDifference]
+    not_shown: list[str]
+    tests: list[CurveComparison]
+    warnings: list[str]
+
+    @property
+    def has_finding(self) -> bool:
+        """Return whether the second side is slower beyond noise in any test."""
+        return any(test.slower for test in self.tests)
+
+
+class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of many runs.
+
+    `failed` are the files of tests that gave no result. `failed_nodes` counts them by node.
+    """
+
+    runs: int
+    tests: list[FleetTest]
+    scaling: list[ScalingSeries]
+    failed: list[str]
+    failed_nodes: dict[str, int]
+    warnings: list[str]
+
+    @property
+    def has_finding(self) -> bool:
+        """Return whether a node, run, period or scale is slower, or a test failed."""
+        slow = any(test.slow for test in self.tests)
+        return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
+
+
+def compare_paths(
+    paths: Sequence[Path],
+    *,
+    assumed_noise: float,
+    nodes: int | None = None,
+    ranks: int | None = None,
+) -> SidesCompared | FleetCompared:
+    """Return the comparison of two inputs, or of the runs in one folder or many files.
+
+    `nodes` and `ranks` hold where an input does not show its scale. Raises InputError if an input
+    has no measurement or the inputs have nothing in common, and StudyError for a damaged study.
+    """
+    options = ReadOptions(study="compare", nodes=nodes, ranks=ranks)
+    if len(paths) == 2:
+        return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
+    found = _read(paths, options)
+    runs = found.runs
+    if len(runs) == 2:
+        names = [run.name for run in runs]
+        if names[0] == names[1]:
+            names = [f"{name}, run {number}" for number, name in enumerate(names, 1)]
+        sides = [found._replace(runs=[run]) for run in runs]
+        return _sides((names[0], names[1]), sides, assumed_noise)
+    if len(runs) < 2:
+        why = f": {'; '.join(found.unread[:3])}" if found.unread else ""
+        raise InputError(
+            f"two inputs are needed, or one with several runs; this has {len(runs)}{why}",
+            where=", ".join(map(str, paths)),
+            hint="nccltune compare BEFORE AFTER",
+        )
+    return _fleet(found)
+
+
+def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> SidesCompared:
+    for label, side in zip(labels, sides, strict=True):
+        if not any(run.curves for run in side.runs):
+            failed = [f"{name}: the test gave no result" for name, _ in side.failed]
+            why = "; ".join([*failed, *side.unread, *_left_out(side.runs)][:3])
+            raise InputError(f"no measurement to compare ({why or 'no file'})", where=label)
+    where = " and ".join(labels)
+    here, there = (side.runs for side in sides)
+    if any(one.curves == other.curves for one in here for other in there):
+        raise InputError(
+            "both inputs hold the same run: there is nothing to compare",
+            where=where,
+            hint="name the two measurements, or two folders without a common file",
+        )
+    try:
+        tests = compare_sides(here, there, assumed)
+    except NothingInCommonError as error:
+        raise InputError(
+            str(error),
+            where=where,
+            hint="compare the same collective, scale, type and sizes; --nodes and --ranks state a "
+            "scale that a file does not show",
+        ) from error
+    return SidesCompared(
+        first=labels[0],
+        second=labels[1],
+        different=[*fact_differences(here, there), *_choices(tests)],
+        not_shown=facts_not_shown(here, there),
+        tests=tests,
+        warnings=[
+            f"{label}: {words}"
+            for label, side in zip(labels, sides, strict=True)
+            for words in (
+                *_left_out(side.runs),
+                *(f"{name}: no result" for name, _ in side.failed),
+            )
+        ],
+    )
+
+
+def _fleet(found: RunsRead) -> FleetCompared:
+    runs = _named_hosts(found.runs)
+    tests, series = judge_fleet(runs), scaling(runs)
+    if not tests and not series:
+        raise InputError(
+            f"nothing to compare among {len(runs)} runs: fewer than 4 are of one test and scale, "
+            "and no test has three numbers of nodes",
+            hint="name two of them: nccltune compare BEFORE AFTER",
+        )
+    return FleetCompared(
+        runs=len(runs),
+        tests=tests,
+        scaling=series,
+        failed=[name for name, _ in found.failed],
+        failed_nodes=dict(
+            Counter(host for _, hosts in found.failed for host in hosts).most_common()
+        ),
+        warnings=[*_left_out(runs), *found.unread],
+    )
+
+
+def _choices(tests: list[CurveComparison]) -> list[FactDifference]:
+    """Return the choices, if those of a test differ between the sides."""
+    return [
+        FactDifference("choice", *choices)
+        for choices in dict.fromkeys(test.choices for test in tests)
+        if choices[0] != choices[1]
+    ]
+
+
+def _labels(first: Path, second: Path) -> tuple[str, str]:
+    names = first.resolve().name, second.resolve().name
+    return names if names[0] != names[1] else (str(first), str(second))
+
+
+def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
+    reasons: Counter[str] = Counter()
+    for run in runs:
+        reasons.update(run.left_out)
+    return [f"{counted(number, 'timing')} left out: {reason}" for reason, number in reasons.items()]
+
+
+def _read(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
+    """Read the runs of files, studies and folders of both. A run that occurs twice is read once."""
+    found = RunsRead([], [], [])
+    known: dict[str, MeasuredRun] = {}
+    studies: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            studies += [item.parent for item in sorted(path.rglob(SAMPLES))]
+    for folder in dict.fromkeys(studies):
+        found.runs.extend(_of_study(Study(folder)))
+    inside = {folder.resolve() for folder in studies}
+    files = [
+        item
+        for item in find_inputs(paths)
+        if item.path is None or not inside & set(item.path.resolve().parents)
+    ]
+    for reading in read_inputs(files, options):
+        _add_file(reading, found, known)
+    found.runs.extend(known.values())
+    bare = [run for run in found.runs if run.scale == (None, None)]
+    if len(bare) < len(found.runs):
+        found.runs[:] = [run for run in found.runs if run not in bare]
+        found.unread.extend(f"{run.name}: left out, its scale is not shown" for run in bare)
+    return found
+
+
+def _of_study(study: Study) -> list[MeasuredRun]:
+    """Return the runs of a study, one for each process."""
+    platform = study.platform()
+    facts = facts_of_platform(platform, measured=platform.recorded_at is not None)
+    known = {
+        run.process: run.facts
+        for record in study.imports(ImportRecord)
+        for run in record.runs or ()
+    }
+    samples: dict[str | None, list[Sample]] = {}
+    for sample in study.samples():
+        samples.setdefault(sample.source.process, []).append(sample)
+    runs = [
+        _run(study.name, items, known.get(process or "", facts), {})
+        for process, items in samples.items()
+    ]
+    return [run for run in runs if run.curves or run.left_out]
+
+
+def _add_file(reading: Reading, found: RunsRead, known: dict[str, MeasuredRun]) -> None:
+    """Add the runs of a file to `known`.
+
+    Of two files with the same rows, a log and the table cut out of it, the one with process ids
+    counts.
+    """
+    report, item = reading.report, reading.found
+    samples: dict[RunFound, list[Sample]] = {}
+    for batch in reading.batches():
+        samples.setdefault(batch.run, []).extend(batch.samples)
+    # The device list is read from the text, because runs keep only hashes of host names.
+    names = _host_names(reading.content()) if report.file_hash else {}
+    if not any(samples.values()):
+        if names:
+            found.failed.append((item.name, tuple(sorted(names.values()))))
+        else:
+            doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
+            found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
+    for number, (run, timings) in enumerate(samples.items()):
+        if not timings:
+            continue
+        record = run.record()
+        key = record.prints or f"{report.file_hash} {number}"
+        new = _run(item.name, timings, run.facts, names, _seconds(run))
+        if record.pids:
+            known.pop(key, None)
+            known.setdefault(f"{key} {record.pids}", new)
+        elif not any(other.startswith(key) for other in known):
+            known[key] = new
+
+
+def _run(
+    name: str,
+    samples: list[Sample],
+    facts: PlatformFacts,
+    names: dict[str, str],
+    at: float | None = None,
+) -> MeasuredRun:
+    curves, left_out = curves_of(samples)
+    scale = (samples[0].nodes, samples[0].ranks)
+    hosts = tuple(sorted(names[key] for key in facts.hosts if key in names))
+    return MeasuredRun(
+        name=name,
+        hosts=hosts,
+        scale=scale,
+        facts=facts,
+        at=at,
+        curves=curves,
+        left_out=left_out,
+    )
+
+
+def _seconds(run: RunFound) -> float | None:
+    return run.stamps.utc if run.stamps.utc is not None else run.stamps.local
+
+
+def _host_names(content: bytes) -> dict[str, str]:
+    """Return the host names in the device list of nccl-tests, text or JSON, by their hash."""
+    names = {text or json for text, json in _RANK_LINE.findall(content)}
+    short = (name.decode(errors="replace").partition(".")[0] for name in names)
+    return {host_hash(name): name for name in short}
+
+
+def _named_hosts(runs: list[MeasuredRun]) -> list[MeasuredRun]:
+    """Return the runs in order of time, with hosts from the file names if no run shows its own.
+
+    A file name gives hosts if it has as many words with letters and digits as the run has nodes.
+    Words that all files share are no hosts.
+    """
+    if all(run.at is not None for run in runs):
+        runs = sorted(runs, key=lambda run: run.at or 0)
+    if any(run.hosts for run in runs):
+        return runs
+    for separator in _SEPARATORS:
+        words = [
+            {
+                word
+                for word in separator.split(Path(run.name).stem)
+                if _HOST_WORD.fullmatch(word) and not _OTHER_WORD.fullmatch(word)
+            }
+            for run in runs
+        ]
+        hosts = [tuple(sorted(own - set.intersection(*words))) for own in words]
+        if all(len(own) == run.scale[0] for own, run in zip(hosts, runs, strict=True)):
+            return [
+                msgspec.structs.replace(run, hosts=own)
+                for run, own in zip(runs, hosts, strict=True)
+            ]
+    return runs

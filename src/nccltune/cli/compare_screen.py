@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The output of `nccltune compare`: ratios by size; slow nodes, runs and scales."""
+
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+
+from nccltune.app.compare import FleetCompared, SidesCompared
+from nccltune.cli.output import hanging, harmless, stdout, warn
+from nccltune.compare.fleet import FleetTest, SlowPart
+from nccltune.compare.series import ScalingSeries
+from nccltune.compare.sides import CurveComparison
+from nccltune.model.sizes import format_bytes
+from nccltune.report.words import (
+    counted,
+    gain_text,
+    listed,
+    percent_text,
+    significant,
+    size_form,
+    time_text,
+)
+
+_TABLES = 3
+"""Most tables of a screen, and verdicts of a line."""
+_KINDS = {"node": "slow node", "period": "slow runs", "run": "slow run"}
+_NODES = 8
+_RUNS = 5
+_LONG = 32
+"""Longer names of files are not repeated in every sentence."""
+
+
+def show(found: SidesCompared | FleetCompared) -> None:
+    """Print the verdicts first, then tables."""
+    out = stdout()
+    if isinstance(found, SidesCompared):
+        _show_sides(found, out)
+    else:
+        _show_fleet(found, out)
+    warn(found.warnings[:_RUNS])
+    if len(found.warnings) > _RUNS:
+        warn([f"and {len(found.warnings) - _RUNS} more (--json lists them)"])
+
+
+def one_line(found: SidesCompared | FleetCompared) -> str:
+    """Return the verdict in one line."""
+    if isinstance(found, SidesCompared):
+        changed = listed([f"{x.fact} {x.first} to {x.second}" for x in found.different])
+        lead = f"{found.first} to {found.second}" + (f" ({changed})" if changed else "")
+        shown = _ordered(found.tests)
+        parts = [f"{_title(x)}: {x.verdict(*_names(found))}" for x in shown]
+    else:
+        lead = counted(found.runs, "run")
+        slow = [(item, test) for test in found.tests for item in test.slow]
+        slow.sort(key=lambda pair: list(_KINDS).index(pair[0].kind))
+        parts = [f"{_KINDS[item.kind]}: {test.title}: {item.sentence}" for item, test in slow]
+        parts += [_failed(found)] if found.failed else []
+        parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
+        parts = parts or ["nothing is slower than the others beyond noise"]
+    more = [f"and {len(parts) - _TABLES} more"] if len(parts) > _TABLES else []
+    return harmless(f"{lead}: {'; '.join([*parts[:_TABLES], *more])}")
+
+
+def _show_sides(found: SidesCompared, out: Console) -> None:
+    hanging(out, "first      ", 11, found.first)
+    hanging(out, "second     ", 11, found.second)
+    for item in found.different:
+        hanging(out, "differs    ", 11, f"{item.fact}: {item.first} first, {item.second} second")
+    if found.not_shown:
+        words = f"not shown by both, so they may differ, too: {', '.join(found.not_shown)}"
+        hanging(out, "unknown    ", 11, words)
+    if not found.different:
+        hanging(out, "differs    ", 11, "nothing that both show")
+    if len(found.different) > 1 and any(test.ranges for test in found.tests):
+        words = f"{len(found.different)} things differ: which of them matters cannot be separated"
+        hanging(out, "cause      ", 11, words)
+    for test in found.tests:
+        label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
+        if test.ranges and not test.slower:
+            label, style = "faster     ", "green"
+        hanging(out, (label, style), 11, f"{_title(test)}: {test.verdict(*_names(found))}")
+    tables = _ordered(found.tests)
+    tables = tables if tables[0].ranges else tables[:1]
+    for test in tables[:_TABLES]:
+        _show_table(test, out)
+    if len(tables) > _TABLES:
+        out.print(f"and {len(tables) - _TABLES} more tables (--json has all)")
+
+
+def _ordered(tests: list[CurveComparison]) -> list[CurveComparison]:
+    """Return the tests with a difference, slower ones first; all if none has one."""
+    different = [test for test in tests if test.ranges]
+    return sorted(different, key=lambda test: not test.slower) or tests
+
+
+def _names(found: SidesCompared) -> tuple[str, str]:
+    """Return what to call the sides: by the NCCL version or choice if nothing else differs."""
+    if len(found.different) == 1:
+        item = found.different[0]
+        if item.fact == "NCCL":
+            return item.first, f"NCCL {item.second}"
+        if item.fact == "choice":
+            return item.first, item.second
+    if max(len(found.first), len(found.second)) > _LONG:
+        return "the first", "the second"
+    return found.first, found.second
+
+
+def _title(test: CurveComparison) -> str:
+    title = test.title if test.choices[0] == "default" else f"{test.title}, {test.choices[0]}"
+    return title if len(test.placements) > 1 else f"{title}, {test.placements[0]}"
+
+
+def _show_table(test: CurveComparison, out: Console) -> None:
+    both = " (mean of out of place and in place)" if len(test.placements) > 1 else ""
+    out.print(f"\n{_title(test)}{both}", style="bold")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("size", "first", "second", "ratio", "95 % CI" if test.noise == "runs" else ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column()
+    form = size_form(point.bytes for point in test.points)
+    for point in test.points:
+        interval = "" if point.low is None else f"{point.low:.2f}-{point.high:.2f}"
+        remark = ("slower" if point.ratio > 1 else "faster") if point.beyond else ""
+        if point.bytes in test.isolated:
+            remark = "unclear: run it again"
+        table.add_row(
+            form(point.bytes),
+            time_text(point.first_us),
+            time_text(point.second_us),
+            gain_text(point.ratio),
+            interval,
+            remark,
+        )
+    out.print(table)
+    runs = f"{counted(test.runs[0], 'run')} and {counted(test.runs[1], 'run')}"
+    if test.noise == "runs":
+        words = f"{runs}: the noise is that between the runs"
+    else:
+        source = "assumed" if test.noise == "assumed" else "by the scatter along the sizes"
+        words = (
+            f"{runs}: differences under {percent_text(test.single)} at one size ({source}) or "
+            f"{percent_text(test.whole)} for the whole curve (assumed) are not shown to be more "
+            "than noise; give several runs of each to measure it"
+        )
+    hanging(out, "noise      ", 11, words)
+
+
+def _show_fleet(found: FleetCompared, out: Console) -> None:
+    hosts = max((test.hosts for test in found.tests), default=0)
+    words = counted(found.runs, "run") + (f" of {counted(hosts, 'node')}" if hosts else "")
+    hanging(out, "fleet      ", 11, words)
+    if found.failed:
+        hanging(out, ("failed     ", "red"), 11, _failed(found))
+    for test in found.tests:
+        _show_slow(test, out)
+        if test.cut:
+            words = f"{test.title}: less than half of the sizes in {listed(test.cut[:_RUNS])}"
+            hanging(out, "not judged ", 11, words + _more(len(test.cut) - _RUNS))
+    if not any(test.slow for test in found.tests) and found.tests:
+        words = f"nothing in {counted(len(found.tests), 'test')} beyond the noise of the runs"
+        hanging(out, ("slow       ", "green"), 11, words)
+    for item in found.scaling:
+        for words in item.sentences:
+            hanging(out, "scaling    ", 11, f"{item.title}: {words}")
+    tables = [test for test in found.tests if test.slow] or found.tests
+    for test in tables[:_TABLES]:
+        _show_nodes(test, out)
+    for test in [test for test in found.tests if test not in tables[:_TABLES]]:
+        out.print(_summary(test))
+    for item in found.scaling[:_TABLES]:
+        _show_scaling(item, out)
+
+
+def _more(number: int) -> str:
+    return f" and {number} more" if number > 0 else ""
+
+
+def _failed(found: FleetCompared) -> str:
+    names = found.failed[:3]
+    more = _more(len(found.failed) - 3)
+    often = [f"{name} ({number})" for name, number in found.failed_nodes.items() if number > 1]
+    words = f"{counted(len(found.failed), 'test')} gave no result: {', '.join(names)}{more}"
+    return words + (f"; most often with {', '.join(often[:3])}" if often else "")
+
+
+def _show_slow(test: FleetTest, out: Console) -> None:
+    runs = [item for item in test.slow if item.kind == "run"]
+    for item in test.slow:
+        if item not in runs[_RUNS:]:
+            lead = (f"{_KINDS[item.kind]:<11}", "red")
+            hanging(out, lead, 11, f"{test.title}: {item.sentence}")
+    if len(runs) > _RUNS:
+        out.print(f"           and {len(runs) - _RUNS} more slow runs (--json lists them)")
+    if any(len(item.hosts) > 1 for item in runs):
+        hanging(out, "           ", 11, _path_words(runs))
+
+
+def _path_words(runs: list[SlowPart]) -> str:
+    often = Counter(host for item in runs for host in item.hosts).most_common(3)
+    repeated = [f"{name} in {number}" for name, number in often if number > 1]
+    words = "most other runs of these nodes are normal: look at the path between them, or repeat"
+    return words + (f" (of {len(runs)}: {', '.join(repeated)})" if repeated else "")
+
+
+def _summary(test: FleetTest) -> str:
+    hosts = f" of {counted(test.hosts, 'node')}" if test.hosts else ""
+    return (
+        f"{test.title}: {counted(test.runs, 'run')}{hosts}, usual "
+        f"{significant(test.usual_gb_per_s)} GB/s at {format_bytes(test.bytes)}, spread "
+        f"{percent_text(test.spread)}"
+    )
+
+
+def _show_nodes(test: FleetTest, out: Console) -> None:
+    out.print(f"\n{_summary(test)}", style="bold")
+    if not test.nodes:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("node", no_wrap=True)
+    for name in ("runs", "slow", "median", "mean", "worst"):
+        table.add_column(name, justify="right")
+    for item in test.nodes[:_NODES]:
+        rates = (item.median_gb_per_s, item.mean_gb_per_s, item.worst_gb_per_s)
+        table.add_row(item.name, str(item.runs), str(item.low), *map(significant, rates))
+    out.print(table)
+    if len(test.nodes) > _NODES:
+        out.print(f"and {len(test.nodes) - _NODES} nodes with a higher mean")
+
+
+def _show_scaling(series: ScalingSeries, out: Console) -> None:
+    out.print(f"\n{series.title}", style="bold")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("nodes", "ranks", "runs", *map(format_bytes, series.sizes), "efficiency", ""):
+        table.add_column(name, justify="right")
+    for row in series.rows:
+        efficiency = "" if row.efficiency is None else percent_text(row.efficiency)
+        rates = [significant(rate) for rate in row.gb_per_s]
+        remark = "below both neighbours" if row.outlier else ""
+        numbers = (str(row.nodes), str(row.ranks), str(row.runs))
+        table.add_row(*numbers, *rates, efficiency, remark)
+    out.print(table)

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many runs of one test: nodes, pairs of nodes, runs and periods that are slower than the others.
+
+The value of a run is its median log time over a band of sizes, against the median of all runs. A
+node is judged by all its runs: if a node makes a pair slow, its other pairs are slow, too.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from nccltune.analyze.stats import normal_z
+from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, fact_differences
+from nccltune.compare.scan import LEAST_SCATTER, Floats, stretches
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
+from nccltune.report.words import significant
+
+FEWEST_RUNS = 4
+LEVEL = 0.05
+ALLOWANCE = 0.03
+"""Slower by less than this is not reported, whatever the noise."""
+_SIMULATED = 1000
+_MOST_RUNS = 400
+"""Most runs for which critical values are simulated. For more, those of normal noise are close."""
+_SEED = 20261127
+
+Members = npt.NDArray[np.bool_]
+
+
+class SlowPart(msgspec.Struct, frozen=True):
+    """What is slower than the others: a `node`, a `run` or a `period` of runs.
+
+    `names` are nodes, or for runs and periods the runs. `ratio` is its time over the usual time.
+    `value` and `usual` are in `unit` (GB/s or us) at `bytes`. `low` of its `runs` are slower than
+    the others. `hosts` are the nodes of a slow run. `facts` are the facts in which the runs of a
+    node differ from the others. `noun` is what its runs are: runs or pairs (of nodes).
+    """
+
+    kind: str
+    names: list[str]
+    ratio: float
+    value: float
+    usual: float
+    unit: str
+    bytes: int
+    low: int
+    runs: int
+    hosts: list[str] = []
+    facts: list[str] = []
+    noun: str = "run"
+
+    @property
+    def sentence(self) -> str:
+        """Return `node-4: 11.9 of 13.5 GB/s at 1 GiB in 16 of 16 pairs`."""
+        names = ", ".join(self.names)
+        if self.kind == "period":
+            names = f"{count(self.runs, 'run')} from {self.names[0]} to {self.names[-1]}"
+        value, usual = significant(self.value), significant(self.usual)
+        what = (
+            f"{value} of {usual} GB/s" if self.unit == "GB/s" else f"{value} us, usual {usual} us"
+        )
+        words = f"{names}: {what} at {format_bytes(self.bytes)}"
+        if self.kind == "node":
+            words += f" in {self.low} of {count(self.runs, self.noun)}"
+            if len(self.names) > 1:
+                words += "; these nodes ran only together, so which of them is slow is unknown"
+        return words + "".join(f"; {fact}" for fact in self.facts)
+
+
+class NodeValue(msgspec.Struct, frozen=True):
+    """A node with the bandwidth of its runs: median, mean and worst; `low` of them are slow."""
+
+    name: str
+    runs: int
+    low: int
+    median_gb_per_s: float
+    mean_gb_per_s: float
+    worst_gb_per_s: float
+
+
+class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one test at one scale.
+
+    `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
+    relative spread of the runs there. `nodes` are sorted by their mean, the slowest first; empty if
+    the hosts are unknown or the same in all runs. `cut` are runs with less than half of the sizes:
+    they are not judged.
+    """
+
+    title: str
+    runs: int
+    hosts: int
+    bytes: int
+    usual_gb_per_s: float
+    spread: float
+    nodes: list[NodeValue]
+    slow: list[SlowPart]
+    cut: list[str] = []
+
+
+def judge_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTest]:
+    """Return a judgement of each test that at least FEWEST_RUNS runs measured at one scale."""
+    found: dict[MeasuredTest, list[tuple[MeasuredRun, RunCurve]]] = defaultdict(list)
+    for run in runs:
+        for (test, label), curve in run.curves.items():
+            if label == "default" or (test, "default") not in run.curves:
+                found[test].append((run, curve))
+    tests = [(test, items) for test, items in found.items() if len(items) >= FEWEST_RUNS]
+    return [_judge(test, items, LEVEL / len(tests)) for test, items in tests]
+
+
+class _Band(msgspec.Struct):
+    """A band of sizes: `values` of the runs, and what is usual at the size that is reported."""
+
+    values: Floats
+    bytes: int
+    usual: float
+    unit: str
+
+    def slow(
+        self, kind: str, names: Sequence[str], ratio: float, inside: Members, limit: float
+    ) -> SlowPart:
+        low = int((self.values[inside] > limit).sum())
+        # A bandwidth falls by the factor by which a time grows.
+        value = self.usual / ratio if self.unit == "GB/s" else self.usual * ratio
+        runs = int(inside.sum())
+        return SlowPart(
+            kind, list(names), ratio, value, self.usual, self.unit, self.bytes, low, runs
+        )
+
+
+def _judge(
+    test: MeasuredTest, items: list[tuple[MeasuredRun, RunCurve]], level: float
+) -> FleetTest:
+    most = max(len(curve.times) for _, curve in items)
+    cut = [run.name for run, curve in items if 2 * len(curve.times) < most]
+    items = [(run, curve) for run, curve in items if 2 * len(curve.times) >= most]
+    runs = [run for run, _ in items]
+    bands = _bands(test, [curve for _, curve in items])
+    units = _units(runs)
+    slow: list[SlowPart] = []
+    level /= 2 * len(bands)
+    critical = _critical_of_units(tuple(inside.tobytes() for inside in units.values()), level)
+    # The only run of a node is judged as that node.
+    once = [inside for inside in units.values() if inside.sum() == 1]
+    rows = ~np.any(once, axis=0) if once else np.ones(len(runs), dtype=bool)
+    for band in bands:
+        nodes, used = _slow_nodes(band, units, critical)
+        rows &= ~used
+        slow += [_with_facts(item, runs, units) for item in nodes]
+        slow += _slow_runs(band, runs, rows, level)
+    last = bands[-1]
+    hosts = {host for run in runs for host in run.hosts}
+    nodes_shown = [
+        _node_value(name, last, inside) for names, inside in units.items() for name in names
+    ]
+    return FleetTest(
+        title=test.title,
+        runs=len(runs),
+        hosts=len(hosts),
+        bytes=last.bytes,
+        usual_gb_per_s=last.usual,
+        spread=_spread(last.values),
+        nodes=sorted(nodes_shown, key=lambda item: item.mean_gb_per_s),
+        slow=_strongest(slow),
+        cut=cut,
+    )
+
+
+def _node_value(name: str, band: _Band, inside: Members) -> NodeValue:
+    rates = band.usual / np.exp(band.values[inside])
+    low = int((band.values[inside] > max(ALLOWANCE, 3 * _spread(band.values))).sum())
+    return NodeValue(
+        name, len(rates), low, float(np.median(rates)), float(rates.mean()), float(rates.min())
+    )
+
+
+def _bands(test: MeasuredTest, curves: list[RunCurve]) -> list[_Band]:
+    """Return the values of the runs where latency counts, in between, and where bandwidth counts.
+
+    The last band ends at the largest common size.
+    """
+    rows = [_by_size(curve) for curve in curves]
+    every = sorted({size for row in rows for size in row})
+    sizes = [s for s in every if 5 * sum(s in row for row in rows) >= 4 * len(rows)] or every
+    table = np.array([[row.get(size, math.nan) for size in sizes] for row in rows])
+    usual = np.nanmedian(table, axis=0)
+    rates = [test.bandwidth(size, float(time)) for size, time in zip(sizes, usual, strict=True)]
+    large = [i for i, rate in enumerate(rates) if rate >= 0.8 * max(rates)]
+    large = large if len(sizes) - 1 in large else [*large, len(sizes) - 1]
+    small = [i for i in range(len(sizes)) if usual[i] < usual[0] + math.log(1.5) and i not in large]
+    middle = [i for i in range(len(sizes)) if i not in large and i not in small]
+    bands = []
+    for columns in (small, middle, large):
+        if columns:
+            part = table[:, columns] - usual[columns]
+            known = ~np.isnan(part).all(axis=1)
+            values = np.zeros(len(rows))
+            values[known] = np.nanmedian(part[known], axis=1)
+            at = columns[-1]
+            shown = (float(math.exp(usual[at])), "us") if columns is small else (rates[at], "GB/s")
+            bands.append(_Band(values - np.median(values), sizes[at], *shown))
+    return bands
+
+
+def _by_size(curve: RunCurve) -> dict[int, float]:
+    """Return the log time by size; the mean of both placements where both were timed."""
+    both: dict[int, list[float]] = defaultdict(list)
+    for place, value in curve.times.items():
+        both[place.bytes].append(value)
+    return {size: math.fsum(values) / len(values) for size, values in both.items()}
+
+
+def _units(runs: Sequence[MeasuredRun]) -> dict[tuple[str, ...], Members]:
+    """Return the nodes with the runs that each took part in.
+
+    Nodes that ran only together are one unit. Empty if hosts are unknown or always the same.
+    """
+    if not all(run.hosts for run in runs) or len({run.hosts for run in runs}) < 3:
+        return {}
+    members: dict[bytes, tuple[list[str], Members]] = {}
+    for host in sorted({host for run in runs for host in run.hosts}):
+        inside = np.array([host in run.hosts for run in runs])
+        members.setdefault(inside.tobytes(), ([], inside))[0].append(host)
+    # Several nodes that ran only once, together, are judged as a run.
+    return {
+        tuple(names): inside
+        for names, inside in members.values()
+        if len(names) == 1 or inside.sum() > 1
+    }
+
+
+def _slow_nodes(
+    band: _Band, units: dict[tuple[str, ...], Members], critical: float
+) -> tuple[list[SlowPart], Members]:
+    """Return the nodes that are slower than the others, and the runs that they took part in."""
+    used = np.zeros(len(band.values), dtype=bool)
+    found: list[SlowPart] = []
+    left = dict(units)
+    # Without the runs of the slowest node, the next one stands out more clearly.
+    while len(found) <= len(units) // 3 and len(left) > 2:
+        rows = ~used
+        scores = {
+            names: _score(band.values[None, rows], inside[rows])
+            for names, inside in left.items()
+            if inside[rows].any() and not inside[rows].all()
+        }
+        if not scores:
+            break
+        names = max(scores, key=lambda item: float(scores[item][0][0]))
+        (score,), (difference,), (noise,) = scores[names]
+        if score <= critical:
+            break
+        inside = left.pop(names)
+        limit = float(np.median(band.values[rows & ~inside])) + max(ALLOWANCE, 2 * float(noise))
+        node = band.slow("node", names, math.exp(difference), inside & rows, limit)
+        if 2 * node.low > node.runs:
+            found.append(node)
+            used |= inside
+    return found, used
+
+
+def _score(values: Floats, inside: Members) -> tuple[Floats, Floats, Floats]:
+    """Return for each row the statistic of the runs `inside`, their difference, and the noise."""
+    mine, others = values[:, inside], values[:, ~inside]
+    centres = [np.median(part, axis=1, keepdims=True) for part in (mine, others)]
+    residuals = np.abs(np.hstack([mine - centres[0], others - centres[1]]))
+    noise = np.maximum(1.4826 * np.median(residuals, axis=1), LEAST_SCATTER)
+    difference = (centres[0] - centres[1])[:, 0]
+    error = 1.2533 * noise * math.sqrt(1 / mine.shape[1] + 1 / others.shape[1])
+    beyond = np.sqrt(np.maximum(difference**2 - ALLOWANCE**2, 0)) * np.sign(difference)
+    return beyond / error, difference, noise
+
+
+@lru_cache(maxsize=64)
+def _critical_of_units(members: tuple[bytes, ...], level: float) -> float:
+    """Return the statistic that the largest of all nodes exceeds with probability `level`."""
+    units = [np.frombuffer(item, dtype=np.bool_) for item in members]
+    if len(units) < 3:
+        return math.inf
+    runs = len(units[0])
+    if runs > _MOST_RUNS:
+        return normal_z(1 - 2 * level / len(units))
+    noise = np.random.default_rng(_SEED + runs).standard_normal((_SIMULATED, runs))
+    scores = [_score(noise, inside)[0] for inside in units if not inside.all()]
+    return float(np.quantile(np.max(scores, axis=0), 1 - level, method="higher"))
+
+
+def _slow_runs(
+    band: _Band, runs: Sequence[MeasuredRun], rows: Members, level: float
+) -> list[SlowPart]:
+    """Return periods of one machine that are slower, and single slow runs among `rows`."""
+    found: list[SlowPart] = []
+    where: list[int] = np.flatnonzero(rows).tolist()
+    values = band.values[where]
+    if len(values) < FEWEST_RUNS:
+        return found
+    limit = _limit_of_runs(values, level / 2)
+    for places, ratio in _periods(band, runs, where, level / 2):
+        inside = np.isin(np.arange(len(rows)), places)
+        names = [runs[i].name for i in places]
+        found.append(band.slow("period", names, ratio, inside, limit))
+        rows = rows & ~inside
+    for i in sorted(np.flatnonzero(rows).tolist(), key=lambda i: -band.values[i]):
+        if band.values[i] > limit:
+            inside = np.arange(len(rows)) == i
+            ratio = math.exp(band.values[i] - float(np.median(values)))
+            run = band.slow("run", [_run_name(runs[i])], ratio, inside, limit)
+            found.append(msgspec.structs.replace(run, hosts=list(runs[i].hosts)))
+    return found
+
+
+def _periods(
+    band: _Band, runs: Sequence[MeasuredRun], where: list[int], level: float
+) -> list[tuple[list[int], float]]:
+    """Return the places of runs in a row in which the same machines were slower, with the ratio.
+
+    None if nothing shows the order of the runs.
+    """
+    by_hosts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i in where:
+        by_hosts[runs[i].hosts].append(i)
+    found = []
+    for hosts, places in by_hosts.items():
+        if hosts or all(runs[i].at is not None for i in places):
+            own = band.values[places]
+            for item in stretches(own - np.median(own), ALLOWANCE, level / len(by_hosts)):
+                # If the first runs were faster than most, the machine is slower since then.
+                start, stop = item.start, item.stop
+                if item.value < 0:
+                    start, stop = (stop, len(places)) if start == 0 else (0, 0)
+                if start < stop:
+                    usual = np.median(np.delete(own, np.s_[start:stop]))
+                    ratio = math.exp(float(np.median(own[start:stop]) - usual))
+                    found.append((places[start:stop], ratio))
+    return found
+
+
+def _limit_of_runs(values: Floats, level: float) -> float:
+    """Return the value that the slowest of so many runs exceeds with probability `level`."""
+    error = _critical_of_runs(min(len(values), _MOST_RUNS), level) * _spread(values)
+    error = max(error, LEAST_SCATTER)
+    return float(np.median(values)) + math.hypot(error, ALLOWANCE)
+
+
+@lru_cache(maxsize=64)
+def _critical_of_runs(runs: int, level: float) -> float:
+    noise = np.random.default_rng(_SEED - runs).standard_normal((_SIMULATED, runs))
+    noise -= np.median(noise, axis=1, keepdims=True)
+    scale = 1.4826 * np.median(np.abs(noise), axis=1)
+    return float(np.quantile(noise.max(axis=1) / scale, 1 - level, method="higher"))
+
+
+def _spread(values: Floats) -> float:
+    return float(1.4826 * np.median(np.abs(values - np.median(values))))
+
+
+def _run_name(run: MeasuredRun) -> str:
+    return " - ".join(run.hosts) if 1 < len(run.hosts) < 5 else run.name
+
+
+def _with_facts(
+    item: SlowPart, runs: Sequence[MeasuredRun], units: dict[tuple[str, ...], Members]
+) -> SlowPart:
+    """Return `item` with the facts in which the runs of a node differ from all other runs."""
+    inside = units.get(tuple(item.names)) if item.kind == "node" else None
+    if inside is None:
+        return item
+    mine = [run for run, taken in zip(runs, inside, strict=True) if taken]
+    others = [run for run, taken in zip(runs, inside, strict=True) if not taken]
+    facts = [
+        f"its {x.fact}: {x.second}; the others': {x.first}"
+        for x in fact_differences(others, mine)
+        if x.fact != "hosts" and " and " not in x.first
+    ]
+    noun = "pair" if all(len(run.hosts) == 2 for run in runs) else "run"
+    return msgspec.structs.replace(item, facts=facts, noun=noun)
+
+
+def _strongest(slow: list[SlowPart]) -> list[SlowPart]:
+    """Return each node, run or period once: in the band where it is slowest."""
+    best: dict[tuple[str, ...], SlowPart] = {}
+    for item in slow:
+        key = (item.kind, *item.names)
+        if key not in best or item.ratio > best[key].ratio:
+            best[key] = item
+    order = {"node": 0, "period": 1, "run": 2}
+    return sorted(best.values(), key=lambda item: (order[item.kind], -item.ratio))

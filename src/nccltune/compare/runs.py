@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run with its curves, and the facts in which two sets of runs differ."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.analyze.stats import median
+from nccltune.formats.reading.platform_facts import (
+    FACT_WORDS,
+    PlatformFacts,
+    Subject,
+    common,
+    differences,
+    joined,
+    missing_facts,
+)
+from nccltune.model.choice import choice_label
+from nccltune.model.collective import Collective
+from nccltune.model.sample import Purpose, Sample
+from nccltune.model.scale import count
+
+ScaleShown = tuple[int | None, int | None]
+"""Nodes and ranks; None if the run does not show them."""
+
+
+class MeasuredTest(NamedTuple):
+    """The properties, besides size, choice and placement, that two timings must share."""
+
+    collective: Collective
+    scale: ScaleShown
+    dtype: str | None
+    redop: str | None
+    root: int | None
+    registered: bool
+    graph: bool
+
+    @property
+    def title(self) -> str:
+        """Return a title such as `all-reduce, 4 nodes, 32 ranks`."""
+        parts = [self.collective.prose, scale_text(self.scale)]
+        parts += ["registered"] if self.registered and not self.graph else []
+        parts += ["CUDA graph"] if self.graph else []
+        return ", ".join(parts)
+
+    @property
+    def words(self) -> str:
+        """Return the title with type, operation and root, which distinguish tests of one title."""
+        root = None if self.root in (None, -1) else f"root {self.root}"
+        return ", ".join([self.title, *filter(None, (self.dtype, self.redop, root))])
+
+    def bandwidth(self, size: int, log_time: float) -> float:
+        """Return the bus bandwidth in GB/s; the algorithm bandwidth if the ranks are unknown."""
+        factor = 1.0 if self.scale[1] is None else self.collective.bus_factor(self.scale[1])
+        return size / (math.exp(log_time) * 1e3) * factor
+
+
+class TimedPoint(NamedTuple):
+    """A point of a curve: placement and size."""
+
+    in_place: bool
+    bytes: int
+
+
+class RunCurve(msgspec.Struct):
+    """The log times (us) of one run, one test and one choice; `ran` is what NCCL reports."""
+
+    times: dict[TimedPoint, float] = {}
+    ran: dict[TimedPoint, str] = {}
+
+
+class MeasuredRun(msgspec.Struct, kw_only=True):
+    """One start of a measuring program.
+
+    `name` is the file or study. `hosts` are the names of the machines, empty if they are unknown.
+    `at` is the time in seconds since 1970. `curves` has a curve for each test and choice label.
+    `left_out` counts samples with wrong results and samples of one rank.
+    """
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    scale: ScaleShown = (None, None)
+    facts: PlatformFacts = msgspec.field(default_factory=PlatformFacts)
+    at: float | None = None
+    curves: dict[tuple[MeasuredTest, str], RunCurve] = {}
+    left_out: dict[str, int] = {}
+
+
+def curves_of(
+    samples: Iterable[Sample],
+) -> tuple[dict[tuple[MeasuredTest, str], RunCurve], dict[str, int]]:
+    """Return the curves of the samples of one run, and counts of what was left out.
+
+    Repeats of a point become their median. Only samples made for tuning are used.
+    """
+    times: dict[tuple[MeasuredTest, str], dict[TimedPoint, list[float]]] = {}
+    curves: dict[tuple[MeasuredTest, str], RunCurve] = {}
+    left_out: dict[str, int] = defaultdict(int)
+    for sample in samples:
+        if sample.source.purpose is not Purpose.TUNE or sample.bytes == 0:
+            continue
+        reason = "wrong results" if sample.wrong else "one rank only" if sample.ranks == 1 else ""
+        if reason:
+            left_out[reason] += 1
+            continue
+        test = MeasuredTest(
+            sample.collective,
+            (sample.nodes, sample.ranks),
+            sample.dtype,
+            sample.redop,
+            sample.root,
+            sample.registered or sample.graph,
+            sample.graph,
+        )
+        key, place = (test, choice_label(sample.choice)), TimedPoint(sample.in_place, sample.bytes)
+        times.setdefault(key, {}).setdefault(place, []).append(math.log(sample.time_us))
+        curve = curves.setdefault(key, RunCurve())
+        if sample.ran is not None:
+            curve.ran[place] = sample.ran.without_channels().label
+    for key, points in times.items():
+        curves[key].times = {place: median(values) for place, values in sorted(points.items())}
+    return curves, dict(left_out)
+
+
+class FactDifference(msgspec.Struct, frozen=True):
+    """A fact that differs between two sides, with both values as texts."""
+
+    fact: str
+    first: str
+    second: str
+
+
+def fact_differences(
+    first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]
+) -> list[FactDifference]:
+    """Return the facts that all runs of both sides show and that differ between the sides."""
+    found = differences(_subject(first), _subject(second))
+    result = [FactDifference(*item) for item in found if item.fact != "hosts"]
+    here, there = (sorted({host for run in side for host in run.hosts}) for side in (first, second))
+    if here and there and here != there:
+        result.append(FactDifference("hosts", joined(here), joined(there)))
+    return result
+
+
+def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:
+    """Return the names of the facts that at least one side does not show."""
+    missing = missing_facts(_subject(first)) | missing_facts(_subject(second))
+    words = {**FACT_WORDS, "nccl": "NCCL version"}
+    return [text for name, text in words.items() if name in missing - {"hosts", "nics"}]
+
+
+def _subject(runs: Sequence[MeasuredRun]) -> Subject:
+    """Return the facts that are the same in all runs as those of one run."""
+    facts = [run.facts for run in runs]
+
+    def same(name: str) -> str | None:
+        values = [getattr(item, name) for item in facts]
+        return None if None in values else common(values)
+
+    settings = set.intersection(*(set(item.settings.items()) for item in facts))
+    every = PlatformFacts(
+        gpu=same("gpu"),
+        nccl=same("nccl"),
+        driver=same("driver"),
+        network=same("network"),
+        replay=same("replay"),
+        settings=dict(settings),
+        settings_by=same("settings_by"),
+    )
+    return Subject(every, *runs[0].scale, None, True)
+
+
+def scale_text(scale: ScaleShown) -> str:
+    """Return `4 nodes, 32 ranks`; only what is known."""
+    nodes, ranks = scale
+    parts = [count(nodes, "node")] if nodes else []
+    parts += [count(ranks, "rank")] if ranks else []
+    return ", ".join(parts) or "scale not shown"

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare two sides size by size: ratios, ranges beyond noise, and a verdict.
+
+All timings of a run share an offset. With enough runs the offset is measured: each run counts as
+one value. With fewer it is assumed, and a smaller difference of the whole curve is no evidence. The
+noise of single sizes is the scatter of the ratio along the sizes.
+"""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from nccltune.analyze.stats import normal_z, student_t, trimmed_mean
+from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, TimedPoint
+from nccltune.compare.scan import FEWEST, Floats, Stretch, scatter, stretches
+from nccltune.report.words import counted, gain_text, percent_text, size_form
+
+LEVEL = 0.05
+"""Probability that a comparison without any difference reports one."""
+FEWEST_DEGREES = 3
+"""Degrees of freedom of the runs from which the noise is that of the runs: 4 runs against 1."""
+LEAST_DIFFERENCE = 0.01
+"""Differences below it are not reported, however many runs there are."""
+OUTLIER = 1.5
+"""Ratio from which a single size counts, if both placements show it far beyond the scatter."""
+_FAR = 4
+_ALONE = 3
+"""Timings of fewer sizes than FEWEST are taken to be this much noisier than usual: nothing shows
+that they are not, and timings of 15 % noise are common on busy networks."""
+
+
+class SizeRatio(msgspec.Struct, frozen=True):
+    """The times of both sides at one size in us, and second over first.
+
+    `low` and `high` bound the 95 % interval of the ratio; None if there are too few runs. `beyond`
+    states that the size is in a range that differs beyond noise, and differs in that direction.
+    """
+
+    bytes: int
+    first_us: float
+    second_us: float
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    beyond: bool = False
+
+
+class RangeFound(msgspec.Struct, frozen=True):
+    """A range of sizes in which the sides differ beyond noise; `ratio` is second over first.
+
+    `sizes` is the number of sizes, and `beyond` the number of sizes that differ beyond the noise of
+    a single size. `ran` names what NCCL ran on both sides, if that is known and differs.
+    """
+
+    low_bytes: int
+    high_bytes: int
+    ratio: float
+    sizes: int
+    beyond: int
+    ran: tuple[str, str] | None = None
+
+
+class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One test on both sides.
+
+    - `choices`: the choice on each side, `runs`: the number of runs of each side
+    - `placements`: `out of place`, `in place`, or both if their ratios agree
+    - `noise`: `runs` if the noise of a run was measured. Else it was assumed, and the noise of a
+      size is by the `scatter` along the sizes, or `assumed`, too
+    - `whole`, `single`: differences of the whole curve and of a single size, as fractions, that
+      are not shown to be more than noise (median over the sizes)
+    - `isolated`: single sizes that differ from their neighbours, timed too seldom to be judged
+    """
+
+    title: str
+    choices: tuple[str, str]
+    runs: tuple[int, int]
+    placements: list[str]
+    noise: str
+    whole: float
+    single: float
+    points: list[SizeRatio]
+    ranges: list[RangeFound]
+    isolated: list[int]
+
+    def verdict(self, first: str, second: str) -> str:
+        """Return what was found in words; `first` and `second` name the sides."""
+        sizes = size_form(point.bytes for point in self.points)
+        rest = max((abs(x.ratio - 1) for x in self.points if not x.beyond), default=None)
+        if not self.ranges:
+            return (
+                f"no difference beyond noise at {counted(len(self.points), 'size')} (largest "
+                f"{percent_text(rest or 0)}; a difference below {percent_text(self.whole)} of the "
+                f"whole curve, or {percent_text(self.single)} at one size, would not show)"
+            )
+        parts = []
+        for item in self.ranges:
+            slower = item.ratio > 1
+            ratio = gain_text(item.ratio if slower else 1 / item.ratio)
+            where = (
+                f"from {sizes(item.low_bytes)} to {sizes(item.high_bytes)}"
+                if item.low_bytes < item.high_bytes
+                else f"at {sizes(item.low_bytes)}"
+            )
+            noise = "noise of the runs" if self.noise == "runs" else "scatter"
+            ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
+            parts.append(
+                f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
+                f"({item.beyond} of {counted(item.sizes, 'size')} beyond the {noise}{ran})"
+            )
+        others = sum(not point.beyond for point in self.points)
+        if rest is not None:
+            differ = "differs" if others == 1 else "differ"
+            words = f"{counted(others, 'other size')} {differ} by at most {percent_text(rest)}"
+            parts.append(words + ", which is not shown to be more than noise")
+        return "; ".join(parts)
+
+    @property
+    def slower(self) -> bool:
+        """Return whether the second side is slower beyond noise in any range."""
+        return any(item.ratio > 1 for item in self.ranges)
+
+
+class NothingInCommonError(ValueError):
+    """The two sides share no test, or no size of one."""
+
+
+def compare_sides(
+    first: Sequence[MeasuredRun], second: Sequence[MeasuredRun], assumed: float
+) -> list[CurveComparison]:
+    """Return a comparison of each test that both sides measured.
+
+    `assumed` is the noise of a timing and of a run as a fraction, used where it cannot be measured.
+    Raises NothingInCommonError, with the reason as its text.
+    """
+    pairs = _pairs(first, second)
+    series = [item for test, labels in pairs for item in _series(test, labels, first, second)]
+    if not series:
+        raise NothingInCommonError("no size was measured on both sides")
+    level = LEVEL / len(series)
+    return [item.judged(assumed, level) for item in series]
+
+
+class _Series(msgspec.Struct):
+    """One test, one choice of each side, one or both placements: the log times of all runs.
+
+    The arrays have a row for each run and a column for each size. `placed` has the log ratio of
+    each placement.
+    """
+
+    test: MeasuredTest
+    labels: tuple[str, str]
+    placements: list[bool]
+    sizes: list[int]
+    first: Floats
+    second: Floats
+    placed: list[Floats]
+    ran: tuple[dict[int, str], dict[int, str]]
+
+    @property
+    def ratios(self) -> Floats:
+        """Return the log ratio of the medians at each size."""
+        result: Floats = np.median(self.second, axis=0) - np.median(self.first, axis=0)
+        return result
+
+    def judged(self, assumed: float, level: float) -> CurveComparison:
+        """Return the comparison, judged at the probability `level` of a false difference."""
+        errors, degrees = self._errors()
+        measured = degrees >= FEWEST_DEGREES
+        n, spread = len(self.sizes), np.full(len(self.sizes), _ALONE * assumed)
+        spread *= math.sqrt((1 / len(self.first) + 1 / len(self.second)) / len(self.placements))
+        whole = np.full(n, math.log1p(assumed))
+        if measured:
+            whole = np.hypot(student_t(1 - level, degrees) * errors, LEAST_DIFFERENCE)
+            # With few sizes there is no scatter along them, and the runs show the noise of a size.
+            spread = errors * student_t(1 - level / n, degrees) / normal_z(1 - level / n)
+        if n >= FEWEST:
+            spread = scatter(self.ratios)
+        single = np.hypot(normal_z(1 - level / n) * spread, whole)
+        found = stretches(self.ratios, whole, level)
+        alone = [
+            i
+            for i in range(n)
+            if abs(self.ratios[i]) > single[i] and not any(x.start <= i < x.stop for x in found)
+        ]
+        counted_alone = [i for i in alone if measured or n < FEWEST or self._far(i, single[i])]
+        found = sorted([*found, *(Stretch(i, i + 1, float(self.ratios[i])) for i in counted_alone)])
+        half = student_t(0.95, degrees) * errors if measured else None
+        return CurveComparison(
+            title=self.test.title,
+            choices=self.labels,
+            runs=(len(self.first), len(self.second)),
+            placements=["in place" if item else "out of place" for item in self.placements],
+            noise="runs" if measured else "scatter" if n >= FEWEST else "assumed",
+            whole=math.expm1(float(np.median(whole))),
+            single=math.expm1(float(np.median(single))),
+            points=self._points(found, half),
+            ranges=[self._range(item, single) for item in found],
+            isolated=[self.sizes[i] for i in alone if i not in counted_alone],
+        )
+
+    def _errors(self) -> tuple[Floats, int]:
+        """Return the standard error of the log ratio at each size, and its degrees of freedom.
+
+        The variance is at least the usual one of all sizes: with few runs, some agree by chance.
+        """
+        means = [[trimmed_mean(list(column)) for column in side.T] for side in self._sides]
+        degrees = [side[0].degrees for side in means]
+        if sum(degrees) == 0:
+            return np.zeros(len(self.sizes)), 0
+        variances = np.array(
+            [
+                [item.variance if d else 0.0 for item in side]
+                for side, d in zip(means, degrees, strict=True)
+            ]
+        )
+        common = np.average(variances, axis=0, weights=degrees)
+        common = np.maximum(common, np.median(common))
+        shares = [1 / len(side) for side in self._sides]
+        # A noisier side with fewer runs must not be taken for quiet.
+        apart = sum(
+            (variances[i] if degrees[i] else common) * share for i, share in enumerate(shares)
+        )
+        return np.sqrt(np.maximum(common * sum(shares), apart)), sum(degrees)
+
+    @property
+    def _sides(self) -> tuple[Floats, Floats]:
+        return self.first, self.second
+
+    def _far(self, i: int, single: float) -> bool:
+        """Return whether a single size differs so far, in both placements, that it counts."""
+        limit = max(math.log(OUTLIER), _FAR * single)
+        sign = np.sign(self.ratios[i])
+        return len(self.placed) > 1 and all(sign * item[i] > limit for item in self.placed)
+
+    def _points(self, found: list[Stretch], half: Floats | None) -> list[SizeRatio]:
+        points = []
+        for i, size in enumerate(self.sizes):
+            one, other = (math.exp(float(np.median(side[:, i]))) for side in self._sides)
+            low, high = (
+                (None, None)
+                if half is None
+                else (math.exp(self.ratios[i] - half[i]), math.exp(self.ratios[i] + half[i]))
+            )
+            beyond = any(x.start <= i < x.stop and x.value * self.ratios[i] > 0 for x in found)
+            points.append(SizeRatio(size, one, other, other / one, low, high, beyond))
+        return points
+
+    def _range(self, found: Stretch, single: Floats) -> RangeFound:
+        inside = range(found.start, found.stop)
+        sign = math.copysign(1, found.value)
+        sizes = [self.sizes[i] for i in inside]
+        ran = tuple(
+            ", ".join(dict.fromkeys(side[size] for size in sizes if size in side))
+            for side in self.ran
+        )
+        return RangeFound(
+            sizes[0],
+            sizes[-1],
+            math.exp(found.value),
+            len(sizes),
+            sum(bool(sign * self.ratios[i] > single[i]) for i in inside),
+            (ran[0], ran[1]) if all(ran) and ran[0] != ran[1] else None,
+        )
+
+
+def _pairs(
+    first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]
+) -> list[tuple[MeasuredTest, list[tuple[str, str]]]]:
+    """Return the tests of both sides, each with the pairs of choice labels to compare.
+
+    The default is compared if both sides have it. Else a single choice of each side, or else the
+    choices that both have.
+    """
+    sides: list[dict[MeasuredTest, dict[str, None]]] = [{}, {}]
+    for side, runs in zip(sides, (first, second), strict=True):
+        for test, label in (key for run in runs for key in run.curves):
+            side.setdefault(test, {})[label] = None
+    found = []
+    for test in sides[0].keys() & sides[1].keys():
+        here, there = sides[0][test], sides[1][test]
+        if "default" in here and "default" in there:
+            labels = [("default", "default")]
+        elif len(here) == len(there) == 1:
+            labels = [(next(iter(here)), next(iter(there)))]
+        else:
+            labels = [(label, label) for label in here if label in there]
+        if labels:
+            found.append((test, labels))
+    if not found:
+        titles = ["; ".join(sorted({test.words for test in side})[:4]) for side in sides]
+        raise NothingInCommonError(
+            f"no common test. First: {titles[0]}. Second: {titles[1]}"
+            if titles[0] != titles[1]
+            else "the sides share no choice (algorithm and protocol)"
+        )
+    return sorted(found, key=lambda item: item[0].words)
+
+
+def _series(
+    test: MeasuredTest,
+    pairs: list[tuple[str, str]],
+    first: Sequence[MeasuredRun],
+    second: Sequence[MeasuredRun],
+) -> list[_Series]:
+    """Return the series of a test: both placements as one if their ratios agree, else each."""
+    found = []
+    for labels in pairs:
+        curves = _curves(test, labels[0], first), _curves(test, labels[1], second)
+        both = _placed(test, labels, curves, [False, True])
+        apart = [
+            item
+            for place in (False, True)
+            if (item := _placed(test, labels, curves, [place])) is not None
+        ]
+        agree = both is not None and len(both.sizes) == max(len(item.sizes) for item in apart)
+        if both is not None and agree and len(both.sizes) >= FEWEST:
+            agree = not stretches(both.placed[1] - both.placed[0], LEAST_DIFFERENCE, LEVEL)
+        found += [both] if both is not None and agree else apart
+    return found
+
+
+def _curves(test: MeasuredTest, label: str, runs: Sequence[MeasuredRun]) -> list[RunCurve]:
+    return [curve for run in runs if (curve := run.curves.get((test, label))) is not None]
+
+
+def _placed(
+    test: MeasuredTest,
+    labels: tuple[str, str],
+    curves: tuple[list[RunCurve], list[RunCurve]],
+    placements: list[bool],
+) -> _Series | None:
+    """Return the series of some placements; None if no size is common to all runs that remain."""
+    sides, kept = [], []
+    for side in curves:
+        sizes = [
+            {place.bytes for place in curve.times if place.in_place == placements[0]}
+            & {place.bytes for place in curve.times if place.in_place == placements[-1]}
+            for curve in side
+        ]
+        most = max(map(len, sizes), default=0)
+        # A run that ended early must not take sizes from the others.
+        full = [
+            (curve, own)
+            for curve, own in zip(side, sizes, strict=True)
+            if own and 2 * len(own) >= most
+        ]
+        kept.append([curve for curve, _ in full])
+        sides.append(set.intersection(*(own for _, own in full)) if full else set())
+    common = sorted(sides[0] & sides[1])
+    if not common:
+        return None
+    rows = [
+        np.array(
+            [
+                [[curve.times[TimedPoint(p, size)] for size in common] for p in placements]
+                for curve in side
+            ]
+        )
+        for side in kept
+    ]
+    ratios = np.median(rows[1], axis=0) - np.median(rows[0], axis=0)
+    ran = tuple(
+        {place.bytes: label for curve in side for place, label in curve.ran.items()}
+        for side in kept
+    )
+    return _Series(
+        test,
+        labels,
+        placements,
+        common,
+        rows[0].mean(axis=1),
+        rows[1].mean(axis=1),
+        list(ratios),
+        (ran[0], ran[1]),
+    )

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State why sizes have no rule."""
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from nccltune.analyze.gains import GainTable
+from nccltune.analyze.stats import MIN_ROUNDS, Interval, trimmed_interval
+from nccltune.model.choice import DEFAULT, Choice
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
+from nccltune.tune.result import LeftAlone, TuneOptions
+from nccltune.tune.state import printed_gain, state_of
+
+
+class _Compared(NamedTuple):
+    gain: Interval
+    choice: Choice
+    size: int
+
+
+def left_alone_at(
+    table: GainTable, covered: Sequence[int], options: TuneOptions
+) -> list[LeftAlone]:
+    """Return the sizes `covered` as ranges without a rule, each with its reason.
+
+    Sizes at which nothing was compared with the default are ranges of their own.
+    """
+    found = []
+    for is_compared, sizes in groupby(covered, lambda size: bool(_compared(table, [size]))):
+        part = list(sizes)
+        reason = _reason(table, part, options) if is_compared else _not_compared(table, part)
+        found.append(LeftAlone(part[0], part[-1], len(part), reason, is_compared))
+    return found
+
+
+def too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
+    """Return whether the options forbid a choice because it uses more channels than the default.
+
+    If the number of channels of the default is unknown, a choice that sets a number of channels is
+    forbidden. Choices with an unknown number of channels are allowed.
+    """
+    if options.channels == "any":
+        return False
+    own, default = table.channels(size, choice), table.channels(size, DEFAULT)
+    if own is None:
+        return False
+    return choice.channels is not None if default is None else own > default
+
+
+def _compared(table: GainTable, sizes: Sequence[int]) -> list[_Compared]:
+    return [
+        _Compared(gain, choice, size)
+        for size in sizes
+        for choice in table.choices
+        if (gain := table.gain(size, choice)) is not None
+    ]
+
+
+def _not_compared(table: GainTable, sizes: Sequence[int]) -> str:
+    if all(table.log_time(size, DEFAULT, anywhere=True) is None for size in sizes):
+        return "not compared: the default was not measured"
+    return "not compared: no other choice was measured beside the default"
+
+
+def _reason(table: GainTable, covered: Sequence[int], options: TuneOptions) -> str:
+    """Return why no choice gets a rule. It usually concerns the one with the largest gain."""
+    compared = _compared(table, covered)
+    allowed = [
+        item for item in compared if not too_many_channels(table, item.size, item.choice, options)
+    ]
+    not_slower = [item for item in allowed if not table.slower(item.size, item.choice)]
+    more_channels = [item for item in compared if item not in allowed and item.gain.low > 0]
+    reason = "the default is the fastest measured"
+    if not_slower:
+        best = max(not_slower, key=lambda item: item.gain.value)
+        if best.gain.value >= math.log1p(options.min_gain):
+            reason = _not_used(table, best, covered, options)
+        elif best.gain.value > 0:
+            reason = (
+                f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
+                f"{100 * table.noise.typical:.2g} %)"
+            )
+    reason = _only_for_some_calls(table, covered, math.log1p(options.min_gain)) or reason
+    if more_channels:
+        _, choice, size = best = max(more_channels, key=lambda item: item.gain.value)
+        more, own = table.channels(size, choice), table.channels(size, DEFAULT)
+        reason += (
+            f"; {choice.label} is {_times(best.gain.value)} faster at {format_bytes(size)} with "
+            f"{more} channels (default {'unknown' if own is None else own}): --channels any"
+        )
+    return reason
+
+
+def _not_used(
+    table: GainTable, best: _Compared, covered: Sequence[int], options: TuneOptions
+) -> str:
+    """Return why a gain that is large enough makes no rule."""
+    gain, choice, size = best
+    strict = printed_gain(table, choice, [size])
+    assert strict is not None
+    looks = (
+        f"{choice.label} looks {_times(gain.value)} faster at {format_bytes(size)} "
+        f"(95 % CI {math.exp(strict.low):.2f}-{math.exp(strict.high):.2f})"
+    )
+    if not gain.known:
+        noise = f"a noise of {100 * table.row_noise:.2g} %"
+        return f"{looks}, which does not stand out of {noise}: too few rounds"
+    if gain.low <= 0:
+        return f"{looks}, which is not beyond noise"
+    if strict.low <= 0:
+        return f"{looks}, which may be chance among {count(table.comparisons, 'comparison')}"
+    if state_of(table, choice, [size], options.min_gain) is None:
+        return f"{looks}, less than the noise of {100 * table.noise.typical:.2g} %"
+    others = [
+        other
+        for other in covered
+        if (found := table.gain(other, choice)) is not None
+        and found.value >= math.log1p(options.min_gain)
+    ]
+    where = "only one size" if len(others) == 1 else f"only {len(others)} sizes"
+    return f"{looks}, but at {where}: a rule must save more in total (--penalty)"
+
+
+def _only_for_some_calls(table: GainTable, covered: Sequence[int], floor: float) -> str:
+    """Return words on the choice that gains most for some calls but is no rule for all of them.
+
+    The result is empty if the table has one kind of calls, or no choice has such a gain.
+    """
+    if len({timings.condition.group_calls for timings in table.timings}) < 2:
+        return ""
+    found = [
+        (value, size, choice, timings.condition)
+        for timings in table.timings
+        for size in covered
+        for choice in table.choices
+        if len(values := list(timings.log_gains(size, choice).values())) >= MIN_ROUNDS
+        for value, half in [trimmed_interval(values)]
+        if value - half > floor
+    ]
+    if not found:
+        return ""
+    value, size, choice, condition = max(found, key=lambda item: item[0])
+    calls = condition.group_calls
+    return (
+        f"{choice.label} is {math.exp(value):.2f}x faster at {format_bytes(size)} with "
+        f"{f'{calls} calls a group' if calls > 1 else 'calls without a group'}, but a rule would "
+        "also reach other calls, where it is slower or was not measured"
+    )
+
+
+def _times(value: float) -> str:
+    return f"{math.exp(value):.2f}x"

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare files, studies and folders, as they are read."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.compare import FleetCompared, SidesCompared, compare_paths
+from nccltune.cli import run
+from nccltune.compare.runs import FactDifference
+from nccltune.examples import example
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from tests.unit.nccl_tests_logs import Times, nccl_tests_log
+
+RANDOM = random.Random(2)
+SIZES = [1 << i for i in range(25, 33)]
+FIELD = Path(__file__).parents[2] / "data" / "field" / "log-21-two-versions"
+
+
+def times(gb_per_s: float, sizes: Sequence[int] = SIZES, noise: float = 0.004) -> Times:
+    """Times of sizes large enough for that bandwidth."""
+
+    def one(size: int) -> float:
+        return size / (gb_per_s * 1e3) * (1 + RANDOM.gauss(0, noise))
+
+    return {size: (one(size), one(size)) for size in sizes}
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def sides(first: Path, second: Path, **options: int) -> SidesCompared:
+    found = compare_paths([first, second], assumed_noise=0.05, **options)
+    assert isinstance(found, SidesCompared)
+    return found
+
+
+def fleet(*paths: Path) -> FleetCompared:
+    found = compare_paths(paths, assumed_noise=0.05)
+    assert isinstance(found, FleetCompared)
+    return found
+
+
+def pair_logs(folder: Path, *, named: bool = True) -> None:
+    """136 pairs of 17 nodes on changing ports; node 4 is weak, and one test failed."""
+    hosts = [f"node-{i}" for i in range(1, 18)]
+    for number, (first, second) in enumerate(itertools.combinations(hosts, 2)):
+        rate = 13.5 * 2 / (1.135 if "node-4" in (first, second) else 1.0)
+        failed = (first, second) == ("node-5", "node-16")
+        log = nccl_tests_log(
+            [first, second] if named else ["pod-worker-0", "pod-worker-1"],
+            {} if failed else times(rate),
+            collective=Collective.ALLTOALL,
+            buses=("1b", "43", "52")[number % 3 : number % 3 + 2] or ("9d",),
+            pid=4000 + 10 * number,
+        )
+        put(folder / f"nccl_N2_G1_{first}_{second}.log", log)
+
+
+def test_two_versions_of_nccl_are_compared_size_by_size() -> None:
+    found = sides(FIELD / "nccl-2.28.txt", FIELD / "nccl-2.29.txt")
+    assert found.different == [FactDifference("NCCL", "2.28.3", "2.29.7")]
+    (test,) = found.tests
+    assert test.title == "all-reduce, 1 node, 8 ranks"
+    assert test.placements == ["out of place", "in place"]
+    (item,) = test.ranges
+    assert (item.low_bytes, item.high_bytes, item.beyond) == (1 << 10, 1 << 18, 9)
+    assert item.ratio == pytest.approx(33.2 / 24.1, rel=0.01)
+    assert found.has_finding
+
+
+def test_the_other_order_is_faster_and_no_finding() -> None:
+    assert not sides(FIELD / "nccl-2.29.txt", FIELD / "nccl-2.28.txt").has_finding
+
+
+def test_pairs_of_nodes_name_the_weak_node_and_the_failed_test(tmp_path: Path) -> None:
+    pair_logs(tmp_path / "pairs")
+    found = fleet(tmp_path / "pairs")
+    (test,) = found.tests
+    assert (test.title, test.runs, test.hosts) == ("all-to-all, 2 nodes, 2 ranks", 135, 17)
+    (slow,) = test.slow
+    assert slow.sentence == "node-4: 11.9 of 13.5 GB/s at 4 GiB in 16 of 16 pairs"
+    assert found.failed == ["pairs/nccl_N2_G1_node-5_node-16.log"]
+    assert found.failed_nodes == {"node-5": 1, "node-16": 1}
+    assert found.has_finding
+
+
+def test_hosts_are_taken_from_file_names_if_no_run_shows_machines(tmp_path: Path) -> None:
+    pair_logs(tmp_path / "pairs", named=False)
+    (test,) = fleet(tmp_path / "pairs").tests
+    assert test.hosts == 17
+    assert test.slow[0].names == ["node-4"]
+
+
+def test_a_scaling_series_is_read_from_a_folder(tmp_path: Path) -> None:
+    for nodes in (1, 2, 4, 8, 16, 32, 64, 128):
+        rate = {1: 300.0, 64: 60.0, 128: 35.0}.get(nodes, 90.0)
+        ranks = nodes * 4
+        log = nccl_tests_log(
+            [f"n{i}" for i in range(nodes)],
+            times(rate / Collective.ALLREDUCE.bus_factor(ranks)),
+            gpus=4,
+        )
+        put(tmp_path / "scale" / f"n{nodes}.out", log)
+    found = fleet(tmp_path / "scale")
+    (series,) = found.scaling
+    assert [row.nodes for row in series.rows] == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert [round(row.gb_per_s[-1]) for row in series.rows] == [300, 90, 90, 90, 90, 90, 60, 35]
+    assert len(series.sentences) == 2
+    assert "with 32 nodes" in series.sentences[0]
+    assert "with 64 nodes" in series.sentences[0]
+    assert not found.has_finding
+
+
+def test_health_checks_of_single_nodes_name_the_slow_one(tmp_path: Path) -> None:
+    for i in range(24):
+        rate = 210.0 if i == 11 else 240.0
+        log = nccl_tests_log([f"gpu{i:02d}"], times(rate), gpus=8, pid=100 * i)
+        put(tmp_path / "checks" / f"health-{i:02d}.txt", log)
+    (test,) = fleet(tmp_path / "checks").tests
+    assert [item.names for item in test.slow] == [["gpu11"]]
+
+
+def test_health_checks_of_one_node_name_the_day(tmp_path: Path) -> None:
+    for i in range(24):
+        log = nccl_tests_log(["gpu01"], times(200.0 if i > 17 else 240.0), gpus=8, pid=100 * i)
+        put(tmp_path / "checks" / f"day-{i:02d}.txt", log)
+    (test,) = fleet(tmp_path / "checks").tests
+    (slow,) = test.slow
+    assert slow.kind == "period"
+    assert slow.names[0] == "checks/day-18.txt"
+    assert len(slow.names) == 6
+
+
+def test_a_table_cut_out_of_a_log_is_the_same_run(tmp_path: Path) -> None:
+    for i in range(5):
+        log = nccl_tests_log([f"gpu{i}"], times(240.0), gpus=8, pid=100 * i)
+        put(tmp_path / "runs" / f"{i}.out", log)
+        rows = [line for line in log.splitlines() if "Rank" not in line]
+        put(tmp_path / "runs" / f"{i}.txt", "\n".join(rows))
+    found = fleet(tmp_path / "runs")
+    assert found.runs == 5
+    assert found.tests[0].hosts == 5
+
+
+def test_studies_are_compared_with_logs_and_with_each_other(tmp_path: Path) -> None:
+    study = example("h200x4-as-4-nodes")
+    with pytest.raises(InputError, match="hold the same run"):
+        sides(study, study)
+    with pytest.raises(InputError, match="no common test"):
+        sides(study, FIELD / "nccl-2.28.txt")
+    for name in ("2.28", "2.29"):
+        log = str(FIELD / f"nccl-{name}.txt")
+        assert run(["import", log, "-o", str(tmp_path / name), "-q"]) == 0
+    found = sides(tmp_path / "2.28", tmp_path / "2.29")
+    assert found.different == [FactDifference("NCCL", "2.28.3", "2.29.7")]
+    assert found.has_finding
+    assert sides(tmp_path / "2.28", FIELD / "nccl-2.29.txt").has_finding
+
+
+def test_a_folder_of_runs_is_one_side(tmp_path: Path) -> None:
+    for side, rate in (("before", 240.0), ("after", 228.0)):
+        for i in range(4):
+            log = nccl_tests_log(["gpu01"], times(rate), gpus=8, pid=1000 * i)
+            put(tmp_path / side / f"{i}.txt", log)
+    found = sides(tmp_path / "before", tmp_path / "after")
+    (test,) = found.tests
+    assert (test.runs, test.noise) == ((4, 4), "runs")
+    assert found.has_finding  # 5 % in all of 4 runs
+
+
+def test_a_pasted_table_has_the_scale_that_is_given(tmp_path: Path) -> None:
+    logs = [
+        put(
+            tmp_path / f"{rate}.txt",
+            "\n".join(
+                line
+                for line in nccl_tests_log(["a"], times(rate), gpus=8).splitlines()
+                if "Rank" not in line and "nThread" not in line
+            ),
+        )
+        for rate in (240.0, 160.0)
+    ]
+    found = sides(*logs, nodes=2, ranks=8)
+    assert found.tests[0].title == "all-reduce, 2 nodes, 8 ranks"
+    assert found.has_finding
+    found = sides(*logs)
+    assert found.tests[0].title == "all-reduce, 8 ranks"
+    assert found.has_finding
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hello\n", "no measurement to compare"),
+        (nccl_tests_log(["a", "b"], {}), "no measurement to compare"),
+        (
+            nccl_tests_log(["a", "b"], times(100.0)),
+            "First: .*1 node, 8 ranks.*2 nodes",
+        ),
+        (nccl_tests_log(["a"], times(100.0), gpus=8), "no size was measured on both sides"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_the_reason(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=words):
+        sides(FIELD / "nccl-2.28.txt", put(tmp_path / "b.txt", text))
+
+
+def test_two_runs_in_one_file_are_before_and_after(tmp_path: Path) -> None:
+    texts = [(FIELD / f"nccl-{name}.txt").read_text(encoding="utf-8") for name in ("2.28", "2.29")]
+    found = compare_paths([put(tmp_path / "both.txt", "".join(texts))], assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    assert (found.first, found.second) == ("both.txt, run 1", "both.txt, run 2")
+    assert found.has_finding
+
+
+def test_one_input_needs_several_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="two inputs are needed, or one with several runs"):
+        fleet(FIELD / "nccl-2.28.txt")
+    logs = [
+        put(tmp_path / f"{i}", nccl_tests_log([f"n{i}"], times(9.0 + i), gpus=2**i)) for i in (1, 2)
+    ]
+    with pytest.raises(InputError, match="nothing to compare among 3 runs"):
+        fleet(*logs, FIELD / "nccl-2.28.txt")
+
+
+def test_wrong_results_are_left_out_and_counted(tmp_path: Path) -> None:
+    text = (FIELD / "nccl-2.29.txt").read_text(encoding="utf-8")
+    bad = put(tmp_path / "bad.txt", text.replace("0.05       0", "0.05       7", 1))
+    found = sides(FIELD / "nccl-2.28.txt", bad)
+    assert found.warnings == ["bad.txt: 1 timing left out: wrong results"]

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune compare` as a command: screens, the line for a chat, JSON and exit codes."""
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.model.collective import Collective
+from tests.unit.nccl_tests_logs import nccl_tests_log
+
+LOGS = Path(__file__).parents[2] / "data" / "field" / "log-21-two-versions"
+BEFORE, AFTER = str(LOGS / "nccl-2.28.txt"), str(LOGS / "nccl-2.29.txt")
+Captured = pytest.CaptureFixture[str]
+
+
+def pairs(folder: Path, weak: str = "") -> str:
+    """Logs of 15 pairs of 6 nodes; the test of `e` and `f` failed."""
+    for number, (a, b) in enumerate(itertools.combinations("abcdef", 2)):
+        wobble = 1 + 0.0002 * (number % 5)
+        slow = 1.135 * wobble if weak in (a, b) else wobble
+        times = {1 << i: ((1 << i) / 27e3 * slow, (1 << i) / 27e3 * slow) for i in range(25, 31)}
+        log = nccl_tests_log(
+            [f"node-{a}", f"node-{b}"],
+            times if a + b != "ef" else {},
+            collective=Collective.ALLTOALL,
+            pid=100 * number,
+        )
+        folder.mkdir(exist_ok=True)
+        (folder / f"{a}-{b}.log").write_text(log, encoding="utf-8")
+    return str(folder)
+
+
+def test_the_verdict_comes_before_the_table(capsys: Captured) -> None:
+    assert run(["compare", BEFORE, AFTER]) == 1
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [line.rstrip() for line in out.splitlines()[:9]] == [
+        "first      nccl-2.28.txt",
+        "second     nccl-2.29.txt",
+        "differs    NCCL: 2.28.3 first, 2.29.7 second",
+        "unknown    not shown by both, so they may differ, too: CUDA driver version, network,"
+        " registration of buffers (-R), NCCL settings",
+        "slower     all-reduce, 1 node, 8 ranks: NCCL 2.29.7 is 1.37x slower than 2.28.3 from 1 KiB"
+        " to 256 KiB (9 of 9 sizes beyond the scatter)",
+        "",
+        "all-reduce, 1 node, 8 ranks (mean of out of place and in place)",
+        "   size    first   second  ratio",
+        "  1 KiB  24.0 us  33.1 us  1.37x    slower",
+    ]
+    assert out.splitlines()[-1].startswith(
+        "noise      1 run and 1 run: differences under 5.2 % at one size (by the scatter along the"
+        " sizes) or 5 % for the whole curve (assumed) are not shown to be more than noise"
+    )
+
+
+def test_faster_has_exit_code_0(capsys: Captured) -> None:
+    assert run(["compare", AFTER, BEFORE]) == 0
+    assert "faster     all-reduce, 1 node, 8 ranks: NCCL 2.28.3 is 1.37x faster" in (
+        capsys.readouterr().out
+    )
+
+
+def test_one_line_for_a_chat(capsys: Captured) -> None:
+    assert run(["compare", BEFORE, AFTER, "--oneline"]) == 1
+    assert capsys.readouterr().out == (
+        "nccl-2.28.txt to nccl-2.29.txt (NCCL 2.28.3 to 2.29.7): all-reduce, 1 node, 8 ranks: NCCL"
+        " 2.29.7 is 1.37x slower than 2.28.3 from 1 KiB to 256 KiB (9 of 9 sizes beyond the"
+        " scatter)\n"
+    )
+
+
+def test_json_has_the_numbers(capsys: Captured) -> None:
+    assert run(["compare", BEFORE, AFTER, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["different"] == [{"fact": "NCCL", "first": "2.28.3", "second": "2.29.7"}]
+    (test,) = document["tests"]
+    assert [point["bytes"] for point in test["points"]] == [1 << i for i in range(10, 19)]
+    assert test["ranges"][0]["ratio"] == pytest.approx(1.373, abs=0.001)
+
+
+def test_several_differences_have_no_single_cause(tmp_path: Path, capsys: Captured) -> None:
+    text = Path(AFTER).read_text(encoding="utf-8").replace("node-a", "node-b")
+    (tmp_path / "after.txt").write_text(text.replace("H100 80GB HBM3", "H200"), encoding="utf-8")
+    assert run(["compare", BEFORE, str(tmp_path / "after.txt")]) == 1
+    out = capsys.readouterr().out
+    assert "differs    GPU: NVIDIA H100 80GB HBM3 first, NVIDIA H200 second" in out
+    assert "differs    hosts: node-a first, node-b second" in out
+    assert "cause      3 things differ: which of them matters cannot be separated" in out
+    assert "after.txt is 1.37x slower than nccl-2.28.txt" in out
+
+
+def test_a_fleet_names_the_node_first(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["compare", pairs(tmp_path / "pairs", weak="d")]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[:4] == [
+        "fleet      14 runs of 6 nodes",
+        "failed     1 test gave no result: pairs/e-f.log",
+        "slow node  all-to-all, 2 nodes, 2 ranks: node-d: 11.9 of 13.5 GB/s at 1 GiB in 5 of 5"
+        " pairs",
+        "",
+    ]
+    assert out[4].startswith(
+        "all-to-all, 2 nodes, 2 ranks: 14 runs of 6 nodes, usual 13.5 GB/s at 1 GiB, spread 0.0"
+    )
+    assert re.fullmatch(r"node-d +5 +5 +11\.9 +11\.9 +11\.9", out[6])
+    assert run(["compare", str(tmp_path / "pairs"), "--oneline"]) == 1
+    assert capsys.readouterr().out == (
+        "14 runs: slow node: all-to-all, 2 nodes, 2 ranks: node-d: 11.9 of 13.5 GB/s at 1 GiB in"
+        " 5 of 5 pairs; 1 test gave no result: pairs/e-f.log\n"
+    )
+
+
+def test_a_sound_fleet_has_exit_code_0(tmp_path: Path, capsys: Captured) -> None:
+    folder = Path(pairs(tmp_path / "pairs"))
+    (folder / "e-f.log").unlink()
+    assert run(["compare", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "slow       nothing in 1 test beyond the noise of the runs" in out
+    assert run(["compare", *map(str, sorted(folder.iterdir())), "--oneline"]) == 0
+    assert capsys.readouterr().out == ("14 runs: nothing is slower than the others beyond noise\n")
+
+
+def test_the_guide_shows_what_a_fleet_prints(tmp_path: Path, capsys: Captured) -> None:
+    """The same lines, but for the numbers of runs and nodes and the names."""
+    page = Path(__file__).parents[3] / "docs" / "guides" / "comparing.md"
+    shown = page.read_text(encoding="utf-8").partition("$ nccltune compare pairs/\n")[2]
+    assert run(["compare", pairs(tmp_path / "pairs", weak="d")]) == 1
+    out = capsys.readouterr().out.splitlines()
+
+    def form(line: str) -> str:
+        return re.sub(r"\S*node-\S+|\S+\.log|[\d.]+", "#", line)
+
+    lines = shown.partition("```")[0].splitlines()
+    assert [form(line) for line in lines] == [form(line) for line in out[: len(lines)]]
+
+
+def test_one_input_is_a_usage_error(capsys: Captured) -> None:
+    assert run(["compare", BEFORE]) == 2
+    err = capsys.readouterr().err.splitlines()
+    assert err[0] == f"error: {BEFORE}: two inputs are needed, or one with several runs; this has 1"
+    assert err[1] == "hint:  nccltune compare BEFORE AFTER"
+
+
+def test_a_missing_file_is_named(capsys: Captured) -> None:
+    assert run(["compare", BEFORE, "/nonexistent"]) == 2
+    assert "error: /nonexistent: no such file or folder" in capsys.readouterr().err

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fleets: the slow node, pair, run or period is named, and none in noise."""
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from nccltune.compare.fleet import FleetTest, judge_fleet
+from nccltune.compare.runs import MeasuredRun
+from tests.unit.compare.simulated import run_of, test_of
+
+Slowness = Callable[[tuple[str, ...]], float]
+
+
+def pairs(
+    number: int, noise: float, slow: Slowness = lambda _: 1.0, seed: int = 1, offset: float = 0.0
+) -> list[MeasuredRun]:
+    random_ = random.Random(seed)
+    hosts = [f"node-{i:02d}" for i in range(number)]
+    return [
+        run_of(
+            random_,
+            8,
+            noise,
+            slowdown=lambda _, pair=pair: slow(pair),  # type: ignore[misc]
+            offset=offset,
+            hosts=pair,
+            test=test_of(2, 2),
+            name="_".join(pair),
+        )
+        for pair in itertools.combinations(hosts, 2)
+    ]
+
+
+def checks(
+    hosts: list[str],
+    noise: float,
+    slow: Callable[[int], float] = lambda _: 1.0,
+    seed: int = 1,
+    offset: float = 0.0,
+    nccl: Callable[[int], str] = lambda _: "2.28.3",
+) -> list[MeasuredRun]:
+    random_ = random.Random(seed)
+    return [
+        run_of(
+            random_,
+            8,
+            noise,
+            slowdown=lambda _, i=i: slow(i),  # type: ignore[misc]
+            offset=offset,
+            hosts=(host,),
+            name=f"day-{i:02d}",
+            nccl=nccl(i),
+            at=float(i),
+        )
+        for i, host in enumerate(hosts)
+    ]
+
+
+def judged(runs: list[MeasuredRun]) -> FleetTest:
+    (found,) = judge_fleet(runs)
+    return found
+
+
+NODES = [f"node-{i:02d}" for i in range(24)]
+
+
+@pytest.mark.parametrize(("noise", "offset"), [(0.03, 0.0), (0.15, 0.0), (0.01, 0.1)])
+@pytest.mark.parametrize("shape", ["pairs", "nodes", "nodes three times", "one node"])
+def test_noise_names_nothing(shape: str, noise: float, offset: float) -> None:
+    makers: dict[str, Callable[[int], list[MeasuredRun]]] = {
+        "pairs": lambda seed: pairs(8, noise, seed=seed, offset=offset),
+        "nodes": lambda seed: checks(NODES, noise, seed=seed, offset=offset),
+        "nodes three times": lambda seed: checks(NODES[:8] * 3, noise, seed=seed, offset=offset),
+        "one node": lambda seed: checks(NODES[:1] * 24, noise, seed=seed, offset=offset),
+    }
+    found = sum(bool(judged(makers[shape](seed)).slow) for seed in range(60))
+    assert found <= 8  # 5 %, three standard errors above
+
+
+def test_a_weak_node_is_named_with_its_numbers_and_its_pairs() -> None:
+    weak = "node-04"
+    found = judged(pairs(17, 0.02, lambda pair: 1.135 if weak in pair else 1.0, offset=0.01))
+    (slow,) = found.slow
+    assert (slow.kind, slow.names, slow.low, slow.runs) == ("node", [weak], 16, 16)
+    assert slow.ratio == pytest.approx(1.135, rel=0.02)
+    assert slow.value == pytest.approx(slow.usual / slow.ratio)
+    assert slow.sentence.startswith("node-04: ")
+    assert slow.sentence.endswith(" GB/s at 128 KiB in 16 of 16 pairs")
+    assert found.runs == 136
+    assert found.hosts == 17
+    assert found.nodes[0].name == weak
+    assert found.nodes[0].low == 16
+    assert found.nodes[0].mean_gb_per_s < 0.93 * found.usual_gb_per_s
+
+
+def test_two_weak_nodes_are_both_named() -> None:
+    weak = {"node-02", "node-07"}
+    found = judged(pairs(12, 0.02, lambda pair: 1.2 if weak & set(pair) else 1.0))
+    assert {tuple(item.names) for item in found.slow} == {("node-02",), ("node-07",)}
+
+
+def test_an_isolated_pair_is_no_fault_of_its_nodes() -> None:
+    bad = ("node-02", "node-05")
+    found = judged(pairs(9, 0.02, lambda pair: 2.0 if pair == bad else 1.0))
+    (slow,) = found.slow
+    assert (slow.kind, slow.names, slow.hosts) == ("run", ["node-02 - node-05"], list(bad))
+    assert [item.low for item in found.nodes[:3]] == [1, 1, 0]
+
+
+def test_a_slow_node_among_single_checks_is_named_with_its_facts() -> None:
+    found = judged(
+        checks(
+            NODES,
+            0.02,
+            lambda i: 1.2 if i == 7 else 1.0,
+            nccl=lambda i: "2.26.2" if i == 7 else "2.28.3",
+        )
+    )
+    (slow,) = found.slow
+    assert (slow.kind, slow.names, slow.low, slow.runs) == ("node", ["node-07"], 1, 1)
+    assert slow.sentence.endswith("; its NCCL: 2.26.2; the others': 2.28.3")
+
+
+def test_a_node_that_became_slower_is_a_period() -> None:
+    found = judged(checks(["node-1"] * 24, 0.02, lambda i: 1.12 if i >= 17 else 1.0))
+    (slow,) = found.slow
+    assert slow.kind == "period"
+    assert slow.names == [f"day-{i}" for i in range(17, 24)]
+    assert slow.sentence.startswith("7 runs from day-17 to day-23: ")
+    assert found.nodes == []
+
+
+def test_a_node_that_is_slower_since_an_early_run_is_a_period_too() -> None:
+    found = judged(checks(["node-1"] * 24, 0.01, lambda i: 1.12 if i >= 6 else 1.0))
+    (slow,) = found.slow
+    assert (slow.kind, slow.names[0], slow.names[-1]) == ("period", "day-06", "day-23")
+    assert slow.ratio == pytest.approx(1.12, rel=0.03)
+
+
+def test_a_period_of_one_node_among_several_is_found() -> None:
+    hosts = [f"node-{i % 6}" for i in range(48)]
+    found = judged(checks(hosts, 0.01, lambda i: 1.3 if i % 6 == 2 and i >= 24 else 1.0))
+    (slow,) = found.slow
+    assert (slow.kind, slow.names) == ("period", ["day-26", "day-32", "day-38", "day-44"])
+
+
+def test_one_slow_day_is_a_run() -> None:
+    found = judged(checks(["node-1"] * 24, 0.02, lambda i: 1.3 if i == 9 else 1.0))
+    (slow,) = found.slow
+    assert (slow.kind, slow.names) == ("run", ["day-09"])
+
+
+def test_runs_of_unknown_order_and_hosts_have_no_periods() -> None:
+    runs = checks([""] * 12, 0.02, lambda i: 1.5 if i in (3, 4) else 1.0)
+    for run in runs:
+        run.hosts, run.at = (), None
+    assert {item.kind for item in judged(runs).slow} == {"run"}
+
+
+def test_nodes_that_ran_only_together_are_named_together() -> None:
+    random_ = random.Random(3)
+    groups = [tuple(f"n{group}{i}" for i in range(2)) for group in range(6)]
+    runs = [
+        run_of(
+            random_,
+            8,
+            0.01,
+            slowdown=lambda _, hosts=hosts: 1.3 if hosts == groups[2] else 1.0,  # type: ignore[misc]
+            hosts=hosts,
+            test=test_of(2, 2),
+        )
+        for hosts in groups * 2
+    ]
+    (slow,) = judged(runs).slow
+    assert slow.names == ["n20", "n21"]
+    assert "these nodes ran only together" in slow.sentence
+
+
+def test_latency_alone_is_reported_in_us() -> None:
+    random_ = random.Random(4)
+    runs = [
+        run_of(
+            random_,
+            14,
+            0.01,
+            slowdown=lambda size, i=i: 1.5 if i == 3 and size < 1 << 16 else 1.0,  # type: ignore[misc]
+            hosts=(f"n{i}",),
+        )
+        for i in range(10)
+    ]
+    (slow,) = judged(runs).slow
+    assert slow.unit == "us"
+    assert " us, usual 2" in slow.sentence
+
+
+def test_a_run_with_few_sizes_is_named_and_not_judged() -> None:
+    runs = checks(NODES[:8], 0.01)
+    for curve in runs[3].curves.values():
+        curve.times = dict(list(curve.times.items())[:3])
+    found = judged(runs)
+    assert found.cut == ["day-03"]
+    assert found.runs == 7
+    assert "node-03" not in [item.name for item in found.nodes]
+
+
+def test_too_few_runs_are_not_judged() -> None:
+    assert judge_fleet(checks(NODES[:3], 0.01)) == []

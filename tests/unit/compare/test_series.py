@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scaling series: rows, efficiency, where bandwidth drops, and a scale below its neighbours."""
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from nccltune.compare.runs import MeasuredRun
+from nccltune.compare.series import scaling
+from tests.unit.compare.simulated import run_of, sizes_of, test_of
+
+
+def series(factors: Mapping[int, float], each: int = 4, noise: float = 0.005) -> list[MeasuredRun]:
+    """Runs with `each` ranks on every node; the factor is that of the time."""
+    random_ = random.Random(1)
+    return [
+        run_of(
+            random_,
+            10,
+            noise,
+            slowdown=lambda _, factor=factor: factor,  # type: ignore[misc]
+            test=test_of(nodes, nodes * each),
+        )
+        for nodes, factor in factors.items()
+    ]
+
+
+def test_efficiency_is_relative_to_the_first_scale_with_a_network() -> None:
+    (found,) = scaling(series({1: 0.5, 2: 1.0, 4: 1.0, 8: 1.0, 16: 2.0}))
+    assert found.title == "all-reduce, 4 ranks on each node"
+    assert found.sizes == sizes_of(10)[-3:]
+    assert [(row.nodes, row.ranks, row.runs) for row in found.rows] == [
+        (1, 4, 1), (2, 8, 1), (4, 16, 1), (8, 32, 1), (16, 64, 1),
+    ]  # fmt: skip
+    assert found.rows[0].efficiency is None
+    # The bus factor grows from 1.75 to 1.97.
+    assert [row.efficiency for row in found.rows[1:]] == [
+        pytest.approx(value, rel=0.02) for value in (1.0, 1.07, 1.11, 0.56)
+    ]
+    assert not found.has_outlier
+    assert len(found.sentences) == 1
+    assert "GB/s with 8 nodes" in found.sentences[0]
+    assert "GB/s with 16 nodes at 512 KiB: 49 % lost" in found.sentences[0]
+
+
+def test_a_scale_below_both_neighbours_is_an_outlier() -> None:
+    (found,) = scaling(series({2: 1.0, 4: 1.0, 8: 2.0, 16: 1.05, 32: 1.05}))
+    assert [row.nodes for row in found.rows if row.outlier] == [8]
+    assert found.has_outlier
+    assert "GB/s with 8 nodes at 512 KiB, but " in found.sentences[0]
+    assert len(found.sentences) == 1
+
+
+def test_a_flat_series_has_no_drop() -> None:
+    (found,) = scaling(series({2: 1.0, 4: 1.0, 8: 1.02}))
+    assert found.sentences == ["no step loses more than 10 % at most of the sizes shown"]
+
+
+def test_more_ranks_on_the_same_nodes_are_a_series() -> None:
+    random_ = random.Random(2)
+    runs = [
+        run_of(
+            random_,
+            8,
+            0.005,
+            slowdown=lambda _, ranks=ranks: 1.7 if ranks == 80 else 1.0,  # type: ignore[misc]
+            test=test_of(10, ranks),
+        )
+        for ranks in (10, 20, 40, 80)
+    ]
+    (found,) = scaling(runs)
+    assert found.title == "all-reduce, 10 nodes"
+    assert [row.efficiency for row in found.rows] == [None] * 4
+    assert "GB/s with 80 ranks" in found.sentences[0]
+
+
+def test_two_scales_are_no_series() -> None:
+    assert scaling(series({2: 1.0, 4: 1.0})) == []

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two sides: no difference in noise, real ones found, and words that agree with the numbers."""
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from nccltune.compare.runs import (
+    FactDifference,
+    MeasuredRun,
+    TimedPoint,
+    fact_differences,
+    facts_not_shown,
+)
+from nccltune.compare.sides import CurveComparison, NothingInCommonError, compare_sides
+from tests.unit.compare.simulated import BOTH, run_of, sizes_of, test_of
+
+RANDOM = random.Random(5)
+SIZES = sizes_of(12)
+
+
+def slow_from(low: int, high: int, factor: float) -> MeasuredRun:
+    return run_of(RANDOM, 12, 0.002, slowdown=lambda size: factor if low <= size <= high else 1.0)
+
+
+def compared(
+    first: Sequence[MeasuredRun], second: Sequence[MeasuredRun], assumed: float = 0.05
+) -> CurveComparison:
+    (found,) = compare_sides(first, second, assumed)
+    return found
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.10, 0.15])
+@pytest.mark.parametrize("places", [BOTH, (False,)])
+@pytest.mark.parametrize("number", [1, 3, 9, 24])
+def test_two_runs_of_one_curve_are_seldom_slower(
+    noise: float, places: tuple[bool, ...], number: int
+) -> None:
+    random_ = random.Random(number)
+    slower = 0
+    for _ in range(200):
+        first, second = (run_of(random_, number, noise, places=places) for _ in range(2))
+        slower += any(item.slower for item in compare_sides([first], [second], 0.05))
+    assert slower <= 10
+
+
+@pytest.mark.parametrize("runs", [(3, 3), (8, 8), (20, 1)])
+@pytest.mark.parametrize(("noise", "offset"), [(0.15, 0.0), (0.02, 0.1)])
+def test_runs_that_differ_as_a_whole_are_seldom_slower(
+    runs: tuple[int, int], noise: float, offset: float
+) -> None:
+    random_ = random.Random(7)
+    slower = 0
+    for _ in range(100):
+        sides = [
+            [run_of(random_, 12, noise, offset=offset) for _ in range(number)] for number in runs
+        ]
+        slower += any(item.slower for item in compare_sides(sides[0], sides[1], 0.05))
+    assert slower <= 11  # 5 %, three standard errors above
+
+
+@pytest.mark.parametrize("places", [BOTH, (False,)])
+@pytest.mark.parametrize("number", [9, 24])
+def test_a_slowdown_over_a_decade_is_found_at_3_percent_noise(
+    places: tuple[bool, ...], number: int
+) -> None:
+    random_ = random.Random(number)
+    found = 0
+    for _ in range(100):
+        at = random_.randrange(number - 3)
+        slow = set(sizes_of(number)[at : at + 4])
+        first = run_of(random_, number, 0.03, places=places)
+        second = run_of(
+            random_,
+            number,
+            0.03,
+            places=places,
+            slowdown=lambda size, slow=slow: 1.25 if size in slow else 1.0,  # type: ignore[misc]
+        )
+        found += any(item.slower for item in compare_sides([first], [second], 0.05))
+    assert found >= 92
+
+
+def test_a_range_has_its_sizes_and_its_ratio() -> None:
+    found = compared([run_of(RANDOM, 12, 0.002)], [slow_from(1 << 12, 1 << 15, 1.3)])
+    (item,) = found.ranges
+    assert (item.low_bytes, item.high_bytes, item.sizes, item.beyond) == (1 << 12, 1 << 15, 4, 4)
+    assert item.ratio == pytest.approx(1.3, rel=0.01)
+    assert [x.bytes for x in found.points if x.beyond] == SIZES[2:6]
+    assert found.slower
+    assert found.verdict("A", "B").startswith(
+        "B is 1.30x slower than A from 4 KiB to 32 KiB (4 of 4 sizes beyond the scatter); "
+        "8 other sizes differ by at most 0."
+    )
+
+
+def test_faster_is_no_finding_and_has_a_ratio_above_one_in_words() -> None:
+    found = compared([slow_from(1 << 12, 1 << 15, 1.3)], [run_of(RANDOM, 12, 0.002)])
+    assert not found.slower
+    assert "B is 1.30x faster than A from 4 KiB to 32 KiB" in found.verdict("A", "B")
+
+
+def test_no_difference_states_what_would_not_show() -> None:
+    found = compared([run_of(RANDOM, 12, 0.002)], [run_of(RANDOM, 12, 0.002)])
+    assert found.ranges == []
+    words = found.verdict("A", "B")
+    assert words.startswith("no difference beyond noise at 12 sizes (largest 0.")
+    assert "a difference below 5 % of the whole curve, or 5" in words
+
+
+def test_a_difference_of_the_whole_curve_needs_several_runs() -> None:
+    pair = [
+        [run_of(RANDOM, 12, 0.002, slowdown=lambda _, s=s: s) for _ in range(4)]
+        for s in (1.0, 1.03)
+    ]  # type: ignore[misc]
+    assert not compared(pair[0][:1], pair[1][:1]).slower
+    assert compared(pair[0][:1], pair[1][:1], assumed=0.01).slower
+    found = compared(*pair)
+    assert found.slower
+    assert found.noise == "runs"
+    for point in found.points:
+        assert point.low is not None
+        assert point.high is not None
+        assert point.low < point.ratio < point.high
+
+
+def test_one_size_far_off_counts_only_if_both_placements_show_it() -> None:
+    def spike(size: int) -> float:
+        return 7.0 if size == 1 << 15 else 1.0
+
+    first = run_of(RANDOM, 12, 0.01)
+    found = compared([first], [run_of(RANDOM, 12, 0.01, slowdown=spike)])
+    assert [(x.low_bytes, x.sizes) for x in found.ranges] == [(1 << 15, 1)]
+    alone = compared(
+        [run_of(RANDOM, 12, 0.01, places=(False,))],
+        [run_of(RANDOM, 12, 0.01, places=(False,), slowdown=spike)],
+    )
+    assert alone.ranges == []
+    assert alone.isolated == [1 << 15]
+
+
+def test_placements_with_different_ratios_are_compared_apart() -> None:
+    first, second = run_of(RANDOM, 12, 0.002), run_of(RANDOM, 12, 0.002)
+    curve = second.curves[test_of(), "default"]
+    for place in curve.times:
+        if place.in_place:
+            curve.times[place] += math.log(1.4)
+    found = compare_sides([first], [second], 0.05)
+    assert [(x.placements, x.slower) for x in found] == [
+        (["out of place"], False),
+        (["in place"], True),
+    ]
+
+
+def test_choices_are_compared_across_if_each_side_has_one() -> None:
+    first = run_of(RANDOM, 9, 0.01)
+    second = run_of(RANDOM, 9, 0.01, label="ring/simple")
+    assert compared([first], [second]).choices == ("default", "ring/simple")
+    both = MeasuredRun(name="x", curves={**first.curves, **second.curves})
+    assert compared([both], [first]).choices == ("default", "default")
+
+
+def test_what_ran_is_named_if_it_differs() -> None:
+    first, second = run_of(RANDOM, 12, 0.002), slow_from(1 << 12, 1 << 15, 1.3)
+    for run, label in ((first, "tree/ll"), (second, "ring/ll")):
+        curve = run.curves[test_of(), "default"]
+        curve.ran = dict.fromkeys(curve.times, label)
+    found = compared([first], [second])
+    assert found.ranges[0].ran == ("tree/ll", "ring/ll")
+    assert "tree/ll ran, then ring/ll" in found.verdict("A", "B")
+
+
+def test_a_run_that_ended_early_takes_no_sizes_from_the_others() -> None:
+    whole = [run_of(RANDOM, 12, 0.01) for _ in range(3)]
+    cut = run_of(RANDOM, 4, 0.01)
+    found = compared([*whole, cut], whole)
+    assert len(found.points) == 12
+    assert found.runs == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (
+            run_of(RANDOM, 9, 0.01, test=test_of(2, 16)),
+            "First: .*1 node, 8 ranks, float, sum. Second: .*2 nodes",
+        ),
+        (run_of(RANDOM, 9, 0.01, test=test_of()._replace(dtype="half")), "8 ranks, half, sum"),
+    ],
+)
+def test_sides_without_a_common_test_are_refused(second: MeasuredRun, words: str) -> None:
+    with pytest.raises(NothingInCommonError, match=words):
+        compare_sides([run_of(RANDOM, 9, 0.01)], [second], 0.05)
+
+
+def test_sides_without_a_common_size_are_refused() -> None:
+    second = run_of(RANDOM, 9, 0.01)
+    curve = second.curves[test_of(), "default"]
+    curve.times = {TimedPoint(p.in_place, p.bytes + 4): value for p, value in curve.times.items()}
+    with pytest.raises(NothingInCommonError, match="no size was measured on both sides"):
+        compare_sides([run_of(RANDOM, 9, 0.01)], [second], 0.05)
+
+
+def test_differing_facts_are_listed_and_missing_ones_named() -> None:
+    first = run_of(RANDOM, 5, 0.01, nccl="2.28.3", hosts=("a", "b"))
+    second = run_of(RANDOM, 5, 0.01, nccl="2.29.7", hosts=("a", "c"))
+    assert fact_differences([first], [second]) == [
+        FactDifference("NCCL", "2.28.3", "2.29.7"),
+        FactDifference("hosts", "a, b", "a, c"),
+    ]
+    assert "NCCL version" not in facts_not_shown([first], [second])
+    assert "NCCL settings" in facts_not_shown([first], [second])
+    mixed = [first, run_of(RANDOM, 5, 0.01, nccl="2.27.1", hosts=("a", "b"))]
+    assert [x.fact for x in fact_differences(mixed, [second])] == ["hosts"]
+    assert "NCCL version" in facts_not_shown(mixed, [second])
