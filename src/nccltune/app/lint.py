@@ -47,6 +47,7 @@ _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
+_NAMES_LAUNCH = re.compile(r"^[^#\n]*(?<![\w-])(?:mpirun|mpiexec|srun|torchrun)\s+-", re.M)
 _KNOWN = (
     "known are tuner configurations (CSV), topology and graph files (XML, nvidia-smi topo -m), "
     "scripts, Kubernetes manifests, output of nccl-tests, and launch commands; --kind names one"
@@ -200,6 +201,8 @@ def recognise(path: Path) -> LintKind:
         return LintKind.CONFIGURATION
     if is_script:
         return LintKind.LAUNCH
+    if _NAMES_LAUNCH.search(text):
+        return LintKind.LAUNCH  # Reading it tells why no command was found.
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
     what = "is empty" if not text.strip() else "is of no known kind"

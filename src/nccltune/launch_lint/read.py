@@ -148,6 +148,12 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
             )
         words = line.words
         return {LOCAL: LaunchCommand(words[:at], Word("", ""), (), words[at:], line.tail)}
+    is_plain = PurePosixPath(line.words[at].text).name == "mpiexec"
+    if is_plain and any(word.text.startswith("--depth") for word in line.words):
+        raise InputError(
+            "this is the mpiexec of Cray PALS, whose options are not known here",
+            hint="--depth is an option of no other mpiexec",
+        )
     intels = any(_INTELS.search(word.text) for word in line.words)
     flavors = _flavors(line.words[at].text, wanted, intels=intels)
     found = {flavor: _read(line, at, flavor) for flavor in flavors}

@@ -3,6 +3,7 @@
 
 import contextlib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -45,7 +46,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    text = _fenced(text)
+    text = _SCRIPT_BEHIND.sub(_as_option, _fenced(text))
     inherited = read_options(tuple(_sbatch_words(text)), SLURM)
     site = _allocated(site._replace(inherited=(*site.inherited, *inherited)))
     scope = _scope(site)
@@ -82,6 +83,17 @@ _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.
 def _fenced(text: str) -> str:
     """Return the code blocks of a Markdown text, else the text."""
     return "\n".join(match[2] for match in _FENCED.finditer(text)) or text
+
+
+_SCRIPT_BEHIND = re.compile(
+    r"^(.*\b(?:ba|da|z)?sh)(?: -s)?[ \t]*<<-?[ \t]*([\"']?)(\w+)\2[ \t]*\n(.*?)^[ \t]*\3[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def _as_option(match: re.Match[str]) -> str:
+    """Return `bash <<EOF`, which reads its script from the lines behind it, as `bash -c SCRIPT`."""
+    return f"{match[1]} -c {shlex.quote(match[4])}"
 
 
 def _substituted(words: tuple[Word, ...], site: LaunchContext) -> list[FoundCommand]:
@@ -181,7 +193,7 @@ def _assign(
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
-    """Return the script in `bash -c TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
+    """Return the script in `bash -c TEXT`, `eval TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
 
     Also return the script's context.
 
@@ -194,6 +206,8 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         if wrapped is None:
             return None
         return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
+    if names[0] == "eval":
+        return " ".join(word.text for word in words[1:]), site
     if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
         return words[-1].text, site
     for at, name in enumerate(names[:-2]):

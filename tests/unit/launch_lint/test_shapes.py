@@ -10,6 +10,7 @@ from nccltune.cli import run
 from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
+from nccltune.model.errors import InputError
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 
@@ -173,3 +174,26 @@ def test_nothing_is_called_right_beside_a_warning_for_its_manifest(
     out = capsys.readouterr().out
     assert "warning" in out
     assert "nothing wrong" not in out
+
+
+def test_a_script_behind_its_shell_runs_in_each_process() -> None:
+    (one,) = checked(f"srun -N 2 --ntasks-per-node=8 bash <<'EOF'\nexport A=1\n{TEST}\nEOF\n")
+    assert (processes(one), one.gpus, one.is_wrong) == (16, 1, False)
+
+
+def test_the_text_of_eval_is_read() -> None:
+    (one,) = checked(f'CMD="{TEST[:-1]}8"\neval "NCCL_DEBUG=INFO $CMD" | tee log\n')
+    assert one.gpus == 8
+
+
+def test_options_of_an_unknown_mpiexec_are_no_errors() -> None:
+    with pytest.raises(InputError, match="Cray PALS"):
+        checked(f"mpiexec -n 8 --ppn 4 --depth=16 --cpu-bind depth {TEST}")
+    assert processes(checked("torchrun --nproc-per-node=8 train.py --depth 12")[0]) == 8
+
+
+def test_a_quote_without_end_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f'mpirun -np 16 -H "h1:8,h2:8 {TEST}\n')
+    assert run(["lint", str(path)]) == 2
+    assert "has no end" in capsys.readouterr().err
