@@ -43,10 +43,11 @@ from nccltune.tune.lint import (
 )
 
 _GPUS = 8
-_ROW = re.compile(r"[^,#]+,\s*\"?\d[^,]*(?:,[^,]*){3,}")
-"""Matches a row of a tuner configuration: at least five cells, of which the second is a number."""
+_ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
+"""Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
+_NAMES_LAUNCH = re.compile(r"^[^#\n]*(?<![\w-])(?:mpirun|mpiexec|srun|torchrun)\s+-", re.M)
 _KNOWN = (
     "known are tuner configurations (CSV), topology and graph files (XML, nvidia-smi topo -m), "
     "scripts, Kubernetes manifests, output of nccl-tests, and launch commands; --kind names one"
@@ -200,6 +201,8 @@ def recognise(path: Path) -> LintKind:
         return LintKind.CONFIGURATION
     if is_script:
         return LintKind.LAUNCH
+    if _NAMES_LAUNCH.search(text):
+        return LintKind.LAUNCH  # Reading it tells why no command was found.
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
     what = "is empty" if not text.strip() else "is of no known kind"
@@ -306,7 +309,8 @@ def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> 
         return LintedLaunch(str(path), [], source.judge_output(text))
     findings: list[LaunchFinding] = []
     if manifest.is_manifest(text):
-        documents = manifest.documents_of(text, str(path))
+        documents = manifest.here_manifests(text, str(path))
+        documents = documents or manifest.documents_of(text, str(path))
         findings = manifest.judge_manifests(documents)
         try:
             found = manifest.from_manifests(documents, site, str(path))

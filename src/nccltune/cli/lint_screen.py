@@ -99,21 +99,21 @@ def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     for number, verdict in enumerate(launch.commands):
         if number:
             out.print()
-        _show_command(out, verdict)
+        _show_command(out, verdict, is_ok=not launch.is_bad)
     for finding in launch.findings:
         _show_finding(out, finding, "")
     if not launch.commands and not launch.findings:
         out.print("nothing wrong with how this was started")
 
 
-def _show_command(out: Console, verdict: LaunchCheck) -> None:
+def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
         hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
     for held in verdict.findings:
         only = held.flavors != verdict.flavors
         _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
-    if not verdict.findings:
+    if not verdict.findings and is_ok:
         unknown = any(prediction.unknown for prediction, _ in verdict.predictions)
         lead = ("note     ", "dim") if unknown else ("ok       ", "green")
         more = " in the words; where processes run was not checked" if unknown else ""

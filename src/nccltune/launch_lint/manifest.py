@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find launch commands in Kubernetes manifests, and faults in their fields and pods."""
 
+import contextlib
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, variables_of
-from nccltune.launch_lint.source import FoundCommand, from_words
+from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -27,7 +29,13 @@ def documents_of(text: str, where: str) -> list[dict[str, Any]]:
 
     `where` is the file's name, for messages. Raises InputError if the text is not YAML.
     """
-    return [one for one in load_documents(text, where) if isinstance(one, dict)]
+    try:
+        return [one for one in load_documents(text, where) if isinstance(one, dict)]
+    except InputError as error:
+        if "{{" not in text:
+            raise
+        what = "is a template, which becomes a manifest when its {{ }} are filled in"
+        raise InputError(what, where=where, hint="check what `helm template` prints") from error
 
 
 def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
@@ -66,6 +74,9 @@ def from_manifests(
     found = []
     for document in documents:
         around = _of_kind(document, site)
+        for script in _scripts(document):
+            with contextlib.suppress(InputError):
+                found += from_text(script, around)
         for container in _containers(document):
             found += _of_container(container, around)
     if not found:
@@ -76,6 +87,31 @@ def from_manifests(
             " nccl-tests in command and args",
         )
     return found
+
+
+def _scripts(document: dict[str, Any]) -> list[str]:
+    """Return the scripts in a ConfigMap, and the command of a RayJob."""
+    if document.get("kind") == "RayJob":
+        return [str(at(document, "spec", "entrypoint"))]
+    data = document.get("data") if document.get("kind") == "ConfigMap" else None
+    return (
+        [value for value in data.values() if isinstance(value, str)]
+        if isinstance(data, dict)
+        else []
+    )
+
+
+def here_manifests(text: str, where: str) -> list[dict[str, Any]]:
+    """Return the documents of manifests that a script passes on: `kubectl apply -f - <<EOF`."""
+    found: list[dict[str, Any]] = []
+    for match in _HERE.finditer(text):
+        body = textwrap.dedent(match[2])
+        if is_manifest(body):
+            found += documents_of(body, where)
+    return found
+
+
+_HERE = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?[^\n]*\n(.*?)^\s*\1\s*$", re.DOTALL | re.MULTILINE)
 
 
 def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
@@ -134,4 +170,7 @@ def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundC
         _VARIABLE.sub(lambda match: values.get(match[1], match[0]), word)
         for word in command_of(container)
     ]
+    with contextlib.suppress(InputError):
+        if manifests := [one for word in words for one in here_manifests(word, "")]:
+            return from_manifests(manifests, site, "")
     return from_words(words, around, strict=False)

@@ -143,7 +143,8 @@ def _hidden(command: LaunchCommand) -> str | None:
 
 def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) -> str | None:
     if flavor.launcher is not Launcher.SLURM:
-        bad = [o.value for o in command.all("host") if "$" not in o.value and slots_fault(o.value)]
+        lists = [option.value for option in command.all("host")]
+        bad = [v for v in lists if _is_hidden(v) or ("$" not in v and slots_fault(v))]
         return f"the list of hosts is {bad[0]!r}" if bad else None
     nodes = command.last("nodes") or _inherited(site, "nodes", SLURM)
     hosts = command.last("host")
@@ -152,6 +153,11 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
     if hosts is not None and "$" not in hosts.value and host_list_fault(hosts.value) is not None:
         return f"the list of hosts is {hosts.value!r}"
     return None
+
+
+def _is_hidden(hosts: str) -> bool:
+    """Return whether a list of hosts may have more hosts than its commas show: `$HOSTS`."""
+    return bool(re.search(r"\$\(|`|(?:^|,)\$(?:\w+|\{[^}]*\})(?:,|$)", hosts))
 
 
 def torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:

@@ -45,6 +45,7 @@ env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity a
 exec chrt nice
 """)
 )
+_ASKS_FOR_PATH = frozenset({"-v", "-V", "which", "type", "hash"})
 _INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
 _SHORT = 3
 _GLUED = re.compile(r"-([a-zA-Z])(.+)")
@@ -84,6 +85,8 @@ def launcher_at(words: Sequence[Word]) -> int | None:
     """Return the index of the launcher in `words`, or None if no launcher precedes the program."""
     for at, word in enumerate(words):
         if is_launcher(word.text):
+            if at and words[at - 1].text in _ASKS_FOR_PATH:
+                continue
             return at
         if is_nccl_test(word.text):
             return None
@@ -106,7 +109,9 @@ def program_at(words: Sequence[Word]) -> int | None:
         name, sign, _ = word.text.partition("=")
         if sign and name.isidentifier():
             continue
-        if is_nccl_test(word.text) or nearest_nccl_test(word.text) is not None:
+        if " " not in word.text and (
+            is_nccl_test(word.text) or nearest_nccl_test(word.text) is not None
+        ):
             return at
         if PurePosixPath(word.text).name in _WRAPPERS:
             is_wrapped = True
@@ -118,8 +123,8 @@ def program_at(words: Sequence[Word]) -> int | None:
 def starts_something(words: Sequence[Word]) -> bool:
     """Return whether a line of a script starts a launcher or a program of nccl-tests."""
     words = joined(words)
-    if words and words[0].text == "-":
-        return False  # An item of a list in YAML.
+    if words and words[0].text in ("-", "echo", "printf"):
+        return False  # An item of a list in YAML, or text that is only printed.
     return launcher_at(words) is not None or program_at(words) is not None
 
 
@@ -143,6 +148,12 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
             )
         words = line.words
         return {LOCAL: LaunchCommand(words[:at], Word("", ""), (), words[at:], line.tail)}
+    is_plain = PurePosixPath(line.words[at].text).name == "mpiexec"
+    if is_plain and any(word.text.startswith("--depth") for word in line.words):
+        raise InputError(
+            "this is the mpiexec of Cray PALS, whose options are not known here",
+            hint="--depth is an option of no other mpiexec",
+        )
     intels = any(_INTELS.search(word.text) for word in line.words)
     flavors = _flavors(line.words[at].text, wanted, intels=intels)
     found = {flavor: _read(line, at, flavor) for flavor in flavors}

@@ -87,6 +87,27 @@ def expanded(words: Iterable[Word], scope: ShellScope) -> tuple[tuple[Word, ...]
     return tuple(result), tuple(dict.fromkeys(assumed))
 
 
+def _fields(text: str) -> list[str]:
+    """Return the words of a value, in which an unknown substitution is a part of one word.
+
+    >>> _fields("-n $((NODES * 8)) -N 8")
+    ['-n', '$((NODES * 8))', '-N', '8']
+    """
+    fields: list[str] = []
+    at, is_open = 0, False
+    while at < len(text):
+        stop = max(substitution_end(text, at), at + 1)
+        if text[at].isspace():
+            is_open = False
+        elif is_open:
+            fields[-1] += text[at:stop]
+        else:
+            fields.append(text[at:stop])
+            is_open = True
+        at = stop
+    return fields
+
+
 class _Expansion:
     """Expand one word. Assumptions are added to `assumed`."""
 
@@ -120,7 +141,7 @@ class _Expansion:
                 if found is None or is_assignment:
                     pieces = [raw[at:stop] if found is None else found]
                 else:
-                    pieces = found.split()
+                    pieces = _fields(found)
                 parts[-1] += "".join(pieces[:1])
                 parts += pieces[1:]
                 at, is_word = stop, is_word or bool(pieces)

@@ -3,17 +3,26 @@
 
 import contextlib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.formats.nccl_tests.run import header_part
+from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import OPERATORS_HOSTFILE, ShellScope, ShellValue, assign, expanded
-from nccltune.launch_lint.words import Line, Word, quoted, split, whole_number
+from nccltune.launch_lint.words import (
+    Line,
+    Word,
+    quoted,
+    split,
+    substitution_end,
+    whole_number,
+)
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -37,6 +46,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
+    text = _SCRIPT_BEHIND.sub(_as_option, _fenced(text))
     inherited = read_options(tuple(_sbatch_words(text)), SLURM)
     site = _allocated(site._replace(inherited=(*site.inherited, *inherited)))
     scope = _scope(site)
@@ -52,11 +62,12 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         )
         depth = max(0, depth + (words[0].text in _OPENS) - (words[0].text in _CLOSES))
         if starts_something(words):
-            found.append(FoundCommand(Line(words, line.tail), around))
+            found.append(FoundCommand(Line(words, line.tail), _in_salloc(words, around)))
         elif (inner := _inner(words, around)) is not None:
             with contextlib.suppress(InputError):
                 found += from_text(*inner)
         else:
+            found += _substituted(line.words, around)
             _assign(words, scope, exported, assumed, is_certain=depth == 0)
     if not found:
         raise no_launcher()
@@ -64,6 +75,47 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
     return starting
+
+
+_FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
+
+
+def _fenced(text: str) -> str:
+    """Return the code blocks of a Markdown text, else the text."""
+    return "\n".join(match[2] for match in _FENCED.finditer(text)) or text
+
+
+_SCRIPT_BEHIND = re.compile(
+    r"^(.*\b(?:ba|da|z)?sh)(?: -s)?[ \t]*<<-?[ \t]*([\"']?)(\w+)\2[ \t]*\n(.*?)^[ \t]*\3[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def _as_option(match: re.Match[str]) -> str:
+    """Return `bash <<EOF`, which reads its script from the lines behind it, as `bash -c SCRIPT`."""
+    return f"{match[1]} -c {shlex.quote(match[4])}"
+
+
+def _substituted(words: tuple[Word, ...], site: LaunchContext) -> list[FoundCommand]:
+    """Return the tests that a line starts to keep their output: `out=$(srun ... PROGRAM)`."""
+    found: list[FoundCommand] = []
+    for word in words:
+        at = word.raw.find("$(")
+        if at < 0 or word.raw.startswith("$((", at):
+            continue
+        inner = word.raw[at + 2 : substitution_end(word.raw, at) - 1]
+        with contextlib.suppress(InputError):
+            found += from_text(inner, site)
+    return [one for one in found if any(is_nccl_test(word.text) for word in one.line.words)]
+
+
+def _in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
+    """Return the context with the options of `salloc OPTIONS srun ...`."""
+    at = launcher_at(words)
+    if words[0].text.rpartition("/")[2] != "salloc" or at is None:
+        return site
+    options = read_options(words[1:at], SLURM)
+    return _allocated(site._replace(inherited=(*site.inherited, *options)))
 
 
 _ASKS = frozenset({"--help", "--version", "--usage", "-h", "-V", "--mpi=list"})
@@ -141,7 +193,9 @@ def _assign(
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
-    """Return the script in `bash -c TEXT` or `sbatch --wrap TEXT`, and the script's context.
+    """Return the script in `bash -c TEXT`, `eval TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
+
+    Also return the script's context.
 
     The context has the options of sbatch. Return None for other lines.
     """
@@ -152,6 +206,10 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         if wrapped is None:
             return None
         return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
+    if names[0] == "eval":
+        return " ".join(word.text for word in words[1:]), site
+    if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
+        return words[-1].text, site
     for at, name in enumerate(names[:-2]):
         if name in SHELLS and is_c(names[at + 1]) and " " in words[at + 2].text:
             return words[at + 2].text, site

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find typographic dashes and quotes, which word processors and web pages insert."""
+"""Find characters that editors and web pages insert: typographic dashes and quotes, blanks."""
 
 from collections.abc import Iterator
 
 from nccltune.launch_lint.finding import LaunchFinding
-from nccltune.launch_lint.words import Line, Word
+from nccltune.launch_lint.words import BLANK, Line, Word
 from nccltune.model.finding import Severity
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -12,11 +12,21 @@ _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
 
 
 def typographic(line: Line) -> tuple[LaunchFinding, ...]:
-    """Return a finding for each word with a typographic dash or quote."""
+    """Return a finding for each word that is not what it seems."""
     return tuple(_findings(line))
 
 
 def _findings(line: Line) -> Iterator[LaunchFinding]:
+    if BLANK in line.words:
+        at = line.words.index(BLANK)
+        before = line.words[at - 1].raw if at else "the line"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "line-continuation",
+            f"a blank follows the backslash after {before}: the command ends there, and the"
+            " next line is another command",
+            "delete the blanks at the end of the line",
+        )
     for word in line.words:
         if word.text[:1] and word.text[0] in _DASHES:
             yield LaunchFinding(
@@ -37,8 +47,8 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
 
 
 def plain(line: Line) -> Line:
-    """Return the line with hyphens in place of typographic dashes at the start of words."""
-    return Line(tuple(_plain(word) for word in line.words), line.tail)
+    """Return the line as it is meant: with hyphens for dashes, and without misplaced blanks."""
+    return Line(tuple(_plain(word) for word in line.words if word != BLANK), line.tail)
 
 
 def _plain(word: Word) -> Word:

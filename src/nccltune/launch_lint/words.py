@@ -42,6 +42,11 @@ class Line(NamedTuple):
     tail: str
 
 
+BLANK = Word(" ", "\\ ")
+"""A backslash before blanks at the end of a line: no continuation, although it is meant as one."""
+_BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")
+
+
 def quoted(text: str) -> Word:
     """Return the word `text`, quoted for a shell."""
     return Word(text, shlex.quote(text))
@@ -50,6 +55,7 @@ def quoted(text: str) -> Word:
 def split(text: str) -> list[Line]:
     """Return the commands of a shell text, in order.
 
+    A line whose backslash is followed by blanks is continued, with the word `BLANK` at this place.
     Raises InputError if a quote is not closed.
 
     >>> [[word.text for word in line.words] for line in split("export A=1; mpirun 'a b'")]
@@ -61,7 +67,10 @@ def split(text: str) -> list[Line]:
     at = 0
     while at < len(text):
         char = text[at]
-        if char in "\n;" or text.startswith(("&&", "||"), at):
+        if char == "\\" and (blank := _BLANK_BEFORE_END.match(text, at)) is not None:
+            words.append(BLANK)
+            at = blank.end()
+        elif char in "\n;" or text.startswith(("&&", "||"), at):
             _end(lines, words, "")
             at += 2 if text.startswith(("&&", "||"), at) else 1
         elif char in " \t\r" or (char == "(" and not text.startswith("((", at)):

@@ -62,7 +62,7 @@ _SMALL_FILE = 64 << 10
 """If no size in a file of two or more rules exceeds 64 KiB, the sizes are probably not in bytes."""
 
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "'|'"}
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "'|'", " ": "blanks"}
 _TUNED = frozenset(collective.value for collective in Collective if collective.tuned)
 _ROUNDED = re.compile(r"[0-9]+(?:[.,][0-9]+)?[eE]\+?[0-9]+")
 
@@ -76,7 +76,11 @@ def foreign_separator(text: str) -> str | None:
     for line in text.splitlines():
         for separator in _SEPARATORS:
             cells = line.lstrip("\ufeff").split(separator)
-            if len(cells) > 4 and cells[0].strip(" \"'").lower() in _TUNED:
+            if (
+                len(cells) > 4
+                and cells[0].strip(" \"'").lower() in _TUNED
+                and cells[1].strip(" \"'").isdigit()
+            ):
                 return separator
     return None
 

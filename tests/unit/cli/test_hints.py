@@ -110,3 +110,12 @@ def test_starting_needs_a_launcher(
     monkeypatch.setenv("PATH", os.devnull)
     assert run(["launch", "run", "--nodes", "2", *PROGRAM]) == 3
     assert "no launcher here" in capsys.readouterr().err
+
+
+def test_text_of_another_kind_is_no_broken_xml(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "topo.txt"
+    path.write_text("nvidia-smi: command not found\n")
+    assert run(["topo", "show", str(path)]) == 2
+    assert "neither XML nor the matrix of nvidia-smi topo -m" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from nccltune.model.choice import Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.rule import Rule
-from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, lint_rules
+from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, foreign_separator, lint_rules
 
 M = 1 << 20
 
@@ -202,3 +202,8 @@ def test_what_a_spreadsheet_did_to_the_file(text: str, kind: str | None, hint: s
     elif issue is not None:
         assert issue.hint is not None
         assert not issue.hint.startswith("tr ")
+
+
+def test_rows_with_blanks_are_named_and_prose_is_not() -> None:
+    assert foreign_separator("# c\nallreduce 0 65536 tree ll 2 1 8\n") == " "
+    assert foreign_separator("allreduce is as fast as broadcast here\n") is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restore what a paste does to `nvidia-smi topo -m`: wrapped lines, lost tabs, colour codes."""
+"""Restore a pasted `nvidia-smi topo -m`: wrapped lines, lost tabs, colour codes, quotes."""
 
 import re
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def plain_lines(text: str) -> list[str]:
     A row that a terminal wrapped is joined into its first line. The other lines become empty, so
     the numbers of lines stay.
     """
-    lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
+    lines = [_unquoted(_ESCAPE.sub("", line)) for line in text.splitlines()]
     header = next((at for at, line in enumerate(lines) if _is_header(line)), None)
     if header is None:
         return lines
@@ -63,6 +63,15 @@ def plain_lines(text: str) -> list[str]:
         while at < len(lines) and not lines[at].strip():
             at += 1
     return lines
+
+
+def _unquoted(line: str) -> str:
+    """Return a line of a reply (`> GPU0 X`) or a Markdown table (`| GPU0 | X |`) without marks."""
+    if line.startswith(">"):
+        line = line.lstrip("> ")
+    if line.startswith("|"):
+        line = "" if set(line) <= set("|-: ") else line.replace("|", "\t")
+    return line
 
 
 def _column(match: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
     Open MPI passes only its own variables and the variables that -x names. hydra and srun pass all
     variables. Both have options that limit the variables.
     """
-    if len(view.prediction.hosts) < 2 or _is_script(view):
+    if len(view.prediction.hosts) < 2 or _is_script(view) or _passes_unknown(view):
         return
     launcher = view.flavor.launcher
     passed = {variable.name for variable in view.variables if variable.option is not None}
@@ -57,6 +57,13 @@ def _is_script(view: View) -> bool:
     return view.program is None and bool(words) and words[0].text.rpartition("/")[2] in SHELLS
 
 
+def _passes_unknown(view: View) -> bool:
+    """Return whether a variable such as `$FLAGS` or `-x $NAMES` may pass on any variable."""
+    return bool(view.command.all("unknown_options")) or any(
+        option.value.startswith(("$", "`")) for option in view.command.all("env")
+    )
+
+
 def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], str]:
     name = variable.name
     if view.flavor.launcher is Launcher.OPENMPI:
@@ -72,11 +79,16 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
 
 
 def conflicting_values(view: View) -> Iterator[LaunchFinding]:
-    """Find a variable with two values: which one wins depends on the launcher."""
-    seen: dict[str, CommandVariable] = {}
-    for variable in view.variables:
-        before = seen.get(variable.name)
-        seen[variable.name] = variable
+    """Find a variable with two values in one command: which one wins depends on the launcher.
+
+    An option sets it for all processes, whatever the script or the container has set.
+    """
+    seen: dict[tuple[str, bool], CommandVariable] = {}
+    around = len(view.site.exported)
+    for variable in list(view.variables)[around:]:
+        key = (variable.name, variable.option is not None)
+        before = seen.get(key)
+        seen[key] = variable
         if before is None or before.value is None or variable.value in (None, before.value):
             continue
         drop: Edit = (

@@ -76,9 +76,10 @@ def only_one_version(view: View) -> Iterator[LaunchFinding]:
 
 
 @of_program
-def total_and_iterations(_: View, program: Program) -> Iterator[LaunchFinding]:
+def total_and_iterations(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `-n` after the binary, where -n is the number of iterations, not of processes."""
-    if program.value("n") is None:
+    is_short = any(word.text.startswith("-n") for word in view.command.program)
+    if program.value("n") is None or not is_short or view.flavor.launcher is Launcher.LOCAL:
         return
     yield LaunchFinding(
         Severity.NOTE,
@@ -194,9 +195,12 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     if not view.command.program:
-        yield LaunchFinding(Severity.ERROR, "no-program", "the command names no program to start")
-    elif not view.command.program[0].text.strip():
-        return  # The rule `continuation` reports it.
+        yield LaunchFinding(
+            Severity.ERROR,
+            "no-program",
+            "the command names no program to start",
+            "name it; where it is on the next line, end this line with a backslash",
+        )
     elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
         words = [word.text for word in view.command.program]
         if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
@@ -205,25 +209,13 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.NOTE,
             "program-unknown",
-            f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
-        )
-
-
-def continuation(view: View) -> Iterator[LaunchFinding]:
-    """Find a backslash with a blank behind it at the end of a line: the command ends there."""
-    command = view.command
-    words = [*(word for option in command.options for word in option.words), *command.program]
-    if words and words[-1].raw in ("\\ ", "\\\t"):
-        yield LaunchFinding(
-            Severity.ERROR,
-            "line-continuation",
-            "a blank behind the last '\\' ends the command there: the next line is no part of it",
-            "remove the blank at the end of the line",
+            f"{word} is not known here: its GPUs and sizes are not checked"
+            if re.search("[$`]", word)
+            else f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
         )
 
 
 RULES = (
-    continuation,
     swallowed,
     unknown,
     only_one_version,

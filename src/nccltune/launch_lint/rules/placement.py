@@ -175,6 +175,8 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     placement, hosts = view.prediction.placement, view.prediction.hosts
     if placement is None or not placement.nodes or len(placement.nodes) >= len(hosts):
         return
+    if _is_assumed(view):
+        return
     if any(finding.severity is Severity.ERROR for finding in total_below_per_node(view)):
         return
     idle = len(hosts) - len(placement.nodes)
@@ -198,6 +200,8 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     """Find nodes with different numbers of processes: NCCL is as slow as the smallest node."""
     placement = view.prediction.placement
     if placement is None or len({node.processes for node in placement.nodes}) < 2:
+        return
+    if _is_assumed(view):
         return
     ask, hosts = _ask(view), view.prediction.hosts
     total = _total(view)
@@ -344,6 +348,11 @@ def intel_pinning(view: View) -> Iterator[LaunchFinding]:
             "Intel MPI gives each process its share of the node's cores, wherever its GPU is;"
             f" {' '.join(words)} leaves it all",
         )
+
+
+def _is_assumed(view: View) -> bool:
+    """Return whether the number of nodes, or their slots, are assumed and not known."""
+    return view.prediction.assumed != ("; ".join(view.site.assumed) or None)
 
 
 def _ask(view: View) -> PlacementOptions:

@@ -37,6 +37,9 @@ def load(data: bytes, source: str) -> Topology | Graphs:
     head = data[:_HEAD].decode("utf-8", errors="replace")
     if looks_like_matrix(head):
         return smi_topology(read_matrix(data, source))
+    if "<" not in head and not re.search(r"[\x00-\x08\x0e-\x1a\ufffd]", head):
+        what = "is neither XML nor the matrix of nvidia-smi topo -m"
+        raise InputError("is empty" if not head.strip() else what, where=source, hint=_HOW)
     if re.search(r"<graphs[\s>/]", blank_comments(head)):
         return read_graphs(data, source)
     return read_topology(data, source)

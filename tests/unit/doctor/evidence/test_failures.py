@@ -37,6 +37,7 @@ LINES = [
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
     ("limit", "OSError: [Errno 24] Too many open files"),
     ("no_kernel", "CUDA error: no kernel image is available for execution on the device"),
+    ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
@@ -124,7 +125,7 @@ KERNEL = [
     ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 119, pid=1, Timeout waiting for RPC from GSP"),
     ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal"),
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
-    (None, "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
+    ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
     ("driver", "NVRM: API mismatch: the client has the version 570, but"),
     (None, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.10"),

@@ -113,3 +113,14 @@ def test_what_cannot_be_restored_is_named(row: str, message: str) -> None:
         read_matrix(text.encode(), "t")
     assert caught.value.message.startswith(message)
     assert caught.value.where == "t:2"
+
+
+@pytest.mark.parametrize("mark", ["> ", ">", "> > "])
+def test_lines_of_a_reply(mark: str) -> None:
+    assert read("\n".join(mark + row for row in ROWS)).cells == CELLS
+
+
+def test_a_table_of_markdown() -> None:
+    rows = ["|" + row.strip("\n").replace("\t", " | ") + " |" for row in ROWS if row]
+    rows.insert(1, "|" + "---|" * 12)
+    assert read("\n".join(rows)).cells == CELLS

@@ -107,7 +107,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Timed out waiting",
         "failed to pass monitoredBarrier",
         "RendezvousTimeoutError",
-        "client socket has timed out",
     ),
     "nccl": (
         "unhandled cuda error",
@@ -193,6 +192,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Fatal Python error",
     ),
     "network": (
+        "client socket has timed out",
         "Connection refused",
         "Connection timed out",
         "Connection reset by peer",

@@ -89,8 +89,7 @@ def parse_kernel_log(text: str) -> KernelLog:
 
 
 # Failures that kernel lines state. `xid_fault` has the Xids that NVIDIA's catalogue lists as a
-# fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself. Xid
-# 74 has its own rule.
+# fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself.
 _FAILURES = (
     ("gpu_lost", re.compile(r"fallen off the bus|Xid .*?: 79\b|GPU is lost|GPU .*lost!")),
     (
@@ -100,11 +99,13 @@ _FAILURES = (
             r"|15[014-8])\b|SXid"
         ),
     ),
-    ("xid_program", re.compile(r"NVRM: Xid .*?: (?!74\b)\d+\b")),
+    ("xid_nvlink", re.compile(r"NVRM: Xid .*?: 74\b")),
+    ("xid_program", re.compile(r"NVRM: Xid .*?: \d+\b")),
     (
         "driver",
         re.compile(
-            r"(?i:NVRM: .*(?:failed|mismatch|not supported|no nvidia|unable to|cannot|timed? ?out"
+            r"(?i:NVRM: (?!Xid).*"
+            r"(?:failed|mismatch|not supported|no nvidia|unable to|cannot|timed? ?out"
             r"|error|is 0M))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
         ),
     ),
