@@ -58,13 +58,13 @@ def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
     hash_ = config_hash(CONFIG.encode())
     assert f"plugin     loaded, content {hash_}: 2 of 2 rules for 4 nodes, 4 ranks" in done.stdout
     assert "rules      followed at 3 of 3 points; left alone as before: 3" in done.stdout
-    assert "one run each, not paired" in done.stdout
-    # The output of the program is passed on, to standard error.
+    assert "Times are of the last round" in done.stdout
+    # The output of the first round is passed on, to standard error.
     assert done.stderr.count("# Collective test starting: all_reduce_perf") == 2
     proof = kept(study)
     assert proof.problems == []
     assert (proof.before.tuner, proof.after.tuner) == (None, "nccltune")
-    assert proof.after.config_hashes == [hash_]
+    assert proof.after.config_hashes == [hash_] == [proof.config_hash]
     found = {point.bytes: point for point in proof.points}
     assert found[4096].rule == "tree/ll"
     assert (found[4096].before, found[4096].after) == ("ring/simple/4", "tree/ll/4")
@@ -83,6 +83,8 @@ def test_json_is_the_whole_result(study: Study) -> None:
     document = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
     assert document["problems"] == []
     assert len(document["points"]) == 6
+    assert document["unmeasured"] is None
+    assert [item["verdict"] for item in document["proof"]["rules"]] == ["holds", "holds"]
 
 
 def test_settings_of_ours_in_the_shell_are_not_in_the_run_without(study: Study) -> None:
@@ -97,6 +99,10 @@ def test_a_plugin_that_is_not_loaded_is_a_finding_with_a_way_out(study: Study) -
     assert "finding    NCCL did not load our plugin with this configuration" in done.stdout
     assert "-x NCCL_TUNER_PLUGIN" in done.stdout
     assert "at 3 of 3 points NCCL did not run the choice of the rule" in done.stdout
+    assert "not measured: the two runs do not differ by these rules" in done.stdout
+    assert done.stderr.count("# Collective test starting") == 2
+    assert study.config_path.read_text() == CONFIG
+    assert not (study.path / "proof.json").exists()
     assert "the rule has tree/ll" in done.stdout
 
 
