@@ -152,6 +152,18 @@ def test_candidates_become_proven_by_the_command_that_tune_prints(
     assert done.returncode == 0, done.stdout + done.stderr
     # The faster one is proven, the slower one is removed, the equal one stays a candidate.
     assert "verify     1 of 3 rules hold · 1 removed · 1 not decided" in done.stdout
+    # The guide shows this story.
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "importing.md").read_text()
+    section = guide.partition("## Prove rules of imported")[2].partition("\n## ")[0]
+    shown = [
+        line
+        for block in re.findall(r"```text\n(.*?)```", section, re.S)
+        for line in block.splitlines()
+    ]
+    assert len(shown) == 5
+    for line in shown:
+        pattern = re.escape(line.replace("studies/csv", "s")).replace(re.escape("..."), ".*")
+        assert re.search(f"^{pattern}$", said + done.stdout, re.MULTILINE), line
     text = conf.read_text()
     marks = [above.split(":")[0] for above, row in pairwise(text.splitlines()) if row[:3] == "all"]
     assert marks == ["# proven", "# candidate"]
