@@ -286,7 +286,7 @@ class ProofGroupRow(msgspec.Struct, frozen=True):
 
 
 class ProofReport(msgspec.Struct, frozen=True):
-    """The result of a proof: timings of default and tuned, interleaved in one run.
+    """The result of a proof: timings of default and tuned, in alternating order.
 
     `sentence` is the outcome, `how` the method, and `remark` a caveat.
     """

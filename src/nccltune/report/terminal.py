@@ -60,7 +60,7 @@ def render(report: Report, console: "Console") -> None:
     _sizes(page, report)
     if report.proof is not None:
         page.blank()
-        page.wrapped("proof: default against tuned, interleaved in one run", style="bold")
+        page.wrapped("proof: default against tuned, in alternating order", style="bold")
         page.wrapped(report.proof.sentence, label="verify", indent=INDENT)
         page.wrapped(report.proof.how, label="measured", indent=INDENT)
         _proof(page, report.proof)
