@@ -88,7 +88,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Communicator(msgspec.Struct, frozen=True):
-    """The size of a communicator.
+    """The size of a communicator, and the rank that logs it.
 
     `nodes` is None if the line does not state it. `ended` means that the line reports the end of
     the communicator.
@@ -97,6 +97,7 @@ class Communicator(msgspec.Struct, frozen=True):
     ranks: int
     nodes: int | None
     ended: bool
+    rank: int = 0
 
 
 class RanCall(msgspec.Struct, frozen=True):
@@ -159,7 +160,7 @@ _SETTING = re.compile(
     r"(?P<name>NCCL_\w{1,80}) set (?:by )?(?P<source>(?:\S{1,40} ){0,4}?)to (?P<value>.*?)\.?\s*$"
 )
 _COMMUNICATOR = re.compile(
-    r"\brank \d+ n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
+    r"\brank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
 )
 _DRIVER = re.compile(r"cudaDriverVersion (?P<version>\d{4,6})\b")
 _TUNER = re.compile(
@@ -233,7 +234,8 @@ def _read_start(message: str) -> Message | None:
         if (match := _COMMUNICATOR.search(message)) is None:
             return None
         nodes = int(match["nodes"]) if match["nodes"] is not None else None
-        return Communicator(int(match["ranks"]), nodes, " - Destroy" in message)
+        ended = " - Destroy" in message
+        return Communicator(int(match["ranks"]), nodes, ended, int(match["rank"]))
     if (match := VERSION_LINE.search(message)) is not None:
         return Version(match["version"])
     if (match := _TUNER.search(message)) is not None:

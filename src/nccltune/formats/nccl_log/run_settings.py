@@ -48,6 +48,7 @@ class NcclLog:
         self.lines = 0
         self.version: str | None = None
         self.ranks: int | None = None
+        self.own_ranks: set[tuple[int, int]] = set()
         self.nodes: int | None = None
         self.algorithms: str | None = None
         self.protocols: str | None = None
@@ -81,6 +82,7 @@ class NcclLog:
                 self.set(message.name, message.value)
             case Communicator(ended=False):
                 self.ranks = message.ranks or None
+                self.own_ranks.add((message.ranks, message.rank))
                 if message.nodes is not None:
                     self.nodes = message.nodes or None
             case Nics():

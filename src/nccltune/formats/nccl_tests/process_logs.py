@@ -45,6 +45,25 @@ class RunLogs:
         """Return the number of lines so far."""
         return self.rest.lines + sum(log.lines for log in self.processes.values())
 
+    def hosts(self, ranks: int | None) -> int | None:
+        """Return the number of hosts whose processes log all `ranks` ranks.
+
+        Older NCCL logs no number of nodes. None if a rank is missing or on two hosts, or if a name
+        may have other text before it. Also None for one host, because machines may share a name.
+        """
+        hosts: dict[str, set[int]] = {}
+        for (host, _), log in self.processes.items():
+            own = {rank for of, rank in log.own_ranks if of == ranks}
+            hosts.setdefault(host, set()).update(own)
+        found = [rank for own in hosts.values() for rank in own]
+        if ranks is None or sorted(found) != list(range(ranks)):
+            return None
+        names = [host for host, own in hosts.items() if own]
+        touched = any(one != other and one.endswith(other) for one in names for other in names)
+        if touched or any(map(str.isdigit, names)):
+            return None
+        return len(names) if len(names) > 1 else None
+
     def merged(self, devices: Iterable[TableDevice]) -> NcclLog:
         """Return the merged logs of the processes of `devices`.
 

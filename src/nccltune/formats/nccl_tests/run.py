@@ -374,7 +374,7 @@ class ScaleEvidence(NamedTuple):
     - `listed`, `listed_hosts`: ranks and host names of a complete device list.
     - `machines`: the machines behind the host names; None if their number is unknown.
     - `last_rank`: the highest rank of an incomplete list.
-    - `logged`: (nodes, ranks) of NCCL's log.
+    - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`: the ranks that a command line starts.
     - `bounds`: the numbers of ranks that the table's own numbers allow.
@@ -386,6 +386,7 @@ class ScaleEvidence(NamedTuple):
     machines: int | None = None
     last_rank: int | None = None
     logged: tuple[int | None, int | None] = (None, None)
+    logged_hosts: int | None = None
     given: tuple[int | None, int | None] = (None, None)
     stated: tuple[int | None, int | None] = (None, None)
     commanded: int | None = None
@@ -414,6 +415,7 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     ranks = evidence.listed or logged[1] or _by_table(report, line, evidence)
     one_name = hosts is not None and evidence.machines != hosts
     nodes = (given[0] or evidence.machines) if one_name else hosts or given[0] or evidence.stated[0]
+    nodes = nodes or (None if one_name or ranks != logged[1] else evidence.logged_hosts)
     emulated = False
     if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]

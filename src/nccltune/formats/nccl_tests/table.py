@@ -280,6 +280,7 @@ class TableReader:
             machines=run.machines,
             last_rank=None if run.list_complete else run.last_rank,
             logged=(log.nodes, log.ranks),
+            logged_hosts=None if self._logs is None else self._logs.hosts(log.ranks),
             given=(options.nodes, options.ranks),
             stated=run.stated,
             commanded=run.command.ranks if run.command is not None else None,

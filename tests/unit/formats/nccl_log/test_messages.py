@@ -46,11 +46,11 @@ CASES = (
     ("NCCL_ALGO set by env plugin to ring.", Setting("NCCL_ALGO", "ring", "env plugin")),
     (
         "comm 0x5 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0",
-        Communicator(16, 2, False),
+        Communicator(16, 2, False, 3),
     ),
     (
         "comm 0x5 rank 3 nranks 16 cudaDev 3 busId 1b000 - Destroy COMPLETE",
-        Communicator(16, None, True),
+        Communicator(16, None, True, 3),
     ),
     (
         "AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}",

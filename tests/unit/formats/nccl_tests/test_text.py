@@ -297,3 +297,22 @@ def test_a_short_row_whose_numbers_disagree_is_not_read() -> None:
     cut = text("\n".join(lines))
     assert not cut.times
     assert cut.report.unreadable == sum(line.strip()[:1].isdigit() for line in MADE.lines())
+
+
+def test_hosts_of_all_ranks_in_the_log_are_the_nodes_without_a_device_list() -> None:
+    rows = [line for line in MADE.lines() if " Rank " not in line]
+
+    def scales(*hosts: str) -> list[tuple[int | None, int | None]]:
+        log = [
+            f"{host}:{7 + rank}:8 [0] NCCL INFO comm 0x5 rank {rank} nranks 4 cudaDev 0 busId 1b000"
+            " - Init COMPLETE"
+            for rank, host in enumerate(hosts)
+        ]
+        return list(dict.fromkeys((s.nodes, s.ranks) for s in text("\n".join(log + rows)).samples))
+
+    assert scales("alpha", "alpha", "beta", "beta") == [(2, 4)]
+    # A rank is missing, machines may share the name, other text may touch it.
+    assert scales("alpha", "alpha", "beta") == [(None, 4)]
+    assert scales(*["alpha"] * 4) == [(None, 4)]
+    assert scales("alpha", "0.1alpha", "beta", "beta") == [(None, 4)]
+    assert scales("alpha", "0alpha", "beta", "beta") == [(None, 4)]
