@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Behaves like all_reduce_perf with NCCL 2.28 in it, as far as `nccltune verify` can see.
 
-stock_program.py [--no-log] [--ignore-plugin] [--fail] [--alone]
+stock_program.py [--no-log] [--no-table] [--ignore-plugin] [--fail] [--alone]
+                 [--slow A/P] [--wrong A/P] [--stop-at N FILE]
 
 The plugin that NCCL_TUNER_PLUGIN names is really loaded, by the program that plays NCCL's side. A
 rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output. Under a
 launcher that is what its first process does; with --alone every one, as without MPI, of one rank.
+Choices of the plugin are faster than NCCL's own, but that of --slow; that of --wrong computes wrong
+results. At its Nth start, which it counts in FILE, --stop-at interrupts the process above.
 """
 
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 from nccltune.model.collective import Collective
@@ -42,6 +47,29 @@ def other_rank() -> bool:
     return any(os.environ.get(name, "0") != "0" for name in names)
 
 
+def is_choice_of(flag: str, ran: tuple[str, str]) -> bool:
+    """Whether the choice that ran is the one behind `flag`."""
+    if flag not in sys.argv:
+        return False
+    return "/".join(ran).lower() == sys.argv[sys.argv.index(flag) + 1]
+
+
+def time_us(ran: tuple[str, str]) -> float:
+    return 20.0 if ran == NCCLS_OWN else 25.0 if is_choice_of("--slow", ran) else 15.0
+
+
+def stop_at() -> None:
+    """Interrupt the process above, if this is the start to do it."""
+    if "--stop-at" not in sys.argv:
+        return
+    number, file = sys.argv[sys.argv.index("--stop-at") + 1 :][:2]
+    with Path(file).open("a") as counted:
+        counted.write("x")
+    if Path(file).stat().st_size == int(number):
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(60)
+
+
 def main() -> None:
     if other_rank() and "--alone" not in sys.argv:
         return
@@ -60,13 +88,19 @@ def main() -> None:
         prefix = f"alpha:{os.getpid()}:77 [0] NCCL INFO "
         text = "".join(f"{prefix}{line}\n" for line in lines)
         Path(name).write_text(text, encoding="utf-8")
-    times = {size: 20.0 if ran[size] == NCCLS_OWN else 15.0 for size in SIZES}
+    if "--no-table" in sys.argv:
+        return
+    times = {size: time_us(ran[size]) for size in SIZES}
+    wrong = {size: 7 * is_choice_of("--wrong", ran[size]) for size in SIZES}
     made = Made(
-        tuple(Point(size, times[size], times[size] + 1) for size in SIZES),
+        tuple(Point(size, times[size], times[size] + 1, wrong[size]) for size in SIZES),
         ranks=1 if "--alone" in sys.argv else 4,
         one_process=False,
     )
     sys.stdout.write(made.text())
+    sys.stdout.flush()
+    stop_at()
+    sys.exit(int(any(wrong.values())))
 
 
 main()

@@ -263,7 +263,7 @@ def within(low: float, high: float) -> Report:
         )
 
     shown = report()
-    one_size = ChoiceMap(bytes=[1 << 20], choices=["default"], relative=[[1.0]], path=[0])
+    one_size = ChoiceMap([1 << 20], ["default"], [[1.0]], path=[0], ran=[None])
     conditions = [
         msgspec.structs.replace(item, series=[flat(item.series[0])], map=one_size, marks=[])
         for item in shown.conditions

@@ -83,7 +83,11 @@ def test_the_steps_of_a_raw_csv_say_what_is_not_known(tmp_path: Path) -> None:
     assert all("best of 6, " in line and "against the default unknown" in line for line in rows)
     assert "Wrote s/tuner.conf (4 candidates, none proven)." in tuned.stdout
     assert "eft alone" not in tuned.stdout
-    verify = "nccltune verify s -- mpirun -n 32 all_reduce_perf -b 8 -e 4G -f 2"
+    passed = "-x NCCL_TUNER_PLUGIN -x NCCL_TUNER_CONFIG_FILE -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS"
+    verify = (
+        f"nccltune verify s -- mpirun -n 32 {passed} -x NCCL_DEBUG_FILE "
+        "all_reduce_perf -b 8 -e 4G -f 2 -g 1"
+    )
     assert f"next: prove them: {verify}" in tuned.stderr
     conf = (tmp_path / "s" / "tuner.conf").read_text().splitlines()
     marks = [above for above, row in pairwise(conf) if row.startswith("allreduce,")]
@@ -98,6 +102,82 @@ def test_the_steps_of_a_raw_csv_say_what_is_not_known(tmp_path: Path) -> None:
     assert report.stdout.startswith("4 candidates for all-reduce, none proven: the gain is unknown")
     assert "expected" not in report.stdout
     assert f"next: {verify}" in report.stderr
+
+
+@pytest.fixture
+def path_with_programs(tmp_path: Path) -> str:
+    """A PATH with the programs that `tune` names: mpirun, all_reduce_perf and nccltune."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    root, stock = Path(__file__).parents[2], Path(__file__).with_name("stock_program.py")
+    python = f"PYTHONPATH={root}:{root}/src exec {sys.executable}"
+    scripts = {
+        "mpirun": 'while case $1 in -*) ;; *) false;; esac; do shift 2; done; exec "$@"',
+        "all_reduce_perf": f'{python} {stock} "$@" --slow tree/simple',
+        "nccltune": f'{python} -m nccltune.cli "$@"',
+    }
+    for name, line in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_candidates_become_proven_by_the_command_that_tune_prints(
+    tmp_path: Path, path_with_programs: str
+) -> None:
+    lines = [CSV_HEADER]
+    for power in range(10, 21, 2):
+        best = "tree/ll" if power < 15 else "tree/simple" if power < 17 else "ring/simple"
+        for name in ("tree/ll", "tree/simple", "ring/simple", "ring/ll"):
+            time_us = 20 + (1 << power) / 4e4 + (0 if name == best else 20)
+            row = f"{name.replace('/', ',')},-1,4,4,1,0,{(1 << power) / time_us / 1e3},{time_us}"
+            lines.append(f"allreduce,{1 << power},{row}")
+    (tmp_path / "raw.csv").write_text("\n".join(lines) + "\n")
+    nccltune("import", "raw.csv", "-o", "s", cwd=tmp_path)
+    said = nccltune("tune", "s", cwd=tmp_path).stderr
+    conf = tmp_path / "s" / "tuner.conf"
+    assert conf.read_text().count("# candidate: ") == 3
+    command = said.rpartition("next: prove them: ")[2].strip()
+    assert command.endswith(" all_reduce_perf -b 1K -e 1M -f 4 -g 1")
+    assert f"prove them first: {command}" in nccltune("env", "s", cwd=tmp_path).stderr
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NCCL")}
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=tmp_path,
+        env={**environment, "PATH": path_with_programs},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    # The faster one is proven, the slower one is removed, the equal one stays a candidate.
+    assert "verify     1 of 3 rules hold · 1 removed · 1 not decided" in done.stdout
+    # The guide shows this story.
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "importing.md").read_text()
+    section = guide.partition("## Prove rules of imported")[2].partition("\n## ")[0]
+    shown = [
+        line
+        for block in re.findall(r"```text\n(.*?)```", section, re.S)
+        for line in block.splitlines()
+    ]
+    assert len(shown) == 5
+    for line in shown:
+        pattern = re.escape(line.replace("studies/csv", "s")).replace(re.escape("..."), ".*")
+        assert re.search(f"^{pattern}$", said + done.stdout, re.MULTILINE), line
+    text = conf.read_text()
+    marks = [above.split(":")[0] for above, row in pairwise(text.splitlines()) if row[:3] == "all"]
+    assert marks == ["# proven", "# candidate"]
+    assert "removed by nccltune verify (slower: 0.80x at 64 KiB" in text
+    tuning = json.loads((tmp_path / "s" / "tuning.json").read_text())
+    assert [item["state"] for item in tuning["groups"][0]["rules"]] == ["proven", "candidate"]
+    assert "1 of 2 rules is a candidate" in nccltune("env", "s", cwd=tmp_path).stderr
+    explained = nccltune("explain", "s", cwd=tmp_path).stdout
+    assert re.search("tree/ll .*proven", explained)
+    assert re.search("ring/simple .*candidate", explained)
+    report = nccltune("report", "s", cwd=tmp_path).stdout
+    assert report.startswith("Proven: 1 rule makes all-reduce 1.32x faster between 1 and 16 KiB")
+    nccltune("tune", "s", cwd=tmp_path)
+    assert conf.read_text().count("# proven: 1.32x faster than the default") == 1
 
 
 def test_only_the_default_is_not_called_left_alone_and_has_nothing_to_deploy(

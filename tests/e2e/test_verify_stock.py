@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.model.choice import DEFAULT, TUNED_RUN
+from nccltune.model.sample import Purpose, Sample
 from nccltune.native import tuner_path
+from nccltune.prove.program import ProgramRound
+from nccltune.prove.result import Proof
 from nccltune.prove.stock import StockProof
 from nccltune.study.files import Study
-from tests.e2e.command_line import launcher_here
+from tests.e2e.command_line import launcher_here, nccltune
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stock_program.py"))]
@@ -58,13 +62,13 @@ def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
     hash_ = config_hash(CONFIG.encode())
     assert f"plugin     loaded, content {hash_}: 2 of 2 rules for 4 nodes, 4 ranks" in done.stdout
     assert "rules      followed at 3 of 3 points; left alone as before: 3" in done.stdout
-    assert "one run each, not paired" in done.stdout
-    # The output of the program is passed on, to standard error.
+    assert "Times are of the last round" in done.stdout
+    # The output of the first round is passed on, to standard error.
     assert done.stderr.count("# Collective test starting: all_reduce_perf") == 2
     proof = kept(study)
     assert proof.problems == []
     assert (proof.before.tuner, proof.after.tuner) == (None, "nccltune")
-    assert proof.after.config_hashes == [hash_]
+    assert proof.after.config_hashes == [hash_] == [proof.config_hash]
     found = {point.bytes: point for point in proof.points}
     assert found[4096].rule == "tree/ll"
     assert (found[4096].before, found[4096].after) == ("ring/simple/4", "tree/ll/4")
@@ -74,7 +78,7 @@ def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
 
 def test_a_file_of_one_rule_is_loaded_like_any_other(study: Study) -> None:
     study.config_path.write_text("".join(CONFIG.splitlines(keepends=True)[:2]))
-    done = verify(study, *PROGRAM)
+    done = verify(study, *PROGRAM, options=("--rounds", "1"))
     assert ": 1 of 1 rule for 4 nodes, 4 ranks" in done.stdout
     assert kept(study).problems == []
 
@@ -83,11 +87,13 @@ def test_json_is_the_whole_result(study: Study) -> None:
     document = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
     assert document["problems"] == []
     assert len(document["points"]) == 6
+    assert document["unmeasured"] is None
+    assert [item["verdict"] for item in document["proof"]["rules"]] == ["holds", "holds"]
 
 
 def test_settings_of_ours_in_the_shell_are_not_in_the_run_without(study: Study) -> None:
     more = {"NCCL_TUNER_PLUGIN": str(tuner_path()), "NCCLTUNE_CONFIG": "/no/such.conf"}
-    verify(study, *PROGRAM, **more)
+    verify(study, *PROGRAM, options=("--rounds", "1"), **more)
     assert kept(study).before.config_hashes == []
     assert kept(study).problems == []
 
@@ -97,6 +103,10 @@ def test_a_plugin_that_is_not_loaded_is_a_finding_with_a_way_out(study: Study) -
     assert "finding    NCCL did not load our plugin with this configuration" in done.stdout
     assert "-x NCCL_TUNER_PLUGIN" in done.stdout
     assert "at 3 of 3 points NCCL did not run the choice of the rule" in done.stdout
+    assert "not measured: the two runs do not differ by these rules" in done.stdout
+    assert done.stderr.count("# Collective test starting") == 2
+    assert study.config_path.read_text() == CONFIG
+    assert not (study.path / "proof.json").exists()
     assert "the rule has tree/ll" in done.stdout
 
 
@@ -124,7 +134,7 @@ def launcher(request: pytest.FixtureRequest) -> tuple[str, ...]:
 def test_a_launcher_hands_the_settings_of_both_runs_to_its_processes(
     study: Study, launcher: tuple[str, ...]
 ) -> None:
-    done = verify(study, *PROGRAM, options=launcher)
+    done = verify(study, *PROGRAM, options=(*launcher, "--rounds", "1"))
     assert "2 of 2 rules for 4 nodes, 4 ranks" in done.stdout
     assert "run        without the plugin: mp" in done.stderr
     # A value on the command line would be seen by everybody on the machine.
@@ -178,3 +188,139 @@ def test_options_that_do_not_go_with_a_command(
     study: Study, options: tuple[str, ...], words: str
 ) -> None:
     assert words in verify(study, *PROGRAM, options=options, code=2).stderr
+
+
+def proof_of(study: Study) -> Proof:
+    return study.read_json(study.path / "proof.json", Proof)
+
+
+def rounds_of(study: Study) -> list[ProgramRound]:
+    return list(study.read_lines(study.path / "verify-rounds.jsonl", ProgramRound))
+
+
+def timings(study: Study) -> list[Sample]:
+    return list(study.samples())
+
+
+def test_faster_rules_are_proven_and_slower_ones_removed(study: Study) -> None:
+    done = verify(study, *PROGRAM, "--slow", "tree/simple")
+    assert "verify     1 of 2 rules hold" in done.stdout
+    # A slower rule needs 12 rounds: one bad moment must not remove a good rule.
+    assert done.stderr.count("the plugin; at most 0:") == 22
+    assert "run        24 of at most 24: with" in done.stderr or "24: without" in done.stderr
+    proof = proof_of(study)
+    assert [item.rule.choice.label for item in proof.rules] == ["tree/ll"]
+    (dropped,) = proof.dropped
+    assert (dropped.rule.choice.label, dropped.narrowed) == ("tree/simple", None)
+    conf = study.config_path.read_text()
+    assert "# proven: 1.32x faster than the default (95 % CI 1.32-1.32), measured by verify" in conf
+    assert "# removed by nccltune verify (slower: 0.80x at 64 KiB (0.80-0.80)" in conf
+    assert proof.config_hash == config_hash(conf.encode())
+    assert (study.path / "tuner.conf.before-verify").read_text() == CONFIG
+    sizes = {item.bytes: item for group in proof.groups for item in group.sizes}
+    assert (sizes[4096].default_us, sizes[4096].ran) == (
+        pytest.approx((20 * 21) ** 0.5),
+        "tree/ll/4",
+    )
+    assert sizes[1 << 20].verdict == "left alone"
+    # With --check a rule that was removed is a finding; what was measured counts again.
+    study.config_path.write_text(CONFIG)
+    done = verify(study, *PROGRAM, "--slow", "tree/simple", options=("--check",), code=1)
+    assert len(rounds_of(study)) == 13
+
+
+def test_both_starts_of_a_round_are_kept_and_the_order_alternates(study: Study) -> None:
+    verify(study, *PROGRAM)
+    rounds = rounds_of(study)
+    assert [item.round for item in rounds] == [0, 1, 2, 3]
+    assert all(item.program == PROGRAM and (item.nodes, item.ranks) == (4, 4) for item in rounds)
+    found = timings(study)
+    assert len(found) == 4 * 2 * 6 * 2
+    order = list(dict.fromkeys((item.round, item.choice) for item in found))
+    assert order == [
+        (0, DEFAULT), (0, TUNED_RUN), (1, TUNED_RUN), (1, DEFAULT),
+        (2, DEFAULT), (2, TUNED_RUN), (3, TUNED_RUN), (3, DEFAULT),
+    ]  # fmt: skip
+    assert len({item.source.process for item in found}) == 8
+    assert {item.source.purpose for item in found} == {Purpose.VERIFY}
+    # They are no measurements from which rules are found.
+    assert "it has no samples" in nccltune("tune", "study", cwd=study.path.parent, code=2).stderr
+
+
+def test_an_interrupted_run_keeps_all_and_goes_on(study: Study, tmp_path: Path) -> None:
+    more = ("--stop-at", "6", str(tmp_path / "count"))
+    done = verify(study, *PROGRAM, *more, code=130)
+    assert "stopped; the timings of 2 rounds are kept in study" in done.stderr
+    assert "resume:  nccltune verify study -- " in done.stderr
+    # Of the start that was interrupted, the rows that it had printed.
+    assert len(timings(study)) in (5 * 12, 6 * 12)
+    assert study.config_path.read_text() == CONFIG
+    verify(study, *PROGRAM, *more)
+    # The third round was not whole: its two starts would not be close in time.
+    assert [item.round for item in rounds_of(study)] == [0, 1, 3, 4]
+    assert proof_of(study).holding == 2
+    assert (proof_of(study).points, proof_of(study).known) == (48, 48)
+
+
+def test_wrong_results_remove_a_rule_at_once(study: Study) -> None:
+    done = verify(study, *PROGRAM, "--wrong", "tree/simple")
+    assert "removed by nccltune verify (wrong results at 64 KiB" in study.config_path.read_text()
+    assert "1 of 2 rules hold" in done.stdout
+    assert proof_of(study).rules[0].rule.choice.label == "tree/ll"
+
+
+def test_a_program_without_a_table_is_run_once_each(study: Study) -> None:
+    done = verify(study, *PROGRAM, "--no-table")
+    assert "rules      followed at 3 of 3 points; left alone as before: 3" in done.stdout
+    assert "gains      not measured: the command prints no table of nccl-tests" in done.stdout
+    assert kept(study).problems == []
+    assert not (study.path / "proof.json").exists()
+    assert study.config_path.read_text() == CONFIG
+    document = json.loads(verify(study, *PROGRAM, "--no-table", options=("--json",)).stdout)
+    assert (document["proof"], document["unmeasured"]) == (
+        None,
+        "the command prints no table of nccl-tests",
+    )
+
+
+def test_a_rule_that_the_command_does_not_reach_says_what_to_run(study: Study) -> None:
+    far = "allgather,4194304,67108864,ring,ll128,-1,4,4\nallreduce,2048,4096,ring,ll,-1,8,8\n"
+    study.config_path.write_text(CONFIG + far)
+    done = verify(study, *PROGRAM, options=("--check",), code=1)
+    out = " ".join(done.stdout.split())
+    assert "2 of 4 rules hold" in out
+    assert "run all_gather_perf -b 4M -e 64M -f 2" in out
+    assert "for another scale; this run has 4 nodes, 4 ranks" in out
+    assert study.config_path.read_text().endswith(far)
+
+
+def test_no_rule_in_reach_needs_one_round(study: Study) -> None:
+    study.config_path.write_text("allgather,4194304,67108864,ring,ll128,-1,4,4\n")
+    done = verify(study, *PROGRAM)
+    assert len(rounds_of(study)) == 1
+    assert "run all_gather_perf -b 4M -e 64M -f 2" in " ".join(done.stdout.split())
+    assert not (study.path / "proof.json").exists()
+
+
+def test_fewer_than_four_rounds_decide_nothing_and_count_later(study: Study) -> None:
+    done = verify(study, *PROGRAM, options=("--rounds", "2"))
+    assert "not decided" in done.stdout
+    assert study.config_path.read_text() == CONFIG
+    assert not (study.path / "proof.json").exists()
+    verify(study, *PROGRAM, options=("--budget", "1000"))
+    assert len(rounds_of(study)) == 4
+    assert "# proven: " in study.config_path.read_text()
+    # Another program, and --anew, do not use them.
+    verify(study, *PROGRAM, options=("--anew", "--rounds", "1"))
+    verify(study, *PROGRAM, "-x", options=("--budget", "0.01"))
+    assert len(rounds_of(study)) == 6
+    assert proof_of(study).holding == 2
+
+
+def test_the_dry_run_starts_nothing_and_says_how_often(study: Study) -> None:
+    done = verify(study, *PROGRAM, options=("--dry-run",))
+    assert "would start 24 times at most, without and with the plugin in 12 rounds" in done.stderr
+    done = verify(study, *PROGRAM, options=("--dry-run", "--rounds", "5", "--json"))
+    document = json.loads(done.stdout)
+    assert (document["starts"], document["rounds"], document["program"]) == (10, 5, PROGRAM)
+    assert not (study.path / "samples.jsonl").exists()

@@ -171,6 +171,8 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     if not items[0].condition.collective.tuned:
         return "with nothing: NCCL asks no tuner about it"
     if not found.has_default:
+        if found.choices > 1:
+            return f"{count(found.choices, 'choice')} with each other; the default was not measured"
         return "with nothing: the default was not measured"
     if not found.sizes:
         return "with nothing: only the default was measured, so no rule can be found"

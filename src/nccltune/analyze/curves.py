@@ -23,6 +23,8 @@ medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. 
 noisier."""
 _APART = math.log(1.1)
 """Whole runs differ if one takes longer than the other by more than this log ratio."""
+_FAR = 6
+"""A run is no part of the scatter of the runs if it is as many standard deviations away."""
 SATURATED_GROWTH = 0.05
 """A curve is saturated if the last doubling of the size adds less than this share of bandwidth."""
 
@@ -88,19 +90,49 @@ def runs_apart(timings: Timings, choice: AnyChoice) -> tuple[int, float] | None:
     Return None for a single process, and for four or more, which show how much processes differ.
     Whole runs differ if one takes over 10 % longer at the median size, and longer at 90 % of sizes.
     """
+    logs, common = _run_curves(timings, choice)
+    if not 2 <= len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
+        return None
+    levels = sorted(logs, key=lambda run: median([run[size] for size in common]))
+    ratios = [levels[-1][size] - levels[0][size] for size in common]
+    if median(ratios) < _APART or sum(ratio > 0 for ratio in ratios) < 0.9 * len(ratios):
+        return None
+    return len(logs), math.exp(median(ratios))
+
+
+def slow_runs(timings: Timings, choice: AnyChoice) -> tuple[int, int, float] | None:
+    """Return how many of how many runs are slower than the others, and the least factor.
+
+    A run is slower if it takes over 10 % longer than the median run at the median size, longer at
+    90 % of sizes, and longer than the scatter of the runs explains. Return None if there is none,
+    if they are a third of the runs or more, or if there are fewer than four runs.
+    """
+    logs, common = _run_curves(timings, choice)
+    if len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
+        return None
+    usual = {size: median([run[size] for run in logs]) for size in common}
+    gaps = [[run[size] - usual[size] for size in common] for run in logs]
+    levels = [median(gap) for gap in gaps]
+    least = max(_APART, _FAR * 1.4826 * median([abs(level) for level in levels]))
+    slow = [
+        level
+        for level, gap in zip(levels, gaps, strict=True)
+        if level > least and sum(value > 0 for value in gap) >= 0.9 * len(gap)
+    ]
+    if not slow or 3 * len(slow) >= len(logs):
+        return None
+    return len(slow), len(logs), math.exp(min(slow))
+
+
+def _run_curves(timings: Timings, choice: AnyChoice) -> tuple[list[dict[int, float]], list[int]]:
+    """Return the log time of each run by size, and the sizes that all runs have."""
     logs: dict[int, dict[int, float]] = {}
     for size in timings.sizes:
         for (round_, _), time_us in timings.series(size, choice).items():
             process = timings.rounds_of.process(round_)
             logs.setdefault(process, {})[size] = math.log(time_us)
     common = set.intersection(*map(set, logs.values())) if logs else set()
-    if not 2 <= len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
-        return None
-    levels = sorted(logs.values(), key=lambda run: median([run[size] for size in common]))
-    ratios = [levels[-1][size] - levels[0][size] for size in common]
-    if median(ratios) < _APART or sum(ratio > 0 for ratio in ratios) < 0.9 * len(ratios):
-        return None
-    return len(logs), math.exp(median(ratios))
+    return list(logs.values()), sorted(common)
 
 
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:

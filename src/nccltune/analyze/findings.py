@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from nccltune.analyze.curves import runs_apart
+from nccltune.analyze.curves import runs_apart, slow_runs
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
@@ -68,6 +68,7 @@ def condition_findings(
     yield from _not_saturated(analysis, shown)
     if rated:
         yield from _below_line_rate(analysis)
+    yield from _slow_runs(analysis, shown, slow_runs(timings, shown.choice))
     yield from _noisy(analysis, shown, runs_apart(timings, shown.choice))
 
 
@@ -149,11 +150,13 @@ def _explained(
         return
     best, choice = min(others, key=lambda item: item[0].time_us)
     if here.time_us > best.time_us * (1 + margin):
+        few = "" if analysis.noise.known else ", which so few timings cannot show"
         yield _finding(
             analysis,
             shape,
-            f"{sentence}. Another choice is faster there: {choice_label(choice)} reaches "
-            f"{rate(best.busbw_gb_per_s)} at {format_bytes(shape.high)}",
+            f"{sentence}. Another choice {'looks' if few else 'is'} faster there: "
+            f"{choice_label(choice)} reaches {rate(best.busbw_gb_per_s)} at "
+            f"{format_bytes(shape.high)}{few}",
             better=choice if isinstance(choice, Choice) else None,
             tuning=True,
         )
@@ -277,6 +280,25 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
     )
     tuning = False if several else None
     yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}", tuning=tuning)
+
+
+def _slow_runs(
+    analysis: ConditionAnalysis, curve: Curve, slow: tuple[int, int, float] | None
+) -> Iterator[Finding]:
+    """Yield a finding if a few runs are slower than the others: `slow` of how many, by how much."""
+    if slow is None:
+        return
+    few, runs, factor = slow
+    take = "takes" if few == 1 else "take at least"
+    shape = _Shape(
+        FindingKind.NOISY,
+        curve.points[0].bytes,
+        curve.points[-1].bytes,
+        f"{few} of {runs} runs {take} {factor:.2f}x as long as the others at nearly all sizes; the "
+        "medians hide it. Find what differed: nccltune compare FILES names the slow runs",
+        {"slow_runs": float(few), "runs": float(runs), "factor": factor},
+    )
+    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
 
 
 def _noisy(

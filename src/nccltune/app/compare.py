@@ -102,7 +102,7 @@ def compare_paths(
     `nodes` and `ranks` hold where an input does not show its scale. Raises InputError if an input
     has no measurement or the inputs have nothing in common, and StudyError for a damaged study.
     """
-    options = ReadOptions(study="compare", nodes=nodes, ranks=ranks)
+    options = ReadOptions(study="compare", nodes=nodes, ranks=ranks, comparing=True)
     if len(paths) == 2:
         return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
     found = _read(paths, options)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from nccltune.app.sendrecv_conf import CONF
+from nccltune.app.tune import verify_command
 from nccltune.formats.tuner_config.csv_rules import RuleFile, read_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError
@@ -110,10 +111,9 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
     candidates = sum(item.state is RuleState.CANDIDATE for item in read.rules)
     if candidates:
         verb = "is a candidate" if candidates == 1 else "are candidates"
-        study = shlex.quote(str(config)) if config.is_dir() else "STUDY"
         found.append(
             f"{candidates} of {count(len(read.rules), 'rule')} {verb}, not proven: prove them "
-            f"first: nccltune verify {study}"
+            f"first: {_prove(config)}"
         )
     stand_in = read.header.get("measured")
     if config.is_dir() and Study(config).platform_path.exists():
@@ -127,6 +127,14 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
     if wanted and here and wanted != here:
         found.append(f"the rules are of another machine: of {wanted}, and this one has {here}")
     return found
+
+
+def _prove(config: Path) -> str:
+    """Return the command that proves the rules of a study or of a configuration file."""
+    study = Study(config)
+    if config.is_dir() and study.tuning_path.is_file():
+        return verify_command(study, study.read_json(study.tuning_path, Tuning))
+    return f"nccltune verify {shlex.quote(str(config)) if config.is_dir() else 'STUDY'}"
 
 
 def _local_gpu() -> str | None:

@@ -4,17 +4,20 @@
 import contextlib
 import shlex
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.model.errors import StudyError, UnwritableError
-from nccltune.model.sizes import format_bytes
+from nccltune.model.rule import RuleState
+from nccltune.model.sizes import exact_bytes
 from nccltune.prove.edit import proof_marks, with_proof
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
+from nccltune.prove.stock import PASSED
 from nccltune.study.files import Study
-from nccltune.tune.result import TuneOptions, Tuning
+from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
 from nccltune.tune.study import tune, write
 
 
@@ -81,18 +84,32 @@ def _proof(study: Study) -> Proof | None:
 
 
 def verify_command(study: Study, tuning: Tuning) -> str:
-    """Return the command that proves the rules of a tuning.
+    """Return the command that proves the rules of a tuning that are not proven.
 
-    Rules from other people's measurements are run by nccl-tests, where they were measured.
+    Rules from other people's measurements are run by nccl-tests, where they were measured: once for
+    each collective and scale.
     """
     command = f"nccltune verify {shlex.quote(str(study.path))}"
-    ruled = [group for group in tuning.groups if group.rules]
-    if not ruled or not study.imports_path.is_file():
+    if not study.imports_path.is_file():
         return command
-    group = ruled[0]
-    low, high = (
-        format_bytes(row.bytes).replace(" ", "").removesuffix("iB").removesuffix("B")
-        for row in (group.decisions[0], group.decisions[-1])
-    )
-    program = f"{group.collective.nccl_tests_name}_perf -b {low} -e {high} -f 2"
-    return f"{command} -- mpirun -n {group.scale.ranks} {program}"
+    programs = [
+        _nccl_tests(group)
+        for group in tuning.groups
+        if any(item.state is not RuleState.PROVEN for item in group.rules)
+    ]
+    return " && ".join(f"{command} -- {program}" for program in dict.fromkeys(programs)) or command
+
+
+def _nccl_tests(group: TunedGroup) -> str:
+    """Return the command of nccl-tests that runs the sizes of a group, one process per GPU."""
+    sizes = [row.bytes for row in group.decisions]
+    factors = {right / left for left, right in pairwise(sizes)}
+    factor = factors.pop() if len(factors) == 1 else 2.0
+    words = ["mpirun", "-n", str(group.scale.ranks)]
+    if group.scale.nodes > 1:
+        # Without -x, Open MPI passes no setting on to other nodes.
+        words += [word for name in PASSED for word in ("-x", name)]
+    words += [f"{group.collective.nccl_tests_name}_perf"]
+    words += ["-b", exact_bytes(sizes[0]), "-e", exact_bytes(sizes[-1])]
+    words += ["-f", f"{factor:.0f}" if factor >= 2 and factor.is_integer() else "2", "-g", "1"]
+    return " ".join([*words, "-R", "1"] if group.registered else words)

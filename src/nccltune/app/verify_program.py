@@ -1,118 +1,352 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verify a stock program: run it without and with the deployed rules, and compare."""
+"""Verify with a user's program: run it without and with the deployed rules, in rounds."""
 
+import contextlib
 import os
-import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from nccltune.analyze.stats import median
+import msgspec
+
 from nccltune.app.env import conflicts, deployment
-from nccltune.app.study import saving
-from nccltune.formats.importing.inputs import InputFile, read_inputs
-from nccltune.formats.reading.context import ReadOptions
-from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
-from nccltune.launch.follow import Follower, placement_differences
-from nccltune.launch.run import run
-from nccltune.launch.state import RunState
-from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
-from nccltune.model.choice import DEFAULT
-from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError, LaunchError, UnwritableError
-from nccltune.native.child import Child
-from nccltune.native.line_process import ending
-from nccltune.prove.stock import (
-    LOG_SETTINGS,
-    LoggedRun,
-    StockProof,
-    Times,
-    points_of,
-    problems_of,
+from nccltune.app.measuring import STOPPED_BY
+from nccltune.app.program_run import (
+    REACH,
+    REACH_UNDER,
+    ProgramProgress,
+    ProgramRun,
+    ProgramStart,
+    run_program,
 )
+from nccltune.app.study import saving
+from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.measure.bench.with_launcher import WithLauncher
+from nccltune.measure.engine.budget import Budget, ProcessTimes
+from nccltune.measure.engine.record import timestamp
+from nccltune.model.errors import InputError, UnwritableError
+from nccltune.model.rule import Rule
+from nccltune.model.sample import Sample
+from nccltune.model.scale import Scale, count
+from nccltune.prove import edit
+from nccltune.prove.judge import FIRST_LOOK, SECOND_LOOK, STEP
+from nccltune.prove.plan import ProofPlan
+from nccltune.prove.program import ProgramRound, ProgramRounds, joined, with_sizes_to_run
+from nccltune.prove.result import Proof, RemovedRule
+from nccltune.prove.run import expected_gains, measured, read_proof, rules_of, write_proof
+from nccltune.prove.stock import StockProof, points_of, problems_of
 from nccltune.study import names
 from nccltune.study.files import Study
+from nccltune.study.lock import locked
 
 _OURS = ("NCCLTUNE_CONFIG", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_STRICT", "NCCLTUNE_STALE")
-_REACH = (
-    "do the settings reach the ranks? Open MPI passes them on with -x NCCL_TUNER_PLUGIN "
-    "-x NCCL_TUNER_CONFIG_FILE -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS -x NCCL_DEBUG_FILE"
-)
-_REACH_UNDER = "is nccltune at the same path on every node, and does every node see the study?"
 
 
-class ProgramProgress(Protocol):
-    """Callbacks of a running verification of a program."""
+class ProgramScope(NamedTuple):
+    """How much to measure: at most `rounds` rounds in all runs of the program, within `budget_s`.
 
-    def warn(self, sentence: str) -> None:
-        """Report a problem that does not stop the verification."""
+    At least one round is run. With `anew`, rounds of earlier runs are not used.
+    """
 
-    def starting(self, which: str, command: str) -> None:
-        """Report the command of the next run. `which` is `without` or `with` (the plugin)."""
-
-    def output(self, line: bytes) -> None:
-        """Report a line that the program printed, including its line end."""
-
-    def last_words(self, lines: Sequence[str]) -> None:
-        """Report the last output lines of a run that failed."""
+    rounds: int = SECOND_LOOK
+    budget_s: float | None = None
+    anew: bool = False
 
 
 class ProgramProof(NamedTuple):
-    """The comparison of the runs without and with the rules.
+    """The result of running a program without and with the rules.
 
-    `reach` states what to check if the plugin was not loaded. `unsaved` has the error if
-    STUDY/deployed.json could not be written; else it is empty.
+    deployed    whether the rules were followed, by NCCL's log
+    proof       the gains; None if they were not measured, and then `unmeasured` is the reason
+    is_changed  whether rules were removed or narrowed
+    reach       what to check if the plugin was not loaded
+    unsaved     the error if STUDY/deployed.json could not be written; else empty
     """
 
-    proof: StockProof
+    deployed: StockProof
+    proof: Proof | None
+    unmeasured: str | None
+    is_changed: bool
     reach: str
     unsaved: list[UnwritableError]
 
 
 def verify_program(
-    study: Study, program: Sequence[str], under: WithLauncher | None, progress: ProgramProgress
+    study: Study,
+    program: Sequence[str],
+    under: WithLauncher | None,
+    progress: ProgramProgress,
+    scope: ProgramScope | None = None,
+    *,
+    command: str = "",
 ) -> ProgramProof:
-    """Run `program` twice, under a launcher or directly, and compare NCCL's logs.
+    """Run `program` in rounds of two starts, without and with the rules, and judge the rules.
 
-    Writes STUDY/deployed.json. Raises LaunchError if the program fails, and InputError if the study
-    has no configuration or the program writes no NCCL log.
+    The program runs under a launcher or directly. The first round decides by NCCL's logs whether
+    the rules are in force. If they are not, or if the program prints no table of nccl-tests, one
+    round is all. Timings are kept after each start, and rounds of earlier runs count. Writes
+    STUDY/deployed.json, and from four rounds on STUDY/proof.json. Rules that hold are marked as
+    proven in STUDY/tuner.conf, and those that do not hold are removed.
+
+    `command` is stored as the command line that goes on. Raises LaunchError if the program fails,
+    InputError if the study has no configuration or the program writes no NCCL log, and StudyError
+    if another measurement holds the study. All timings so far are then in the study.
     """
     config = _config_of(study)
-    settings = deployment(config)
-    plain = _without_ours(os.environ, settings)
+    plain = _without_ours(os.environ, deployment(config))
     for warning in conflicts(plain):
         progress.warn(warning)
-    # Processes on other nodes cannot write to this machine's /tmp, so use the folder of the study.
-    shared = str(study.path.absolute()) if under is not None else None
-    with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
-        before = _run(program, under, plain, Path(folder, "without"), progress)
-        after = _run(program, under, plain | settings, Path(folder, "with"), progress)
-    facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
-    hash_ = config_hash(config.read_bytes())
-    points = points_of(
-        before.logged,
-        after.logged,
-        [item.rule for item in read_rules(config).rules],
-        (before.times, after.times),
-    )
-    elsewhere = dict.fromkeys([*before.elsewhere, *after.elsewhere])
-    proof = StockProof(
-        study=study.name,
-        config_hash=hash_,
-        program=list(program),
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-        before=facts[0],
-        after=facts[1],
-        points=points,
-        problems=[*elsewhere, *problems_of(*facts, points, hash_)],
-    )
-    unsaved: list[UnwritableError] = []
-    with saving(unsaved):
-        study.write_json(study.path / names.DEPLOYED, proof)
-    return ProgramProof(proof, _REACH if under is None else _REACH_UNDER, unsaved)
+    with contextlib.ExitStack() as stack:
+        if os.access(study.path, os.W_OK):
+            stack.enter_context(locked(study))
+        run = _ProgramVerification(
+            study, program, under, progress, scope or ProgramScope(), command
+        )
+        return run.run(plain)
+
+
+class _ProgramVerification:
+    """One run of `verify_program`."""
+
+    def __init__(
+        self,
+        study: Study,
+        program: Sequence[str],
+        under: WithLauncher | None,
+        progress: ProgramProgress,
+        scope: ProgramScope,
+        command: str,
+    ) -> None:
+        self._study = study
+        self._program = list(program)
+        self._under = under
+        self._progress = progress
+        self._scope = scope
+        self._command = command
+        self._is_writable = os.access(study.path, os.W_OK)
+        launcher = [] if under is None else [f"{under.nodes}x{under.gpus_per_node}", *under.hosts]
+        self._rounds = ProgramRounds(study, [*launcher, *program], anew=scope.anew)
+        self._times = ProcessTimes([item.seconds / 2 for item in self._rounds.known])
+        self._problems: dict[str, None] = {}
+        self._dropped: list[RemovedRule] = []
+        before = read_proof(study)
+        is_current = before is not None and before.config_hash == _hash_of(study)
+        self._before = before if is_current else None
+        self._unsaved: list[UnwritableError] = []
+
+    def run(self, plain: Mapping[str, str]) -> ProgramProof:
+        """Run rounds until every rule is decided, or the rounds or the budget are spent."""
+        try:
+            while True:
+                pair = self._round(plain)
+                deployed = self._deployed(pair)
+                unmeasured = self._unmeasured(pair, deployed)
+                if unmeasured is not None:
+                    return self._result(deployed, None, unmeasured)
+                self._keep(pair)
+                plan = self._judged()
+                reason = self._end_of(plan)
+                proof = self._proof(plan, pair, reason or "interrupted")
+                if reason is not None:
+                    break
+                if self._is_judged() and len(self._rounds.rounds) % STEP == 0:
+                    write_proof(self._study, proof)
+        except (*STOPPED_BY, InputError):
+            if self._rounds.done:
+                self._progress.stopped(self._kept())
+            raise
+        if self._is_judged():
+            proof = edit.mark_rules(self._study, proof)
+            write_proof(self._study, proof)
+        return self._result(deployed, proof, None)
+
+    def _round(self, plain: Mapping[str, str]) -> "_Pair":
+        """Run the program without and with the plugin; every second round in reverse order."""
+        sides = ["without", "with"]
+        if self._count % 2:
+            # A drift over the starts then cancels out.
+            sides.reverse()
+        # Processes on other nodes cannot write to this machine's /tmp, so use the folder of the
+        # study.
+        shared = str(self._study.path.absolute()) if self._under is not None else None
+        environments = {"without": plain, "with": {**plain, **deployment(self._study.config_path)}}
+        rules, hash_ = rules_of(self._study), _hash_of(self._study)
+        runs: dict[str, ProgramRun] = {}
+        with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
+            for which in sides:
+                runs[which] = run_program(
+                    self._program,
+                    self._under,
+                    environments[which],
+                    Path(folder, which),
+                    self._progress,
+                    self._start(len(runs)),
+                    self._keep_samples,
+                )
+                self._times.add(runs[which].seconds)
+        return _Pair(runs["without"], runs["with"], rules, hash_)
+
+    @property
+    def _count(self) -> int:
+        """Return the number of rounds of the program, of this run and of earlier runs."""
+        return len(self._rounds.known) + len(self._rounds.done)
+
+    def _start(self, place: int) -> ProgramStart:
+        rounds = max(1, self._scope.rounds - len(self._rounds.known))
+        number = 2 * len(self._rounds.done) + place + 1
+        left_s = (2 * rounds - number + 1) * self._times.expected_s
+        return ProgramStart(number, 2 * rounds, left_s if self._times.is_known else None)
+
+    def _keep_samples(self, samples: Sequence[Sample]) -> None:
+        if self._is_writable and samples:
+            self._rounds.add_samples(samples)
+
+    def _deployed(self, pair: "_Pair") -> StockProof:
+        """Write and return what NCCL's logs show: whether the rules were followed."""
+        before, after = pair.before, pair.after
+        facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
+        points = points_of(before.logged, after.logged, pair.rules, (before.times, after.times))
+        found = [*before.elsewhere, *after.elsewhere, *problems_of(*facts, points, pair.hash)]
+        self._problems |= dict.fromkeys(found)
+        deployed = StockProof(
+            study=self._study.name,
+            config_hash=pair.hash,
+            program=self._program,
+            at=timestamp(),
+            before=facts[0],
+            after=facts[1],
+            points=points,
+            problems=list(self._problems),
+        )
+        self._unsaved = []
+        with saving(self._unsaved):
+            self._study.write_json(self._study.path / names.DEPLOYED, deployed)
+        return deployed
+
+    def _unmeasured(self, pair: "_Pair", deployed: StockProof) -> str | None:
+        """Return why the timings of a round prove no gain; None if they may."""
+        if not (pair.before.samples and pair.after.samples):
+            return "the command prints no table of nccl-tests"
+        if deployed.before.config_hashes or deployed.after.config_hashes != [pair.hash]:
+            return "the two runs do not differ by these rules"
+        if pair.before.elsewhere or pair.after.elsewhere:
+            return "the processes were not placed as requested"
+        if any(item.verdict == "not as the rule says" for item in deployed.points) and not (
+            deployed.followed
+        ):
+            return "NCCL followed no rule"
+        scales = {_scale(pair.before), _scale(pair.after)}
+        if len(scales) > 1 or None in scales:
+            return "the two runs do not have one known number of nodes and ranks"
+        if pair.after.logged.log.ranks == 1:
+            return "it ran as one rank, which has no peer"
+        if not self._is_writable:
+            return "the study cannot be written, so timings cannot be kept"
+        return None
+
+    def _keep(self, pair: "_Pair") -> None:
+        scale = _scale(pair.after)
+        assert scale is not None
+        self._rounds.end(
+            ProgramRound(
+                round=self._rounds.next_round,
+                program=self._rounds.program,
+                nodes=scale.nodes,
+                ranks=scale.ranks,
+                rules=pair.rules,
+                seconds=pair.before.seconds + pair.after.seconds,
+                at=timestamp(),
+            )
+        )
+
+    def _judged(self) -> ProofPlan:
+        """Remove or narrow the rules that do not hold; return the judge of the others."""
+        while True:
+            rules, scale = rules_of(self._study), self._rounds.rounds[-1].scale
+            plan = self._rounds.plan(rules, measured(self._study, scale))
+            narrowed = [item.narrowed for item in self._dropped if item.narrowed is not None]
+            bad = plan.bad(narrowed)
+            if not bad:
+                return plan
+            edit.remove_rules(self._study, bad, keep_before=not self._dropped)
+            self._dropped += bad
+            self._progress.dropped(bad)
+
+    def _end_of(self, plan: ProofPlan) -> str | None:
+        """Return the reason to end after this round; None to go on."""
+        total = len(self._rounds.rounds)
+        # Look only after every few rounds: each look is a chance to be wrong.
+        if plan.is_decided and (total < FIRST_LOOK or total % STEP == 0):
+            return "done"
+        if self._count >= self._scope.rounds:
+            return "done"
+        budget = Budget(self._scope.budget_s, lambda: self._times.spent_s)
+        return None if budget.affords(2 * self._times.expected_s) else "budget"
+
+    def _proof(self, plan: ProofPlan, pair: "_Pair", reason: str) -> Proof:
+        sizes = measured(self._study, plan.scale)
+        verdicts = plan.verdicts(expected_gains(self._study))
+        groups = [
+            msgspec.structs.replace(group, sizes=[size for size in group.sizes if size.rounds])
+            for group in plan.groups()
+        ]
+        points, known = self._rounds.points
+        proof = Proof(
+            study=self._study.name,
+            config_hash=_hash_of(self._study),
+            reason=reason,
+            points=points,
+            known=known,
+            seconds=self._times.spent_s,
+            noise=max((group.noise for group in groups), default=0.0),
+            replay=None,
+            nccl_version=pair.after.logged.log.version,
+            command=self._command,
+            at=timestamp(),
+            rules=with_sizes_to_run(verdicts, plan, sizes),
+            dropped=self._dropped,
+            groups=[group for group in groups if group.sizes],
+            passes=[],
+        )
+        return joined(proof, self._before)
+
+    def _is_judged(self) -> bool:
+        """Return whether the rounds are enough for a proof, or have removed a rule."""
+        return len(self._rounds.rounds) >= FIRST_LOOK or bool(self._dropped)
+
+    def _kept(self) -> str:
+        return f"the timings of {count(self._count, 'round')}"
+
+    def _result(
+        self, deployed: StockProof, proof: Proof | None, unmeasured: str | None
+    ) -> ProgramProof:
+        return ProgramProof(
+            deployed,
+            proof,
+            unmeasured,
+            is_changed=bool(self._dropped),
+            reach=REACH if self._under is None else REACH_UNDER,
+            unsaved=self._unsaved,
+        )
+
+
+class _Pair(NamedTuple):
+    """The two runs of a round, and the rules that the second was to load."""
+
+    before: ProgramRun
+    after: ProgramRun
+    rules: list[Rule]
+    hash: str
+
+
+def _scale(run: ProgramRun) -> Scale | None:
+    nodes, ranks = run.logged.log.nodes, run.logged.log.ranks
+    return Scale(nodes, ranks) if nodes and ranks else None
+
+
+def _hash_of(study: Study) -> str:
+    return config_hash(study.config_path.read_bytes())
 
 
 def _config_of(study: Study) -> Path:
@@ -133,115 +367,3 @@ def _without_ours(environment: Mapping[str, str], settings: Mapping[str, str]) -
     if Path(plain.get("NCCL_TUNER_PLUGIN", "")).name == plugin:
         del plain["NCCL_TUNER_PLUGIN"]
     return plain
-
-
-class _ProgramRun(NamedTuple):
-    """One run of the program.
-
-    `logged` is NCCL's log, `times` are the times that the program printed. `elsewhere` are
-    sentences on processes that the launcher placed differently than requested.
-    """
-
-    logged: LoggedRun
-    seconds: float
-    times: Times
-    elsewhere: list[str]
-
-
-def _run(
-    program: Sequence[str],
-    under: WithLauncher | None,
-    environment: Mapping[str, str],
-    folder: Path,
-    progress: ProgramProgress,
-) -> _ProgramRun:
-    """Run the program once with NCCL's log on. The name of `folder` is `without` or `with`."""
-    folder.mkdir()
-    variables = {
-        **environment,
-        **LOG_SETTINGS,
-        "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log"),
-    }
-    output = folder / "output.txt"
-    started = time.monotonic()
-    elsewhere: list[str] = []
-    if under is None:
-        _run_here(program, variables, output, progress)
-    else:
-        elsewhere = _run_under(program, under, variables, output, progress)
-    seconds = time.monotonic() - started
-    logged = LoggedRun(sorted(folder.glob("nccl.*.log")))
-    if not logged.log.lines:
-        hint = f"does it use NCCL? Then: {_REACH}"
-        if under is not None:
-            hint = f"does it use NCCL? Its first node writes the log to {folder.parent.parent}"
-        raise InputError("left no log of NCCL's", where=program[0], hint=hint)
-    return _ProgramRun(logged, seconds, _times(output), elsewhere)
-
-
-def _run_here(
-    program: Sequence[str],
-    environment: Mapping[str, str],
-    output: Path,
-    progress: ProgramProgress,
-) -> None:
-    progress.starting(output.parent.name, " ".join(program))
-    try:
-        process = Child(list(program), env=environment, stdout=subprocess.PIPE)
-    except OSError as error:
-        raise InputError(
-            f"cannot be started: {error.strerror}", where=program[0], hint="check the command"
-        ) from error
-    with process, output.open("wb") as kept:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                kept.write(line)
-                progress.output(line)
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0:
-        raise _failed(f"the command {ending(process.returncode)}", output)
-
-
-def _run_under(
-    program: Sequence[str],
-    under: WithLauncher,
-    environment: Mapping[str, str],
-    output: Path,
-    progress: ProgramProgress,
-) -> list[str]:
-    rendered = program_with_launcher(program, under, environment)
-    progress.starting(output.parent.name, rendered.command)
-    follower = Follower(lambda line: progress.output(line.encode() + b"\n"))
-    end = run(rendered.words, output, follower, environment)
-    if end.signal is not None:
-        raise KeyboardInterrupt(end.signal)
-    if end.state is not RunState.DONE:
-        progress.last_words(follower.last_words)
-        raise _failed(end.why, output)
-    return placement_differences(rendered.placement, follower)
-
-
-def _failed(how: str, output: Path) -> Exception:
-    which = output.parent.name
-    return LaunchError(
-        f"{how} {which} the plugin",
-        hint="it has to work without nccltune first" if which == "without" else None,
-    )
-
-
-def _times(path: Path) -> Times:
-    """Return the median out-of-place times in us from the nccl-tests tables in `path`.
-
-    The result is empty if the output has no table.
-    """
-    found: dict[tuple[Collective, int], list[float]] = {}
-    options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
-    for reading in read_inputs([InputFile(path, path.name, False)], options):
-        for batch in reading.batches():
-            for sample in batch.samples:
-                if not sample.in_place:
-                    found.setdefault((sample.collective, sample.bytes), []).append(sample.time_us)
-    return {key: median(times) for key, times in found.items()}

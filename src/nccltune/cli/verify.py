@@ -12,6 +12,7 @@ from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
     from nccltune.app.bench_launch import LaunchRequest
+    from nccltune.app.verify_program import ProgramScope
     from nccltune.study.files import Study
 
 EPILOG = """\b
@@ -28,11 +29,16 @@ Examples:
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @CALLS
 @PLATFORM
+@option(
+    "--rounds",
+    more=" at most, with a COMMAND: each starts it twice.  [default: 12; fewer if all is decided]",
+)
 @options("--budget", option("--anew", more=", not only what is missing."))
 @option("--check", more=" unless every rule holds unchanged.")
 def command(
     study: Path,
     program: tuple[str, ...],
+    rounds: int | None,
     budget_s: float | None,
     anew: bool,
     check: bool,
@@ -48,16 +54,19 @@ def command(
     that does not hold is taken out of tuner.conf (the old file stays beside) and what changed is
     measured again. Without launch options it runs as the study was measured.
 
-    With a COMMAND, nothing of ours is measured: it is run twice, without and with the plugin
-    loaded by the lines of `nccltune env`, and NCCL's own log shows whether the rules were followed.
+    With a COMMAND, it is run in rounds instead of our bench: once without and once with the plugin
+    loaded by the lines of `nccltune env`. NCCL's own log shows whether the rules were followed,
+    and tables of nccl-tests show whether they are faster. Without such a table one round is run.
     With --launcher it is a program that this launcher starts, as `nccltune launch run` does.
     """
     from nccltune.app.bench_launch import LaunchRequest, keys_of
     from nccltune.app.verify import launch_as_measured, plan_verify, verify
+    from nccltune.app.verify_program import ProgramScope
     from nccltune.cli.measure_screen import VerifyScreen
     from nccltune.cli.requests import site, struct_from
     from nccltune.cli.verify_screen import show_plan, show_proof_in_full
     from nccltune.measure.bench.conditions import CallKind
+    from nccltune.model.errors import InputError
     from nccltune.study.files import Study
 
     opened = Study.open(study)
@@ -66,8 +75,13 @@ def command(
     # there, too.
     keys_of(request)
     if program:
-        bench = bool(budget_s or anew or registered or group_calls)
-        return _verify_program(opened, program, request, dry_run=dry_run, bench=bench)
+        scope = ProgramScope(rounds or ProgramScope().rounds, budget_s, anew)
+        bench = bool(registered or group_calls)
+        return _verify_program(
+            opened, program, request, scope, dry_run=dry_run, check=check, bench=bench
+        )
+    if rounds:
+        raise InputError("is for a COMMAND: our bench decides by itself", where="--rounds")
     launch = launch_as_measured(opened, request, site())
     if dry_run:
         show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
@@ -97,8 +111,10 @@ def _verify_program(
     study: "Study",
     program: tuple[str, ...],
     request: "LaunchRequest",
+    scope: "ProgramScope",
     *,
     dry_run: bool,
+    check: bool,
     bench: bool,
 ) -> int:
     """Run the user's program without and with the plugin. Return the exit code.
@@ -108,10 +124,13 @@ def _verify_program(
     """
     from nccltune.app.bench_launch import mpi_launch_of
     from nccltune.app.verify_program import verify_program
-    from nccltune.cli.measure_screen import terminated_like_interrupted
     from nccltune.cli.requests import site
-    from nccltune.cli.verify_screen import ProgramScreen, show_program
-    from nccltune.launch.process import signal_of
+    from nccltune.cli.verify_screen import (
+        ProgramScreen,
+        program_document,
+        show_program,
+        show_program_plan,
+    )
     from nccltune.model.errors import InputError
 
     ours = (
@@ -123,22 +142,18 @@ def _verify_program(
     )
     if bench or any(ours) or (request.gpus and request.launcher is None):
         raise InputError(
-            "--budget, --anew, --registered, --pipe-ops and launch options are for measuring "
-            "with our bench",
+            "--registered, --pipe-ops and launch options are for measuring with our bench",
             hint="with a COMMAND, give it its own options behind it, or name a --launcher",
         )
     under = mpi_launch_of(request, site()) if request.launcher is not None else None
     if dry_run:
-        note(f"would run twice, without and with the plugin: {' '.join(program)}")
-        if is_json():
-            print_json({"program": list(program)})
+        show_program_plan(program, scope.rounds)
         return 0
-    try:
-        with terminated_like_interrupted():
-            proof, reach, unsaved = verify_program(study, program, under, ProgramScreen())
-    except KeyboardInterrupt as stop:
-        note("stopped; nothing was changed")
-        return 128 + signal_of(stop)
-    warn_unsaved(unsaved)
-    print_result(proof, show_program, proof, reach)
-    return int(bool(proof.problems))
+    screen = ProgramScreen(study.path)
+    result = screen.run(
+        lambda: verify_program(study, program, under, screen, scope, command=screen.command)
+    )
+    warn_unsaved(result.unsaved)
+    print_result(program_document(result), show_program, result, study)
+    holds = result.proof is not None and result.proof.holding == len(result.proof.rules)
+    return int(bool(result.deployed.problems) or (check and (result.is_changed or not holds)))

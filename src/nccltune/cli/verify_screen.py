@@ -3,11 +3,16 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from nccltune.app.program_run import ProgramStart
 from nccltune.app.verify import VerifyPlan
+from nccltune.app.verify_program import ProgramProof
+from nccltune.cli.measure_screen import VerifyScreen
 from nccltune.cli.output import (
     hanging,
     is_json,
@@ -18,6 +23,7 @@ from nccltune.cli.output import (
     stdout,
     styled,
 )
+from nccltune.cli.progress import seconds_words
 from nccltune.cli.verbosity import is_quiet
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -30,16 +36,16 @@ from nccltune.report.words import range_text, time_text
 from nccltune.study.files import Study
 
 
-class ProgramScreen:
-    """Prints the progress of the two runs of a program on stderr."""
+class ProgramScreen(VerifyScreen):
+    """Prints the progress of the runs of a program on stderr."""
 
-    def warn(self, sentence: str) -> None:
-        """Print a warning."""
-        stderr().print(f"warning    {sentence}", style="yellow", soft_wrap=True)
-
-    def starting(self, which: str, command: str) -> None:
-        """Print the command of a run."""
-        note(f"run        {which} the plugin: {command}")
+    def starting(self, which: str, command: str, start: ProgramStart) -> None:
+        """Print the command of the first round, and the progress of the later ones."""
+        if start.is_first_round:
+            note(f"run        {which} the plugin: {command}")
+            return
+        left = f"; at most {seconds_words(start.left_s)} left" if start.left_s is not None else ""
+        note(f"run        {start.number} of at most {start.most}: {which} the plugin{left}")
 
     def output(self, line: bytes) -> None:
         """Print a line of the program unchanged."""
@@ -51,6 +57,18 @@ class ProgramScreen:
         """Print the last lines of a failed run's output."""
         for line in lines:
             stderr().print(f"  {line}", soft_wrap=True)
+
+
+def show_program_plan(program: Sequence[str], rounds: int) -> None:
+    """Print how often a program would be started."""
+    if is_json():
+        print_json({"program": list(program), "rounds": rounds, "starts": 2 * rounds})
+        return
+    note(
+        f"would start {2 * rounds} times at most, without and with the plugin in "
+        f"{count(rounds, 'round')}: {' '.join(program)}"
+    )
+    note("it ends early where every rule is decided, or where no gain can be measured")
 
 
 def show_plan(plan: VerifyPlan) -> None:
@@ -87,8 +105,24 @@ def show_proof_in_full(proof: Proof, study: Study, *, is_changed: bool) -> None:
     next_step("nccltune report", study.path)
 
 
-def show_program(proof: StockProof, reach: str) -> None:
-    """Print whether the plugin was loaded, and what NCCL ran without and with it."""
+def program_document(result: ProgramProof) -> dict[str, Any]:
+    """Return the JSON document of a program's runs: `deployed.json`, and the proof."""
+    document: dict[str, Any] = msgspec.to_builtins(result.deployed)
+    proof = None if result.proof is None else msgspec.to_builtins(result.proof)
+    return {**document, "unmeasured": result.unmeasured, "proof": proof}
+
+
+def show_program(result: ProgramProof, study: Study) -> None:
+    """Print what NCCL ran without and with the plugin, and the gains if they were measured."""
+    _show_deployed(result.deployed, result.reach, is_last_round=result.proof is not None)
+    if result.proof is None:
+        hanging(stdout(), "gains      ", 11, f"not measured: {result.unmeasured}")
+        return
+    stdout().print()
+    show_proof_in_full(result.proof, study, is_changed=result.is_changed)
+
+
+def _show_deployed(proof: StockProof, reach: str, *, is_last_round: bool) -> None:
     out = stdout()
     after = proof.after
     loaded = "not loaded"
@@ -127,11 +161,10 @@ def show_program(proof: StockProof, reach: str) -> None:
     if proof.points:
         out.print(table)
     if any(point.after_us is not None for point in proof.points):
-        out.print(
-            "Times are of one run each, not paired: nccltune verify without a COMMAND measures "
-            "gains.",
-            style="dim",
-        )
+        words = "Times are of one run each, not paired."
+        if is_last_round:
+            words = "Times are of the last round; the gains below are of all rounds."
+        out.print(words, style="dim")
 
 
 def _time(time_us: float | None) -> str:

@@ -136,9 +136,21 @@ class FactDifference(msgspec.Struct, frozen=True):
 def fact_differences(
     first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]
 ) -> list[FactDifference]:
-    """Return the facts that all runs of both sides show and that differ between the sides."""
+    """Return the facts that all runs of both sides show and that differ between the sides.
+
+    Limits of the choice are also returned if only one side shows them.
+    """
     found = differences(_subject(first), _subject(second))
     result = [FactDifference(*item) for item in found if item.fact != "hosts"]
+    shown = {item.fact for item in result}
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        # A run that was limited to one algorithm is named, also if the other side shows no command.
+        limits = [
+            joined([run.facts.settings.get(name, "not shown") for run in side])
+            for side in (first, second)
+        ]
+        if limits[0] != limits[1] and name not in shown:
+            result.append(FactDifference(name, *limits))
     here, there = (sorted({host for run in side for host in run.hosts}) for side in (first, second))
     if here and there and here != there:
         result.append(FactDifference("hosts", joined(here), joined(there)))
@@ -146,10 +158,15 @@ def fact_differences(
 
 
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:
-    """Return the names of the facts that at least one side does not show."""
+    """Return the names of the facts that at least one side does not show.
+
+    Registered buffers are left out, because only timings that agree in them are compared.
+    """
     missing = missing_facts(_subject(first)) | missing_facts(_subject(second))
     words = {**FACT_WORDS, "nccl": "NCCL version"}
-    return [text for name, text in words.items() if name in missing - {"hosts", "nics"}]
+    return [
+        text for name, text in words.items() if name in missing - {"hosts", "nics", "registration"}
+    ]
 
 
 def _subject(runs: Sequence[MeasuredRun]) -> Subject:

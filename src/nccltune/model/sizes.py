@@ -54,6 +54,18 @@ def parse_range(text: str) -> tuple[int, int]:
     return low, high
 
 
+def exact_bytes(size: int) -> str:
+    """Return a size as an option of nccl-tests, not rounded.
+
+    >>> exact_bytes(65536), exact_bytes(1000)
+    ('64K', '1000')
+    """
+    for suffix in ("T", "G", "M", "K"):
+        if size and size % _FACTOR[suffix] == 0:
+            return f"{size // _FACTOR[suffix]}{suffix}"
+    return str(size)
+
+
 def format_bytes(size: int) -> str:
     """Return a size as readable text, rounded, in binary units (`64 KiB`, `1.5 MiB`)."""
     value, unit = float(size), "B"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof of a configuration: the default against the tuned rules, interleaved in one run.
+"""The proof of a configuration: the default against the tuned rules, in alternating order.
 
 result.py            the structs of a proof (proof.json)
 sizes.py             the sizes to prove: measured, between measured ones, and at edges of rules
@@ -8,6 +8,7 @@ collective_proof.py  one collective: its timings, its verdicts, and its next req
 plan.py              all collectives: the requests to the bench, and the verdict on every rule
 edit.py              remove a rule from a configuration, or narrow its range of sizes
 run.py               measure in passes until every remaining rule holds
+program.py           rounds of a user's program, and the plan that judges rules by them
 stock.py             compare two runs of a user's program, without and with the plugin
 
 Words:

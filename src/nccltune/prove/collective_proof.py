@@ -146,6 +146,11 @@ class CollectiveProof:
             else []
         )
 
+    @property
+    def is_decided(self) -> bool:
+        """Return whether no rule, and no size of a rule, needs more rounds."""
+        return not self._further()
+
     def _further(self) -> dict[int, int]:
         """Return the sizes that need more rounds, each with the number of rounds to reach.
 

@@ -35,6 +35,8 @@ from nccltune.prove.sizes import (
 
 ProofKey = tuple[Collective, CallKind]
 """A collective and how its calls are made: each has a proof of its own."""
+SizesByCalls = Mapping[tuple[Collective, ProvenCalls], Sequence[int]]
+"""Sizes to prove, in bytes, by collective and calls."""
 
 
 class ProofPlan:
@@ -42,7 +44,8 @@ class ProofPlan:
 
     `measured` maps collectives to the sizes (bytes) of the sweep that the rules were made from. The
     round numbers of this pass start at `first_round`. `others` are the calls to measure besides
-    plain ones; collectives without a rule for them are not measured with them.
+    plain ones; collectives without a rule for them are not measured with them. With `only`, exactly
+    these sizes are proven.
 
     >>> from nccltune.measure.bench.conditions import PLAIN
     >>> from nccltune.model.choice import Algorithm, Choice, Protocol
@@ -59,25 +62,22 @@ class ProofPlan:
         measured: Mapping[Collective, Sequence[int]],
         first_round: int,
         others: Sequence[ProvenCalls] = (),
+        only: SizesByCalls | None = None,
     ) -> None:
         self.rules = list(rules)
         self.scale = scale
         self.first_round = first_round
-        collectives = dict.fromkeys([*measured, *(rule.collective for rule in rules)])
+        wanted = _sizes_by_calls(rules, scale, measured, others) if only is None else only
         self.proofs = {
             (collective, calls.kind): CollectiveProof(
                 collective,
                 scale,
-                sizes_to_prove(collective, scale, known, rules, calls),
+                sizes,
                 rules,
-                known,
+                _aligned(measured.get(collective, ()), collective, scale, calls),
                 calls,
             )
-            for calls in (PLAIN_CALLS, *others)
-            for collective in collectives
-            if calls == PLAIN_CALLS
-            or any(rule.collective is collective and applies(rule, scale, calls) for rule in rules)
-            for known in (_aligned(measured.get(collective, ()), collective, scale, calls),)
+            for (collective, calls), sizes in wanted.items()
         }
         strict = strictness(
             sum(index is not None for proof in self.proofs.values() for index in proof.at.values()),
@@ -146,6 +146,11 @@ class ProofPlan:
         return math.fsum(
             self.seconds(ask) for proof in self.proofs.values() for ask in proof.asks_left()
         )
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether no rule, and no size of a rule, needs more rounds."""
+        return all(proof.is_decided for proof in self.proofs.values())
 
     def groups(self) -> list[ProofGroup]:
         """Return the state of every collective and kind of calls that has sizes to prove."""
@@ -314,6 +319,25 @@ class ProofPlan:
                 self.proofs[key].timings, {}, self._iterations[key]
             )
         return self._estimators[key]
+
+
+def _sizes_by_calls(
+    rules: Sequence[Rule],
+    scale: Scale,
+    measured: Mapping[Collective, Sequence[int]],
+    others: Sequence[ProvenCalls],
+) -> SizesByCalls:
+    """Return the sizes to prove of every collective, with plain calls and with those in `others`
+    that a rule of the collective is for."""
+    collectives = dict.fromkeys([*measured, *(rule.collective for rule in rules)])
+    return {
+        (collective, calls): sizes_to_prove(collective, scale, known, rules, calls)
+        for calls in (PLAIN_CALLS, *others)
+        for collective in collectives
+        if calls == PLAIN_CALLS
+        or any(rule.collective is collective and applies(rule, scale, calls) for rule in rules)
+        for known in (_aligned(measured.get(collective, ()), collective, scale, calls),)
+    }
 
 
 def _aligned(

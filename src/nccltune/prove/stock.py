@@ -20,6 +20,8 @@ from nccltune.prove.sizes import taken
 LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
 """With these settings NCCL logs the tuner plugin that it loads. NCCL 2.20 and later also log the
 choice of every call."""
+PASSED = ("NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE", *LOG_SETTINGS, "NCCL_DEBUG_FILE")
+"""The settings that must reach every rank."""
 # Matches the line that our plugin logs when a rank creates a communicator
 # (docs/reference/tuner-plugin.md).
 _LOADED = re.compile(
@@ -57,7 +59,8 @@ class StockPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     `rule` is the choice of the configuration; None if no rule applies. `before` and `after` are the
     choices that NCCL executed without and with the plugin; None if the log does not show them. The
-    times are those that the program printed in each run; two such times are not a measured gain.
+    times are those that the program printed in the last round; two such times are not a measured
+    gain.
     """
 
     collective: Collective

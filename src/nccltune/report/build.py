@@ -37,7 +37,7 @@ from nccltune.report.facts import header_facts
 from nccltune.report.proof import build_proof
 from nccltune.report.proven import ProvenGain, proven_gains
 from nccltune.report.verdict import firm_rules, group_summary, notes, verdict
-from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 
 CHECK_FIRST = (
     "Measure the links alone: GPU to GPU (nvbandwidth, p2pBandwidthLatencyTest) and NIC to NIC "
@@ -310,7 +310,7 @@ def _group(
             LeftRow(left.min_bytes, left.max_bytes, left.sizes, left.reason)
             for left in group.left_alone
         ],
-        sizes=[_size(decision) for decision in group.decisions],
+        sizes=[_size(decision, group.left_alone) for decision in group.decisions],
         proven_gain=None if proven is None else proven.gain,
     )
 
@@ -339,9 +339,10 @@ def _rule(evidence: RuleEvidence) -> RuleRow:
     )
 
 
-def _size(decision: Decision) -> SizeRow:
+def _size(decision: Decision, left_alone: Sequence[LeftAlone]) -> SizeRow:
+    size = decision.bytes
     return SizeRow(
-        bytes=decision.bytes,
+        bytes=size,
         choice=None if decision.choice is None else decision.choice.label,
         default_us=decision.default_us,
         tuned_us=decision.tuned_us,
@@ -352,6 +353,9 @@ def _size(decision: Decision) -> SizeRow:
         gain_high=decision.gain_high,
         channels=decision.channels,
         default_channels=decision.default_channels,
+        compared=all(
+            left.compared or not left.min_bytes <= size <= left.max_bytes for left in left_alone
+        ),
     )
 
 

@@ -89,7 +89,8 @@ class SizeRow(msgspec.Struct, frozen=True):
     """The effect of the rules at one measured size.
 
     If `choice` is None, the size keeps the default. `tuned_us` is the expected time with the rules.
-    `best` is the fastest measured choice.
+    `best` is the fastest measured choice. `compared` is whether a choice was compared with the
+    default.
     """
 
     bytes: int
@@ -103,6 +104,7 @@ class SizeRow(msgspec.Struct, frozen=True):
     gain_high: float | None
     channels: int | None = None
     default_channels: int | None = None
+    compared: bool = True
 
 
 class RuleRow(msgspec.Struct, frozen=True):
@@ -284,7 +286,7 @@ class ProofGroupRow(msgspec.Struct, frozen=True):
 
 
 class ProofReport(msgspec.Struct, frozen=True):
-    """The result of a proof: timings of default and tuned, interleaved in one run.
+    """The result of a proof: timings of default and tuned, in alternating order.
 
     `sentence` is the outcome, `how` the method, and `remark` a caveat.
     """

@@ -20,7 +20,8 @@ _REASONS = {
 }
 
 
-_DIFFERS = (
+_DIFFERS = "Proven and expected gains differ: verify measures again, in rounds of its own."
+_DIFFERS_BETWEEN = (
     "Proven and expected gains differ: verify also measures the edges of each range, where the "
     "gain is smallest, and sizes in between, in rounds of its own."
 )
@@ -89,7 +90,8 @@ def _remark(proof: Proof) -> str | None:
         where = "in this recording" if proof.replay else "here"
         parts.append(f"{words.counted(lost, 'size')} could not be measured {where}.")
     if any(map(_differs, proof.rules)):
-        parts.append(_DIFFERS)
+        has_new = any(size.between for group in proof.groups for size in group.sizes)
+        parts.append(_DIFFERS_BETWEEN if has_new else _DIFFERS)
     return " ".join(parts) or None
 
 

@@ -60,7 +60,7 @@ def render(report: Report, console: "Console") -> None:
     _sizes(page, report)
     if report.proof is not None:
         page.blank()
-        page.wrapped("proof: default against tuned, interleaved in one run", style="bold")
+        page.wrapped("proof: default against tuned, in alternating order", style="bold")
         page.wrapped(report.proof.sentence, label="verify", indent=INDENT)
         page.wrapped(report.proof.how, label="measured", indent=INDENT)
         _proof(page, report.proof)
@@ -202,6 +202,8 @@ def _size(page: _Page, row: SizeRow, form: Callable[[int], str]) -> None:
     gain, interval = _gain(row), _interval(row)
     if row.choice is None:
         gain, interval = ("" if row.default_us is None else "1.00x"), "left alone"
+    if not row.compared:
+        gain, interval = "", "not compared"
     _size_line(
         page,
         (form(row.bytes), default, words.time_text(row.tuned_us), gain),

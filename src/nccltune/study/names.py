@@ -22,6 +22,8 @@ TUNER_CONF = "tuner.conf"
 """The rules in the format of the tuner plugin."""
 PROOF = "proof.json"
 """The rules proven by `verify`."""
+VERIFY_ROUNDS = "verify-rounds.jsonl"
+"""The rounds in which `verify` ran a program without and with the rules."""
 DEPLOYED = "deployed.json"
 """Whether a stock program runs with the rules, by NCCL's own log."""
 REPORT = "report.html"
@@ -40,6 +42,7 @@ AB_RUNS = "try.jsonl"
 """Processes of A/B tests."""
 ALL = frozenset(
     {PLATFORM, SAMPLES, IMPORTS, TABLES, SWEEP, FINDINGS, TUNING, TUNER_CONF, PROOF, DEPLOYED}
+    | {VERIFY_ROUNDS}
     | {REPORT, DOCTOR, CALIBRATION, P2P_CONF, SENDRECV_CONF, AB_CONF, AB_RUNS}
 )
 """All names above."""

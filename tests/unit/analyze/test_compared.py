@@ -147,6 +147,11 @@ def test_a_collective_without_a_tuner_lacks_nothing() -> None:
     assert not is_right(analyze_samples(PLATFORM, samples))
 
 
+def test_choices_without_the_default_are_compared_with_each_other() -> None:
+    samples = measure(SIZES, lambda size: {"ring/ll": size / 1e5, "tree/ll": size / 9e4})
+    assert texts(samples) == ["2 choices with each other; the default was not measured"]
+
+
 def test_one_choice_without_the_default_is_compared_with_nothing() -> None:
     samples = measure(SIZES, lambda size: {"ring/ll": size / 1e5})
     assert texts(samples) == ["with nothing: the default was not measured"]

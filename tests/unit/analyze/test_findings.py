@@ -103,6 +103,15 @@ def noisy(samples: list[Sample]) -> list[str]:
     return [item.sentence for item in found if item.kind is FindingKind.NOISY]
 
 
+def test_a_slow_run_among_many_is_named() -> None:
+    (sentence,) = noisy(runs(*[1.0] * 8, 1.6, *[1.0] * 3))
+    assert "1 of 12 runs takes 1.6" in sentence
+    assert noisy(runs(*[1.0] * 12)) == []
+    # Runs of two states, and runs that scatter, have no outlier.
+    assert not any("as the others" in words for words in noisy(runs(1, 1, 1, 1.4, 1.4, 1.4)))
+    assert not any("as the others" in words for words in noisy(runs(1, 1.05, 1.1, 1.15, 1.2)))
+
+
 def test_whole_runs_that_differ_are_not_noise() -> None:
     (sentence,) = noisy(runs(1.0, 1.9))
     assert "of 2 runs the slowest takes 1.9" in sentence
@@ -125,3 +134,16 @@ def test_the_default_alone_below_its_limit_is_not_called_all_choices() -> None:
         finding.sentence
     )
     assert finding.tuning is None
+
+
+def test_too_few_timings_do_not_claim_that_another_choice_is_faster() -> None:
+    stuck = {M << n: rate for n, rate in enumerate((10.0, 10.1, 40.0, 90.0))}
+
+    def times(size: int) -> dict[str, float]:
+        return {"default": size / stuck[size] / 1e3, "ring/ll": size / 80 / 1e3}
+
+    for rounds, words in ((8, "choice is faster there"), (1, "choice looks faster there")):
+        samples = measure(stuck, times, rounds=rounds, twice=False, noise=0.001)
+        found = analyze_samples(PLATFORM, samples).findings
+        (sentence,) = [item.sentence for item in found if item.kind is FindingKind.PLATEAU]
+        assert words in sentence

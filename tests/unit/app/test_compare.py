@@ -238,3 +238,22 @@ def test_wrong_results_are_left_out_and_counted(tmp_path: Path) -> None:
     bad = put(tmp_path / "bad.txt", text.replace("0.05       0", "0.05       7", 1))
     found = sides(FIELD / "nccl-2.28.txt", bad)
     assert found.warnings == ["bad.txt: 1 timing left out: wrong results"]
+
+
+def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
+    hosts = ["node-a", "node-b"]
+    logs = [nccl_tests_log(hosts, times(rate), pid=pid) for rate, pid in ((40, 100), (50, 200))]
+    command = "mpirun -np 2 -x NCCL_ALGO={} all_reduce_perf -b 32M -e 4G -f 2\n"
+    ring = put(tmp_path / "a.txt", command.format("Ring") + logs[0])
+    tree = put(tmp_path / "b.txt", command.format("Tree") + logs[1])
+    found = sides(ring, tree)
+    assert found.different == [FactDifference("NCCL_ALGO", "Ring", "Tree")]
+    assert [item.ratio for test in found.tests for item in test.ranges] == [
+        pytest.approx(0.8, rel=0.02)
+    ]
+    plain = put(tmp_path / "c.txt", logs[0])
+    assert FactDifference("NCCL_ALGO", "not shown", "Tree") in sides(plain, tree).different
+    both = put(tmp_path / "both.txt", ring.read_text() + tree.read_text())
+    pasted = compare_paths([both], assumed_noise=0.05)
+    assert isinstance(pasted, SidesCompared)
+    assert pasted.different == found.different

@@ -42,8 +42,8 @@ def test_the_verdict_comes_before_the_table(capsys: Captured) -> None:
         "first      nccl-2.28.txt",
         "second     nccl-2.29.txt",
         "differs    NCCL: 2.28.3 first, 2.29.7 second",
-        "unknown    not shown by both, so they may differ, too: CUDA driver version, network,"
-        " registration of buffers (-R), NCCL settings",
+        "unknown    not shown by both, so they may differ, too: CUDA driver version, network, NCCL"
+        " settings",
         "slower     all-reduce, 1 node, 8 ranks: NCCL 2.29.7 is 1.37x slower than 2.28.3 from 1 KiB"
         " to 256 KiB (9 of 9 sizes beyond the scatter)",
         "",

@@ -32,7 +32,8 @@ def study(tmp_path: Path) -> Study:
     [
         (["--replay", "x", "--gpus", "4"], "--replay: takes NCCL, GPUs and nodes"),
         (["--budget", "0"], "budget"),
-        (["--budget", "5", "--", "ls"], "launch options are for measuring with our bench"),
+        (["--registered", "--", "ls"], "launch options are for measuring with our bench"),
+        (["--rounds", "5"], "--rounds: is for a COMMAND"),
         (["--gpus", "4", "--", "ls"], "launch options are for measuring with our bench"),
     ],
 )

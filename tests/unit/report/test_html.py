@@ -14,7 +14,7 @@ from nccltune.model.platform import Platform
 from nccltune.report.build import build
 from nccltune.report.data import Report
 from nccltune.report.html import embedded_json, ordered_conditions, packed_plotly, pieces, render
-from tests.unit.report.fixture import COMMANDS, report, tuning
+from tests.unit.report.fixture import COMMANDS, analysis, report, tuning
 
 NEXT = {
     "deploy": "nccltune env studies/two-racks",
@@ -302,3 +302,24 @@ def test_an_empty_report_renders_without_charts() -> None:
 
 def test_hyphenated_names_are_kept_whole() -> None:
     assert pieces("make all-reduce 1.3x faster") == ["make ", "all-reduce", " 1.3x faster"]
+
+
+def test_a_size_at_which_nothing_was_compared_has_no_gain_and_no_fastest_choice() -> None:
+    made = tuning()
+    groups = [
+        msgspec.structs.replace(
+            group,
+            left_alone=[msgspec.structs.replace(left, compared=False) for left in group.left_alone],
+        )
+        for group in made.groups
+    ]
+    page = build(
+        analysis(),
+        msgspec.structs.replace(made, groups=groups),
+        commands=COMMANDS,
+        tool_version="0.1.0",
+    )
+    rows = re.findall(r'<tr(?: class="ruled")?><th scope="row".*?</tr>', render(page))
+    alone = [row for row in rows if "not compared" in row]
+    assert alone
+    assert not any("1.00×" in row or "left alone" in row for row in rows)

@@ -166,7 +166,11 @@ def _compare_hint(before: list[str], paths: list[Path | None]) -> str:
     if len(known) < len(set(paths)) or not known:
         return ""
     names = [str(path) for path in known]
-    if len(before) + len(known) > 2:
+    if len(before) + len(known) == 3:
+        # Three runs are no fleet, so compare takes two of them.
+        two = [*before, *names]
+        return f"; or compare two of them: nccltune compare {shlex.join([two[0], two[-1]])}"
+    if len(before) + len(known) > 3:
         folders = {path.parent for path in known}
         names = [str(folders.pop())] if len(folders) == 1 else []
     if not names:

@@ -5,6 +5,7 @@ Columns are found by name and may have any order. Reading is strict: one invalid
 whole file an error. The error names the line, the column and the nearest valid word.
 """
 
+import re
 from collections.abc import Iterator
 from math import inf
 from typing import BinaryIO
@@ -57,7 +58,7 @@ _BATCH = 4096
 
 def header_of(line: str) -> list[str] | None:
     """Return the columns of a header line, or None if it is not the header of a raw CSV."""
-    cells = [cell.strip() for cell in line.split(",")]
+    cells = [cell.strip() for cell in re.split(r"[,;\t]", line)]
     lowered = {cell.lower() for cell in cells}
     known = lowered & {name.lower() for name in (*REQUIRED, *OPTIONAL)}
     return cells if len(known) >= 4 and ("collective" in known or "size_bytes" in known) else None
@@ -97,6 +98,9 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
 
 
 def _columns(line: str, context: Context) -> dict[str, int]:
+    for mark, noun in ((";", "semicolons"), ("\t", "tabs")):
+        if mark in line and "," not in line:
+            raise CellError(f"columns are separated by {noun}", "commas are needed")
     cells = [cell.strip() for cell in line.split(",")]
     columns: dict[str, int] = {}
     for index, cell in enumerate(cells):

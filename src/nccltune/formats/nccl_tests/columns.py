@@ -43,6 +43,10 @@ _WORD = re.compile(r"[a-z][a-z0-9_]{1,15}")
 _INTEGER = re.compile(r"-?\d{1,18}")
 
 
+_NOTHING = "(cut)"
+"""Stands for a column that a shortened row lacks."""
+
+
 class Timing(NamedTuple):
     """The timing of a row for one placement: out of place or in place.
 
@@ -212,6 +216,7 @@ class TableColumns:
         timings = tuple(
             self._timing({label: rest[index - offset] for label, index in group.items()})
             for group in self.groups
+            if rest[min(group.values()) - offset] != _NOTHING
         )
         plain = None if redop == "none" else redop
         root_rank = None if root < 0 else root
@@ -222,6 +227,15 @@ class TableColumns:
             )
             ran = (algorithm, protocol, channels)
         return Row(number, size, count, dtype, plain, root_rank, at, timings, ran)
+
+    def shortened(self, line: str, number: int) -> Row:
+        """Read a row that ends after its out-of-place columns, as cut pastes do.
+
+        Raises BadRowError if it is no such row.
+        """
+        if len(self.groups) != 2 or self.stamped or self.names_choice or self.in_place[0]:
+            raise BadRowError("the layout has no second group of columns at its end")
+        return self.row(f"{line} {' '.join(_NOTHING for _ in self.groups[1])}", number)
 
     def _split(self, token: list[str]) -> tuple[dict[str, str], list[str]]:
         """Return the columns before the times by name, and the words from the first time on.

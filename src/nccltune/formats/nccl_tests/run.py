@@ -275,7 +275,10 @@ class NcclTestsRun:
         known = known and self.machines == self.hosts
         first = self.first_host
         ranks = Counter(names)
-        commanded = self.command.settings if self.command is not None else None
+        command = self.command
+        commanded = command.settings if command is not None else None
+        if command is not None and commanded is not None and restricted:
+            commanded = {**commanded, **command.limits}
         by = "environment" if log.whole_environment else "log" if log.started else None
         by = by or ("command" if commanded is not None else None)
         settings = {**(commanded or {}), **log.settings}
@@ -293,7 +296,9 @@ class NcclTestsRun:
             emulated=emulated if known and log.nodes is not None else None,
             settings=relevant_settings(settings, restricted=restricted) if by else {},
             settings_by=by,
-            commanded=None if commanded is None else tuple(relevant_settings(commanded)),
+            commanded=None
+            if commanded is None
+            else tuple(relevant_settings(commanded, restricted=restricted)),
             registration=self.registration,
         )
 

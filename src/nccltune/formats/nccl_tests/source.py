@@ -38,6 +38,7 @@ _NO_PLACEMENTS = (
 )
 _NO_LABELS = "no line names the table's columns: they are those of the only layout that fits"
 _ABRIDGED = "rows of the table were left out (a line of dots): the others are read"
+_SHORTENED = "rows end before their in-place columns: their out-of-place times are read"
 _CUT = "cut in two by other output, and its rest is unknown"
 
 
@@ -223,7 +224,11 @@ class SourceReader:
             try:
                 self.table.add(self.table.layout.row(text, number))
             except BadRowError as error:
-                self._unreadable(number, text, str(error))
+                row = self._shortened(text, number)
+                if row is None:
+                    self._unreadable(number, text, str(error))
+                else:
+                    self.table.add(row)
             return True
         if not _ROW_LIKE.match(text):
             return False
@@ -235,6 +240,20 @@ class SourceReader:
                 return self.other(text, number)
         self.report.cannot_read(number, text, _NO_HEADER)
         return True
+
+    def _shortened(self, text: str, number: int) -> Row | None:
+        """Return a row without its in-place columns; None if `text` is no such row."""
+        if self.table is None:
+            return None
+        try:
+            row = self.table.layout.shortened(text, number)
+        except BadRowError:
+            return None
+        if not self._agrees(row):
+            return None
+        self.table.sound = False
+        self.report.flag(FlagKind.NOTE, _SHORTENED, number)
+        return row
 
     def left_out(self, number: int) -> None:
         """Process a line of dots: the user left out rows of the table, or lines of its header."""
@@ -316,9 +335,13 @@ class SourceReader:
             row = self.table.layout.row(text, number)
         except BadRowError:
             return None
+        return row if self._agrees(row) else None
+
+    def _agrees(self, row: Row) -> bool:
+        """Return whether size, count, type, time and bandwidth of a row agree."""
         each = row.elements * DTYPE_BYTES.get(row.dtype, 0)
         if row.size and (not each or row.size % each):
-            return None
+            return False
         for timing in row.timings:
             told = timing.algbw * timing.time_us * 1e3
             # Before 2.9 the printed algbw of all-gather and reduce-scatter is (n-1)/n of size /
@@ -326,9 +349,9 @@ class SourceReader:
             # not compared.
             most = row.size * 1.06 + 0.006 * timing.time_us * 1e3
             least = row.size * 0.47 - 0.006 * timing.time_us * 1e3
-            if not self.table.layout.cpu_time and not least <= told <= most:
-                return None
-        return row
+            if (self.table is None or not self.table.layout.cpu_time) and not least <= told <= most:
+                return False
+        return True
 
     def _drop_cut(self, why: str) -> None:
         if self._cut:

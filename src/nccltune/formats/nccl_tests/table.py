@@ -109,7 +109,8 @@ class TableReader:
         for timing in row.timings:
             self.check_algbw(row.line, row.size, timing.time_us, timing.algbw)
         timings = [self._usable(row, timing) for timing in row.timings]
-        self.keep(left + tuple(value for timing in timings for value in timing))
+        missing = (None, 0.0, None) * (len(self.layout.in_place) - len(timings))
+        self.keep(left + tuple(value for timing in timings for value in timing) + missing)
 
     def check_algbw(self, line: int, size: int, time_us: float, algbw: float) -> None:
         """Flag a printed algorithm bandwidth that contradicts size and time."""

@@ -117,9 +117,13 @@ def find_label(
             _flag_limits(claims, report, line)
         return Label(settled)
     partial = [claim for claim in claims if claim.one and not claim.weak]
-    if partial:
+    if partial and not options.comparing:
         said = " and ".join(claim.said for claim in partial)
-        return Label(None, f"{said}: nothing names the rest, so the choice is unknown; {_HINT}")
+        return Label(
+            None,
+            f"{said}: nothing names the rest, so the choice is unknown; {_HINT};"
+            " nccltune compare sets two such runs against each other",
+        )
     vague = next((claim for claim in claims if claim.vague), None)
     if vague is not None and not log.would_tell:
         return Label(None, f"{vague.said}: the choice is unknown; {_HINT}")

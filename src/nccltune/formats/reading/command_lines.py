@@ -70,6 +70,12 @@ class CommandFound(NamedTuple):
     arguments: tuple[str, ...] = ()
     collective: Collective | None = None
 
+    @property
+    def limits(self) -> dict[str, str]:
+        """Return NCCL_ALGO and NCCL_PROTO, without those that are not set."""
+        values = zip(_CHOICE, (self.algorithms, self.protocols), strict=True)
+        return {name: value for name, value in values if value and not self.unknown}
+
 
 class CommandLines:
     """The settings in force at the current line of one text."""

@@ -19,6 +19,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The user's options for the inputs. If an option is None, the inputs decide.
 
     - `choice` and `collective` apply to every table.
+    - `comparing`: runs are compared with each other. A run in which NCCL was limited to one
+      algorithm or protocol is one of NCCL's default.
     - `started_here`: nccltune started the program itself. Then `choice` is the choice that nccltune
       requested, and is not compared with other evidence.
     - `per_iteration`: make a sample of each iteration in an nccl-tests JSON file, instead of one
@@ -32,6 +34,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int | None = None
     per_iteration: bool = False
     started_here: bool = False
+    comparing: bool = False
 
 
 class Context(msgspec.Struct, kw_only=True):

@@ -15,6 +15,7 @@
 | docker compose | `name-1  \\| ` |
 | `ts`, syslog, journalctl | `Nov 21 01:54:54 `, `Nov 21 01:54:54 host unit[12]: ` |
 | pdsh, clush | `host: ` |
+| GNU parallel `--tag`; scripts | `host<tab>`, `[host] ` |
 | Ray, SkyPilot | `(task, rank=0, pid=123) ` |
 
 Prefixes may be combined. A prefix of plain words (pdsh, stern, docker compose) is removed only
@@ -47,10 +48,13 @@ _PLAIN = re.compile(
     rf"|[ \t]*(?P<host>{_LABEL}): "
     rf"|(?P<unit>{_LABEL} [\w@.:-]{{1,128}}\[\d{{1,10}}\]): "
     rf"|(?P<service>{_LABEL}) {{1,64}}\| ?"
+    rf"|\[(?P<box>{_LABEL})\]:?[ \t]"
+    rf"|(?P<tagged>{_LABEL})\t"
     r"|(?P<task>\([^()]{0,200}\bpid=\d{1,10}[^()]{0,200}\)) "
     r"|(?:> ?){1,8}"
     rf"|(?P<stern>{_LABEL}(?: {_LABEL}){{1,2}}) "
 )
+_NAMES = ("host", "unit", "service", "box", "tagged", "task", "stern")
 _CONTENT = re.compile(
     r"[ \t]{0,64}(?:"
     r"#|-?\d{1,20}\s{1,64}-?\d{1,20}\s{1,64}[a-z]\w{1,15}(?:\s{1,64}[^\s|]{1,32}){5}"
@@ -108,7 +112,7 @@ def _plain_prefix(line: str) -> tuple[str, str] | None:
     rest = line[match.end() :]
     if _CONTENT.match(rest) is None and not _followed(rest):
         return None
-    words = match["host"] or match["unit"] or match["service"] or match["task"] or match["stern"]
+    words = next((match[name] for name in _NAMES if match[name] is not None), None)
     if words is None:
         return "", rest
     parts = words.split()

@@ -50,6 +50,11 @@ class ProcessTimes:
         self._seconds.append(seconds)
 
     @property
+    def is_known(self) -> bool:
+        """Return whether a process has run."""
+        return bool(self._seconds)
+
+    @property
     def expected_s(self) -> float:
         """Return about how long the next process takes, in seconds: the mean of all so far.
 

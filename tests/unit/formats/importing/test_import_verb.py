@@ -257,6 +257,21 @@ def test_many_platforms_are_refused_in_few_lines(tmp_path: Path, nccltune: Comma
     assert lines[2].endswith(f"; or compare them: nccltune compare {runs}")
 
 
+def test_of_three_files_two_are_named_to_compare(tmp_path: Path, nccltune: Command) -> None:
+    times = {1 << 20: (100.0, 101.0), 1 << 21: (180.0, 181.0)}
+    files = [
+        put(tmp_path / name, nccl_tests_log(["a", "b"], times, nccl=nccl, pid=pid))
+        for name, nccl, pid in (
+            ("1.txt", "22803", 1),
+            ("2.txt", "22803", 9),
+            ("3.txt", "22907", 20),
+        )
+    ]
+    result = nccltune("import", *files, "-o", tmp_path / "a")
+    words = f"; or compare two of them: nccltune compare {files[0]} {files[2]}"
+    assert result.err.splitlines()[-1].endswith(words)
+
+
 def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune: Command) -> None:
     table, copy = put(tmp_path / "default.txt", measured(1)), tmp_path / "default-copy.txt"
     copy.write_text(table.read_text() + "\n")

@@ -416,3 +416,12 @@ def test_registration_is_compared_between_registered_runs() -> None:
     plain, symmetric, none = (PlatformFacts(registration=how) for how in (1, 2, None))
     assert differences(Subject(plain), Subject(symmetric))
     assert differences(Subject(none), Subject(symmetric)) == []
+
+
+def test_a_default_that_a_command_line_limits_is_another_platform(tmp_path: Path) -> None:
+    command = "mpirun -np 4 {} ./all_reduce_perf -b 8 -f 2\n"
+    free = put(tmp_path / "free.txt", command.format("-N 2") + measured(1, **TWO_NODES).text())
+    limited = command.format("-N 2 -x NCCL_ALGO=^NVLS") + measured(2, **TWO_NODES).text()
+    other = put(tmp_path / "limited.txt", limited)
+    take(tmp_path / "s", free)
+    assert "NCCL_ALGO: not set in " in refused(tmp_path / "s", other)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccltune.analyze import sort_samples
+from nccltune.formats.importing.detect import kind_of
 from nccltune.formats.importing.raw_csv import REQUIRED
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.choice import (
@@ -196,3 +197,12 @@ def test_grouped_operations_are_samples_of_their_own_condition(
     titles = {item.condition.title for item in sort_samples(read.samples).timings}
     assert len(titles) == (1 if pipe_ops == 1 else 2)
     assert any(f"{pipe_ops} pipe ops" in title for title in titles) == (pipe_ops > 1)
+
+
+@pytest.mark.parametrize(("mark", "noun"), [(";", "semicolons"), ("\t", "tabs")])
+def test_columns_of_a_spreadsheet_are_named(mark: str, noun: str) -> None:
+    text = f"{HEADER}\n{ROW}\n".replace(",", mark)
+    assert kind_of(text.encode()) is FileKind.RAW_CSV
+    with pytest.raises(InputError, match=f"columns are separated by {noun}") as caught:
+        csv_file(text)
+    assert caught.value.hint == "commas are needed"

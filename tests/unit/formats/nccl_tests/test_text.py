@@ -47,6 +47,8 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "pdsh": lambda line: f"node01: {line}",
     "pdsh and srun": lambda line: f"node01: 0: {line}",
     "SkyPilot": lambda line: f"(head, rank=0, pid=12) {line}",
+    "bracketed host": lambda line: f"[node-01] {line}",
+    "GNU parallel --tag": lambda line: f"node-01\t{line}",
     "quoted": lambda line: f"> {line}",
 }
 
@@ -272,3 +274,26 @@ def test_a_log_alone_is_no_table() -> None:
     assert read.report.kind is FileKind.NCCL_LOG
     assert read.samples == []
     assert read.report.unreadable == 0
+
+
+def test_rows_without_their_in_place_columns_keep_the_out_of_place_times() -> None:
+    whole = text(MADE.text())
+    lines = [
+        " ".join(line.split()[:9]) if line.strip()[:1].isdigit() else line for line in MADE.lines()
+    ]
+    cut = text("\n".join(lines))
+    assert cut.times == [item for item in whole.times if not item[1]]
+    assert cut.report.unreadable == 0
+    assert cut.doubtful == set()
+
+
+def test_a_short_row_whose_numbers_disagree_is_not_read() -> None:
+    lines = [
+        " ".join([*line.split()[:6], "77.7", *line.split()[7:9]])
+        if line.strip()[:1].isdigit()
+        else line
+        for line in MADE.lines()
+    ]
+    cut = text("\n".join(lines))
+    assert not cut.times
+    assert cut.report.unreadable == sum(line.strip()[:1].isdigit() for line in MADE.lines())

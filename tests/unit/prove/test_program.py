@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof by a user's program: pairing, resumption, and its error rates on simulated runs."""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice, parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.sample import Purpose, Sample, Source
+from nccltune.prove.plan import ProofPlan
+from nccltune.prove.program import ProgramRound, ProgramRounds, joined, with_sizes_to_run
+from nccltune.prove.result import Proof, ProvenSize
+from nccltune.study.files import Study
+from tests.unit.prove.proofs import K, rule
+
+SIZES = [K << power for power in range(8)]
+RULES = [rule(1 * K, 8 * K), rule(16 * K, 128 * K, "tree/simple")]
+PROGRAM = ["all_reduce_perf"]
+OFFSET, NOISE = 0.03, 0.05
+
+
+def timing(size: int, choice: str, time_us: float, **more: object) -> Sample:
+    source = Source(tool="nccl-tests", purpose=Purpose.VERIFY, process="p")
+    settings = {
+        "collective": Collective.ALLREDUCE,
+        "nodes": 4,
+        "ranks": 4,
+        "source": source,
+        **more,
+    }
+    return Sample(study="", bytes=size, choice=parse_choice(choice), time_us=time_us, **settings)  # type: ignore[arg-type]
+
+
+class Cluster:
+    """A machine whose starts differ by an offset, whose timings are noisy, and that may drift."""
+
+    def __init__(self, study: Study, seed: int, *, drift: float = 0.0, **options: bool) -> None:
+        self.rounds = ProgramRounds(study, PROGRAM, **options)
+        self._random = random.Random(seed)
+        self._drift = drift
+        self._starts = 0
+
+    def start(self, choice: str, gain: float) -> None:
+        level = self._random.gauss(0, OFFSET) + self._drift * self._starts
+        self._starts += 1
+        tuned = math.log(gain) if choice == TUNED_RUN else 0.0
+        self.rounds.add_samples(
+            timing(
+                size,
+                choice,
+                (20 + size / 1e4) * math.exp(level - tuned + self._random.gauss(0, NOISE)),
+                in_place=in_place,
+            )
+            for size in SIZES
+            for in_place in (False, True)
+        )
+
+    def round(self, gain: float, rules: Sequence[Rule] = RULES) -> None:
+        order = [DEFAULT, TUNED_RUN]
+        for choice in reversed(order) if self.rounds.next_round % 2 else order:
+            self.start(choice, gain)
+        self.rounds.end(
+            ProgramRound(
+                round=self.rounds.next_round,
+                program=PROGRAM,
+                nodes=4,
+                ranks=4,
+                rules=list(rules),
+                seconds=2.0,
+                at="2026-11-27T00:00:00+00:00",
+            )
+        )
+
+    def verify(self, gain: float, most: int = 12, rules: Sequence[Rule] = RULES) -> ProofPlan:
+        """Rounds as `verify` runs them: a look after every four, until all is decided."""
+        for number in range(1, most + 1):
+            self.round(gain, rules)
+            if number % 4 == 0 and self.plan(rules).is_decided:
+                break
+        return self.plan(rules)
+
+    def plan(self, rules: Sequence[Rule] = RULES) -> ProofPlan:
+        return self.rounds.plan(rules, {Collective.ALLREDUCE: SIZES})
+
+
+def proven(plan: ProofPlan) -> int:
+    bad = {item.rule for item in plan.bad([])}
+    return sum(item.verdict == "holds" and item.rule not in bad for item in plan.verdicts({}))
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write no file: hundreds of simulated runs are judged."""
+    monkeypatch.setattr(Study, "append_lines", lambda *_, **__: None)
+
+
+def share_proven(
+    path: Path,
+    gain: float,
+    runs: int,
+    *,
+    most: int = 12,
+    drift: float = 0.0,
+    rules: Sequence[Rule] = RULES,
+) -> float:
+    total = 0
+    for seed in range(runs):
+        total += proven(Cluster(Study(path), seed, drift=drift).verify(gain, most, rules))
+    return total / (runs * len(rules))
+
+
+@pytest.mark.usefixtures("in_memory")
+@pytest.mark.parametrize("rules", [RULES, [rule(K, K)]])
+@pytest.mark.parametrize("most", [4, 8, 12])
+def test_rules_without_a_gain_are_not_proven(
+    tmp_path: Path, most: int, rules: Sequence[Rule]
+) -> None:
+    assert share_proven(tmp_path, 1.0, 200, most=most, rules=rules) <= 0.05
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_rules_of_a_clear_gain_are_proven_with_the_default_rounds(tmp_path: Path) -> None:
+    assert share_proven(tmp_path, 1.2, 60) >= 0.98
+
+
+@pytest.mark.usefixtures("in_memory")
+@pytest.mark.parametrize("drift", [-0.05, 0.05])
+def test_a_drift_over_the_starts_makes_no_gain(tmp_path: Path, drift: float) -> None:
+    assert share_proven(tmp_path, 1.0, 60, drift=drift) <= 0.05
+    gains = [
+        math.log(item.gain)
+        for seed in range(20)
+        for item in Cluster(Study(tmp_path), seed, drift=drift).verify(1.0, 8).verdicts({})
+        if item.gain is not None
+    ]
+    assert abs(math.fsum(gains) / len(gains)) < 0.02
+
+
+def test_a_start_is_one_value_of_all_timings_that_both_starts_have(tmp_path: Path) -> None:
+    cluster = Cluster(Study.create(tmp_path), 1)
+    rounds = cluster.rounds
+    rounds.add_samples(
+        [
+            timing(K, DEFAULT, 10.0),
+            timing(K, DEFAULT, 40.0, in_place=True),
+            timing(K, DEFAULT, 999.0, dtype="half"),
+            timing(2 * K, DEFAULT, 10.0),
+        ]
+    )
+    rounds.add_samples([timing(K, TUNED_RUN, 5.0), timing(K, TUNED_RUN, 20.0, in_place=True)])
+    record = ProgramRound(
+        round=0, program=PROGRAM, nodes=4, ranks=4, rules=RULES, seconds=1.0, at="x"
+    )
+    rounds.end(record)
+    (group,) = cluster.plan().groups()
+    assert [(item.bytes, item.default_us, item.tuned_us) for item in group.sizes] == [
+        (K, pytest.approx(20.0), pytest.approx(10.0))
+    ]
+
+
+def test_rounds_of_earlier_runs_count_where_the_choice_is_the_same(tmp_path: Path) -> None:
+    study = Study.create(tmp_path)
+    for _ in range(2):
+        cluster = Cluster(study, 1)
+        for _ in range(2):
+            cluster.round(1.2)
+    again = Cluster(study, 2)
+    assert [item.round for item in again.rounds.known] == [0, 1, 2, 3]
+    changed = [RULES[0], rule(16 * K, 128 * K, "ring/ll")]
+    again.round(1.2, changed)
+    assert rounds_at(again.plan(changed)) == {K: 5, 16 * K: 1}
+    assert rounds_at(again.plan(RULES)) == {K: 5, 16 * K: 4}
+    anew = Cluster(study, 3, anew=True)
+    anew.round(1.2)
+    assert rounds_at(anew.plan()) == {K: 1, 16 * K: 1}
+    assert anew.rounds.next_round == 6
+    assert ProgramRounds(study, ["all_gather_perf"]).known == []
+
+
+def rounds_at(plan: ProofPlan) -> dict[int, int]:
+    (group,) = plan.groups()
+    return {item.bytes: item.rounds for item in group.sizes if item.bytes in (K, 16 * K)}
+
+
+def test_a_round_of_one_start_is_not_used(tmp_path: Path) -> None:
+    study = Study.create(tmp_path)
+    cluster = Cluster(study, 1)
+    cluster.round(1.2)
+    cluster.start(DEFAULT, 1.0)
+    again = Cluster(study, 2)
+    assert (len(again.rounds.known), again.rounds.next_round) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "measured", "words"),
+    [
+        (1 << 20, 1 << 40, [], "all_gather_perf -b 1M -e 64M -f 2"),
+        (1 << 20, 1 << 40, [K, 4 << 20, 16 << 20], "all_gather_perf -b 4M -e 16M -f 2"),
+        (0, 100, [], "all_gather_perf -b 100 -e 100 -f 2"),
+        (1 << 28, 1 << 30, [], "all_gather_perf -b 256M -e 256M -f 2"),
+    ],
+)
+def test_a_rule_out_of_reach_names_sizes_in_its_range(
+    tmp_path: Path, low: int, high: int, measured: list[int], words: str
+) -> None:
+    choice = parse_choice("ring/ll")
+    assert isinstance(choice, Choice)
+    far = Rule(Collective.ALLGATHER, low, high, choice, 4, 4)
+    cluster = Cluster(Study.create(tmp_path), 1)
+    cluster.round(1.0, [far])
+    plan = cluster.plan([far])
+    (found,) = with_sizes_to_run(plan.verdicts({}), plan, {Collective.ALLGATHER: measured})
+    assert found.verdict == "unverified"
+    assert (found.reason or "").endswith(words)
+
+
+def test_a_proof_keeps_what_an_earlier_one_found_of_other_collectives(tmp_path: Path) -> None:
+    cluster = Cluster(Study.create(tmp_path), 1)
+    for _ in range(8):
+        cluster.round(1.3)
+    other = msgspec.structs.replace(RULES[0], collective=Collective.ALLGATHER)
+    rules = [*RULES, other]
+    plan = cluster.plan(rules)
+    first = proof_of(plan)
+    assert [item.verdict for item in first.rules] == ["holds", "holds", "unverified"]
+    held = msgspec.structs.replace(first.rules[0], rule=other)
+    group = msgspec.structs.replace(first.groups[0], collective=Collective.ALLGATHER, noise=0.5)
+    earlier = msgspec.structs.replace(first, rules=[*first.rules[:2], held], groups=[group])
+    found = joined(first, earlier)
+    assert [item.verdict for item in found.rules] == ["holds", "holds", "holds"]
+    assert [item.collective for item in found.groups] == [
+        Collective.ALLREDUCE,
+        Collective.ALLGATHER,
+    ]
+    assert found.noise == 0.5
+    assert joined(first, None) == first
+
+
+def proof_of(plan: ProofPlan) -> Proof:
+    return Proof(
+        study="s",
+        config_hash="x",
+        reason="done",
+        points=0,
+        known=0,
+        seconds=0.0,
+        noise=0.0,
+        replay=None,
+        nccl_version=None,
+        command="",
+        at="2026-11-27",
+        rules=plan.verdicts({}),
+        dropped=[],
+        groups=plan.groups(),
+        passes=[],
+    )
+
+
+def test_sizes_out_of_all_rules_are_named_left_alone(tmp_path: Path) -> None:
+    cluster = Cluster(Study.create(tmp_path), 1)
+    for _ in range(4):
+        cluster.round(1.3, RULES[:1])
+    (group,) = cluster.plan(RULES[:1]).groups()
+    by_size: dict[int, ProvenSize] = {item.bytes: item for item in group.sizes}
+    assert by_size[16 * K].verdict == "left alone"
+    assert cluster.plan(RULES[:1]).is_decided
