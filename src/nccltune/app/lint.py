@@ -202,7 +202,7 @@ def recognise(path: Path) -> LintKind:
     if is_script:
         return LintKind.LAUNCH
     if _NAMES_LAUNCH.search(text):
-        return LintKind.LAUNCH  # Reading it tells why no command was found.
+        return LintKind.LAUNCH  # Reading it raises the reason why no command was found.
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
     what = "is empty" if not text.strip() else "is of no known kind"
