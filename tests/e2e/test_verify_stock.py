@@ -225,8 +225,13 @@ def test_faster_rules_are_proven_and_slower_ones_removed(study: Study) -> None:
     assert sizes[1 << 20].verdict == "left alone"
     # With --check a rule that was removed is a finding; what was measured counts again.
     study.config_path.write_text(CONFIG)
-    done = verify(study, *PROGRAM, "--slow", "tree/simple", options=("--check",), code=1)
+    verify(study, *PROGRAM, "--slow", "tree/simple", options=("--check",), code=1)
     assert len(rounds_of(study)) == 13
+    # Rounds with other rules do not count for new ones.
+    study.config_path.write_text("allreduce,2048,32768,ring/ll,-1,4,4\n".replace("/", ","))
+    verify(study, *PROGRAM, "--slow", "tree/simple")
+    assert len(rounds_of(study)) == 17
+    assert proof_of(study).holding == 1
 
 
 def test_both_starts_of_a_round_are_kept_and_the_order_alternates(study: Study) -> None:
