@@ -267,6 +267,22 @@ def test_an_interrupted_run_keeps_all_and_goes_on(study: Study, tmp_path: Path) 
     assert (proof_of(study).points, proof_of(study).known) == (48, 48)
 
 
+def test_a_start_that_fails_keeps_the_rounds_before_it(study: Study, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    fails = (
+        f'echo >> {count}; [ $(wc -l < {count}) = 6 ] && {{ echo node lost; exit 3; }}; exec "$@"'
+    )
+    program = ["/bin/sh", "-c", fails, "sh", *PROGRAM]
+    done = verify(study, *program, code=4)
+    assert "stopped; the timings of 2 rounds are kept in study" in done.stderr
+    assert "ended with status 3 with the plugin" in done.stderr
+    assert "it ended well in 5 starts before; the same command goes on" in done.stderr
+    assert "  node lost" in done.stderr
+    verify(study, *program)
+    assert [item.round for item in rounds_of(study)] == [0, 1, 3, 4]
+    assert proof_of(study).holding == 2
+
+
 def test_wrong_results_remove_a_rule_at_once(study: Study) -> None:
     done = verify(study, *PROGRAM, "--wrong", "tree/simple")
     assert "removed by nccltune verify (wrong results at 64 KiB" in study.config_path.read_text()
