@@ -164,6 +164,7 @@ def test_candidates_become_proven_by_the_command_that_tune_prints(
     for line in shown:
         pattern = re.escape(line.replace("studies/csv", "s")).replace(re.escape("..."), ".*")
         assert re.search(f"^{pattern}$", said + done.stdout, re.MULTILINE), line
+    assert "to decide the others: the same command with --rounds 24" in done.stderr
     text = conf.read_text()
     marks = [above.split(":")[0] for above, row in pairwise(text.splitlines()) if row[:3] == "all"]
     assert marks == ["# proven", "# candidate"]

@@ -225,8 +225,13 @@ def test_faster_rules_are_proven_and_slower_ones_removed(study: Study) -> None:
     assert sizes[1 << 20].verdict == "left alone"
     # With --check a rule that was removed is a finding; what was measured counts again.
     study.config_path.write_text(CONFIG)
-    done = verify(study, *PROGRAM, "--slow", "tree/simple", options=("--check",), code=1)
+    verify(study, *PROGRAM, "--slow", "tree/simple", options=("--check",), code=1)
     assert len(rounds_of(study)) == 13
+    # Rounds with other rules do not count for new ones.
+    study.config_path.write_text("allreduce,2048,32768,ring/ll,-1,4,4\n".replace("/", ","))
+    verify(study, *PROGRAM, "--slow", "tree/simple")
+    assert len(rounds_of(study)) == 17
+    assert proof_of(study).holding == 1
 
 
 def test_both_starts_of_a_round_are_kept_and_the_order_alternates(study: Study) -> None:
@@ -260,6 +265,22 @@ def test_an_interrupted_run_keeps_all_and_goes_on(study: Study, tmp_path: Path) 
     assert [item.round for item in rounds_of(study)] == [0, 1, 3, 4]
     assert proof_of(study).holding == 2
     assert (proof_of(study).points, proof_of(study).known) == (48, 48)
+
+
+def test_a_start_that_fails_keeps_the_rounds_before_it(study: Study, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    fails = (
+        f'echo >> {count}; [ $(wc -l < {count}) = 6 ] && {{ echo node lost; exit 3; }}; exec "$@"'
+    )
+    program = ["/bin/sh", "-c", fails, "sh", *PROGRAM]
+    done = verify(study, *program, code=4)
+    assert "stopped; the timings of 2 rounds are kept in study" in done.stderr
+    assert "ended with status 3 with the plugin" in done.stderr
+    assert "it ended well in 5 starts before; the same command goes on" in done.stderr
+    assert "  node lost" in done.stderr
+    verify(study, *program)
+    assert [item.round for item in rounds_of(study)] == [0, 1, 3, 4]
+    assert proof_of(study).holding == 2
 
 
 def test_wrong_results_remove_a_rule_at_once(study: Study) -> None:

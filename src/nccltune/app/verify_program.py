@@ -44,7 +44,7 @@ _OURS = ("NCCLTUNE_CONFIG", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_STRICT", "NCCLTU
 
 
 class ProgramScope(NamedTuple):
-    """How much to measure: at most `rounds` rounds in all runs of the program, within `budget_s`.
+    """How much to measure: at most `rounds` rounds in all runs with the same rules, in `budget_s`.
 
     At least one round is run. With `anew`, rounds of earlier runs are not used.
     """
@@ -128,6 +128,8 @@ class _ProgramVerification:
         launcher = [] if under is None else [f"{under.nodes}x{under.gpus_per_node}", *under.hosts]
         self._rounds = ProgramRounds(study, [*launcher, *program], anew=scope.anew)
         self._times = ProcessTimes([item.seconds / 2 for item in self._rounds.known])
+        rules = rules_of(study)
+        self._total = sum(item.rules == rules for item in self._rounds.known)
         self._problems: dict[str, None] = {}
         self._dropped: list[RemovedRule] = []
         before = read_proof(study)
@@ -146,11 +148,12 @@ class _ProgramVerification:
                     return self._result(deployed, None, unmeasured)
                 self._keep(pair)
                 plan = self._judged()
+                self._total = plan.rounds
                 reason = self._end_of(plan)
                 proof = self._proof(plan, pair, reason or "interrupted")
                 if reason is not None:
                     break
-                if self._is_judged() and len(self._rounds.rounds) % STEP == 0:
+                if self._is_judged() and (plan.rounds % STEP == 0 or self._dropped):
                     write_proof(self._study, proof)
         except (*STOPPED_BY, InputError):
             if self._rounds.done:
@@ -193,10 +196,10 @@ class _ProgramVerification:
         return len(self._rounds.known) + len(self._rounds.done)
 
     def _start(self, place: int) -> ProgramStart:
-        rounds = max(1, self._scope.rounds - len(self._rounds.known))
-        number = 2 * len(self._rounds.done) + place + 1
-        left_s = (2 * rounds - number + 1) * self._times.expected_s
-        return ProgramStart(number, 2 * rounds, left_s if self._times.is_known else None)
+        before = 2 * len(self._rounds.done)
+        to_come = 2 * max(1, self._scope.rounds - self._total)
+        left_s = (to_come - place) * self._times.expected_s if self._times.is_known else None
+        return ProgramStart(before + place + 1, before + to_come, left_s)
 
     def _keep_samples(self, samples: Sequence[Sample]) -> None:
         if self._is_writable and samples:
@@ -275,11 +278,10 @@ class _ProgramVerification:
 
     def _end_of(self, plan: ProofPlan) -> str | None:
         """Return the reason to end after this round; None to go on."""
-        total = len(self._rounds.rounds)
         # Look only after every few rounds: each look is a chance to be wrong.
-        if plan.is_decided and (total < FIRST_LOOK or total % STEP == 0):
+        if plan.is_decided and (plan.rounds < FIRST_LOOK or plan.rounds % STEP == 0):
             return "done"
-        if self._count >= self._scope.rounds:
+        if max(plan.rounds, len(self._rounds.done)) >= self._scope.rounds:
             return "done"
         budget = Budget(self._scope.budget_s, lambda: self._times.spent_s)
         return None if budget.affords(2 * self._times.expected_s) else "budget"
@@ -313,7 +315,7 @@ class _ProgramVerification:
 
     def _is_judged(self) -> bool:
         """Return whether the rounds are enough for a proof, or have removed a rule."""
-        return len(self._rounds.rounds) >= FIRST_LOOK or bool(self._dropped)
+        return self._total >= FIRST_LOOK or bool(self._dropped)
 
     def _kept(self) -> str:
         return f"the timings of {count(self._count, 'round')}"

@@ -15,6 +15,7 @@ from nccltune.app.verify_program import ProgramProof
 from nccltune.cli.measure_screen import VerifyScreen
 from nccltune.cli.output import (
     hanging,
+    hint,
     is_json,
     next_step,
     note,
@@ -28,6 +29,7 @@ from nccltune.cli.verbosity import is_quiet
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.edit import before_path
+from nccltune.prove.judge import MOST_ROUNDS
 from nccltune.prove.result import Proof
 from nccltune.prove.stock import StockPoint, StockProof
 from nccltune.report.proof import build_proof
@@ -120,6 +122,9 @@ def show_program(result: ProgramProof, study: Study) -> None:
         return
     stdout().print()
     show_proof_in_full(result.proof, study, is_changed=result.is_changed)
+    is_open = any(item.verdict == "open" for item in result.proof.rules)
+    if is_open and result.proof.reason == "done" and result.proof.rounds < MOST_ROUNDS:
+        hint(f"to decide the others: the same command with --rounds {MOST_ROUNDS}")
 
 
 def _show_deployed(proof: StockProof, reach: str, *, is_last_round: bool) -> None:

@@ -152,6 +152,19 @@ class ProofPlan:
         """Return whether no rule, and no size of a rule, needs more rounds."""
         return all(proof.is_decided for proof in self.proofs.values())
 
+    @property
+    def rounds(self) -> int:
+        """Return the least number of rounds of a size that a rule applies to; 0 without one."""
+        return min(
+            (
+                len(proof.gains(size))
+                for proof in self.proofs.values()
+                for size, index in proof.at.items()
+                if index is not None and size not in proof.lost
+            ),
+            default=0,
+        )
+
     def groups(self) -> list[ProofGroup]:
         """Return the state of every collective and kind of calls that has sizes to prove."""
         return [proof.group() for proof in self.proofs.values() if proof.sizes]
