@@ -30,9 +30,6 @@ MOST_FROM = 1 << 30
 TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
 """Values of CUDA_DEVICE_MAX_CONNECTIONS with which NCCL carries everything
 (`native/sendrecv/connections.cc`)."""
-FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
-"""Chunk sizes to try during traffic, in bytes. Other messages can run between the chunks of a large
-message."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
 _STEPS = (2, 4, 8)
@@ -43,11 +40,6 @@ one slot and two channels, are also tried."""
 COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
 """Settings with which copy engines carry every size of the comparison. So each size is measured
 both with NCCL and with copy engines."""
-
-
-def chunks() -> list[Settings]:
-    """Return one set of settings for each chunk size to try during traffic."""
-    return [Settings.of({**COPY_ENGINE.recorded, CHUNK: chunk}) for chunk in FAIR_CHUNKS]
 
 
 def policies() -> list[Settings]:
