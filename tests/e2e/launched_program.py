@@ -69,7 +69,7 @@ def table(places: Path, size: int, gpus: int) -> None:
             print(
                 f"#  Rank {process * gpus + gpu:2} Group  0 Pid {own['pid']:6} on "
                 f"{own['host']:>10} device {own['local'] * gpus + gpu:2} "
-                f"[0000:00:{gpu + 6:02x}] NVIDIA H200"
+                f"[0000:00:{own['local'] * gpus + gpu + 6:02x}] NVIDIA H200"
             )
     print("#\n#" + " " * 60 + "out-of-place" + " " * 23 + "in-place")
     group = "".join(f"{column:>8}" for column in ("time", "algbw", "busbw", "#wrong"))
