@@ -86,25 +86,20 @@ def _value(name: str, value: int | str) -> str:
 
 
 def check_sizes(low: int, high: int) -> None:
-    """Raise InputError for sizes that cannot decide the threshold.
+    """Raise InputError for sizes that cannot decide the threshold, or are no legal one.
 
     The new threshold is one of the measured sizes. It is compared with the default threshold, so
     the range must include the default threshold.
     """
-    check_bounds(low, high)
+    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
+    if low < LEAST_FROM or high > MOST_FROM:
+        raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
     if not low <= DEFAULT_FROM <= high:
         raise InputError(
             f"must have the default threshold, {format_bytes(DEFAULT_FROM)}, among them",
             where="--sizes",
             hint="leave out --sizes, or write 256K-64M",
         )
-
-
-def check_bounds(low: int, high: int) -> None:
-    """Raise InputError for sizes that are no legal threshold of the library."""
-    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
-    if low < LEAST_FROM or high > MOST_FROM:
-        raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
