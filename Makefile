@@ -5,8 +5,6 @@
 # make wheels  portable wheels for x86-64 and aarch64 in dist/ (glibc 2.28; compiled by a package)
 # make check-wheels  what the wheels need and show, and that they load on other systems
 # make test    set up and run all tests: native (CTest) and Python (pytest)
-# make mutants break the core in 40 places, one at a time: its tests must fail (minutes)
-# make mutants-native  the same for the native parts (minutes)
 # make docs    the documentation as a site, in build/site
 # make picture the README's picture: the report of the demo in Chromium
 # make image   a container image of the wheel in dist (PLATFORM=linux/arm64: for Grace)
@@ -28,7 +26,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 NATIVE := CMakeLists.txt CMakePresets.json $(shell find native cmake examples -type f 2>/dev/null)
 
-.PHONY: help demo install wheels check-wheels test test-native test-python mutants mutants-native sanitize lint format clean
+.PHONY: help demo install wheels check-wheels test test-native test-python sanitize lint format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -117,12 +115,6 @@ $(PRESETS:%=ctest-%): ctest-%: build-%
 # more than there are cores, for that waiting. What tests the wheels is `make check-wheels`.
 test-python: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder --ignore tests/packaging
-
-mutants: $(VENV)/.installed-test
-	$(BIN)/python tests/mutants/run.py $(if $(SAVE),--save $(SAVE))
-
-mutants-native: $(VENV)/.installed-test
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutants.run_native $(if $(SAVE),--save $(SAVE))
 
 CPP_FILES = $(shell find native tests/native benchmarks/native \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
 # The longest first, so that none is left to the end.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speaks nccltune-bench's conversation; the library before NCCL matters to it, which it finds in
 its environment as a real one would: copy engines are faster from `CROSSING` bytes on (2M, 0 for
-never), and chunks let messages come between those of traffic, which costs `COST` (0) of its rate.
+never).
 `SLOW` makes every answer take so many seconds. `WITHOUT` names what the library lacks: `copies`
 (none happen), `load` (it is not in the process), `setting` (one is refused)."""
 
@@ -18,8 +18,6 @@ M = 1 << 20
 PRELOADED = os.environ.get("LD_PRELOAD", "").split(":")[0]
 OURS = PRELOADED.endswith("libnccltune-sendrecv.so")
 CROSSING = int(os.environ.get("SENDRECV_BENCH_CROSSING", 2 * M)) or 1 << 62
-COST = float(os.environ.get("SENDRECV_BENCH_COST", "0"))
-CHUNK = int(os.environ.get("NCCLTUNE_SENDRECV_CHUNK", "0"))
 WITHOUT = os.environ.get("SENDRECV_BENCH_WITHOUT")
 NCCL = "/x/libnccl.so.2"
 HELLO = {
@@ -33,7 +31,7 @@ HELLO = {
     "nodes": 1,
     "ranks": 2,
     "gpus": [{"rank": rank, "name": "NVIDIA H200", "host_hash": "h"} for rank in range(2)],
-    "can": {"collectives": ["allreduce", "sendrecv", "alltoall"], "load": True, "traffic": True},
+    "can": {"collectives": ["allreduce", "sendrecv", "alltoall"], "load": True},
 }
 
 
@@ -61,18 +59,6 @@ def time_us(size: int, load: bool) -> float:
     return exact * math.exp(random.gauss(0, 0.002))
 
 
-def beside_traffic(size: int, traffic: int) -> float:
-    """A copy engine is taken for half of what is copied at once."""
-    exact = time_us(size, load=False)
-    return exact + (CHUNK or traffic) / 2 / 390e3 if OURS else exact
-
-
-def alone_us(traffic: int) -> float:
-    """What a message of traffic takes."""
-    rate = 390e3 * (1 - COST if CHUNK else 1) if OURS else 300e3
-    return traffic / rate * math.exp(random.gauss(0, 0.002))
-
-
 def count(messages: int) -> None:
     way = "NCCL: memory cannot be shared" if WITHOUT == "copies" else "copy engine, pushed"
     line = f"nccltune sendrecv: process {os.getpid()}: {way}: {messages} messages, {messages} bytes"
@@ -95,10 +81,6 @@ def main() -> None:
         elif request["op"] == "measure":
             for size in request["bytes"]:
                 time.sleep(float(os.environ.get("SENDRECV_BENCH_SLOW", "0")))
-                traffic = request["traffic"]
-                if traffic:
-                    assert os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
-                alone = alone_us(traffic) if traffic else None
                 say(
                     op="point",
                     id=request["id"],
@@ -106,11 +88,7 @@ def main() -> None:
                     choice="default",
                     round=request["first_round"],
                     iterations=request["iterations"],
-                    time_us=beside_traffic(size, traffic)
-                    if traffic
-                    else time_us(size, request["load"]),
-                    traffic_alone_us=alone,
-                    traffic_us=alone * 1.05 if alone else None,
+                    time_us=time_us(size, request["load"]),
                     load_alone_us=100.0 if request["load"] else None,
                     load_us=(102.0 if OURS else 120.0) if request["load"] else None,
                     wrong=0 if request["check"] else None,

@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune launch --launcher kubernetes` with a real API server, and pods that are processes."""
+"""`nccltune launch --launcher kubernetes` with a real API server. The tests play the operator."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from functools import partialmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from nccltune.cli import run as cli
-from nccltune.launch.kubernetes.run import ClusterJob
+from nccltune.launch.kubernetes import run
+from nccltune.launch.state import RunState
 from nccltune.model.errors import InputError
-from nccltune.native import bench_path
 
-from .kubernetes.cluster import Cluster
+from .kubernetes.cluster import RUNS, Cluster
 from .kubernetes.launching import (
-    MAIN,
     PROGRAM,
     ROWS,
     command_words,
     end,
     job_of,
-    new_cluster,
     nothing_left,
     render,
     rows,
@@ -37,205 +37,310 @@ from .kubernetes.launching import (
 )
 
 pytestmark = pytest.mark.usefixtures("none_runs_on")
+LAUNCHER = "nccl-test-launcher"
+WORKERS = ("nccl-test-worker-0", "nccl-test-worker-1")
+RESOURCES = {"MPIJob": "mpijob", "JobSet": "jobset"}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with new_cluster() as found:
-        # Debian's Open MPI 4 is the image's; the program is the one of the other launchers' tests.
-        found.add_image("nccl-tests", {"all_reduce_perf": PROGRAM})
+    with Cluster() as found:
         yield found
 
 
-def test_a_job_to_its_end(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    status, said, errors = run_to_its_end(cluster, *command_words(places, tmp_path / "study"))
-    assert status == 0, errors
-    assert said["state"] == "done"
-    assert len(said["samples"]) == 2 * ROWS
-    hosts = [json.loads((places / str(rank)).read_text())["host"] for rank in range(4)]
-    assert hosts == ["nccl-test-worker-0"] * 2 + ["nccl-test-worker-1"] * 2
-    (run,) = (tmp_path / "study" / "launch").iterdir()
-    assert {"job.json", "job.yaml", "command.txt", "output.txt"} <= {
-        file.name for file in run.iterdir()
-    }
-    assert "MPIJob nccl-test is created in namespace default" in errors
-    nothing_left(cluster)
+@contextmanager
+def played(cluster: Cluster, *steps: Callable[[], object], kind: str = "MPIJob") -> Iterator[None]:
+    """Once there is a job, take the steps. Once it is gone, its pods go, too."""
+
+    def has(wanted: bool) -> bool:
+        names = cluster.kubectl("get", RESOURCES[kind], "-o", "name", check=False)
+        ready = cluster.kubectl("get", "--raw", "/readyz", check=False) == "ok"
+        return ready and bool(names) is wanted
+
+    def play() -> None:
+        wait_until("a job", lambda: has(True))
+        for step in steps:
+            step()
+        wait_until("the job goes", lambda: has(False))
+        cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+
+    cluster.forget_logs()
+    with ThreadPoolExecutor(1) as pool:
+        playing = pool.submit(play)
+        yield
+        playing.result(60)
 
 
-@pytest.mark.skipif(shutil.which("mpiexec.hydra") is None, reason="no hydra (Debian: mpich)")
-def test_mpich(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    more = ("--set", "kubernetes.mpi=MPICH")
-    status, said, errors = run_to_its_end(
-        cluster, *command_words(places, tmp_path / "study", *more)
-    )
-    assert (status, said["state"]) == (0, "done"), errors
-    hosts = [json.loads((places / str(rank)).read_text())["host"] for rank in range(4)]
-    assert hosts == ["nccl-test-worker-0"] * 2 + ["nccl-test-worker-1"] * 2
+def all_run(cluster: Cluster, kind: str = "MPIJob") -> None:
+    for name in (*WORKERS, LAUNCHER):
+        cluster.add_pod("nccl-test", name, "launcher" if name == LAUNCHER else "worker", kind)
+        cluster.set_state(name, RUNS, phase="Running")
 
 
-def test_a_setting_is_tried_in_pods(
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In two pods of an image whose program NCCL_X=1 makes faster."""
-    (tmp_path / "all_reduce_perf").symlink_to(Path(__file__).with_name("fake_nccl_tests.py"))
-    program = (
-        "#!/bin/sh\nexport FAKE_READS=NCCL_X FAKE_EFFECT=NCCL_X=1:0.8:0\n"
-        f'exec {tmp_path}/all_reduce_perf "$@"\n'
-    )
-    cluster.add_image("tried", {"all_reduce_perf": program})
-    monkeypatch.chdir(tmp_path)
-    for name in ("KUBECONFIG", "HOME", "PATH"):
-        monkeypatch.setenv(name, cluster.environment[name])
-    # Pods that do not start are reported, and not waited for until the test's time is over.
-    monkeypatch.setattr(ClusterJob, "hold", partialmethod(ClusterJob.hold, start_within_s=200))
-    words = [
-        *("ab", "NCCL_X=1", "--rounds", "1", "-o", "s", "--launcher", "kubernetes"),
-        *("--set", "image=tried", "--nodes", "2", "--gpus", "2", "--json"),
-        *("--", "all_reduce_perf", "-b", "4096", "-e", "65536"),
-    ]
-    assert cli(words) == 1, capsys.readouterr().err
-    found = json.loads(capsys.readouterr().out)
-    assert (found["decision"], found["rounds"], found["read"]) == ("open", 1, ["NCCL_X"])
-    (allreduce,) = found["collectives"]
-    assert allreduce["scale"]["ranks"] == 4
-    assert allreduce["overall"]["gain"] == pytest.approx(1.25, rel=0.05)
-    nothing_left(cluster)
+def ends(cluster: Cluster, status: int, condition: str, kind: str = "MPIJob") -> None:
+    cluster.end_log(LAUNCHER)
+    over = {"terminated": {"exitCode": status, "reason": "Error" if status else "Completed"}}
+    cluster.set_state(LAUNCHER, over, phase="Failed" if status else "Succeeded")
+    cluster.set_condition(f"{RESOURCES[kind]}/nccl-test", condition)
 
 
-def test_ctrl_c_keeps_rows_and_leaves_nothing(
-    cluster: Cluster, tmp_path: Path, places: Path
-) -> None:
-    process = start(cluster, *command_words(places, tmp_path / "study", "--env", "LAUNCHED_SLOW=2"))
-    wait_until("rows", lambda: len(rows(tmp_path)) >= 2)
-    os.kill(process.pid, signal.SIGINT)
-    status, said, _ = end(process)
-    assert (status, said["state"]) == (130, "stopped")
-    assert 2 * 2 <= len(said["samples"]) < 2 * ROWS
-    nothing_left(cluster)
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two processes on each of two hosts print."""
+    places = str(tmp_path_factory.mktemp("places"))
+    ranks = []
+    for rank in range(4):
+        environment = {
+            **os.environ,
+            "PLACES": places,
+            "FAKE_HOST": WORKERS[rank // 2],
+            "OMPI_COMM_WORLD_RANK": str(rank),
+            "OMPI_COMM_WORLD_SIZE": "4",
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(rank % 2),
+        }
+        command = [sys.executable, str(PROGRAM), "-g", "1"]
+        ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    printed = [rank.communicate(timeout=60)[0] for rank in ranks]
+    assert printed[1:] == [""] * 3
+    return printed[0]
 
 
-def test_ctrl_c_while_it_waits(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    process = start(cluster, *command_words(places, tmp_path / "study", "--set", "image=other"))
-    wait_until("a pod", lambda: cluster.pods() != [])
-    os.kill(process.pid, signal.SIGTERM)
-    status, said, _ = end(process)
-    assert (status, said["state"], said["samples"]) == (143, "stopped", [])
-    nothing_left(cluster)
+def first_rows(table: str, count: int) -> str:
+    """The table up to its row of this number."""
+    lines = table.splitlines()
+    (*_, last) = [at for at, line in enumerate(lines) if " float " in line][:count]
+    return "\n".join(lines[: last + 1])
 
 
 @pytest.mark.parametrize(
-    ("more", "reason"),
+    "more",
     [
-        (("--nodes", "3"), "Insufficient nvidia.com/gpu"),
-        (("--set", "image=nccl-tests-2"), "ImagePull"),
+        (),
+        ("--set", "kubernetes.mpi=Intel"),
+        ("--set", "kubernetes.mpi=MPICH", "--env", "NCCL_DEBUG=INFO"),
+        ("--set", "kubernetes.ssh_path=/home/user/.ssh", "--set", "hosts=a,b"),
+        ("--set", "kubernetes.kind=JobSet"),
+        ("--set", "kubernetes.kind=JobSet", "--set", "hosts=a,b"),
     ],
 )
-def test_a_job_that_can_never_start(
-    cluster: Cluster, tmp_path: Path, places: Path, more: tuple[str, str], reason: str
-) -> None:
-    words = command_words(places, tmp_path / "study", *more, "--start-within", "4")
-    status, said, errors = run_to_its_end(cluster, *words)
-    assert (status, said["state"]) == (4, "pending")
-    assert reason in said["why"]
-    assert f"{reason}" in errors
-    nothing_left(cluster)
+def test_the_api_server_takes_what_is_rendered(cluster: Cluster, more: tuple[str, ...]) -> None:
+    text = render(cluster, *more)
+    strict = ("create", "--dry-run=server", "--validate=strict", "-f", "-")
+    cluster.kubectl(*strict, text=text)
+    # The kinds of jobs do not check pods; the server itself does.
+    spec = yaml.safe_load(text)["spec"]
+    if "mpiReplicaSpecs" in spec:
+        templates = [each["template"] for each in spec["mpiReplicaSpecs"].values()]
+    else:
+        templates = [each["template"]["spec"]["template"] for each in spec["replicatedJobs"]]
+    assert len(templates) == 2
+    for template in templates:
+        template["spec"].setdefault("restartPolicy", "Never")
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, **template}
+        pod["metadata"] = {**template.get("metadata", {}), "name": "pod"}
+        cluster.kubectl(*strict, text=json.dumps(pod))
 
 
-def test_a_program_that_fails(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    status, said, _ = run_to_its_end(
-        cluster, *command_words(places, tmp_path / "study", "--env", "LAUNCHED_CRASH=1")
-    )
-    assert (status, said["state"]) == (4, "failed")
-    assert "ended with status" in said["why"]
-    assert any("out of memory" in line for line in said["last_words"])
-    (run,) = (tmp_path / "study" / "launch").iterdir()
-    assert json.loads((run / "pods.json").read_text())["items"]
-    assert "nccl-test-launcher" in (run / "events.txt").read_text()
-    nothing_left(cluster)
-
-
-def test_one_of_that_name_is_there(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    rendered = render(cluster, places, "--nodes", "3")
-    cluster.kubectl("create", "-f", "-", text=rendered)
-    try:
-        status, _, errors = run_to_its_end(cluster, *command_words(places, tmp_path / "study"))
-        assert status == 4
-        assert "already" in errors
-        assert "--set name=NAME" in errors
-        assert [item["metadata"]["name"] for item in cluster.items("mpijobs")] == ["nccl-test"]
-    finally:
-        cluster.kubectl("delete", "mpijob", "nccl-test")
-        wait_until("its pods go", lambda: cluster.pods() == [])
-
-
-def test_the_api_server_is_away_for_a_while(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    more = ("--env", "LAUNCHED_SLOW=1.5", "--env", "LAUNCHED_ENDS=1")
-    process = start(cluster, *command_words(places, tmp_path / "study", *more))
-    wait_until("a row", lambda: len(rows(tmp_path)) >= 1)
-    cluster.stop_api()
-    time.sleep(3)
-    cluster.start_api()
-    status, said, errors = end(process)
-    assert (status, said["state"]) == (0, "done"), errors
-    assert len(said["samples"]) == 2 * ROWS
-    nothing_left(cluster)
-
-
-def test_a_job_set(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    words = command_words(places, tmp_path / "study", "--set", "kubernetes.kind=JobSet")
-    status, _, errors = run_to_its_end(cluster, *words)
-    assert status == 3
-    assert "kubectl create secret generic nccl-test-ssh" in errors
-    for name in ("id", "id.pub"):
-        (tmp_path / name).write_text("key\n")
-    files = [f"--from-file={tmp_path / name}" for name in ("id", "id.pub")]
-    cluster.kubectl("create", "secret", "generic", "nccl-test-ssh", *files)
-    status, said, errors = run_to_its_end(cluster, *words)
-    assert (status, said["state"]) == (0, "done"), errors
-    hosts = [json.loads((places / str(rank)).read_text())["host"] for rank in range(4)]
-    assert hosts == ["nccl-test-worker-0-0"] * 2 + ["nccl-test-worker-0-1"] * 2
-    assert cluster.items("jobsets") == []
-    assert cluster.processes() == []
-
-
-def test_a_field_that_does_not_exist(cluster: Cluster, tmp_path: Path, places: Path) -> None:
+def test_a_field_that_does_not_exist(cluster: Cluster, tmp_path: Path) -> None:
     """The cluster's own schema is asked, however old ours is."""
-    text = render(cluster, places).replace("slotsPerWorker", "slotsPerWorkers")
+    text = render(cluster).replace("slotsPerWorker", "slotsPerWorkers")
     (tmp_path / "job.yaml").write_text(text)
     with pytest.raises(InputError, match="slotsPerWorkers"):
         job_of(cluster, tmp_path).run(["kubectl", "create", "-f", str(tmp_path / "job.yaml")])
     assert cluster.items("mpijobs") == []
 
 
-def test_the_whole_loop_in_pods(cluster: Cluster, tmp_path: Path) -> None:
-    """Sweep, rules and proof. Pods see the files of this machine: a recording can be replayed."""
-    cluster.add_image("nccltune", {"nccltune-bench": bench_path()})
-    study = tmp_path / "study"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", MAIN, "auto", "-o", str(study), "--launcher", "kubernetes"),
-            *(
-                "--set",
-                "image=nccltune",
-                "--nodes",
-                "2",
-                "--gpus",
-                "2",
-                "--collectives",
-                "allreduce",
-            ),
-            *("--replay", "h200x4-as-4-nodes", "--json"),
-        ],
-        env=cluster.environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["proof"]["rules"]
-    assert (study / "tuner.conf").is_file()
+def test_a_job_to_its_end(cluster: Cluster, tmp_path: Path, table: str) -> None:
+    with played(
+        cluster,
+        lambda: all_run(cluster),
+        lambda: cluster.say(LAUNCHER, first_rows(table, 2)),
+        lambda: wait_until("rows", lambda: len(rows(tmp_path)) == 2),
+        lambda: cluster.say(LAUNCHER, table.removeprefix(first_rows(table, 2)).lstrip("\n")),
+        lambda: ends(cluster, 0, "Succeeded"),
+    ):
+        status, said, errors = run_to_its_end(cluster, *command_words(tmp_path / "study"))
+    assert (status, said["findings"]) == (0, []), errors
+    assert said["state"] == "done"
+    assert len(said["samples"]) == 2 * ROWS
+    (folder,) = (tmp_path / "study" / "launch").iterdir()
+    assert {"job.json", "job.yaml", "command.txt", "output.txt"} <= {
+        file.name for file in folder.iterdir()
+    }
+    assert (folder / "output.txt").read_text() == table
+    assert "MPIJob nccl-test is created in namespace default" in errors
     nothing_left(cluster)
+
+
+def test_ctrl_c_keeps_rows_and_leaves_nothing(cluster: Cluster, tmp_path: Path, table: str) -> None:
+    def said() -> None:
+        cluster.say(LAUNCHER, first_rows(table, 2))
+
+    with played(cluster, lambda: all_run(cluster), said):
+        process = start(cluster, *command_words(tmp_path / "study"))
+        wait_until("rows", lambda: len(rows(tmp_path)) >= 2)
+        os.kill(process.pid, signal.SIGINT)
+        status, result, _ = end(process)
+    assert (status, result["state"], len(result["samples"])) == (130, "stopped", 2 * 2)
+    nothing_left(cluster)
+
+
+def test_a_stop_while_it_waits(cluster: Cluster, tmp_path: Path) -> None:
+    with played(cluster, lambda: cluster.add_pod("nccl-test", WORKERS[0])):
+        process = start(cluster, *command_words(tmp_path / "study"))
+        wait_until("a pod", lambda: cluster.items("pods") != [])
+        os.kill(process.pid, signal.SIGTERM)
+        status, said, _ = end(process)
+    assert (status, said["state"], said["samples"]) == (143, "stopped", [])
+    nothing_left(cluster)
+
+
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "reason"),
+    [
+        ({}, {"conditions": [UNSCHEDULABLE]}, "Insufficient nvidia.com/gpu"),
+        ({"waiting": {"reason": "ImagePullBackOff"}}, {}, "ImagePullBackOff"),
+    ],
+)
+def test_a_job_that_can_never_start(
+    cluster: Cluster, tmp_path: Path, state: Any, status: Any, reason: str
+) -> None:
+    def waits() -> None:
+        cluster.add_pod("nccl-test", WORKERS[0])
+        cluster.set_state(WORKERS[0], state, **status)
+
+    with played(cluster, waits):
+        words = command_words(tmp_path / "study", "--start-within", "4")
+        code, said, errors = run_to_its_end(cluster, *words)
+    assert (code, said["state"]) == (4, "pending")
+    assert reason in said["why"]
+    assert reason in errors
+    nothing_left(cluster)
+
+
+def test_a_program_that_fails(cluster: Cluster, tmp_path: Path) -> None:
+    with played(
+        cluster,
+        lambda: all_run(cluster),
+        lambda: cluster.say(LAUNCHER, "vm: Test CUDA failure common.cu:1 'out of memory'"),
+        lambda: cluster.say(WORKERS[0], "of the worker"),
+        lambda: ends(cluster, 3, "Failed"),
+    ):
+        status, said, _ = run_to_its_end(cluster, *command_words(tmp_path / "study"))
+    assert (status, said["state"]) == (4, "failed")
+    assert "ended with status 3" in said["why"]
+    assert any("out of memory" in line for line in said["last_words"])
+    (folder,) = (tmp_path / "study" / "launch").iterdir()
+    assert len(json.loads((folder / "pods.json").read_text())["items"]) == 3
+    assert "of the worker" in (folder / f"{WORKERS[0]}.txt").read_text()
+    nothing_left(cluster)
+
+
+def test_one_of_that_name_is_there(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.kubectl("create", "-f", "-", text=render(cluster))
+    try:
+        status, _, errors = run_to_its_end(cluster, *command_words(tmp_path / "study"))
+        assert status == 4
+        assert "already" in errors
+        assert "--set name=NAME" in errors
+        assert [item["metadata"]["name"] for item in cluster.items("mpijobs")] == ["nccl-test"]
+    finally:
+        cluster.kubectl("delete", "mpijob", "nccl-test")
+
+
+def test_the_api_server_is_away_for_a_while(cluster: Cluster, tmp_path: Path, table: str) -> None:
+    begun = first_rows(table, 1)
+    with played(cluster, lambda: all_run(cluster), lambda: cluster.say(LAUNCHER, begun)):
+        process = start(cluster, *command_words(tmp_path / "study"))
+        wait_until("a row", lambda: len(rows(tmp_path)) == 1)
+        cluster.stop_api()
+        time.sleep(3)
+        cluster.start_api()
+        cluster.say(LAUNCHER, table.removeprefix(begun).lstrip("\n"))
+        ends(cluster, 0, "Succeeded")
+        status, said, errors = end(process)
+    assert (status, said["state"], said["findings"]) == (0, "done", []), errors
+    assert len(said["samples"]) == 2 * ROWS
+    nothing_left(cluster)
+
+
+def test_a_job_set(cluster: Cluster, tmp_path: Path, table: str) -> None:
+    words = command_words(tmp_path / "study", "--set", "kubernetes.kind=JobSet")
+    status, _, errors = run_to_its_end(cluster, *words)
+    assert status == 3
+    assert "kubectl create secret generic nccl-test-ssh" in errors
+    files = [f"--from-literal={name}=key" for name in ("id", "id.pub")]
+    cluster.kubectl("create", "secret", "generic", "nccl-test-ssh", *files)
+    with played(
+        cluster,
+        lambda: all_run(cluster, "JobSet"),
+        lambda: cluster.say(LAUNCHER, table),
+        lambda: ends(cluster, 0, "Completed", "JobSet"),
+        kind="JobSet",
+    ):
+        status, said, errors = run_to_its_end(cluster, *words)
+    assert (status, said["state"], said["findings"]) == (0, "done", []), errors
+    assert cluster.items("jobsets") == []
+
+
+def test_a_launcher_that_does_not_see_that_a_node_is_gone(cluster: Cluster, tmp_path: Path) -> None:
+    """mpirun need not hear of a node that is silent; the cluster does."""
+
+    def falls_silent() -> None:
+        ready = {"type": "Ready", "status": "False"}
+        cluster.set_state(WORKERS[1], RUNS, phase="Running", conditions=[ready])
+
+    (tmp_path / "job.yaml").write_text(render(cluster))
+    told: list[str] = []
+    job = job_of(cluster, tmp_path, told, lost_limit_s=2.0)
+    with played(cluster, lambda: all_run(cluster), falls_silent):
+        end = job.run(["kubectl", "create", "-f", str(tmp_path / "job.yaml")])
+    assert end.state is RunState.FAILED
+    assert "did not end by itself" in end.why
+    assert WORKERS[1] in end.why
+    assert any("its node may be gone" in line for line in told)
+    nothing_left(cluster)
+
+
+def test_nobody_looks_after_mpi_jobs(tmp_path: Path) -> None:
+    with Cluster() as cluster:
+        words = command_words(tmp_path / "study", "--start-within", "3")
+        status, said, _ = run_to_its_end(cluster, *words)
+        assert (status, said["state"]) == (4, "pending")
+        assert "the MPI Operator has not taken it up" in said["why"]
+        nothing_left(cluster)
+        cluster.kubectl("delete", "crd", "mpijobs.kubeflow.org")
+        status, _, errors = run_to_its_end(cluster, *words)
+        assert status == 3
+        assert "the cluster knows no MPIJob" in errors
+
+
+def test_a_cluster_that_is_gone_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    monkeypatch.setattr(run, "DELETE_LIMIT_S", 1.0)
+    output = tmp_path / "output.txt"
+    with Cluster() as cluster:
+
+        def goes() -> None:
+            wait_until("a job", lambda: cluster.items("mpijobs") != [])
+            all_run(cluster)
+            cluster.say(LAUNCHER, first_rows(table, 1))
+            wait_until("a row", lambda: b" float " in output.read_bytes())
+            cluster.stop_api()
+
+        (tmp_path / "job.yaml").write_text(render(cluster))
+        threading.Thread(target=goes).start()
+        end = job_of(cluster, tmp_path).run(["kubectl", "create", "-f", str(tmp_path / "job.yaml")])
+        assert end.state is RunState.LOST
+        assert "may still run" in end.why
+        assert "kubectl delete mpijobs.kubeflow.org nccl-test -n default" in end.why
+        assert b" float " in output.read_bytes()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write `sendrecv.conf` of a study: the settings that its comparisons of copy engines recommend.
 
-Several comparisons write to this file: by size, by size while the GPUs compute, and of chunk sizes.
+Two comparisons write to this file: by size, and by size while the GPUs compute.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
-from nccltune.measure.experiments.copies.preload import BESIDE_TRAFFIC, SENDRECV, UNDER_LOAD
+from nccltune.measure.experiments.copies.preload import SENDRECV, UNDER_LOAD
 from nccltune.measure.experiments.copies.settings import CHUNK, MEANING, ON, POLICY
 from nccltune.model.platform import Platform
 from nccltune.study import names
@@ -20,7 +20,6 @@ CONF = names.SENDRECV_CONF
 _INTRODUCED = {
     SENDRECV: "",
     UNDER_LOAD: "While the GPUs compute: ",
-    BESIDE_TRAFFIC: "Beside traffic: ",
 }
 
 
@@ -34,7 +33,7 @@ class _Result(msgspec.Struct):
 def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
     """Replace the settings in sendrecv.conf by `settings`, the result of a comparison by size.
 
-    A chunk size that an earlier comparison of chunks added is kept, unless the new settings turn
+    A chunk size that the user added is kept, unless the new settings turn
     the library off. Raises InputError if the file cannot be read, and UnwritableError if it cannot
     be written.
     """
@@ -43,20 +42,6 @@ def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int 
     if CHUNK in before and POLICY not in before and values.get(ON) != "0":
         values[CHUNK] = before[CHUNK]
     _write(study, platform, values)
-
-
-def keep_chunk(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> str | None:
-    """Add the settings of a comparison of chunks to the file.
-
-    Return None if the settings were written. If other settings in the file exclude a chunk size,
-    write nothing and return the reason. Raises what `keep_threshold` raises.
-    """
-    before = _before(study)
-    for name in (ON, POLICY):
-        if name in before:
-            return f"{CONF} sets {name}={before[name]}, with which a chunk is something else"
-    _write(study, platform, before | _as_text(settings))
-    return None
 
 
 def _as_text(settings: Mapping[str, int | str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 """Find the message size from which send/recv is faster on copy engines than with NCCL."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,20 +85,13 @@ def _kept(scope: CopiesScope) -> RecordKind:
     return UNDER_LOAD if scope.load else SENDRECV
 
 
-def copies_starter(
-    launch: Launch,
-    library: Path | None,
-    seed: int,
-    kept: RecordKind,
-    more: Mapping[str, str] | None = None,
-) -> Starter:
+def copies_starter(launch: Launch, library: Path | None, seed: int, kept: RecordKind) -> Starter:
     """Return a function that starts the processes of a comparison.
 
-    The processes run on GPUs with the environment variables `more`, or replay a recording. Raises
-    InputError if the environment sets a setting that is compared, and PlatformError if the library
-    is not installed.
+    The processes run on GPUs or replay a recording. Raises InputError if the environment sets a
+    setting that is compared, and PlatformError if the library is not installed.
     """
     if launch.replay is not None:
         return replay(launch.replay, seed, kept)
     check_environment(os.environ)
-    return on_gpus(launch, library or sendrecv_path(), more=more)
+    return on_gpus(launch, library or sendrecv_path())

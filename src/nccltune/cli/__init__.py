@@ -118,7 +118,7 @@ _MOVED = {
 _MOVED_OPTIONS = {
     "--p2p": "nccltune sendrecv settings",
     "--sendrecv": "nccltune sendrecv sweep, nccltune sendrecv env",
-    "--fairness": "nccltune sendrecv fairness",
+    "--fairness": "nccltune ab NCCLTUNE_SENDRECV_CHUNK=67108864 -- COMMAND",
     "--with-nccl-tests": "nccltune launch sweep DIR",
     "--net": "nccltune net env",
     "--render": "nccltune launch render JOB",

@@ -5,14 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nccltune.app.sendrecv_fairness import FairnessPlan
 from nccltune.app.sendrecv_settings import RacePlan
 from nccltune.app.sendrecv_sweep import CopiesPlan
 from nccltune.cli.measure_screen import RunScreen, show_start
 from nccltune.cli.output import hanging, is_json, print_json, stdout, styled
 from nccltune.cli.progress import Progress, Step, seconds_words
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
-from nccltune.measure.experiments.copies.fairness import FairnessVerdict
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict
 from nccltune.measure.experiments.p2p.verdict import RaceVerdict
 from nccltune.model.platform import Platform
@@ -20,10 +18,10 @@ from nccltune.model.platform import Platform
 INDENT = 11
 
 
-ProcessPlan = RacePlan | CopiesPlan | FairnessPlan
+ProcessPlan = RacePlan | CopiesPlan
 """The plans of experiments on send/recv."""
 
-ProcessVerdict = RaceVerdict | CopiesVerdict | FairnessVerdict
+ProcessVerdict = RaceVerdict | CopiesVerdict
 """The verdicts of experiments on send/recv."""
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from nccltune.model.names import distance
-
 _BINARY = re.compile(
     r"(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv?|scatter|gather|sendrecv"
     r"|hypercube)_perf(\w|[.-])*"
@@ -242,7 +240,7 @@ def nearest_nccl_test(word: str) -> str | None:
         # The ending itself is misspelt, as in `all_reduce_pref`.
         whole = {f"{squeezed}perf": family for squeezed, family in _SQUEEZED.items()}
         squeezed = name.replace("_", "")
-        close = [one for one in whole if distance(squeezed, one, 1) <= 1]
+        close = difflib.get_close_matches(squeezed, whole, n=1, cutoff=0.9)
         return f"{word[: -len(path.name)]}{whole[close[0]]}_perf" if close else None
     if rest.startswith(".") or not name:
         return None

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from nccltune.launch.program import strtol
 from nccltune.launch_lint.words import listed, whole_number
-from nccltune.model.names import distance
 
 PREFIX = "NCCL_"
 RELEASES = "2.3 to 2.32"
@@ -39,9 +38,7 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 )
 """Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
-_CLOSE = 0.84
-_SHORT, _LONG = 4, 6
-"""Minimum length of a name in which one letter may be wrong, and in which two may be wrong."""
+_CLOSE = 0.86
 
 
 class NcclVariable(NamedTuple):
@@ -103,23 +100,19 @@ def nearest_variable(name: str) -> str | None:
     if rest is None:
         return _nearest_other(name)
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}
-    if rest in known:
-        return known[rest]
     squeezed = {word.replace("_", ""): full for word, full in known.items()}
     if (same := squeezed.get(rest.replace("_", ""))) is not None:
         return same
-    tokens = rest.split("_")
-    for word, full in known.items():
-        if sorted(word.split("_")) == sorted(tokens):
-            return full
-    close = difflib.get_close_matches(rest, known, n=1, cutoff=_CLOSE)
-    if close:
-        return known[close[0]]
-    for word, full in known.items():
-        limit = 2 if len(word) >= _LONG else 1
-        if len(word) >= _SHORT and distance(rest, word, limit) <= limit:
-            return full
-    return _by_tokens(set(tokens), known)
+    words = set(rest.split("_"))
+    more = [
+        full
+        for word, full in known.items()
+        if words <= (own := set(word.split("_"))) and len(own) <= len(words) + 1
+    ]
+    if more:
+        return more[0] if len(more) == 1 else _SHORTENED.get(rest)
+    close = difflib.get_close_matches(PREFIX + rest, known.values(), n=1, cutoff=_CLOSE)
+    return close[0] if close else _SHORTENED.get(rest)
 
 
 _OTHERS_KNOWN = listed("""
@@ -133,7 +126,8 @@ OMP_NUM_THREADS
 def _nearest_other(name: str) -> str | None:
     if name in _OTHERS_KNOWN:
         return None
-    return next((known for known in _OTHERS_KNOWN if distance(name, known, 2) <= 2), None)
+    close = difflib.get_close_matches(name, _OTHERS_KNOWN, n=1, cutoff=0.9)
+    return close[0] if close else None
 
 
 def _rest(name: str) -> str | None:
@@ -148,52 +142,18 @@ def _rest(name: str) -> str | None:
     return None
 
 
-def _by_tokens(tokens: set[str], known: dict[str, str]) -> str | None:
-    """Return the variable for a name with a missing, shortened or lengthened word, or None.
-
-    `IFNAME` means `SOCKET_IFNAME`, `PROTOCOL` means `PROTO`.
-    """
-    for word, full in known.items():
-        own = set(word.split("_"))
-        if len(own) == 1 and len(tokens) == 1:
-            (one,), (other,) = own, tokens
-            if min(len(one), len(other)) >= 4 and (one.startswith(other) or other.startswith(one)):
-                return full
-    candidates = [
-        full
-        for word, full in known.items()
-        if (own := set(word.split("_"))) > tokens and len(own) == len(tokens) + 1
-    ]
-    return candidates[0] if len(candidates) == 1 else _PREFERRED.get("_".join(sorted(tokens)))
-
-
-_PREFERRED = {
+_SHORTENED = {
     "IFNAME": "NCCL_SOCKET_IFNAME",
     "INTERFACE": "NCCL_SOCKET_IFNAME",
     "HCA": "NCCL_IB_HCA",
-    "GDR_LEVEL": "NCCL_NET_GDR_LEVEL",
-    "GDR_READ": "NCCL_NET_GDR_READ",
     "NVLS": "NCCL_NVLS_ENABLE",
-    "LEVEL": "NCCL_DEBUG",
-    "DEBUG_LEVEL": "NCCL_DEBUG",
     "LOG_LEVEL": "NCCL_DEBUG",
-    "TUNER": "NCCL_TUNER_PLUGIN",
-    "PLUGIN": "NCCL_NET_PLUGIN",
-    "GID_INDEX": "NCCL_IB_GID_INDEX",
-    "GID_IB": "NCCL_IB_GID_INDEX",
-    "CHANNELS_MAX": "NCCL_MAX_NCHANNELS",
-    "CHANNELS_MIN": "NCCL_MIN_NCHANNELS",
-    "TOPOLOGY_FILE": "NCCL_TOPO_FILE",
-    "COLLNET": "NCCL_COLLNET_ENABLE",
-    "PXN": "NCCL_PXN_DISABLE",
-    "SOCKET": "NCCL_SOCKET_IFNAME",
-    "PROTOCOL": "NCCL_PROTO",
     "ALGORITHM": "NCCL_ALGO",
-    "ALGOS": "NCCL_ALGO",
-    "NCHANNELS": "NCCL_MIN_NCHANNELS",
+    "PROTOCOL": "NCCL_PROTO",
     "CHANNELS": "NCCL_MIN_NCHANNELS",
+    "NCHANNELS": "NCCL_MIN_NCHANNELS",
 }
-"""Variables for short names that fit several. Words of a short name are in alphabetical order."""
+"""Short names that people write, which fit several variables or resemble none."""
 
 
 def _current() -> list[str]:

@@ -30,27 +30,3 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     if near:
         return f"did you mean one of {' '.join(near)}? {len(words)} are valid"
     return f"valid: {' '.join(words[:_NEAR])} and {len(words) - _NEAR} more"
-
-
-def distance(first: str, second: str, limit: int) -> int:
-    """Return the edit distance of two words: letters added, left out, changed or swapped.
-
-    Only neighbouring letters count as swapped. The result is `limit` + 1 for every distance above
-    `limit`.
-    """
-    if abs(len(first) - len(second)) > limit:
-        return limit + 1
-    before: list[int] = []
-    row = list(range(len(second) + 1))
-    for at, letter in enumerate(first, 1):
-        older, before = before, row
-        row = [at]
-        for place, other in enumerate(second, 1):
-            cost = min(before[place] + 1, row[-1] + 1, before[place - 1] + (letter != other))
-            swapped = (
-                at > 1 and place > 1 and letter == second[place - 2] and first[at - 2] == other
-            )
-            row.append(min(cost, older[place - 2] + 1) if swapped else cost)
-        if min(row) > limit:
-            return limit + 1
-    return min(row[-1], limit + 1)

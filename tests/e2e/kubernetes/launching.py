@@ -2,7 +2,6 @@
 """What tests of `nccltune launch --launcher kubernetes` share."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -23,25 +22,17 @@ PROGRAM = Path(__file__).parents[1] / "launched_program.py"
 ROWS = 4
 
 
-def new_cluster(operator: str | None = None) -> Cluster:
-    """With two GPUs a node. A real MPI Operator takes the place of ours where one is named."""
-    real = os.environ.get("MPI_OPERATOR")
-    if operator is None and real:
-        return Cluster(real, Path(os.environ["MPI_OPERATOR_CRD"]), gpus=2)
-    return Cluster(operator or "ours", gpus=2)
-
-
 @pytest.fixture
 def places(tmp_path: Path) -> Path:
     (tmp_path / "places").mkdir()
     return tmp_path / "places"
 
 
-def command_words(places: Path, study: Path | None, *more: str) -> list[str]:
+def command_words(study: Path | None, *more: str) -> list[str]:
     kept = [] if study is None else ["-o", str(study), "--json"]
     return [
         *("--launcher", "kubernetes", "--set", "image=nccl-tests", "--nodes", "2"),
-        *("--gpus", "2", "--env", f"PLACES={places}", *kept, *more),
+        *("--gpus", "2", *kept, *more),
         *("--", "all_reduce_perf", "-b", "1K", "-e", "8K", "-f", "2"),
     ]
 
@@ -93,8 +84,7 @@ def wait_until(what: str, condition: Callable[[], bool], limit_s: float = 150) -
 
 def nothing_left(cluster: Cluster) -> None:
     assert cluster.items("mpijobs") == []
-    assert cluster.pods() == []
-    assert cluster.processes() == []
+    assert cluster.items("pods") == []
 
 
 def rows(tmp_path: Path) -> list[str]:
@@ -102,10 +92,10 @@ def rows(tmp_path: Path) -> list[str]:
     return [line for path in outputs for line in path.read_text().splitlines() if " float " in line]
 
 
-def render(cluster: Cluster, places: Path, *more: str) -> str:
-    words = command_words(places, None, *more)
+def render(cluster: Cluster, *more: str) -> str:
+    words = [MAIN, "launch", "render", *command_words(None, *more)]
     done = subprocess.run(
-        [sys.executable, "-c", MAIN, "launch", "render", *words],
+        [sys.executable, "-c", *words],
         env=cluster.environment,
         capture_output=True,
         text=True,

@@ -243,6 +243,10 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
         (["try"], "it is now: nccltune ab"),
         (["calibrate"], "it is now: nccltune topo calibrate"),
         (["net-stats"], "it is now: nccltune net stats"),
+        (
+            ["sendrecv", "fairness"],
+            "it is now: nccltune ab NCCLTUNE_SENDRECV_CHUNK=67108864 -- COMMAND",
+        ),
         (["lint-launch"], "it is now: nccltune lint"),
         (["topo", "write"], "it is now: nccltune topo convert"),
         (["topo", "lint"], "it is now: nccltune lint"),

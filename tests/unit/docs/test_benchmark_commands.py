@@ -39,5 +39,30 @@ def test_a_script_has_the_options_that_pages_show(script: str, options: set[str]
         assert options <= set(re.findall(r"--[a-z][\w-]*", done.stdout))
 
 
+def named() -> set[tuple[str, str]]:
+    """Return the commit (empty: this one) and path of each program that a page names."""
+    path = re.compile(r"(?:git show (\w+):)?\b(benchmarks/(?:\w+/)*\w+\.(?:py|cu|cuh|cc))\b")
+    return {
+        (commit, name)
+        for page in PAGES
+        for commit, name in path.findall(page.read_text(encoding="utf-8"))
+    }
+
+
+@pytest.mark.parametrize(("commit", "path"), sorted(named()))
+def test_a_program_that_a_page_names_exists(commit: str, path: str) -> None:
+    if not commit:
+        assert (ROOT / path).is_file()
+        return
+
+    def git(*words: str) -> int:
+        command = ["git", "-C", str(ROOT), *words]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    if git("cat-file", "-e", f"{commit}^{{commit}}") != 0:
+        pytest.skip(f"{commit} is not in this copy of the repository")
+    assert git("cat-file", "-e", f"{commit}:{path}") == 0
+
+
 def test_pages_show_scripts_with_options() -> None:
     assert sum(map(len, shown().values())) > 50

@@ -3,11 +3,9 @@
 
 settings.py        compare settings of NCCL's own send/recv
 sweep.py           find the size from which copy engines are faster
-fairness.py        find the chunk size that lets other messages pass
 env.py             print the settings that load the library
 settings_screen.py the settings that won
 sweep_screen.py    times of NCCL and of copy engines by size, and the threshold
-fairness_screen.py times of messages beside traffic for each chunk size
 """
 
 import click
@@ -24,13 +22,19 @@ SECTIONS = {
     "Verbs": {
         "settings": "compare settings of NCCL's own send/recv in alternating runs",
         "sweep": "find the size from which copy engines are faster than NCCL",
-        "fairness": "find the chunk that lets other messages pass large ones",
         "env": "print the settings that load the send/recv library",
     }
 }
 """Every verb with its one-line help."""
+_MOVED = {"fairness": "ab NCCLTUNE_SENDRECV_CHUNK=67108864 -- COMMAND"}
 
 
-@click.group(cls=LazyGroup, sections=SECTIONS, package="nccltune.cli.sendrecv", epilog=EPILOG)
+@click.group(
+    cls=LazyGroup,
+    sections=SECTIONS,
+    package="nccltune.cli.sendrecv",
+    moved=_MOVED,
+    epilog=EPILOG,
+)
 def command() -> None:
     """Measure and deploy what makes sends and receives faster."""

@@ -26,8 +26,8 @@ Examples:
 def command(study: Path | None, form: "LineFormat", library: Path | None) -> None:
     """Print the settings that load the library before NCCL, for sends and receives by copy engines.
 
-    With a STUDY also what its comparisons recommend (sendrecv sweep, sendrecv fairness). Nothing is
-    installed or changed. Settings of this shell that are in the way are named on stderr.
+    With a STUDY also what its comparisons recommend (sendrecv sweep). Nothing is installed or
+    changed. Settings of this shell that are in the way are named on stderr.
     """
     from nccltune.app.sendrecv_env import sendrecv_deployment
     from nccltune.cli.env_screen import show_deployment

@@ -58,9 +58,6 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     time_us             time of one call; None if it failed, and `error` is the reason
     load                `compute` if the GPUs ran compute kernels during the calls, else None
     load_slower         time of a compute kernel during the calls over its time without them
-    traffic             bytes of each background message sent during the calls; None if none was
-    traffic_us          time of one exchange of background messages during the calls
-    traffic_alone_us    time of one exchange of background messages without the calls
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -68,7 +65,6 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     process: int
     settings: dict[str, int | str]
     load: str | None = None
-    traffic: int | None = None
     collective: Collective
     bytes: int
     dtype: str
@@ -79,8 +75,6 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     iterations: int | None = None
     time_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
     load_slower: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    traffic_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    traffic_alone_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
     wrong: int | None = None
     error: str | None = None
     source: Source
@@ -96,7 +90,6 @@ class ProcessLine(
                are compared as neighbours
     probe      True for the first process of a study, which is not compared; the JSON key is `look`
     load       `compute` if the GPUs ran compute kernels during the calls, else None
-    traffic    bytes of each background message sent during the calls; None if none was
     carried    number of messages by carrier (NCCL or copy engine); None if the send/recv library
                did not report it
     error      the reason if the process failed
@@ -107,7 +100,6 @@ class ProcessLine(
     session: int
     settings: dict[str, int | str] = {}
     load: str | None = None
-    traffic: int | None = None
     probe: bool = False
     effective: Effective | None = None
     carried: dict[str, int] | None = None
@@ -121,8 +113,6 @@ class ProcessRun:
 
     times_us            time of one call
     loads_slower        time of a compute kernel during the calls over its time without them
-    traffic_us          time of one exchange of background messages during the calls
-    traffic_alone_us    time of one exchange of background messages without the calls
     """
 
     process: int
@@ -130,8 +120,6 @@ class ProcessRun:
     settings: Settings
     times_us: Mapping[Call, float]
     loads_slower: Mapping[Call, float] = field(default_factory=dict)
-    traffic_us: Mapping[Call, float] = field(default_factory=dict)
-    traffic_alone_us: Mapping[Call, float] = field(default_factory=dict)
     effective: Effective | None = None
     carried: Mapping[str, int] | None = None
     seconds: float = 0.0
@@ -203,8 +191,6 @@ def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:
     """
     by_call: dict[Call, list[float]] = defaultdict(list)
     loads: dict[Call, list[float]] = defaultdict(list)
-    beside: dict[Call, list[float]] = defaultdict(list)
-    alone: dict[Call, list[float]] = defaultdict(list)
     error = line.error
     for sample in samples:
         call = (sample.collective, sample.bytes)
@@ -214,18 +200,12 @@ def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:
             by_call[call].append(sample.time_us)
             if sample.load_slower is not None:
                 loads[call].append(sample.load_slower)
-            if sample.traffic_us is not None:
-                beside[call].append(sample.traffic_us)
-            if sample.traffic_alone_us is not None:
-                alone[call].append(sample.traffic_alone_us)
     return ProcessRun(
         process=line.process,
         session=line.session,
         settings=Settings.of(line.settings),
         times_us=_medians(by_call),
         loads_slower=_medians(loads),
-        traffic_us=_medians(beside),
-        traffic_alone_us=_medians(alone),
         effective=line.effective,
         carried=line.carried,
         seconds=line.seconds,
@@ -252,7 +232,6 @@ def sample_of(
         process=process,
         settings=settings.recorded,
         load=COMPUTE if request.load else None,
-        traffic=request.traffic or None,
         collective=request.collective,
         bytes=point.bytes,
         dtype=dtype,
@@ -263,8 +242,6 @@ def sample_of(
         iterations=point.iterations,
         time_us=point.time_us,
         load_slower=slower,
-        traffic_us=point.traffic_us,
-        traffic_alone_us=point.traffic_alone_us,
         wrong=point.wrong,
         error=point.error.kind if point.error else None,
         source=Source(

@@ -81,8 +81,6 @@ class _Replayed:
             time_us=sample.time_us,
             load_us=sample.load_slower,
             load_alone_us=None if sample.load_slower is None else 1.0,
-            traffic_us=sample.traffic_us,
-            traffic_alone_us=sample.traffic_alone_us,
             iterations=sample.iterations,
             wrong=sample.wrong,
         )
@@ -141,6 +139,5 @@ def _hello(study: Study, samples: list[ProcessSample]) -> Hello:
         can=Abilities(
             collectives=[item.value for item in Collective if item in collectives],
             load=any(sample.load is not None for sample in samples),
-            traffic=any(sample.traffic is not None for sample in samples),
         ),
     )

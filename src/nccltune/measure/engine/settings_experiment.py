@@ -52,8 +52,6 @@ class SettingsExperiment(ABC):
 
     retry: ClassVar[bool] = False
     """Whether settings that failed in an earlier run are tried again."""
-    reports_gains: ClassVar[bool] = True
-    """Whether the reported status includes the gain over the default."""
 
     def __init__(
         self,
@@ -129,7 +127,7 @@ class SettingsExperiment(ABC):
     def _report(self, settings: Settings) -> None:
         score = self._plan.results.score(settings)
         times = self._processes.times
-        known = self.reports_gains and settings != DEFAULT and score.n > 0
+        known = settings != DEFAULT and score.n > 0
         self._on_status(
             ExperimentStatus(
                 process=times.processes + self._processes.known,

@@ -176,7 +176,6 @@ class SettingsProcesses:
             session=self._session,
             settings=settings.recorded,
             load=COMPUTE if self.workload.load else None,
-            traffic=self.workload.traffic or None,
             probe=probe,
             effective=made,
             carried=dict(carried) if carried is not None else None,
@@ -218,9 +217,4 @@ def _check_workload(workload: Workload, hello: Hello) -> None:
     if workload.load and not hello.can.load:
         raise PlatformError(
             "the bench cannot compute beside the calls here", hint="leave --load out"
-        )
-    if workload.traffic and not hello.can.traffic:
-        raise PlatformError(
-            "the bench cannot send messages beside the calls here",
-            hint="update the bench: nccltune sendrecv fairness needs a newer one",
         )

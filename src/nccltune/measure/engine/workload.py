@@ -33,10 +33,6 @@ _GUESS_BYTES_PER_US = 100e3
 """Assumed speed of a call before its first timing: about that of NVLink. Only the first process of
 a study uses it."""
 _TIMEOUT_S = 60.0
-_TRAFFIC_TARGET_US = 5000.0
-_TRAFFIC_MOST_ITERATIONS = 100
-"""The most calls in one timing while the ranks exchange background messages. A timing lasts for
-several exchanges, because the calls run between the exchanges."""
 
 Call = tuple[Collective, int]
 
@@ -44,13 +40,11 @@ Call = tuple[Collective, int]
 class Workload(NamedTuple):
     """The calls to time: sizes in bytes, by collective.
 
-    With `load`, the GPUs run compute kernels during the calls. With `traffic`, the ranks exchange
-    background messages of that many bytes during the calls.
+    With `load`, the GPUs run compute kernels during the calls.
     """
 
     sizes: Mapping[Collective, Sequence[int]]
     load: bool = False
-    traffic: int = 0
 
     def calls(self) -> Iterator[Call]:
         """Yield every call as (collective, bytes)."""
@@ -65,14 +59,12 @@ class Workload(NamedTuple):
         processes must get the same `known_us`, so that their timings can be compared. `seed`
         shuffles the sizes.
         """
-        target_us = _TRAFFIC_TARGET_US if self.traffic else TARGET_US
-        most = _TRAFFIC_MOST_ITERATIONS if self.traffic else MOST_ITERATIONS
         for collective, sizes in self.sizes.items():
             dtype, redop, root = conditions(collective)
             grouped: dict[int, list[int]] = {}
             for size in sizes:
                 call_us = known_us.get((collective, size), _GUESS_US + size / _GUESS_BYTES_PER_US)
-                wanted = min(max(round(target_us / call_us), _LEAST_ITERATIONS), most)
+                wanted = min(max(round(TARGET_US / call_us), _LEAST_ITERATIONS), MOST_ITERATIONS)
                 grouped.setdefault(wanted, []).append(size)
             for repeat in range(REPEATS):
                 for iterations, group in grouped.items():
@@ -85,7 +77,6 @@ class Workload(NamedTuple):
                         redop=redop or "sum",
                         root=root or 0,
                         load=self.load,
-                        traffic=self.traffic,
                         first_round=repeat,
                         default_repeats=1,
                         warmup=_WARMUP if repeat else _FIRST_WARMUP,
@@ -112,24 +103,21 @@ def workload(
     able: Sequence[str],
     elsewhere: Sequence[Collective] = ELSEWHERE,
     *,
-    factor: int = 2,
     load: bool = False,
-    traffic: int = 0,
 ) -> Workload:
     """Return a workload of send/recv and of the collectives `elsewhere` that the bench can measure.
 
-    Sizes are from `low` to `high` bytes: each size of send/recv is `factor` times the one before,
+    Sizes are from `low` to `high` bytes: each size of send/recv is twice the one before,
     each size of the collectives four times. `able` are the collectives that the bench supports.
-    With `load`, the GPUs run compute kernels during the calls. `traffic` is the size in bytes of
-    background messages during the calls (0: none).
+    With `load`, the GPUs run compute kernels during the calls.
     """
-    raced = _sizes(low, high, factor, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
+    raced = _sizes(low, high, 2, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}
     for collective in elsewhere:
         if collective.value in able:
             step = ranks * _VECTOR_BYTES if collective is Collective.ALLTOALL else _VECTOR_BYTES
             found[collective] = _sizes(max(low, step), max(high, step), 4, step)
-    return Workload(found, load, traffic)
+    return Workload(found, load)
 
 
 def _sizes(low: int, high: int, factor: int, step: int) -> list[int]:

@@ -59,15 +59,13 @@ class Machine:
     too_large: int = 1 << 40
     before: Callable[[int], None] = lambda _: None
     nodes: int = 1
-    traffic: Callable[[Settings], float] | None = None
-    """The true time in us of an exchange of traffic alone; None where traffic is unsupported."""
     started: list[Settings] = field(default_factory=list)
     measured: int = 0
 
     @property
     def hello(self) -> Hello:
         collectives = ["allreduce", "sendrecv", "alltoall"]
-        can = Abilities(collectives=collectives, traffic=self.traffic is not None)
+        can = Abilities(collectives=collectives)
         return hello(nodes=self.nodes, can=can)
 
     @contextlib.contextmanager
@@ -118,15 +116,10 @@ class _Running:
         now = random.Random(f"{machine.seed} {machine.measured}")
         factor = luck.gauss(0, machine.luck) + now.gauss(0, machine.noise)
         factor += machine.drift * len(machine.started)
-        alone = None
-        if request.traffic and machine.traffic is not None:
-            alone = machine.traffic(self._settings) * math.exp(now.gauss(0, machine.noise))
         return BenchPoint(
             bytes=size,
             round=request.first_round,
             iterations=request.iterations,
             time_us=exact * math.exp(factor),
-            traffic_alone_us=alone,
-            traffic_us=None if alone is None else 1.1 * alone,
             wrong=(7 if machine.wrong(self._settings) else 0) if request.check else None,
         )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of NCCL with copy engines by message size."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,12 +10,13 @@ from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.process_record import COMPUTE, ProcessRecord
+from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings_experiment import SettingsExperiment
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.measure.engine.workload import Workload, workload
-from nccltune.measure.experiments.copies.comparison import CopyComparison
 from nccltune.measure.experiments.copies.order import CopyOrder
-from nccltune.measure.experiments.copies.settings import check_sizes, policies
+from nccltune.measure.experiments.copies.settings import check_sizes, label, policies
 from nccltune.measure.experiments.copies.verdict import (
     CopiesVerdict,
     carried,
@@ -24,7 +26,7 @@ from nccltune.measure.experiments.copies.verdict import (
     policy_points,
     proof_gain,
 )
-from nccltune.model.errors import InputError
+from nccltune.model.errors import InputError, PlatformError
 
 PAIRS = 6
 LEAST_PAIRS = MIN_ROUNDS
@@ -60,11 +62,13 @@ def check_scope(scope: CopiesScope) -> None:
         )
 
 
-class CopiesExperiment(CopyComparison):
-    """The comparison of NCCL with copy engines by message size.
+class CopiesExperiment(SettingsExperiment):
+    """The comparison of NCCL with copy engines by message size, on one node.
 
-    Raises the errors of `CopyComparison`.
+    Raises PlatformError for several nodes, and the errors of `SettingsExperiment`.
     """
+
+    retry = True
 
     def __init__(
         self,
@@ -77,11 +81,11 @@ class CopiesExperiment(CopyComparison):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scope = scope
+        self._floor = math.log1p(scope.noise_floor)
         super().__init__(
             start,
             first,
             files,
-            noise_floor=scope.noise_floor,
             seed=scope.seed,
             budget_s=scope.budget_s,
             on_status=on_status,
@@ -120,8 +124,16 @@ class CopiesExperiment(CopyComparison):
             carried=carried(order.results),
         )
 
-    def _check_scope(self) -> None:
+    def _check(self, hello: Hello) -> None:
         check_scope(self._scope)
+        if hello.nodes > 1:
+            raise PlatformError(
+                f"copy engines reach the GPUs of one node; this bench is on {hello.nodes}",
+                hint="measure on one node: a threshold holds for all that are alike",
+            )
+
+    def _label(self, settings: Settings) -> str:
+        return label(settings)
 
     def _workload(self, hello: Hello) -> Workload:
         return workload(

@@ -20,14 +20,6 @@ SENDRECV = RecordKind("sendrecv", "comparison of NCCL with copy engines", "sendr
 UNDER_LOAD = RecordKind(
     "sendrecv-load", "comparison of NCCL with copy engines under load", "sendrecv sweep --load"
 )
-BESIDE_TRAFFIC = RecordKind(
-    "sendrecv-fairness", "comparison of chunks beside traffic", "sendrecv fairness"
-)
-CONNECTIONS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-"""Variables of all processes in a comparison during traffic. CUDA streams that share a connection
-to the GPU wait for each other. With traffic in one stream, ranks could then wait for each other in
-a cycle. The library sets the same value itself, but only if it is loaded at the program's start;
-processes with the default settings do not load it."""
 BY_COPY_ENGINE = "copy engine"
 """Prefix of the carrier names that the library uses for messages by copy engine."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
@@ -59,14 +51,13 @@ def on_gpus(
     library: Path,
     *,
     program: Sequence[str] | None = None,
-    more: Mapping[str, str] | None = None,
 ) -> Starter:
     """Return a starter of `nccltune-bench` with the options in `launch`.
 
-    `library` is preloaded unless the settings are the default. `program` replaces the bench. `more`
-    are further variables of all processes. The first process must be a default: it reports the path
-    of NCCL. Raises InputError for a missing library. The starter raises the errors of `Bench`, and
-    LaunchError if copy engines carry no message or the library refuses a setting.
+    `library` is preloaded unless the settings are the default. `program` replaces the bench. The
+    first process must be a default: it reports the path of NCCL. Raises InputError for a missing
+    library. The starter raises the errors of `Bench`, and LaunchError if copy engines carry no
+    message or the library refuses a setting.
     """
     if not library.is_file():
         raise InputError(
@@ -76,14 +67,13 @@ def on_gpus(
         )
     library = library.absolute()
     nccl: str | None = str(launch.nccl) if launch.nccl is not None else None
-    always = dict(more or {})
 
     @contextlib.contextmanager
     def start(settings: Settings, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001
         nonlocal nccl
         if settings == DEFAULT:
             # Turn the library off, in case the shell preloads it: the default is NCCL alone.
-            with Bench(launch, program=program, settings={**always, ON: "0"}) as bench:
+            with Bench(launch, program=program, settings={ON: "0"}) as bench:
                 nccl = nccl or bench.hello.nccl.path
                 yield _Running(bench)
             return
@@ -92,7 +82,7 @@ def on_gpus(
             # The bench opens NCCL by path and calls only functions of that file. So pass the
             # library's path as the path of NCCL. Also preload the library, as users do for programs
             # that are linked with NCCL.
-            variables = {**always, **preloaded(library, nccl, os.environ), **settings.environment}
+            variables = {**preloaded(library, nccl, os.environ), **settings.environment}
             variables["NCCLTUNE_SENDRECV_STATS"] = str(counts)
             ours = launch._replace(nccl=library)
             with Bench(ours, program=program, settings=variables) as bench:

@@ -30,9 +30,6 @@ MOST_FROM = 1 << 30
 TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
 """Values of CUDA_DEVICE_MAX_CONNECTIONS with which NCCL carries everything
 (`native/sendrecv/connections.cc`)."""
-FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
-"""Chunk sizes to try during traffic, in bytes. Other messages can run between the chunks of a large
-message."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
 _STEPS = (2, 4, 8)
@@ -43,11 +40,6 @@ one slot and two channels, are also tried."""
 COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
 """Settings with which copy engines carry every size of the comparison. So each size is measured
 both with NCCL and with copy engines."""
-
-
-def chunks() -> list[Settings]:
-    """Return one set of settings for each chunk size to try during traffic."""
-    return [Settings.of({**COPY_ENGINE.recorded, CHUNK: chunk}) for chunk in FAIR_CHUNKS]
 
 
 def policies() -> list[Settings]:
@@ -94,25 +86,20 @@ def _value(name: str, value: int | str) -> str:
 
 
 def check_sizes(low: int, high: int) -> None:
-    """Raise InputError for sizes that cannot decide the threshold.
+    """Raise InputError for sizes that cannot decide the threshold, or are no legal one.
 
     The new threshold is one of the measured sizes. It is compared with the default threshold, so
     the range must include the default threshold.
     """
-    check_bounds(low, high)
+    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
+    if low < LEAST_FROM or high > MOST_FROM:
+        raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
     if not low <= DEFAULT_FROM <= high:
         raise InputError(
             f"must have the default threshold, {format_bytes(DEFAULT_FROM)}, among them",
             where="--sizes",
             hint="leave out --sizes, or write 256K-64M",
         )
-
-
-def check_bounds(low: int, high: int) -> None:
-    """Raise InputError for sizes that are no legal threshold of the library."""
-    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
-    if low < LEAST_FROM or high > MOST_FROM:
-        raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
