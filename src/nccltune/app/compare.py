@@ -26,8 +26,8 @@ from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_plat
 from nccltune.formats.reading.runs import RunFound
 from nccltune.formats.text.redact import host_hash
 from nccltune.model.errors import InputError
+from nccltune.model.numbers import counted
 from nccltune.model.sample import Sample
-from nccltune.report.words import counted
 from nccltune.study.files import Study
 from nccltune.study.names import SAMPLES
 

@@ -14,13 +14,13 @@ from nccltune.doctor.result import Examination
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.errors import UnwritableError
+from nccltune.model.numbers import counted
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof, rules_of
 from nccltune.report.build import build
 from nccltune.report.data import Checks, Commands, Report
 from nccltune.report.examination import checks_of
 from nccltune.report.html import render
-from nccltune.report.words import counted
 from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import TuneOptions, Tuning
 

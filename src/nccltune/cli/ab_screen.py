@@ -17,9 +17,10 @@ from nccltune.measure.experiments.ab.judge import (
 )
 from nccltune.measure.experiments.ab.runs import SettingTrial
 from nccltune.measure.experiments.ab.settings import label
+from nccltune.model.numbers import significant
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
-from nccltune.report.words import significant, time_text
+from nccltune.report.words import time_text
 
 _INDENT = 11
 _TABLE_WIDTH = 72

@@ -13,8 +13,9 @@ from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis
 from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.model.finding import FindingKind
+from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
-from nccltune.report.words import percent_text, range_text, rate_text, size_form
+from nccltune.report.words import range_text, rate_text
 
 _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""

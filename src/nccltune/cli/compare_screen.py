@@ -11,16 +11,9 @@ from nccltune.cli.output import hanging, harmless, stdout, warn
 from nccltune.compare.fleet import FleetTest, SlowPart
 from nccltune.compare.series import ScalingSeries
 from nccltune.compare.sides import CurveComparison
+from nccltune.model.numbers import counted, gain_text, percent_text, significant, size_form
 from nccltune.model.sizes import format_bytes
-from nccltune.report.words import (
-    counted,
-    gain_text,
-    listed,
-    percent_text,
-    significant,
-    size_form,
-    time_text,
-)
+from nccltune.report.words import listed, time_text
 
 _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""

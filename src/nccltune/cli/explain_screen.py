@@ -4,7 +4,8 @@
 from rich.console import Console
 
 from nccltune.cli.output import hanging, stdout, styled
-from nccltune.report.words import size_form, sms_text
+from nccltune.model.numbers import size_form
+from nccltune.report.words import sms_text
 from nccltune.tune.explain import DecidedRange, Explained
 
 _NARROW = 66

@@ -20,12 +20,13 @@ from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.communicator import SweepStatus, Watcher
 from nccltune.model.choice import DEFAULT, choice_label
+from nccltune.model.numbers import significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import RemovedRule
-from nccltune.report.words import range_text, significant
+from nccltune.report.words import range_text
 
 _TABLE_ROWS = 14
 _Result = TypeVar("_Result")

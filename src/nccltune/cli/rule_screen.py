@@ -4,6 +4,7 @@
 from rich.console import Console
 
 from nccltune.cli.output import hanging
+from nccltune.model.numbers import gain_text, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
@@ -11,15 +12,7 @@ from nccltune.report.data import Report
 from nccltune.report.proof import build_proof
 from nccltune.report.terminal import proof_tables
 from nccltune.report.verdict import firm_rules
-from nccltune.report.words import (
-    gain_text,
-    interval_text,
-    per_size_text,
-    range_text,
-    size_form,
-    sms_text,
-    where_text,
-)
+from nccltune.report.words import interval_text, per_size_text, range_text, sms_text, where_text
 from nccltune.study.files import Study
 from nccltune.tune.result import RuleEvidence, TunedGroup, Tuning
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from nccltune.app.tune import verify_command
 from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.cli.rule_screen import counted_rules, left_alone_words, rule_words
+from nccltune.model.numbers import size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
-from nccltune.report.words import range_text, size_form
+from nccltune.report.words import range_text
 from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, Tuning, ran_instead
 

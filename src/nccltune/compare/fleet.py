@@ -17,9 +17,9 @@ import numpy.typing as npt
 from nccltune.analyze.stats import normal_z
 from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, fact_differences
 from nccltune.compare.scan import LEAST_SCATTER, Floats, stretches
+from nccltune.model.numbers import significant
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
-from nccltune.report.words import significant
 
 FEWEST_RUNS = 4
 LEVEL = 0.05

@@ -15,7 +15,7 @@ import numpy as np
 from nccltune.analyze.stats import normal_z, student_t, trimmed_mean
 from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, TimedPoint
 from nccltune.compare.scan import FEWEST, Floats, Stretch, scatter, stretches
-from nccltune.report.words import counted, gain_text, percent_text, size_form
+from nccltune.model.numbers import counted, gain_text, percent_text, size_form
 
 LEVEL = 0.05
 """Probability that a comparison without any difference reports one."""

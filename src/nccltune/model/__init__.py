@@ -5,6 +5,7 @@ collective.py  collectives: names, sizes as NCCL's tuner counts them, bus bandwi
 choice.py      algorithm, protocol, channels and chunk size of a call
 chunks.py      limits of a tuner's chunk size
 scale.py       nodes and ranks of a communicator
+numbers.py     numbers as people read them
 sizes.py       message sizes as nccl-tests writes them
 sample.py      one measured time
 rule.py        the choice for a range of sizes

@@ -10,6 +10,7 @@ from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.numbers import percent_text
 from nccltune.prove.result import Proof, ProofGroup
 from nccltune.report import words
 from nccltune.report.alike import AlikeFindings, grouped
@@ -131,7 +132,7 @@ def build(
         commands=commands,
         created=tuning.created,
         tool_version=tool_version,
-        rules_note=RULES_NOTE.format(gain=words.percent_text(tuning.options.min_gain)),
+        rules_note=RULES_NOTE.format(gain=percent_text(tuning.options.min_gain)),
         proof=None if proof is None else build_proof(proof),
         checks=checks,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from nccltune.analyze.ran import ran_label
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
+from nccltune.model.numbers import percent_text
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.result import ProofGroup
 from nccltune.report import words
@@ -143,7 +144,7 @@ def saturation_text(item: ConditionAnalysis) -> str | None:
         return None
     share = ""
     if found.line_rate_share is not None:
-        share = f", {words.percent_text(found.line_rate_share)} of the line rate"
+        share = f", {percent_text(found.line_rate_share)} of the line rate"
     first = item.shown.points[0].bytes
     shares = {"half of it": found.half_bytes, "90 %": found.ninety_bytes}
     # Smaller sizes than the first were not measured, so "from" would be a guess.

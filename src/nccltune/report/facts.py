@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nccltune.analyze.result import Analysis, Noise
+from nccltune.model.numbers import counted, percent_text
 from nccltune.model.platform import Platform
 from nccltune.prove.result import Proof
 from nccltune.report import words
@@ -52,13 +53,13 @@ def _when(platform: Platform, analysis: Analysis, tuning: Tuning) -> HeaderFact:
 
 def _timings(analysis: Analysis) -> str:
     """Return the number of timings: `3,128 timings in 8 rounds`."""
-    count = words.counted(analysis.samples, "timing")
+    count = counted(analysis.samples, "timing")
     rounds = sorted({item.rounds for item in analysis.conditions})
     if not rounds:
         return count
     if len(rounds) > 1:
         return f"{count} in {rounds[0]} to {rounds[-1]} rounds"
-    return f"{count} in {words.counted(rounds[0], 'round')}"
+    return f"{count} in {counted(rounds[0], 'round')}"
 
 
 def _noise_facts(noises: Sequence[Noise], proof: Proof | None) -> list[HeaderFact]:
@@ -73,11 +74,11 @@ def _noise_facts(noises: Sequence[Noise], proof: Proof | None) -> list[HeaderFac
     typical = sorted(noise.typical for noise in known or noises)
     high = max(noise.high for noise in known or noises)
     if not known:
-        value = f"unknown; {words.percent_text(high)} is assumed"
+        value = f"unknown; {percent_text(high)} is assumed"
     else:
-        value = f"{words.percent_text(typical[len(typical) // 2])} typical"
-        value += f", {words.percent_text(high)} at worst" if high > typical[0] else ""
+        value = f"{percent_text(typical[len(typical) // 2])} typical"
+        value += f", {percent_text(high)} at worst" if high > typical[0] else ""
     sources = {words.NOISE_WORDS.get(noise.source, noise.source) for noise in known or noises}
     if proof is not None and proof.rounds:
-        value += f"; {words.percent_text(proof.noise)} at worst in the proof, which is another run"
+        value += f"; {percent_text(proof.noise)} at worst in the proof, which is another run"
     return [HeaderFact("Noise floor", value, "; ".join(sorted(sources)))]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nccltune.model.numbers import percent_text, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.sizes import format_bytes
 from nccltune.report import words
@@ -63,11 +64,11 @@ def render(report: Report) -> str:
     filters: Filters = {
         "size": format_bytes,
         "range": words.range_text,
-        "form": words.size_form,
+        "form": size_form,
         "ends": _ends,
         "sms": _sms,
         "time": lambda value: "–" if value is None else words.time_text(value, "µs"),
-        "percent": words.percent_text,
+        "percent": percent_text,
         "sentence": lambda text: words.sentence(typeset(text)),
         "typeset": typeset,
         "pieces": pieces,

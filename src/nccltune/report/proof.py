@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the rows and sentences of a proof for the page and the terminal."""
 
+from nccltune.model.numbers import counted, percent_text
 from nccltune.prove.result import Proof, ProvenSize, RemovedRule, RuleProof
 from nccltune.report import words
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofRuleRow, ProofSizeRow
@@ -56,7 +57,7 @@ def sentence(proof: Proof) -> str:
     """Return a summary: `2 of 3 rules hold · 0 sizes slower · noise floor 1.1 %`."""
     removed = sum(item.narrowed is None for item in proof.dropped)
     total = len(proof.rules) + removed
-    parts = [f"{proof.holding} of {words.counted(total, 'rule')} hold"]
+    parts = [f"{proof.holding} of {counted(total, 'rule')} hold"]
     if total == 1:
         parts = ["the rule holds"] if proof.holding else ["the rule does not hold"] * removed
     for number, what in (
@@ -66,10 +67,10 @@ def sentence(proof: Proof) -> str:
         (sum(item.verdict == "unverified" for item in proof.rules), "not verifiable here"),
     ):
         parts += [f"{number} {what}"] if number else []
-    parts.append(f"{words.counted(proof.slower, 'size')} slower")
+    parts.append(f"{counted(proof.slower, 'size')} slower")
     other = sum(size.verdict == "not alike" for group in proof.groups for size in group.sizes)
-    parts += [f"{words.counted(other, 'size')} without a rule not left alone"] if other else []
-    parts.append(f"noise floor {words.percent_text(proof.noise)}")
+    parts += [f"{counted(other, 'size')} without a rule not left alone"] if other else []
+    parts.append(f"noise floor {percent_text(proof.noise)}")
     return " · ".join(parts)
 
 
@@ -80,7 +81,7 @@ def _how(proof: Proof) -> str:
     rounds = sorted({size.rounds for size in sizes}) or [0]
     span = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else str(rounds[0])
     noun = "round" if rounds[-1] == 1 else "rounds"
-    return f"{words.counted(len(sizes), 'size')}, {between} of them new, in {span} {noun}"
+    return f"{counted(len(sizes), 'size')}, {between} of them new, in {span} {noun}"
 
 
 def _remark(proof: Proof) -> str | None:
@@ -88,7 +89,7 @@ def _remark(proof: Proof) -> str | None:
     parts = [_REASONS[proof.reason]] if proof.reason in _REASONS else []
     if lost:
         where = "in this recording" if proof.replay else "here"
-        parts.append(f"{words.counted(lost, 'size')} could not be measured {where}.")
+        parts.append(f"{counted(lost, 'size')} could not be measured {where}.")
     if any(map(_differs, proof.rules)):
         has_new = any(size.between for group in proof.groups for size in group.sizes)
         parts.append(_DIFFERS_BETWEEN if has_new else _DIFFERS)

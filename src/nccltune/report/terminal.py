@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nccltune.model.finding import FindingKind
+from nccltune.model.numbers import counted, gain_text, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.report import words
@@ -147,7 +148,7 @@ def _sizes(page: _Page, report: Report) -> None:
     for group in shown:
         page.heading(group.label)
         rows = informative_sizes(group)
-        form = words.size_form(row.bytes for row in rows)
+        form = size_form(row.bytes for row in rows)
         _size_heads(page, "tuned, expected")
         for row in rows:
             _size(page, row, form)
@@ -241,7 +242,7 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
     alike = False
     for group in proof.groups:
         rows = informative_proof(group)
-        form = words.size_form(row.bytes for row in rows)
+        form = size_form(row.bytes for row in rows)
         if rows:
             page.heading(group.label)
             _size_heads(page, "tuned")
@@ -306,12 +307,12 @@ def _proof_size(page: _Page, size: str, row: ProofSizeRow) -> None:
 
 def _proof_rule(page: _Page, row: ProofRuleRow) -> None:
     colour = {"holds": "green", "removed": "red"}.get(row.verdict, "yellow")
-    form = words.size_form((row.min_bytes, row.max_bytes))
+    form = size_form((row.min_bytes, row.max_bytes))
     parts = [
         f"{row.group} {words.range_text(row.min_bytes, row.max_bytes, '-', form)} {row.choice}"
     ]
     if row.gain is not None:
-        parts.append(words.gain_text(row.gain))
+        parts.append(gain_text(row.gain))
         parts.append(words.interval_text(row.gain_low, row.gain_high))
         per_size = words.per_size_text(row.least, row.most)
         parts += [f"({per_size})"] if per_size else []
@@ -353,9 +354,7 @@ def _rules(page: _Page, report: Report) -> None:
         if not group.rules:
             continue
         page.line(f"  {group.label}")
-        form = words.size_form(
-            end for rule in group.rules for end in (rule.min_bytes, rule.max_bytes)
-        )
+        form = size_form(end for rule in group.rules for end in (rule.min_bytes, rule.max_bytes))
         for rule in group.rules:
             _rule(page, rule, form)
 
@@ -379,7 +378,7 @@ def _rule(page: _Page, rule: RuleRow, form: Callable[[int], str]) -> None:
     per_size = words.per_size_text(rule.least, rule.most)
     parts = [per_size] if per_size else []
     parts += [words.sms_text(rule.channels, rule.default_channels)]
-    parts += [rule.reason, words.counted(rule.timings, "timing")]
+    parts += [rule.reason, counted(rule.timings, "timing")]
     indent = 4 if page.narrow else 26
     page.wrapped("; ".join(parts), indent=indent, style="dim")
     if rule.decided_by:
@@ -393,7 +392,7 @@ def _left_alone(page: _Page, report: Report) -> None:
     page.heading("sizes without a rule")
     for group in groups:
         page.line(f"  {group.label}")
-        form = words.size_form(
+        form = size_form(
             end for left in group.left_alone for end in (left.min_bytes, left.max_bytes)
         )
         for left in group.left_alone:

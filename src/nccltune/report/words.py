@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 from nccltune.model.finding import FindingKind
+from nccltune.model.numbers import significant
 from nccltune.model.sizes import MAX_BYTES, format_bytes
 
 HEADINGS = {
@@ -39,27 +40,10 @@ EDGE_NOTE = "Two rows of one size are the last byte of one range and the first o
 """Printed below a table in which two different sizes are printed as the same text."""
 
 _WORD = re.compile(r"(?!(?:nccltune|mpirun|srun|torchrun|kubectl)\b)[a-z]+(?=[ ,:]|$)")
-_UNITS = {
-    unit: 1 << 10 * power
-    for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1)
-}
 _TOGETHER = re.compile(
     r"(?<=%) (?=CI )|(?<=% CI) (?=\d)|(?<=per) (?=size \d)|(?<=size) (?=\d)|(?<=SMs) (?=\w)"
 )
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|PiB|EiB|us|µs|ms|s|GB/s)(?!\w))")
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """Return a plain decimal with `digits` significant digits and trailing zeros.
-
-    For example `0.470`, `91.7` and `745`. Numbers with more digits before the point keep all these
-    digits: `12,345`.
-    """
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits - 1}e}")
-    magnitude = int(f"{abs(rounded):e}".partition("e")[2])
-    return f"{rounded:,.{max(0, digits - 1 - magnitude)}f}"
 
 
 def time_text(time_us: float, micro: str = "us") -> str:
@@ -77,17 +61,6 @@ def time_text(time_us: float, micro: str = "us") -> str:
 def rate_text(gb_per_s: float) -> str:
     """Return a bandwidth such as `0.470 GB/s`."""
     return f"{significant(gb_per_s)} GB/s"
-
-
-def percent_text(share: float) -> str:
-    """Return a percentage such as `1.1 %` or `25 %`. More digits would not be reliable."""
-    percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
-
-
-def gain_text(gain: float) -> str:
-    """Return a gain with two decimals: `1.30x`."""
-    return f"{gain:.2f}x"
 
 
 def interval_text(low: float | None, high: float | None) -> str:
@@ -115,31 +88,6 @@ def sms_text(channels: int | None, default: int | None) -> str:
         return "SMs unknown"
     known = ["unknown" if number is None else str(number) for number in (channels, default)]
     return f"SMs {known[0]} (default {known[1]})"
-
-
-def size_form(sizes: Iterable[int]) -> Callable[[int], str]:
-    """Return the function that formats all sizes of one column or list.
-
-    If every size is a whole number of its unit, sizes are plain (`32 KiB`). Else all sizes have
-    three significant digits (`1.11 KiB`, `32.0 KiB`, `240 KiB`).
-    """
-    return format_bytes if all(map(_is_whole, sizes)) else _three_digits
-
-
-def _is_whole(size: int) -> bool:
-    unit = 1
-    while size >= unit << 10:
-        unit <<= 10
-    return size % unit == 0
-
-
-def _three_digits(size: int) -> str:
-    plain = format_bytes(size)
-    number, _, unit = plain.partition(" ")
-    if unit == "B":
-        return plain
-    value = size / _UNITS[unit]
-    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
 
 
 def range_text(
@@ -186,11 +134,6 @@ def where_text(ruled: Iterable[int], measured: Sequence[int]) -> str:
     if len(runs) < 3:
         return " and ".join(between_text(low, high) for low, high in runs)
     return f"in {len(runs)} ranges {between_text(runs[0][0], runs[-1][1])}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 rule`, `3,128 timings`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(parts: Sequence[str]) -> str:

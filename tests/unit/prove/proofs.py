@@ -4,6 +4,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
@@ -13,6 +14,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
+from nccltune.prove.result import Proof
 from nccltune.prove.sizes import ProvenCalls, taken
 
 SCALE = Scale(4, 4)
@@ -94,3 +96,25 @@ def drive(plan: ProofPlan, machine: Machine) -> dict[PointKey, BenchPoint]:
 
 def plan_for(rules: Sequence[Rule], first_round: int = 0, *others: ProvenCalls) -> ProofPlan:
     return ProofPlan(rules, SCALE, {Collective.ALLREDUCE: GRID}, first_round, others)
+
+
+def empty_proof(**fields: Any) -> Proof:
+    """Return a proof without rules and sizes; `fields` replace its values."""
+    values: dict[str, Any] = {
+        "study": "x",
+        "config_hash": "x",
+        "reason": "done",
+        "points": 0,
+        "known": 0,
+        "seconds": 0.0,
+        "noise": 0.0,
+        "replay": None,
+        "nccl_version": None,
+        "command": "",
+        "at": "2026-11-27T03:00:00+00:00",
+        "rules": [],
+        "dropped": [],
+        "groups": [],
+        "passes": [],
+    }
+    return Proof(**values | fields)

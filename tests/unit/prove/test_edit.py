@@ -17,7 +17,7 @@ from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
 from tests.unit.builders import measure, sizes
-from tests.unit.prove.proofs import K, rule
+from tests.unit.prove.proofs import K, empty_proof, rule
 
 CONFIG = """\
 # nccltune: schema=1 nccl=2.28.9
@@ -192,20 +192,6 @@ def test_rules_that_were_proven_stay_proven_when_tuned_again(study: Study) -> No
 
 
 def proof_of(study: Study, *found: RuleProof) -> Proof:
-    return Proof(
-        study="x",
-        config_hash=config_hash(study.config_path.read_bytes()),
-        reason="done",
-        points=0,
-        known=0,
-        seconds=0.0,
-        noise=0.01,
-        replay=None,
-        nccl_version=None,
-        command="",
-        at="2026-11-27T03:00:00+00:00",
-        rules=list(found),
-        dropped=[],
-        groups=[],
-        passes=[],
+    return empty_proof(
+        config_hash=config_hash(study.config_path.read_bytes()), noise=0.01, rules=list(found)
     )

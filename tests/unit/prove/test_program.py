@@ -17,7 +17,7 @@ from nccltune.prove.plan import ProofPlan
 from nccltune.prove.program import ProgramRound, ProgramRounds, joined, with_sizes_to_run
 from nccltune.prove.result import Proof, ProvenSize
 from nccltune.study.files import Study
-from tests.unit.prove.proofs import K, rule
+from tests.unit.prove.proofs import K, empty_proof, rule
 
 SIZES = [K << power for power in range(8)]
 RULES = [rule(1 * K, 8 * K), rule(16 * K, 128 * K, "tree/simple")]
@@ -243,23 +243,7 @@ def test_a_proof_keeps_what_an_earlier_one_found_of_other_collectives(tmp_path: 
 
 
 def proof_of(plan: ProofPlan) -> Proof:
-    return Proof(
-        study="s",
-        config_hash="x",
-        reason="done",
-        points=0,
-        known=0,
-        seconds=0.0,
-        noise=0.0,
-        replay=None,
-        nccl_version=None,
-        command="",
-        at="2026-11-27",
-        rules=plan.verdicts({}),
-        dropped=[],
-        groups=plan.groups(),
-        passes=[],
-    )
+    return empty_proof(rules=plan.verdicts({}), groups=plan.groups())
 
 
 def test_sizes_out_of_all_rules_are_named_left_alone(tmp_path: Path) -> None:
