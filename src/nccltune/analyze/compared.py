@@ -103,10 +103,10 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
     }
     found = []
     for items in _groups(analysis.conditions):
-        condition = items[0].condition
+        condition = items[0].condition.for_tuner
         result = compared(items)
         claim = result.conclusive and (condition.collective, condition.scale) not in doubted
-        found.append(Comparison(_where(condition), _text(items, result, claim), result, items))
+        found.append(Comparison(condition.title, _text(items, result, claim), result, items))
     return found
 
 
@@ -130,13 +130,13 @@ def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
     A missing default is another finding.
     """
     for items in _groups(conditions):
-        condition, found = items[0].condition, compared(items)
+        condition, found = items[0].condition.for_tuner, compared(items)
         if not condition.collective.tuned or not found.alone:
             continue
         at = f"at {_ranges(found.alone, _sizes(items))} " if found.sizes else ""
         yield Finding(
             kind=FindingKind.NOT_COMPARED,
-            sentence=f"{_where(condition)}: {at}only the default was measured, so no rule can be "
+            sentence=f"{condition.title}: {at}only the default was measured, so no rule can be "
             "found. Measure the other choices (nccltune sweep), or run again with NCCL_ALGO and "
             "NCCL_PROTO forced and import those",
             where=items[0].title,
@@ -149,17 +149,10 @@ def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
 
 def _groups(conditions: Sequence[ConditionAnalysis]) -> list[list[ConditionAnalysis]]:
     """Return the conditions in groups that NCCL's tuner cannot distinguish."""
-    grouped: dict[tuple[object, ...], list[ConditionAnalysis]] = {}
+    grouped: dict[Condition, list[ConditionAnalysis]] = {}
     for item in conditions:
-        condition = item.condition
-        key = (condition.collective, condition.scale, condition.registered)
-        grouped.setdefault(key, []).append(item)
+        grouped.setdefault(item.condition.for_tuner, []).append(item)
     return list(grouped.values())
-
-
-def _where(condition: Condition) -> str:
-    registered = ", registered" if condition.registered else ""
-    return f"{condition.collective.prose}, {condition.scale}{registered}"
 
 
 def _sizes(items: Sequence[ConditionAnalysis]) -> list[int]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from nccltune.analyze.result import Condition
 from nccltune.model.choice import DEFAULT
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -24,13 +25,11 @@ def split_defaults(
 
     Of such runs, only the processes `default_runs` and those that agree with them stay the default.
     Runs without a report of NCCL keep their label. Change the timings in `found`, and return a
-    sentence for each collective, scale and registration with such runs.
+    sentence for each collective, scale and kind of calls with such runs.
     """
-    grouped: dict[tuple[object, ...], list[Timings]] = {}
+    grouped: dict[Condition, list[Timings]] = {}
     for timings in found:
-        condition = timings.condition
-        key = (condition.collective, condition.scale, condition.registered)
-        grouped.setdefault(key, []).append(timings)
+        grouped.setdefault(timings.condition.for_tuner, []).append(timings)
     sentences = []
     for group in grouped.values():
         every = {process for item in group for ran in item.ran.values() for process in ran}

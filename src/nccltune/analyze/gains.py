@@ -19,7 +19,7 @@ from nccltune.analyze.contrasts import (
     ProcessTimings,
 )
 from nccltune.analyze.curves import noise, scatter
-from nccltune.analyze.result import Noise
+from nccltune.analyze.result import Condition, Noise
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, median, normal_z, trimmed_interval
 from nccltune.analyze.timings import Process, Timings
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
@@ -396,20 +396,19 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
     NCCL passes these to its tuner, so different rules are possible for them. Collectives that the
     tuner does not handle are left out.
     """
-    grouped: dict[tuple[Collective, Scale, bool, int], list[Timings]] = {}
+    grouped: dict[Condition, list[Timings]] = {}
     for item in timings:
-        condition = item.condition
-        if condition.collective.tuned:
-            key = (
-                condition.collective,
-                condition.scale,
-                condition.registered,
-                condition.pipe_ops,
-            )
-            grouped.setdefault(key, []).append(item)
+        if item.condition.collective.tuned:
+            grouped.setdefault(item.condition.for_tuner, []).append(item)
     return [
         GainTable(
-            *key, timings=items, noise=_worst(items, assumed_noise), assumed_noise=assumed_noise
+            key.collective,
+            key.scale,
+            key.registered,
+            key.pipe_ops,
+            timings=items,
+            noise=_worst(items, assumed_noise),
+            assumed_noise=assumed_noise,
         )
         for key, items in grouped.items()
     ]

@@ -47,6 +47,13 @@ class Condition(msgspec.Struct, frozen=True, order=True):
         parts += [f"{self.pipe_ops} pipe ops"] if self.pipe_ops > 1 else []
         return ", ".join(parts)
 
+    @property
+    def for_tuner(self) -> "Condition":
+        """Return the condition with only those properties that NCCL passes to its tuner."""
+        return Condition(
+            self.collective, self.scale, registered=self.registered, pipe_ops=self.pipe_ops
+        )
+
 
 def titles(conditions: Iterable[Condition]) -> dict[Condition, str]:
     """Return the title of every condition, with data type, operation and root if these differ.

@@ -161,3 +161,16 @@ def test_one_choice_without_the_default_is_compared_with_nothing() -> None:
         if item.kind is FindingKind.NO_DEFAULT
     ]
     assert "only ring/ll was measured, so it is compared with nothing" in finding.sentence
+
+
+def test_groups_of_calls_are_a_comparison_of_their_own() -> None:
+    both = lambda size: {"default": size / 1e5, "ring/ll": size / 9e4}  # noqa: E731
+    only = lambda size: {"default": size / 1e5}  # noqa: E731
+    samples = [
+        *measure(SIZES, both, rounds=6),
+        *measure(SIZES, only, rounds=6, group_calls=60, pipe_ops=3),
+    ]
+    plain, groups = comparisons(analyze_samples(PLATFORM, samples))
+    assert plain.compared.everywhere
+    assert not groups.compared.anything
+    assert groups.where.endswith("3 pipe ops")
