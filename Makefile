@@ -9,7 +9,9 @@
 # make picture the README's picture: the report of the demo in Chromium
 # make image   a container image of the wheel in dist (PLATFORM=linux/arm64: for Grace)
 # make packages  a deb and an rpm with the plugins, of each wheel in dist
-# make lint    ruff, mypy --strict, names and words (packaging/checks), clang-format, clang-tidy
+# make check   the loop of a change, minutes: make style, then the unit tests, Python and native
+# make style   ruff, mypy --strict, packaging/checks.py, clang-format; compiles nothing
+# make lint    make style, then clang-tidy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -26,7 +28,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 NATIVE := CMakeLists.txt CMakePresets.json $(shell find native cmake examples -type f 2>/dev/null)
 
-.PHONY: help demo install wheels check-wheels test test-native test-python sanitize lint format clean
+.PHONY: help demo install wheels check-wheels test test-native test-python sanitize check style lint format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -72,8 +74,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	@$(PROGRESS) build/log/test "libraries of the tests" "$(BIN)/python packaging/dependencies.py test | $(PIP) install -r /dev/stdin"
 	@touch $@
 
-$(VENV)/.installed-lint: $(VENV)/.installed-test
-	@$(PROGRESS) build/log/lint "tools of lint" "$(BIN)/python packaging/dependencies.py lint | $(PIP) install -r /dev/stdin"
+# Without nccltune, which would have to be compiled: its sources are enough for these.
+$(VENV)/.installed-style: pyproject.toml | $(VENV)/pyvenv.cfg
+	@$(PROGRESS) build/log/style "libraries, tools of make style" "$(LIBRARIES) && $(BIN)/python packaging/dependencies.py test | $(PIP) install -r /dev/stdin && $(BIN)/python packaging/dependencies.py lint | $(PIP) install -r /dev/stdin"
 	@touch $@
 
 $(VENV)/.installed-wheels: $(VENV)/pyvenv.cfg pyproject.toml
@@ -124,16 +127,23 @@ TIDY_FILES = $(shell find native -name '*.cc' -printf '%s %p\n' 2>/dev/null | so
 # to the rest.
 TIDY_BUDGET = $(addprefix --extra-arg=,-Xclang -analyzer-config -Xclang max-nodes=22500)
 
-lint: $(VENV)/.installed-lint
+style: $(VENV)/.installed-style
 	$(BIN)/ruff check src tests benchmarks packaging docs/site
 	$(BIN)/ruff format --check src tests benchmarks packaging docs/site
-	$(BIN)/mypy
-	$(BIN)/python packaging/checks
+	$(BIN)/python packaging/checks.py
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(BIN)/mypy
+
+lint: style $(VENV)/.installed-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset dev -B build/lint -DCMAKE_UNITY_BUILD=OFF >/dev/null
 	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/lint --quiet --warnings-as-errors='*' $(TIDY_BUDGET)
 
-format: $(VENV)/.installed-lint
+# Without the native programs that start programs of their own and wait for them.
+check: style build-dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" ctest --preset dev -j $$(($(JOBS) + 1)) -E '_(whole|scenario|fault|host)_test[.]'
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadfile tests/unit
+
+format: $(VENV)/.installed-style
 	$(BIN)/ruff check --fix src tests benchmarks packaging docs/site
 	$(BIN)/ruff format src tests benchmarks packaging docs/site
 	$(BIN)/clang-format -i $(CPP_FILES)
