@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.files.load import load_topology
-from nccltune.topology.files.picture import svg
 from nccltune.topology.hardware.build import link_graph
-from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
+from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import LinkGraph
 from nccltune.topology.hardware.machine import this_machine
 from nccltune.topology.nccl_model.paths import Paths, paths
@@ -40,13 +38,11 @@ def show_topology(
     *,
     settings: Sequence[str] = (),
     nccl_version: str | None = None,
-    picture: Path | None = None,
 ) -> ShownTopology:
     """Return the topology of a file or a study, or of this machine if `path` is None.
 
-    `settings` are NCCL settings (NAME=VALUE) that change paths. An SVG file is written to `picture`
-    if given. Raises InputError for an unreadable topology, an invalid setting or version, and if
-    the picture cannot be written.
+    `settings` are NCCL settings (NAME=VALUE) that change paths. Raises InputError for an unreadable
+    topology, and for an invalid setting or version.
     """
     version = parse_version(nccl_version) if nccl_version is not None else None
     chosen = parse_settings(settings)
@@ -54,17 +50,4 @@ def show_topology(
     whole = filled(topology)
     graph = link_graph([whole], nccl_version=version)
     found = paths(graph, settings=path_settings(chosen), nccl_version=version)
-    if picture is not None:
-        _write_picture(picture, whole, graph)
     return ShownTopology(topology, whole, graph, found)
-
-
-def _write_picture(path: Path, topology: Topology, graph: LinkGraph) -> None:
-    title = topology.name or topology.source
-    drawn = svg(graph, title=title, detected=nvlink_is_unknown(topology))
-    try:
-        path.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=str(path), hint="name another file"
-        ) from None

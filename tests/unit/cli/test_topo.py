@@ -58,13 +58,6 @@ def test_show_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found["paths"]) == 16
 
 
-def test_show_writes_an_svg(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "topo.svg"
-    out_of(capsys, "show", path("dgx"), "--svg", str(file))
-    assert file.read_text().startswith("<svg ")
-    assert run(["topo", "show", path("dgx"), "--svg", str(tmp_path / "no" / "x.svg")]) == 2
-
-
 def test_show_reads_a_folder_with_a_matrix(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,9 +167,6 @@ def test_a_file_that_leaves_nvlink_out_is_not_shown_as_without(
     nvlinks = [link for link in shown["links"] if link["kind"] == "NVL"]
     assert len(nvlinks) == 16
     assert not any(link["sure"] for link in nvlinks)
-    picture = tmp_path / "p4d.svg"
-    out_of(capsys, "show", path("skeleton-vm"), "--svg", str(picture))
-    assert "NVLink left to detection" in picture.read_text()
 
 
 def test_a_file_without_gpus_lists_devices_and_switches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune topo`: a machine's hardware as NCCL sees it.
 
-show.py              show the tree, a picture and the paths
+show.py              show the tree and the paths
 what_if.py           compute the bandwidth limit after a change
 calibrate.py         measure the efficiencies of this platform's links
 convert.py           write a topology file for NCCL
@@ -17,14 +17,14 @@ from nccltune.cli.lazy_group import LazyGroup
 EPILOG = """\b
 Examples:
   nccltune topo show                        this machine
-  nccltune topo show topo.xml --svg topo.svg
+  nccltune topo show topo.xml
   nccltune topo what-if topo.xml --nodes 2 --gdr-read off
   nccltune topo convert topo.txt -o vm.xml    from nvidia-smi topo -m > topo.txt
   nccltune lint node*.xml                   check topology files
 """
 SECTIONS = {
     "Verbs": {
-        "show": "show the machine as a tree and a picture: links, bandwidths, NCCL's paths",
+        "show": "show the machine as a tree: links, bandwidths, NCCL's paths",
         "what-if": "compute what a setting, a NIC elsewhere or more nodes would change",
         "calibrate": "measure what this platform's links reach, for `topo what-if`",
         "convert": "write a topology file for NCCL, for a virtual machine that shows no tree",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo show`: show a machine as a tree and a picture, with NCCL's paths."""
+"""`nccltune topo show`: show a machine as a tree, with NCCL's paths."""
 
 from pathlib import Path
 
 import click
 
-from nccltune.cli.options import FILE, PATH, option
+from nccltune.cli.options import PATH, option
 from nccltune.cli.output import is_json, next_step, print_json, stdout
 from nccltune.cli.verb import verb
 
@@ -13,22 +13,19 @@ EPILOG = """\b
 Examples:
   nccltune topo show                               this machine
   nccltune topo show topo.xml
-  nccltune topo show topo.txt --svg topo.svg    of nvidia-smi topo -m
+  nccltune topo show topo.txt                      of nvidia-smi topo -m
   nccltune topo show topo.xml --env NCCL_P2P_LEVEL=SYS --json
 """
 
 
-@verb(epilog=EPILOG, dry_run=True)
+@verb(epilog=EPILOG)
 @click.argument("what", required=False, type=PATH, metavar="[FILE|STUDY]")
-@click.option("--svg", help="Write a picture to this file.", **FILE)
 @option("--nccl-version", more=" whose rules hold  [default: the newest known]")
 @option("--env", "settings", more=", here one that changes paths: NCCL_NET_GDR_LEVEL=SYS.")
 def command(
     what: Path | None,
-    svg: Path | None,
     nccl_version: str | None,
     settings: tuple[str, ...],
-    dry_run: bool,
 ) -> None:
     """Show a machine as NCCL sees it: what hangs on what, what each link carries and how that was
     derived, and the type of NCCL's path between every two GPUs and NICs.
@@ -40,8 +37,7 @@ def command(
     from nccltune.app.topo_show import show_topology
     from nccltune.cli.topo.show_screen import as_data, show
 
-    picture = None if dry_run else svg
-    shown = show_topology(what, settings=settings, nccl_version=nccl_version, picture=picture)
+    shown = show_topology(what, settings=settings, nccl_version=nccl_version)
     if is_json():
         print_json(as_data(shown))
         return
