@@ -29,7 +29,7 @@ from nccltune.native.plugin_host import Costs
 pytestmark = pytest.mark.peer
 PEER = os.environ.get("NCCLTUNE_PEER_TUNER", "")
 
-STUDY = Path(__file__).parents[1] / "data" / "recordings" / "h200x4-as-4-nodes"
+STUDY = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
 SCALE = Scale(nodes=4, ranks=32)
 VERSIONS = ("2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.6")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
