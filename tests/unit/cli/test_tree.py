@@ -21,8 +21,8 @@ from tests.unit.topology.samples import FOLDER
 
 MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 16, 5, 16
 READS_ONLY = {
-    "compare", "env", "explain", "lint", "topo show", "topo what-if", "net env", "net stats", "sendrecv env",
-    "launch render",
+    "compare", "env", "explain", "lint", "topo show", "topo what-if", "net env", "net stats",
+    "sendrecv env", "launch render",
 }  # fmt: skip
 """Verbs that write nothing and start nothing that measures."""
 SOURCES = Path(nccltune.cli.__file__).parent
