@@ -135,7 +135,7 @@ def summary(found: Tallies) -> str:
             "null: false sure",
             "worst noise",
             "planted: false sure",
-            "null: any rule",
+            "null: any rule, candidates too",
             "sure rules covered (n)",
             "all rules covered",
             "sizes in sure rules covered",
@@ -145,7 +145,7 @@ def summary(found: Tallies) -> str:
             "found",
             "exact",
             "gain kept",
-            "with unsure rules",
+            "with candidates",
         ],
         rows,
     )
@@ -239,7 +239,7 @@ def report(found: Tallies, facts: Mapping[str, object], failed: Sequence[str]) -
         parts += [
             "## Null: studies with a false sure rule",
             matrix(found, ["null"], lambda t: percent(t.false_sure, t.studies)),
-            "## Null: studies with any rule",
+            "## Null: studies with any rule, candidates too",
             matrix(found, ["null"], lambda t: percent(t.with_any, t.studies)),
         ]
     parts += [
