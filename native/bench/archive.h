@@ -15,9 +15,21 @@
 #include <utility>
 #include <vector>
 
+#include "bench/backend.h"
+#include "bench/step.h"
 #include "common/little_endian.h"
 
 namespace nccltune::bench {
+
+template <typename Archive>
+void Describe(Archive& archive, OpenError& error) {
+  archive(error.kind, error.text, error.hint, error.rank);
+}
+
+template <typename Archive>
+void Describe(Archive& archive, StepError& error) {
+  archive(error.kind, error.text, error.rank, error.fatal);
+}
 
 class Writer {
  public:

@@ -10,11 +10,55 @@
 #include <string>
 #include <vector>
 
-#include "bench/exchange.h"
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
 #include "bench/step.h"
-#include "bench/world.h"
 
 namespace nccltune::bench {
+
+// Collective communication between the processes of a run, without NCCL. A backend may use it only
+// inside Open, Run or Table, and only from the thread that called that function.
+class ProcessExchange {
+ public:
+  static constexpr size_t kMaxBytes = size_t{64} << 10;
+
+  virtual ~ProcessExchange() = default;
+
+  // Every process passes at most kMaxBytes in `mine`. Every process receives the bytes of all
+  // processes, in process order. All processes must make the same calls in the same order. Returns
+  // false if the run is ending; the caller should then return soon, because the result of the
+  // caller is no longer used. On one host a call takes between ten and several hundred
+  // microseconds, longer if few cores are free.
+  virtual bool AllGather(std::string_view mine, std::vector<std::string>* all) = 0;
+
+  // Copies the bytes of process 0 to all processes. `is_source` is true in process 0 only. Returns
+  // false if the run is ending.
+  bool Broadcast(std::string* bytes, bool is_source) {
+    std::vector<std::string> all;
+    if (!AllGather(is_source ? std::string_view(*bytes) : std::string_view(), &all)) return false;
+    *bytes = std::move(all[0]);
+    return true;
+  }
+};
+
+// The place of this process in the run. A rank in NCCL's sense is a GPU: process p has
+// `gpus_per_process` ranks, starting at p * gpus_per_process.
+struct World {
+  int process = 0;           // index of this process; launchers call it the rank
+  int processes = 1;         // number of processes; launchers call it the size
+  int local_process = 0;     // index among the processes of this host
+  int gpus_per_process = 1;  // number of GPUs of each process, each with one thread and one rank
+  int emulated_nodes = 0;    // 0: no emulation, each host is a node
+  int ranks_per_gpu = 1;     // number of consecutive processes of a host that share a GPU
+
+  // The emulated node of a process; 0 without emulation.
+  int NodeOf(int each) const {
+    return static_cast<int>(int64_t{each} * emulated_nodes / processes);
+  }
+  int ranks() const { return processes * gpus_per_process; }
+  int first_rank() const { return process * gpus_per_process; }
+};
 
 struct GpuInfo {
   int rank = 0;

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/answer.h"
 #include "bench/backend.h"
 #include "bench/ensemble.h"
-#include "bench/point.h"
+#include "bench/player.h"
 #include "bench/request.h"
-#include "bench/schedule.h"
 
 namespace nccltune::bench {
 

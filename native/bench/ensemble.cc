@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "bench/ending.h"
-#include "bench/error_words.h"
 #include "bench/messages.h"
+#include "bench/step.h"
+#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/world.h"
+#include "bench/backend.h"
 #include "common/token.h"
 
 namespace nccltune::bench {

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "bench/backend.h"
 #include "bench/endpoint.h"
-#include "bench/world.h"
 #include "common/vocabulary.h"
 
 namespace nccltune::bench {

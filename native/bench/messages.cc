@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/messages.h"
 
-#include "bench/archive_errors.h"
+#include "bench/archive.h"
 
 namespace nccltune::bench {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/backend.h"
 #include "bench/endpoint.h"
 #include "bench/wire.h"
-#include "bench/world.h"
 #include "common/token.h"
 
 namespace nccltune::bench {

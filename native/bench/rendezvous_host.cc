@@ -11,9 +11,10 @@
 #include <list>
 #include <utility>
 
-#include "bench/error_words.h"
 #include "bench/handshake.h"
 #include "bench/rendezvous.h"
+#include "bench/step.h"
+#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

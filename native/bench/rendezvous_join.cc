@@ -9,9 +9,10 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/error_words.h"
 #include "bench/handshake.h"
 #include "bench/rendezvous.h"
+#include "bench/step.h"
+#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

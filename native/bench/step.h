@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <chrono>
 #include "bench/words.h"
 #include "host/names.h"
 
@@ -125,6 +126,18 @@ struct TableResult {
   TableRow row;
   std::optional<StepError> error;
 };
+
+// Returns a text such as "tree/ll on 2 channels" or "NCCL's default".
+std::string InWords(const Choice& choice);
+
+// Returns a text such as "allreduce of 4096 bytes with tree/ll".
+std::string InWords(const Step& step);
+
+// Returns a text such as "process 3" or "processes 1, 3-5".
+std::string Processes(const std::vector<int>& numbers);
+
+// Returns a text such as "0.4 s".
+std::string InSeconds(std::chrono::duration<double> time);
 
 }  // namespace nccltune::bench
 

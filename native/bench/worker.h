@@ -15,9 +15,7 @@
 #include <vector>
 
 #include "bench/backend.h"
-#include "bench/exchange.h"
 #include "bench/wire.h"
-#include "bench/world.h"
 #include "common/descriptor.h"
 
 namespace nccltune::bench {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "bench/archive_errors.h"
+#include "bench/archive.h"
 #include "common/content_hash.h"
 #include "common/nccl_version.h"
 #include "common/text.h"

@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "bench/backend.h"
-#include "bench/exchange.h"
-#include "bench/world.h"
 
 namespace nccltune::bench {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of Gpu that enqueue the collectives.
-#include "bench/nccl/element.h"
 #include "bench/nccl/gpu.h"
+#include "bench/nccl/pattern.h"
 
 namespace nccltune::bench {
 

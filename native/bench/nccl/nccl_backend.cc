@@ -9,8 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "bench/error_words.h"
 #include "bench/nccl/step_run.h"
+#include "bench/step.h"
+#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

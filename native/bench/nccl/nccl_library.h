@@ -13,6 +13,12 @@
 
 namespace nccltune::bench {
 
+// Returns the path of the libnccl.so.2 that belongs to the PyTorch of the first `python3` on PATH.
+// Returns an empty string if there is no such Python or PyTorch, or if that PyTorch uses the
+// system's library. Runs that Python for some tens of milliseconds (at most ten seconds) without
+// importing its packages.
+std::string FindTorchNccl();
+
 // An opened NCCL library (libnccl.so.2).
 class NcclLibrary {
  public:

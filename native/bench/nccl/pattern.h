@@ -11,6 +11,28 @@
 
 namespace nccltune::bench {
 
+// The range and precision of a number type.
+struct NumberFormat {
+  bool is_real = false;
+  bool is_signed = false;
+  // Bits of the mantissa, including the implicit bit. For an integer, the bits without the sign.
+  int digits = 0;
+  // For floating point: the smallest normal number is 2^least_exponent.
+  int least_exponent = 0;
+};
+
+NumberFormat FormatOf(Dtype dtype);
+
+// Returns the largest number N such that all integers from 0 to N are stored exactly (at most
+// 2^53).
+double LargestExact(Dtype dtype);
+
+// Reads the number in the SizeOf(dtype) bytes at `element`. 64-bit integers are exact up to 2^53.
+double Decode(Dtype dtype, const void* element);
+
+// Stores the nearest representable number; ties go to the even one. Integers must be in range.
+void Encode(Dtype dtype, double number, void* element);
+
 // The period of a rank's data in elements. The period is prime. So a piece that NCCL puts in the
 // wrong place, a multiple of 16 bytes away, differs from the expected data.
 inline constexpr size_t kPatternElements = 8191;

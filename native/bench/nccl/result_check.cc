@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "bench/nccl/element.h"
+#include "bench/nccl/pattern.h"
 #include "bench/random.h"
 
 namespace nccltune::bench {

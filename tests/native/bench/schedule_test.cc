@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/schedule.h"
+#include "bench/player.h"
 
 #include <gtest/gtest.h>
 

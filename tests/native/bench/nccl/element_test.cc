@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/nccl/element.h"
+#include "bench/nccl/pattern.h"
 
 #include <gtest/gtest.h>
 

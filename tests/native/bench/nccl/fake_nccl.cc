@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
-#include "bench/nccl/element.h"
 #include "bench/nccl/fake_comm.h"
+#include "bench/nccl/pattern.h"
 #include "host/nccl_stand_in.h"
 
 namespace nccltune::nccl {

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/nccl/element.h"
+#include "bench/nccl/pattern.h"
 
 namespace nccltune::fake {
 

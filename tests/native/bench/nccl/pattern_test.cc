@@ -10,8 +10,6 @@
 #include <set>
 #include <vector>
 
-#include "bench/nccl/element.h"
-
 namespace nccltune::bench {
 namespace {
 

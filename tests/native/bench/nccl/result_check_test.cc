@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "bench/nccl/element.h"
+#include "bench/nccl/pattern.h"
 
 namespace nccltune::bench {
 namespace {

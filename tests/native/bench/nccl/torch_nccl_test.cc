@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/nccl/torch_nccl.h"
+#include "bench/nccl/nccl_library.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/replay/series.h"
+#include "bench/replay/recording.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/error_words.h"
+#include "bench/step.h"
 
 #include <cstdio>
 
