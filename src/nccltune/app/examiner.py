@@ -8,10 +8,10 @@ from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.doctor.result import Examination
 from nccltune.doctor.summary import line_words
+from nccltune.measure.bench.conditions import restrictions
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.identity import this_host_hash
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.bench.settings import restrictions
 from nccltune.model.errors import PlatformError
 from nccltune.model.platform import Platform
 from nccltune.report.words import printable

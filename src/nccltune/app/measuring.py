@@ -12,7 +12,7 @@ from typing import Protocol
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.identity import OTHER_STUDY, check_same_platform, platform_of
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.engine.status import StatusCallback, ignore_status
+from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.model.errors import LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study

@@ -14,8 +14,8 @@ from nccltune.app.measuring import (
     refuse_file,
     saved_when_stopped,
 )
-from nccltune.measure.engine.budget import FIRST_GUESS_S
 from nccltune.measure.engine.record import Summary, write_summary
+from nccltune.measure.engine.scheduler import FIRST_GUESS_S
 from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
 from nccltune.measure.experiments.nccl_tests.experiment import (
     NcclTestsExperiment,

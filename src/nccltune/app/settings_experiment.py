@@ -21,10 +21,9 @@ from nccltune.app.measuring import (
 )
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import ProcessRecord, RecordKind
-from nccltune.measure.engine.scheduler import EndReason
+from nccltune.measure.engine.scheduler import EndReason, StatusCallback, ignore_status
 from nccltune.measure.engine.settings import DEFAULT
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 

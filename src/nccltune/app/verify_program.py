@@ -23,8 +23,8 @@ from nccltune.app.program_run import (
 from nccltune.app.study import saving
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.with_launcher import WithLauncher
-from nccltune.measure.engine.budget import Budget, ProcessTimes
 from nccltune.measure.engine.record import timestamp
+from nccltune.measure.engine.scheduler import Budget, ProcessTimes
 from nccltune.model.errors import InputError, UnwritableError
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample

@@ -10,7 +10,7 @@ from nccltune.app.sendrecv_sweep import CopiesPlan
 from nccltune.cli.measure_screen import RunScreen, show_start
 from nccltune.cli.output import hanging, is_json, print_json, stdout, styled
 from nccltune.cli.progress import Progress, Step, seconds_words
-from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
+from nccltune.measure.engine.scheduler import ExperimentStatus, StatusCallback
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict
 from nccltune.measure.experiments.p2p.verdict import RaceVerdict
 from nccltune.model.platform import Platform

@@ -15,7 +15,7 @@ from nccltune.app.sendrecv_settings import plan_race, race_settings
 from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import ProcessRecord
-from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
+from nccltune.measure.engine.scheduler import ExperimentStatus, StatusCallback
 from nccltune.measure.experiments.ab.experiment import TrialScope
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
 from nccltune.measure.experiments.copies.preload import SENDRECV

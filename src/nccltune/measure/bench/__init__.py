@@ -10,6 +10,5 @@ identity.py       the platform that a bench runs on; whether a study is of the s
 hardware.py       the topology file that NCCL writes at its start
 gpus.py           GPUs and driver version, from the driver
 mps.py            NVIDIA's MPS daemon, for ranks that share a GPU
-conditions.py     data type, reduction and root of each measurement
-settings.py       NCCL settings that restrict what can be measured
+conditions.py     properties of the calls, and NCCL settings that restrict what can be measured
 """

@@ -2,9 +2,7 @@
 """The engine that all experiments share: a scheduler, executors, and a record in the study.
 
 Scheduler:
-scheduler.py            runs tasks in order until no task is left or the budget is spent
-budget.py               the time limit of an experiment; how long a process takes
-status.py               the progress that an experiment reports while its processes run
+scheduler.py            runs tasks in order until no task is left or the budget is spent; progress
 
 Executors:
 communicator.py         one bench with one communicator; the choice is switched between calls
@@ -19,10 +17,8 @@ process_record.py       processes with their settings: every timing, and which p
 
 Experiments that compare settings (a *default* is a process with NCCL's default settings, a
 *candidate* one with the settings to compare):
-settings_experiment.py  the base class: budget, resumption, status, time estimate
-settings.py             a set of settings
+settings_experiment.py  the base class: budget, resumption, time estimate, order of processes
+settings.py             a set of settings, and those in effect by NCCL's log
 workload.py             the calls that each process times
-process_order.py        the order of candidates and defaults
 gains.py                gains over the neighbouring defaults, and their noise
-effective.py            the effective settings, from NCCL's log
 """

@@ -15,9 +15,8 @@ from nccltune.measure.bench.conditions import PLAIN, CallKind, conditions
 from nccltune.measure.bench.conversation import BenchPoint, Measure
 from nccltune.measure.bench.process import Bench
 from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
-from nccltune.measure.engine.budget import Budget
 from nccltune.measure.engine.point_record import PointRecord
-from nccltune.measure.engine.scheduler import Scheduler, TaskSource
+from nccltune.measure.engine.scheduler import Budget, Scheduler, TaskSource
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 

@@ -19,9 +19,8 @@ import msgspec
 from nccltune.analyze.stats import median
 from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
-from nccltune.measure.engine.effective import Effective
 from nccltune.measure.engine.record import LineFile, timestamp
-from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings import Effective, Settings
 from nccltune.measure.engine.workload import Call
 from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Source

@@ -21,7 +21,6 @@ from nccltune.measure.bench.conversation import (
     Nccl,
     PointError,
 )
-from nccltune.measure.engine.effective import Effective
 from nccltune.measure.engine.process_record import (
     P2P,
     ProcessLine,
@@ -29,7 +28,7 @@ from nccltune.measure.engine.process_record import (
     ProcessSample,
     RecordKind,
 )
-from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings import Effective, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 from nccltune.measure.engine.workload import Call
 from nccltune.model.collective import Collective

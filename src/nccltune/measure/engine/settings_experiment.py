@@ -7,20 +7,79 @@ earlier run, the status, and the estimate of the time left.
 """
 
 import math
+import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, TypedDict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import ClassVar, Protocol, TypedDict
 
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.engine.budget import Budget
-from nccltune.measure.engine.process_order import ProcessPlan
+from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.process_record import ProcessRecord
-from nccltune.measure.engine.scheduler import CallTask, EndReason, Scheduler, sequential_source
+from nccltune.measure.engine.scheduler import (
+    Budget,
+    CallTask,
+    EndReason,
+    ExperimentStatus,
+    Scheduler,
+    StatusCallback,
+    ignore_status,
+    sequential_source,
+)
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess, SettingsProcesses, Starter
-from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
 from nccltune.measure.engine.workload import Workload
+
+_SPACING = 2
+"""The number of candidates between two defaults."""
+
+ProcessSteps = Generator[Settings, None, None]
+"""Yields the settings of the process to start next. The results of that process must be added
+before the next value is requested."""
+
+
+class ProcessPlan(Protocol):
+    """Decides which process to start next. `stage` is the present stage, for display."""
+
+    results: NeighbourGains
+    stage: str
+
+    def steps(self) -> ProcessSteps:
+        """Yield the settings of every process, until nothing is left to decide."""
+
+    def still_to_start(self) -> int:
+        """Return about how many processes must still be started."""
+
+
+def shuffled_starts(
+    results: NeighbourGains, settings: Sequence[Settings], starts: int, order: random.Random
+) -> ProcessSteps:
+    """Yield the settings of processes until each of `settings` has run `starts` times.
+
+    The order is shuffled by `order`. A default runs before and after every two candidates. Settings
+    that have failed are skipped.
+    """
+    missing = [item for item in settings for _ in range(starts - len(results.runs_with(item)))]
+    order.shuffle(missing)
+    for item in missing:
+        if item in results.failed:
+            continue
+        since = results.candidates_since_default()
+        if since is None or since >= _SPACING:
+            yield DEFAULT
+        yield item
+    if results.candidates_since_default():
+        yield DEFAULT
+
+
+def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
+    """Yield `most` pairs of processes to start one after the other.
+
+    `one` is first in the first, third, ... pair, and `other` in the pairs between, so that drift
+    cancels.
+    """
+    for number in range(most):
+        yield (one, other) if number % 2 == 0 else (other, one)
 
 
 class RunFacts(TypedDict):

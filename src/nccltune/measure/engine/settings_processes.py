@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
-from nccltune.measure.engine.budget import ProcessTimes
-from nccltune.measure.engine.effective import Effective
 from nccltune.measure.engine.process_record import (
     COMPUTE,
     ProcessLine,
@@ -25,7 +23,8 @@ from nccltune.measure.engine.process_record import (
     as_run,
     sample_of,
 )
-from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.scheduler import ProcessTimes
+from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
 from nccltune.measure.engine.workload import RACED, Workload
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings that restrict what NCCL can choose."""
 
-from nccltune.measure.bench.settings import restrictions
+from nccltune.measure.bench.conditions import restrictions
 
 
 def test_settings_that_restrict_choices_are_explained() -> None:

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from nccltune.measure.engine.budget import FIRST_GUESS_S, Budget, ProcessTimes
 from nccltune.measure.engine.scheduler import (
+    FIRST_GUESS_S,
+    Budget,
     CallTask,
+    ProcessTimes,
     Scheduler,
     TaskSource,
     sequential_source,

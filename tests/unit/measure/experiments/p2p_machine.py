@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nccltune.measure.bench.conversation import Abilities, BenchPoint, Hello, Measure, PointError
-from nccltune.measure.engine.effective import Effective
-from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS
 from nccltune.model.collective import Collective

@@ -9,9 +9,9 @@ import pytest
 
 from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.replay import replay
+from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import Starter
-from nccltune.measure.engine.status import ExperimentStatus
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
 from nccltune.measure.experiments.copies.order import POLICY_STARTS, PROOF_PAIRS
 from nccltune.measure.experiments.copies.preload import SENDRECV

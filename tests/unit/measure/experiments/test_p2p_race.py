@@ -8,9 +8,9 @@ import pytest
 from nccltune.measure.engine.gains import ProcessGain
 from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.replay import replay
+from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import Starter
-from nccltune.measure.engine.status import ExperimentStatus
 from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
 from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, combined_winners
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS

@@ -3,8 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.measure.engine.effective import Effective, log_settings, read_effective
-from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings import (
+    DEFAULT,
+    Effective,
+    Settings,
+    log_settings,
+    read_effective,
+)
 from nccltune.measure.experiments.p2p.settings import (
     BUFFER,
     CHUNK,

@@ -15,10 +15,17 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.engine.budget import Budget, ProcessTimes
 from nccltune.measure.engine.record import timestamp
-from nccltune.measure.engine.scheduler import CallTask, Scheduler, sequential_source
-from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
+from nccltune.measure.engine.scheduler import (
+    Budget,
+    CallTask,
+    ExperimentStatus,
+    ProcessTimes,
+    Scheduler,
+    StatusCallback,
+    ignore_status,
+    sequential_source,
+)
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
 from nccltune.measure.experiments.ab.settings import SettingChanges

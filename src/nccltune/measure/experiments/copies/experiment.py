@@ -10,10 +10,10 @@ from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.process_record import COMPUTE, ProcessRecord
+from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.measure.engine.settings import Settings
 from nccltune.measure.engine.settings_experiment import SettingsExperiment
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.copies.order import CopyOrder
 from nccltune.measure.experiments.copies.settings import check_sizes, label, policies

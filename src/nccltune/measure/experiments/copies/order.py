@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from nccltune.measure.engine.gains import NeighbourGains
-from nccltune.measure.engine.process_order import ProcessSteps, alternating, shuffled_starts
 from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_experiment import ProcessSteps, alternating, shuffled_starts
 from nccltune.measure.engine.workload import Call
 from nccltune.measure.experiments.copies.settings import COPY_ENGINE
 

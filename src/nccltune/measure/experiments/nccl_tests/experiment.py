@@ -20,11 +20,18 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
-from nccltune.measure.engine.budget import FIRST_GUESS_S, Budget
 from nccltune.measure.engine.program import InterruptedProgram, run_program
 from nccltune.measure.engine.record import LineFile, timestamp
-from nccltune.measure.engine.scheduler import CallTask, Scheduler, sequential_source
-from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
+from nccltune.measure.engine.scheduler import (
+    FIRST_GUESS_S,
+    Budget,
+    CallTask,
+    ExperimentStatus,
+    Scheduler,
+    StatusCallback,
+    ignore_status,
+    sequential_source,
+)
 from nccltune.measure.experiments.nccl_tests.binaries import (
     FACTOR,
     NcclTestsSite,

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.process_record import ProcessRecord
+from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_experiment import SettingsExperiment
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.p2p.race import Race
 from nccltune.measure.experiments.p2p.settings import candidates, memory_bytes

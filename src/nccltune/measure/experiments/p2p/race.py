@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from nccltune.measure.engine.gains import NeighbourGains, Score
-from nccltune.measure.engine.process_order import ProcessSteps, alternating, shuffled_starts
 from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_experiment import ProcessSteps, alternating, shuffled_starts
 from nccltune.measure.engine.workload import Call
 from nccltune.measure.experiments.p2p.settings import SettingCandidate, merged, problem
 

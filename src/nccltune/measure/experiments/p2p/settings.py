@@ -7,8 +7,7 @@ The numbers are from NCCL 2.28.9.
 
 from dataclasses import dataclass
 
-from nccltune.measure.engine.effective import Effective
-from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings import Effective, Settings
 from nccltune.model.choice import MAX_CHANNELS
 
 MIN_CHANNELS = "NCCL_MIN_P2P_NCHANNELS"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
 from nccltune.measure.bench.process import Bench, Launch
-from nccltune.measure.engine.effective import Effective, log_settings, read_effective
-from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings import Effective, Settings, log_settings, read_effective
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nccltune.measure.engine.effective import Effective
 from nccltune.measure.engine.gains import Gains, NeighbourGains, ProcessGain, pooled
-from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
 from nccltune.measure.engine.workload import RACED, Call
 from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, Race
 from nccltune.measure.experiments.p2p.settings import memory_bytes
