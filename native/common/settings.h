@@ -28,6 +28,8 @@ enum class SettingId {
   kNetEager,
   kNetDevices,
   kNetTimeout,
+  kNetPathTimeout,
+  kNetDownTimeout,
   kNetPorts,
   kNetZeroCopy,
   kNetNofile,

@@ -67,7 +67,7 @@ class ReceiveFlowBase : public Task {
   };
   virtual FrameCounts frame_counts() const = 0;
 
-  void Down(int64_t now_ns, bool bye, std::string_view why);
+  void Down(int64_t now_ns, bool bye, const SocketEnd& end);
   // Sends a frame. Returns false if the socket is full; the frame is then not sent at all. Work is
   // called when the socket has room, and the caller sends a new frame then.
   bool SendReverseFrame(const ReverseFrame& frame);
