@@ -24,7 +24,7 @@ constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 30> kSettings = {{
+constexpr std::array<Setting, 31> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -37,6 +37,12 @@ constexpr std::array<Setting, 30> kSettings = {{
      "What to do with rules measured on another NCCL version or GPU. warn: log it and use them; "
      "off: log it and use none.",
      kStaleWords},
+    {"NCCLTUNE_CONFIG_HASH",
+     "text",
+     "",
+     "Content hash of the configuration, 16 hexadecimal digits. A rank whose file has another "
+     "content uses no rule.",
+     {}},
     {"NCCLTUNE_NATIVE_DIR",
      "path",
      "",

@@ -21,6 +21,7 @@ enum class SettingId {
   kNcclConfigFile,
   kStrict,
   kStale,
+  kConfigHash,
   kNativeDir,
   kToken,
   kNetFlows,
