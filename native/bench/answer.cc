@@ -121,7 +121,6 @@ Value HelloAnswer(const Value& id, const std::vector<BackendInfo>& infos,
   can.Set("graph", info.graph);
   can.Set("group_calls", info.group_calls);
   can.Set("load", info.load);
-  can.Set("traffic", info.traffic);
   can.Set("chunk", info.chunk);
   Value answer = Answer("hello", id);
   answer.Set("schema_version", kSchemaVersion);
@@ -163,10 +162,6 @@ Value PointAnswer(const Value& id, const Point& point, std::string_view source) 
       answer.Set("load_alone_us", Rounded(*point.load_alone_us));
       answer.Set("load_us", Rounded(*point.load_us));
     }
-    if (point.traffic_alone_us) {
-      answer.Set("traffic_alone_us", Rounded(*point.traffic_alone_us));
-    }
-    if (point.traffic_us) answer.Set("traffic_us", Rounded(*point.traffic_us));
   }
   answer.Set("source", source);
   return answer;

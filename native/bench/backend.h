@@ -46,7 +46,6 @@ struct BackendInfo {
   bool graph = false;
   bool group_calls = false;
   bool load = false;
-  bool traffic = false;
   bool chunk = false;
 };
 

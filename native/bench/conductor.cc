@@ -186,10 +186,6 @@ std::optional<StepError> Conductor::Unsupported(const Step& step) const {
     what = "a load beside the calls";
   } else if (step.load && step.graph) {
     what = "a load beside CUDA graphs";
-  } else if (step.traffic_bytes > 0 && !info.traffic) {
-    what = "traffic beside the calls";
-  } else if (step.traffic_bytes > 0 && step.graph) {
-    what = "traffic beside CUDA graphs";
   } else if (step.choice.chunk_bytes > 0 && !info.chunk) {
     what = "a forced chunk size";
   } else {

@@ -20,15 +20,15 @@ static void Describe(Archive& archive, Choice& choice) {
 template <typename Archive>
 static void Describe(Archive& archive, Step& step) {
   archive(step.sequence, step.collective, step.bytes, step.dtype, step.redop, step.root,
-          step.in_place, step.registered, step.graph, step.group_calls, step.load,
-          step.traffic_bytes, step.choice, step.warmup, step.iterations, step.check, step.timeout_s,
-          step.seed, step.round, step.repeat);
+          step.in_place, step.registered, step.graph, step.group_calls, step.load, step.choice,
+          step.warmup, step.iterations, step.check, step.timeout_s, step.seed, step.round,
+          step.repeat);
 }
 
 template <typename Archive>
 static void Describe(Archive& archive, RankTiming& timing) {
   archive(timing.rank, timing.event_us, timing.host_us, timing.wrong, timing.load_alone_us,
-          timing.load_us, timing.traffic_alone_us, timing.traffic_us);
+          timing.load_us);
 }
 
 template <typename Archive>
@@ -62,7 +62,7 @@ static void Describe(Archive& archive, OpenResult& opened) {
   archive(info.backend, info.replay, info.nccl_version, info.nccl_path, info.nccl_from, info.driver,
           info.tuner_path, info.tuner_control, info.tuner_interface, info.nodes, info.ranks,
           info.gpus, info.collectives, info.dtypes, info.redops, info.registered, info.graph,
-          info.group_calls, info.load, info.traffic, info.chunk, opened.error);
+          info.group_calls, info.load, info.chunk, opened.error);
 }
 
 template <typename Archive>

@@ -20,10 +20,6 @@ StepError Missing(int rank) {
   return {ErrorKind::kNccl, "no timing came from rank " + std::to_string(rank), rank, true};
 }
 
-void KeepLonger(const std::optional<double>& time, std::optional<double>* kept) {
-  if (time && (!*kept || *time > **kept)) *kept = time;
-}
-
 }  // namespace
 
 Point CombineResults(const Step& step, const std::vector<StepResult>& results, int ranks) {
@@ -61,8 +57,6 @@ Point CombineResults(const Step& step, const std::vector<StepResult>& results, i
           point.load_alone_us = timing.load_alone_us;
         }
       }
-      KeepLonger(timing.traffic_alone_us, &point.traffic_alone_us);
-      KeepLonger(timing.traffic_us, &point.traffic_us);
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {

@@ -16,14 +16,12 @@ struct Point {
   double time_us = 0;            // time of one iteration on the slowest rank
   std::vector<double> times_us;  // time of one iteration on each rank, in rank order
   std::optional<double> host_us;
-  std::optional<double> load_alone_us;     // of the rank whose load slowed down most
-  std::optional<double> load_us;           // of the rank of load_alone_us
-  std::optional<double> traffic_alone_us;  // the largest of all ranks
-  std::optional<double> traffic_us;        // the largest of all ranks
-  std::optional<int64_t> wrong;            // sum over all ranks; nullopt unless all ranks checked
-  std::optional<ExecutedChoice> ran;       // the choice that ran, as process 0 reported it
-  std::optional<TunerInputs> seen;         // as process 0 reported them
-  bool applied = true;                     // true: the choice was applied in all processes
+  std::optional<double> load_alone_us;  // of the rank whose load slowed down most
+  std::optional<double> load_us;        // of the rank of load_alone_us
+  std::optional<int64_t> wrong;         // sum over all ranks; nullopt unless all ranks checked
+  std::optional<ExecutedChoice> ran;    // the choice that ran, as process 0 reported it
+  std::optional<TunerInputs> seen;      // as process 0 reported them
+  bool applied = true;                  // true: the choice was applied in all processes
   std::optional<StepError> error;
 };
 

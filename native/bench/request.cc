@@ -23,7 +23,6 @@ constexpr double kLongestTimeout = 3600;
 constexpr double kLongestTarget = 60'000;
 constexpr size_t kLongestId = 200;
 constexpr int64_t kMaxGroupCalls = 1024;
-constexpr int64_t kMaxTraffic = int64_t{1} << 32;
 
 std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   Step& step = request->step;
@@ -39,7 +38,6 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   const Value* target = nullptr;
   int64_t root = 0;
   int64_t group_calls = 1;
-  int64_t traffic = 0;
   int64_t rounds = request->rounds;
   int64_t first_round = 0;
   int64_t default_repeats = request->default_repeats;
@@ -60,7 +58,6 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
                             .Optional("graph", &step.graph)
                             .Optional("group_calls", &group_calls, 1, kMaxGroupCalls)
                             .Optional("load", &step.load)
-                            .Optional("traffic", &traffic, 0, kMaxTraffic)
                             .Optional("rounds", &rounds, 1, kMaxRounds)
                             .Optional("first_round", &first_round, 0, kMaxRounds)
                             .Optional("default_repeats", &default_repeats, 1, kMaxRounds)
@@ -101,7 +98,6 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   request->default_repeats = static_cast<int>(default_repeats);
   step.root = static_cast<int>(root);
   step.group_calls = static_cast<int>(group_calls);
-  step.traffic_bytes = static_cast<size_t>(traffic);
   step.warmup = static_cast<int>(warmup);
   step.iterations = static_cast<int>(iterations);
   step.seed = static_cast<uint64_t>(seed);

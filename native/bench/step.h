@@ -45,9 +45,6 @@ struct Step {
   bool graph = false;
   int group_calls = 1;  // equal calls between ncclGroupStart and ncclGroupEnd; 1: no group
   bool load = false;    // time the calls while a compute kernel runs on the GPUs
-  // Size of the messages that each rank sends to the next rank during the calls; 0 means no
-  // traffic.
-  size_t traffic_bytes = 0;
   Choice choice;
   int warmup = 0;
   int iterations = 1;
@@ -102,10 +99,6 @@ struct RankTiming {
   // Time of one load kernel, when it runs alone and during the calls. Set if the step has `load`.
   std::optional<double> load_alone_us = std::nullopt;
   std::optional<double> load_us = std::nullopt;
-  // Time of one traffic exchange, when it runs alone and during the calls. Set if the step has
-  // traffic.
-  std::optional<double> traffic_alone_us = std::nullopt;
-  std::optional<double> traffic_us = std::nullopt;
 };
 
 // The result of a step in one process.

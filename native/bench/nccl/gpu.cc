@@ -100,35 +100,6 @@ std::optional<StepError> Gpu::FeedLoad() {
 
 std::optional<StepError> Gpu::StopLoad() { return load_->Stop(); }
 
-// Each traffic exchange waits for all ranks, so every rank must run as many exchanges as the rank
-// that has begun most. The ranks find this number over the communicator of the timed calls, which
-// does not wait for traffic.
-std::optional<StepError> Gpu::StopTraffic() {
-  uint64_t begun = 0;
-  uint64_t most = 0;
-  if (auto error = traffic_.Pause(&begun)) return error;
-  if (auto error = MaxOverRanks(begun, &most)) return error;
-  return traffic_.Finish(most);
-}
-
-std::optional<StepError> Gpu::MaxOverRanks(uint64_t mine, uint64_t* most) {
-  auto* const number = static_cast<float*>(host_);
-  *number = static_cast<float>(mine);
-  const cu::Pointer at = buffers_.barrier_value();
-  if (auto error =
-          CudaCheck(cuda_->MemcpyHtoDAsync(at, number, sizeof *number, stream_), "copy a number")) {
-    return error;
-  }
-  if (auto error = EnqueueBarrierAllReduce()) return error;
-  if (auto error =
-          CudaCheck(cuda_->MemcpyDtoHAsync(number, at, sizeof *number, stream_), "copy a number")) {
-    return error;
-  }
-  if (auto error = Wait()) return error;
-  *most = static_cast<uint64_t>(*number);
-  return std::nullopt;
-}
-
 std::optional<StepError> Gpu::RecordStart() {
   return CudaCheck(cuda_->EventRecord(start_, stream_), "record an event");
 }
@@ -222,21 +193,19 @@ std::optional<StepError> Gpu::Close() {
   if (premul_) nccl_->ncclRedOpDestroy(premul_->op, comm());
   premul_.reset();
   buffers_.Release(comm());
-  std::optional<StepError> of_traffic = traffic_.Close();
   nccl::Comm last = comm_.exchange(nullptr);
   std::optional<StepError> error;
   if (last != nullptr) {
     error = nccl_.Check(nccl_->ncclCommDestroy(last), "end the communicator", rank_, nullptr);
   }
   Release();
-  return error ? error : of_traffic;
+  return error;
 }
 
 void Gpu::Release() {
   if (context_ == nullptr) return;
   buffers_.Release(nullptr);
   load_.reset();
-  traffic_.Release();
   if (host_ != nullptr) cuda_->MemFreeHost(host_);
   for (cu::Event event : {start_, end_, done_}) {
     if (event != nullptr) cuda_->EventDestroy(event);
@@ -249,7 +218,6 @@ void Gpu::Release() {
 void Gpu::Abort() noexcept {
   nccl::Comm last = comm_.exchange(nullptr);
   if (last != nullptr) nccl_->ncclCommAbort(last);
-  traffic_.Abort();
 }
 
 }  // namespace nccltune::bench

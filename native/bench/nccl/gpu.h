@@ -16,7 +16,6 @@
 #include "bench/nccl/load.h"
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/result_check.h"
-#include "bench/nccl/traffic.h"
 #include "bench/step.h"
 
 namespace nccltune::bench {
@@ -33,8 +32,7 @@ class Gpu {
         rank_(rank),
         ranks_(ranks),
         stop_(stop),
-        buffers_(cuda, nccl, rank, ranks_per_gpu),
-        traffic_(cuda, nccl, rank, ranks, stop) {}
+        buffers_(cuda, nccl, rank, ranks_per_gpu) {}
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
@@ -90,14 +88,6 @@ class Gpu {
   std::optional<StepError> StopLoad();
   uint64_t load_kernels() const { return load_ == nullptr ? 0 : load_->ended(); }
 
-  // Messages to the next rank during the calls (see traffic.h). Connect the traffic on all ranks
-  // before StartTraffic.
-  Traffic& traffic() { return traffic_; }
-  std::optional<StepError> StartTraffic(size_t bytes) { return traffic_.Start(context_, bytes); }
-  // Completes the exchanges that any rank has begun. Call StopTraffic after the step's calls have
-  // ended on all ranks.
-  std::optional<StepError> StopTraffic();
-
   // Prepares the check of a first call: overwrites the result regions and restores the input.
   std::optional<StepError> PrepareCheck(const Step& step);
   // Counts the wrong elements of the results of a first call.
@@ -118,7 +108,6 @@ class Gpu {
   std::optional<StepError> CallsFrom(const Step& step, size_t place);
   std::optional<StepError> CallAt(const Step& step, const CallBuffers& buffers);
   std::optional<StepError> CheckPlace(const Step& step, size_t place, int64_t* wrong);
-  std::optional<StepError> MaxOverRanks(uint64_t mine, uint64_t* most);
   std::optional<StepError> GroupedCall(const Step& step, const CallBuffers& buffers);
   nccl::Result SendAndReceive(const Step& step, const CallBuffers& buffers);
   std::optional<StepError> MakePremul(Dtype dtype);
@@ -149,7 +138,6 @@ class Gpu {
   void* host_ = nullptr;  // pinned, kMaxCheckedBytes
   std::atomic<nccl::Comm> comm_ = nullptr;
   DeviceBuffers buffers_;
-  Traffic traffic_;
   Reference reference_;
   CallLayout layout_;  // of the prepared step; see layout()
   struct Premul {

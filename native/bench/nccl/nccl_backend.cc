@@ -167,40 +167,6 @@ Failure NcclBackend::AgreeOn(const Needs& needs, const Failure& mine) {
   return std::nullopt;
 }
 
-Failure NcclBackend::PrepareTraffic(size_t bytes, const Limit& limit) {
-  if (bytes <= traffic_bytes_) return std::nullopt;
-  traffic_bytes_ = 0;
-  const auto reserve = [bytes](Gpu& gpu, size_t) { return gpu.traffic().Reserve(bytes); };
-  const Failure mine = OnAll(reserve, limit, "preparing traffic");
-  if (body_->stop && !mine) return RunEndedError();
-  if (Failure failure = ShareFirstError(exchange_, mine)) return failure;
-  if (!traffic_connected_) {
-    if (Failure failure = ConnectTraffic(limit)) return failure;
-    traffic_connected_ = true;
-  }
-  const auto warm_up = [bytes](Gpu& gpu, size_t) { return gpu.traffic().WarmUp(bytes); };
-  if (Failure failure = OnAll(warm_up, limit, "the first traffic")) return failure;
-  traffic_bytes_ = bytes;
-  return std::nullopt;
-}
-
-Failure NcclBackend::ConnectTraffic(const Limit& limit) {
-  const bool first = body_->gpus.front().rank() == 0;
-  nccl::UniqueId id{};
-  Failure failure;
-  if (first) {
-    failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
-  }
-  if (Failure agreed = ShareFirstError(exchange_, failure)) return agreed;
-  std::string bytes(id.internal, sizeof id.internal);
-  if (!exchange_->Broadcast(&bytes, first) || bytes.size() != sizeof id.internal) {
-    return RunEndedError();
-  }
-  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
-  const auto connect = [id](Gpu& gpu, size_t) { return gpu.traffic().Connect(id); };
-  return OnAll(connect, limit, "making a communicator for traffic");
-}
-
 Failure NcclBackend::Apply(const Step& step) {
   // The barrier is an all-reduce. An all-reduce choice that an earlier step has set must not affect
   // the barrier, so reset the choice.
@@ -215,7 +181,6 @@ StepResult NcclBackend::Run(const Step& step) {
   StepResult result;
   const Limit limit{std::chrono::duration<double>(step.timeout_s)};
   result.error = PrepareAll(step, limit);
-  if (!result.error) result.error = PrepareTraffic(step.traffic_bytes, limit);
   if (result.error) return result;
   const auto outcomes = std::make_shared<std::vector<StepOutcome>>(body_->gpus.size());
   const auto task = [step, outcomes, body = body_](Gpu& gpu, size_t member) {

@@ -81,9 +81,6 @@ class NcclBackend final : public Backend {
   Failure Unsupported(const Step& step) const;
   Failure PrepareAll(const Step& step, const Limit& limit);
   Failure AgreeOn(const Needs& needs, const Failure& mine);
-  // Creates the communicator and the buffers of the traffic when a step first needs them.
-  Failure PrepareTraffic(size_t bytes, const Limit& limit);
-  Failure ConnectTraffic(const Limit& limit);
   Failure Apply(const Step& step);
   void AbortAll() noexcept;
 
@@ -94,8 +91,6 @@ class NcclBackend final : public Backend {
   int interface_version_ = 0;
   int nodes_ = 0;
   int compute_capability_ = 0;
-  bool traffic_connected_ = false;
-  size_t traffic_bytes_ = 0;     // buffer size that all processes have
   std::optional<Needs> agreed_;  // resources of the last step that all processes could prepare
   std::unique_ptr<Team> team_;
   std::mutex abort_mutex_;

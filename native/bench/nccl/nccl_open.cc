@@ -245,7 +245,6 @@ void NcclBackend::Describe(const World& world, const std::vector<Introduction>& 
   info->group_calls = true;
   info->graph = true;
   info->load = true;
-  info->traffic = true;
   info->chunk = interface_version_ >= 6;
 }
 

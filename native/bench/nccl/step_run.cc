@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 namespace nccltune::bench {
 namespace {
@@ -13,9 +12,8 @@ using Failure = std::optional<StepError>;
 
 // Feed the load once in this many calls, because each feed takes a microsecond.
 constexpr int kCallsPerFeed = 8;
-// Time for which the load runs alone, and number of exchanges for which the traffic runs alone.
+// Time for which the load runs alone.
 constexpr double kAloneMicroseconds = 3000;
-constexpr uint64_t kAloneExchanges = 6;
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -56,18 +54,7 @@ class Runner {
     outcome_->timing.rank = gpu.rank();
   }
 
-  Failure Run() {
-    if (step_.graph) return TimeGraph();
-    Failure error = TimeCalls();
-    if (error && step_.traffic_bytes > 0) {
-      // This rank may have begun exchanges that other ranks have not begun. The number of exchanges
-      // is then not synchronized any more, so the error is fatal.
-      uint64_t begun = 0;
-      gpu_.traffic().Pause(&begun);
-      error->fatal = true;
-    }
-    return error;
-  }
+  Failure Run() { return step_.graph ? TimeGraph() : TimeCalls(); }
 
  private:
   Failure Calls(int count) {
@@ -92,14 +79,10 @@ class Runner {
     if (step_.load) {
       if (auto error = LoadAlone()) return error;
     }
-    if (step_.traffic_bytes > 0) {
-      if (auto error = TrafficAlone()) return error;
-    }
     if (auto error = Barrier()) return error;
     const int leading = Gpu::IsSmall(step_) ? 1 : 0;
     const Clock::time_point start = Clock::now();
     const uint64_t before = gpu_.load_kernels();
-    const Traffic::Progress traffic = gpu_.traffic().progress();
     if (auto error = Calls(leading)) return error;
     if (auto error = gpu_.RecordStart()) return error;
     if (auto error = Calls(step_.iterations)) return error;
@@ -109,8 +92,7 @@ class Runner {
       outcome_->timing.load_us = PerKernel(took, gpu_.load_kernels() - before);
       if (auto error = gpu_.StopLoad()) return error;
     }
-    if (auto error = KeepTimes(took, step_.iterations + leading)) return error;
-    return step_.traffic_bytes > 0 ? EndTraffic(traffic) : std::nullopt;
+    return KeepTimes(took, step_.iterations + leading);
   }
 
   // Times the load without the calls and leaves it running.
@@ -130,44 +112,6 @@ class Runner {
     }
     outcome_->timing.load_alone_us = PerKernel(took, gpu_.load_kernels() - before);
     return std::nullopt;
-  }
-
-  // Times the traffic without the calls and leaves it running. If the step has a load, the load
-  // runs at the same time, because no time of traffic without the load is reported.
-  Failure TrafficAlone() {
-    if (auto error = gpu_.Wait()) return error;
-    if (auto error = gpu_.StartTraffic(step_.traffic_bytes)) return error;
-    // Skip the first exchanges, which may be faster because the links are idle.
-    if (auto error = WaitForExchanges(2)) return error;
-    const Traffic::Progress before = gpu_.traffic().progress();
-    if (auto error = WaitForExchanges(before.exchanges + kAloneExchanges)) return error;
-    outcome_->timing.traffic_alone_us = PerExchange(before);
-    return std::nullopt;
-  }
-
-  Failure WaitForExchanges(uint64_t exchanges) {
-    while (gpu_.traffic().progress().exchanges < exchanges) {
-      if (auto error = gpu_.FeedLoad()) return error;
-      if (auto error = gpu_.traffic().failure()) return error;
-      std::this_thread::sleep_for(Traffic::kPollInterval);
-    }
-    return std::nullopt;
-  }
-
-  // Stops the traffic after the calls of all ranks have ended, because all these calls must run
-  // during traffic.
-  Failure EndTraffic(const Traffic::Progress& before) {
-    outcome_->timing.traffic_us = PerExchange(before);
-    if (auto error = gpu_.EnqueueBarrierAllReduce()) return error;
-    if (auto error = gpu_.Wait()) return error;
-    return gpu_.StopTraffic();
-  }
-
-  // Returns the time of one exchange in us; nullopt if no exchange ended since `before`.
-  std::optional<double> PerExchange(const Traffic::Progress& before) {
-    const Traffic::Progress now = gpu_.traffic().progress();
-    if (now.exchanges == before.exchanges) return std::nullopt;
-    return (now.us - before.us) / static_cast<double>(now.exchanges - before.exchanges);
   }
 
   // Returns the time of one kernel in us; nullopt if no kernel ended.

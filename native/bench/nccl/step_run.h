@@ -32,8 +32,7 @@ struct StepOutcome {
 // launch and the polling.
 //
 // With a load, the load kernels run from before item 2 to the end of item 3. The time of one load
-// kernel without the calls is measured first. Traffic works the same way, but continues until all
-// ranks have reached the end of item 3.
+// kernel without the calls is measured first.
 //
 // With a graph, the iterations are captured once and launched once untimed. After the barrier the
 // graph is launched once between the events, without a leading call. The check uses a separate

@@ -25,7 +25,7 @@ TEST(Conductor, HasTheConversationThatIsDocumented) {
             R"("gpus":[{"rank":0,"name":"GPU","host_hash":null},{"rank":1,"name":"GPU",)"
             R"("host_hash":null},{"rank":2,"name":"GPU","host_hash":null}],"can":{"collectives":)"
             R"(["allreduce","sendrecv"],"dtypes":["float"],"redops":["sum"],"registered":false,)"
-            R"("graph":false,"group_calls":false,"load":false,"traffic":false,"chunk":false}})");
+            R"("graph":false,"group_calls":false,"load":false,"chunk":false}})");
   run.Send(MeasureLine());
   EXPECT_EQ(run.ReceiveText(),
             R"({"op":"point","id":1,"bytes":1024,"choice":"default","ran":null,"applied":true,)"
@@ -197,7 +197,6 @@ TEST(Conductor, UnsupportedStepsAreNotSentToTheBackend) {
       {MeasureLine(R"(,"graph":true,"iterations":0)"), "CUDA graphs"},
       {MeasureLine(R"(,"group_calls":4)"), "a group of calls"},
       {MeasureLine(R"(,"load":true)"), "a load beside the calls"},
-      {MeasureLine(R"(,"traffic":4096)"), "traffic beside the calls"},
       {R"({"op":"measure","collective":"allreduce","bytes":[8],"choices":[{"algorithm":"ring",)"
        R"("protocol":"ll","chunk_bytes":64}]})",
        "a forced chunk size"}};

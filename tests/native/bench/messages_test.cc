@@ -20,7 +20,6 @@ Step FullStep() {
   step.redop = Redop::kMulsum;
   step.root = 3;
   step.in_place = step.registered = step.graph = step.load = true;
-  step.traffic_bytes = size_t{1} << 28;
   step.choice = {Choice::Kind::kForced, {abi::kPat, abi::kSimple}, 12, 4096};
   step.group_calls = 8;
   step.warmup = 5;
@@ -46,7 +45,6 @@ TEST(Messages, AStepKeepsEverything) {
   EXPECT_EQ(read.redop, Redop::kMulsum);
   EXPECT_EQ(read.root, 3);
   EXPECT_TRUE(read.in_place && read.registered && read.graph && read.load);
-  EXPECT_EQ(read.traffic_bytes, size_t{1} << 28);
   EXPECT_EQ(read.choice, step.choice);
   EXPECT_EQ(read.group_calls, 8);
   EXPECT_EQ(read.warmup, 5);

@@ -44,24 +44,6 @@ TEST(Point, OfLoadsTheOneThatIsSlowedDownMostCounts) {
   EXPECT_NE(answer.find(R"("load_alone_us":10.0,"load_us":20.0)"), std::string::npos) << answer;
 }
 
-TEST(Point, OfTrafficTheSlowestRanksCounts) {
-  RankTiming fast = {0, 10, 12, 0};
-  fast.traffic_alone_us = 700.0;
-  fast.traffic_us = 770.0;
-  RankTiming slow = {1, 10, 12, 0};
-  slow.traffic_alone_us = 600.0;
-  slow.traffic_us = 900.0;
-  const Point point = CombineResults(Step(), {Timed({fast, slow})}, 2);
-  const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
-  EXPECT_NE(answer.find(R"("traffic_alone_us":700.0,"traffic_us":900.0)"), std::string::npos)
-      << answer;
-  // The calls ended before one exchange did.
-  fast.traffic_us.reset();
-  const Point alone = CombineResults(Step(), {Timed({fast})}, 1);
-  EXPECT_EQ(alone.traffic_alone_us, 700.0);
-  EXPECT_FALSE(alone.traffic_us);
-}
-
 TEST(Point, AValueThatOneRankLacksIsAbsent) {
   const Point point = CombineResults(
       Step(), {Timed({{0, 10, std::nullopt, 0}}), Timed({{1, 10, 12, std::nullopt}})}, 2);

@@ -40,7 +40,6 @@ TEST(BenchRequest, AbsentMembersAreAtTheirDefault) {
   EXPECT_EQ(request.step.root, 0);
   EXPECT_FALSE(request.step.in_place || request.step.registered || request.step.graph);
   EXPECT_FALSE(request.step.load);
-  EXPECT_EQ(request.step.traffic_bytes, 0U);
   EXPECT_EQ(request.rounds, 1);
   EXPECT_EQ(request.first_round, 0);
   EXPECT_EQ(request.default_repeats, 1);
@@ -59,7 +58,7 @@ TEST(BenchRequest, EveryMemberIsRead) {
       R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
       R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
       R"("dtype":"bfloat16","redop":"max","root":3,"in_place":true,"registered":true,)"
-      R"("graph":true,"group_calls":4,"load":true,"traffic":65536,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
+      R"("graph":true,"group_calls":4,"load":true,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
       R"("warmup":0,"iterations":0,"target_ms":2.5,"seed":7,"check":false,"timeout_s":1})");
   EXPECT_EQ(*request.id.AsString(), "a");
   EXPECT_EQ(request.step.collective, Collective::kReduce);
@@ -76,7 +75,6 @@ TEST(BenchRequest, EveryMemberIsRead) {
   EXPECT_TRUE(request.step.in_place && request.step.registered && request.step.graph);
   EXPECT_EQ(request.step.group_calls, 4);
   EXPECT_TRUE(request.step.load);
-  EXPECT_EQ(request.step.traffic_bytes, 65536U);
   EXPECT_EQ(request.rounds, 4);
   EXPECT_EQ(request.first_round, 9);
   EXPECT_EQ(request.default_repeats, 2);

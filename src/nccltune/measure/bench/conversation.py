@@ -22,7 +22,6 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     The order within a round is shuffled by `seed`. The default is timed `default_repeats` times in
     each round. With `group_calls`, each call is a group of that many equal calls, and `bytes` and
     the times are those of the group. With `load`, the GPUs run compute kernels during the calls.
-    With `traffic`, the ranks exchange messages of that many bytes during the calls.
     """
 
     id: int
@@ -37,7 +36,6 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     graph: bool = False
     group_calls: int = 1
     load: bool = False
-    traffic: int = 0
     rounds: int = 1
     first_round: int = 0
     default_repeats: int = 2
@@ -99,7 +97,6 @@ class Abilities(msgspec.Struct, frozen=True):
     graph: bool = False
     group_calls: bool = False
     load: bool = False
-    traffic: bool = False
     chunk: bool = False
 
 
@@ -172,8 +169,6 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     time_us           time of one call or group of calls on the slowest rank
     load_us           time of one compute kernel while the calls ran
     load_alone_us     time of one compute kernel without the calls
-    traffic_us        time of one exchange of background messages while the calls ran
-    traffic_alone_us  time of one exchange of background messages without the calls
     wrong             number of wrong elements in the result; None if the result was not checked
     """
 
@@ -191,8 +186,6 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     host_us: float | None = None
     load_alone_us: float | None = None
     load_us: float | None = None
-    traffic_alone_us: float | None = None
-    traffic_us: float | None = None
     wrong: int | None = None
     error: PointError | None = None
 

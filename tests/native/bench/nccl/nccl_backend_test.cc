@@ -73,44 +73,6 @@ TEST_F(NcclBackendTest, BesideALoad) {
   Close();
 }
 
-// Ranks begin different numbers of exchanges; all must complete.
-TEST_F(NcclBackendTest, BesideTraffic) {
-  Open(3);
-  for (int i = 0; i < 6; ++i) {
-    Step step = StepOf(Collective::kSendRecv, i % 2 == 0 ? size_t{1} << 10 : size_t{1} << 20);
-    step.iterations = 10;
-    // Traffic with larger and smaller messages, and a step without any between them.
-    step.traffic_bytes = size_t{50'000} << (i % 3);
-    step.load = i == 5;
-    for (const RankTiming& timing : Good(step).timings) {
-      ASSERT_TRUE(timing.traffic_alone_us);
-      EXPECT_GT(*timing.traffic_alone_us, 0);
-      if (timing.traffic_us) {
-        EXPECT_GT(*timing.traffic_us, 0);
-      }
-    }
-    step.traffic_bytes = 0;
-    for (const RankTiming& timing : Good(step).timings) {
-      EXPECT_FALSE(timing.traffic_us || timing.traffic_alone_us);
-    }
-  }
-  Close();
-}
-
-TEST_F(NcclBackendTest, TrafficThatDoesNotFit) {
-  environment_.Set("FAKE_CUDA_MEMORY", std::to_string(size_t{64} << 20));
-  Open(2);
-  Step step = StepOf(Collective::kSendRecv, 1024);
-  step.traffic_bytes = size_t{1} << 30;
-  const StepResult result = backend_->Run(step);
-  ASSERT_TRUE(result.error);
-  EXPECT_EQ(result.error->kind, ErrorKind::kMemory);
-  EXPECT_FALSE(result.error->fatal);
-  step.traffic_bytes = 4096;
-  Good(step);
-  Close();
-}
-
 TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
   Open(3);
   for (const Collective collective :

@@ -95,47 +95,6 @@ TEST_F(NcclFailure, AbortFromAnotherThreadEndsAStuckStep) {
   EXPECT_EQ(error.kind, ErrorKind::kDied);
 }
 
-TEST_F(NcclFailure, AbortFromAnotherThreadEndsAStepBesideTraffic) {
-  environment_.Set("FAKE_NCCL_DELAY_US", "2000");
-  Open(2);
-  Step step = StepOf(Collective::kSendRecv, 1024);
-  step.traffic_bytes = 4096;
-  step.iterations = 1000;
-  std::thread aborter([this] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    backend_->Abort();
-  });
-  const Clock::time_point start = Clock::now();
-  const StepError error = Failed(step);
-  aborter.join();
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
-  EXPECT_EQ(error.kind, ErrorKind::kDied);
-}
-
-TEST_F(NcclFailure, TrafficThatIsStuckIsAborted) {
-  environment_.Set("FAKE_NCCL_HANG", "1:4096");
-  Open(2);
-  Step step = StepOf(Collective::kSendRecv, 1024);
-  step.traffic_bytes = 4096;
-  step.timeout_s = 0.4;
-  const StepError error = Failed(step);
-  EXPECT_EQ(error.kind, ErrorKind::kTimeout);
-  EXPECT_EQ(error.text.find("the first traffic is stuck: rank 0 was not done after 0.4 s"), 0U)
-      << error.text;
-}
-
-TEST_F(NcclFailure, TrafficThatFailsOnOneRankEndsTheStepLongBeforeItsTime) {
-  environment_.Set("FAKE_NCCL_FAIL", "1:4096");
-  Open(2);
-  Step step = StepOf(Collective::kSendRecv, 1024);
-  step.traffic_bytes = 4096;
-  step.timeout_s = 600;
-  const StepError error = Failed(step);
-  EXPECT_EQ(error.kind, ErrorKind::kNccl);
-  EXPECT_TRUE(error.fatal);
-  EXPECT_EQ(error.rank, 1);
-}
-
 TEST_F(NcclFailure, AnAsynchronousErrorEndsTheStepLongBeforeItsTime) {
   environment_.Set("FAKE_NCCL_ASYNC", "1:4096");
   Open(2);
