@@ -6,8 +6,8 @@
 
 #include "common/contain.h"
 #include "net/clock.h"
-#include "net/flow_events.h"
 #include "net/flow_rate.h"
+#include "net/pool.h"
 
 namespace nccltune::net {
 namespace {

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/flow_stats.h"
+#include "net/connection_stats.h"
 #include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/receiver.h"

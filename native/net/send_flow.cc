@@ -6,7 +6,7 @@
 #include "common/contain.h"
 #include "net/clock.h"
 #include "net/descriptors.h"
-#include "net/flow_events.h"
+#include "net/pool.h"
 
 namespace nccltune::net {
 namespace {

@@ -19,9 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "net/connection_stats.h"
 #include "net/dialer.h"
 #include "net/flow_rate.h"
-#include "net/flow_stats.h"
 #include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/sender.h"

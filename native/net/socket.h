@@ -36,7 +36,7 @@ std::string ErrorWords(int error);
 // Why a TCP connection ended or could not be made.
 struct SocketEnd {
   std::string why;
-  bool is_outage = false;  // the peer's host does not answer, so the network may come back
+  bool is_outage = false;  // the peer's host does not answer, so the network may return
 };
 SocketEnd EndBy(int error);
 // Returns why a read ended the connection.

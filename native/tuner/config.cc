@@ -6,7 +6,7 @@
 #include "abi/tuner_types.h"
 #include "common/content_hash.h"
 #include "common/text.h"
-#include "tuner/safe_chunk.h"
+#include "tuner/rule.h"
 
 namespace nccltune::tuner {
 namespace {

@@ -79,7 +79,7 @@ TEST_F(ConnectionFailureTest, AnOutageMayLastAsLongAsTheSettingAllows) {
   failure_.FlowsChanged(kStart, false, {"reset"});
   EXPECT_EQ(failure_.NoFlow(kStart + kOutageS * kNsPerSecond), "");
   EXPECT_EQ(failure_.NoFlow(kStart + kOutageS * kNsPerSecond + 1), "no flow for 300 s: reset");
-  // What went down before a flow came back does not count.
+  // What went down before a flow was up again does not count.
   failure_.FlowsChanged(kStart, true, {});
   failure_.FlowsChanged(kStart, false, {"reset"});
   EXPECT_EQ(failure_.NoFlow(kStart + 10 * kNsPerSecond + 1), "no flow for 10 s: reset");

@@ -165,7 +165,7 @@ TEST(PoolThread, IsReliedOnOnlyAwake) {
   worker.Remove(number);
 }
 
-// Gets work after the thread has found none, and before it says that it sleeps: nobody wakes it.
+// Gets work after the thread has found none, and before it is marked as asleep: nobody wakes it.
 class LateErrand final : public Task {
  public:
   explicit LateErrand(PoolThread& worker) : worker_(worker) {}
