@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "common/descriptor.h"
 
@@ -24,6 +25,30 @@ std::string Reason(int error_number) {
   } else {
     return buffer.data();
   }
+}
+
+// A file that is read while it is written is read again this often, with a pause of a millisecond.
+constexpr int kReads = 100;
+
+// Reads `size` bytes. Returns an errno value, or nothing if the file has another size.
+std::optional<int> ReadAll(int fd, size_t size, std::string* content) {
+  content->resize(size + 1);  // one more, to see whether the file has grown
+  size_t done = 0;
+  while (done <= size) {
+    const ssize_t got =
+        pread(fd, content->data() + done, size + 1 - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno;
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  content->resize(size);
+  return done == size ? std::optional(0) : std::nullopt;
+}
+
+bool IsSame(const struct stat& a, const struct stat& b) {
+  return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
 }  // namespace
@@ -45,25 +70,23 @@ bool ReadFile(const std::string& path, size_t largest, std::string* content, std
     *error = "is not a regular file";
     return false;
   }
-  const auto size = static_cast<size_t>(facts.st_size);
-  if (size > largest) {
-    *error = "has " + std::to_string(size) + " bytes, more than " + std::to_string(largest);
-    return false;
-  }
-  content->assign(size, '\0');
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t got = read(file.fd(), content->data() + done, size - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      *error = Reason(errno);
+  for (int i = 0; i < kReads; ++i) {
+    const auto size = static_cast<size_t>(facts.st_size);
+    if (size > largest) {
+      *error = "has " + std::to_string(size) + " bytes, more than " + std::to_string(largest);
       return false;
     }
-    if (got == 0) break;  // the file was truncated meanwhile; return the bytes read so far
-    done += static_cast<size_t>(got);
+    const std::optional<int> failed = ReadAll(file.fd(), size, content);
+    const struct stat before = facts;
+    if (failed.value_or(0) != 0 || fstat(file.fd(), &facts) != 0) {
+      *error = Reason(failed.value_or(0) != 0 ? *failed : errno);
+      return false;
+    }
+    if (failed && IsSame(before, facts)) return true;
+    usleep(1000);
   }
-  content->resize(done);
-  return true;
+  *error = "changes while it is read, or its size is not known";
+  return false;
 }
 
 }  // namespace nccltune

@@ -24,7 +24,7 @@ constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 28> kSettings = {{
+constexpr std::array<Setting, 31> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -37,6 +37,12 @@ constexpr std::array<Setting, 28> kSettings = {{
      "What to do with rules measured on another NCCL version or GPU. warn: log it and use them; "
      "off: log it and use none.",
      kStaleWords},
+    {"NCCLTUNE_CONFIG_HASH",
+     "text",
+     "",
+     "Content hash of the configuration, 16 hexadecimal digits. A rank whose file has another "
+     "content uses no rule.",
+     {}},
     {"NCCLTUNE_NATIVE_DIR",
      "path",
      "",
@@ -81,6 +87,20 @@ constexpr std::array<Setting, 28> kSettings = {{
      "600",
      "Seconds without progress after which a connection fails. 0: never.",
      {},
+     {.least = 0, .most = 1000000}},
+    {"NCCLTUNE_NET_PATH_TIMEOUT",
+     "auto or 1 to 3600",
+     "auto",
+     "Seconds without an answer of the peer's host after which a TCP flow is closed and "
+     "reconnected. auto: a tenth of NCCLTUNE_NET_TIMEOUT, at most 60.",
+     kAutoWord,
+     {.least = 1, .most = 3600}},
+    {"NCCLTUNE_NET_DOWN_TIMEOUT",
+     "auto or 0 to 1000000",
+     "auto",
+     "Seconds without any TCP flow to a host that does not answer, after which a connection fails. "
+     "auto: NCCLTUNE_NET_TIMEOUT. 0: never.",
+     kAutoWord,
      {.least = 0, .most = 1000000}},
     {"NCCLTUNE_NET_PORTS",
      "first-last of 1 to 65535",

@@ -310,6 +310,14 @@ void Acceptor::HandleShortage(int error, int64_t now_ns) {
   bool freed = false;
   for (auto at = pending_.begin(); at != pending_.end();) {
     PendingConnection& pending = at->second;
+    // A peer that has left needs no answer, and its flows free their descriptors.
+    const size_t arrived = pending.arrived;
+    CloseDead(pending);
+    freed |= pending.arrived != arrived;
+    if (pending.arrived == 0) {
+      at = pending_.erase(at);
+      continue;
+    }
     if (pending.arrived == pending.sockets.size()) {
       ++at;
       continue;

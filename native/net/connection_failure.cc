@@ -9,8 +9,8 @@
 namespace nccltune::net {
 namespace {
 
-// A connection fails if no flow was up for this long.
-constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
+// A connection fails if its peer's host has closed all flows, and none came up for this long.
+constexpr int kClosedTimeoutS = 10;
 
 }  // namespace
 
@@ -32,8 +32,13 @@ abi::Result ConnectionFailure::Refuse() {
   return result();
 }
 
-void ConnectionFailure::FlowsChanged(int64_t now_ns, bool any_up, std::string_view why) {
-  if (!why.empty()) why_down_ = why;
+void ConnectionFailure::FlowsChanged(int64_t now_ns, bool any_up, const SocketEnd& end) {
+  if (end.why.empty()) {
+    is_outage_ = false;
+  } else {
+    why_down_ = end.why;
+    is_outage_ |= end.is_outage;
+  }
   if (any_up) {
     all_down_ns_ = 0;
   } else if (all_down_ns_ == 0) {
@@ -42,8 +47,10 @@ void ConnectionFailure::FlowsChanged(int64_t now_ns, bool any_up, std::string_vi
 }
 
 std::string ConnectionFailure::NoFlow(int64_t now_ns) const {
-  if (all_down_ns_ == 0 || now_ns - all_down_ns_ <= kAllDownNs) return {};
-  return "no flow for 10 s: " + why_down_;
+  if (all_down_ns_ == 0) return {};
+  const int limit_s = is_outage_ ? down_timeout_s_ : kClosedTimeoutS;
+  if (limit_s == 0 || now_ns - all_down_ns_ <= limit_s * kNsPerSecond) return {};
+  return "no flow for " + std::to_string(limit_s) + " s: " + why_down_;
 }
 
 }  // namespace nccltune::net

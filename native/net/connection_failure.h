@@ -13,6 +13,7 @@
 
 #include "abi/nccl_types.h"
 #include "common/log.h"
+#include "net/socket.h"
 
 namespace nccltune::net {
 
@@ -21,7 +22,10 @@ namespace nccltune::net {
 class ConnectionFailure {
  public:
   // `what` is the start of the log line, such as "sending to 10.0.0.1:4000 on eth0".
-  ConnectionFailure(const Log& log, std::string what) : log_(log), what_(std::move(what)) {}
+  // `down_timeout_s` limits the time without a flow while the peer's host does not answer; 0:
+  // never.
+  ConnectionFailure(const Log& log, std::string what, int down_timeout_s)
+      : log_(log), what_(std::move(what)), down_timeout_s_(down_timeout_s) {}
 
   bool failed() const { return error_.load() != abi::kSuccess; }
   abi::Result result() const { return error_.load(); }
@@ -36,18 +40,20 @@ class ConnectionFailure {
   // INFO, logs it as a warning first.
   abi::Result Refuse();
 
-  // Called after a flow came up or went down. `any_up`: at least one flow is up. `why` is the
-  // reason of the change; if it is empty, the previous reason is kept.
-  void FlowsChanged(int64_t now_ns, bool any_up, std::string_view why);
+  // Called after a flow came up, went down or could not reconnect. `any_up`: at least one flow is
+  // up. `end`: why a flow is down; without a text, a flow came up.
+  void FlowsChanged(int64_t now_ns, bool any_up, const SocketEnd& end);
   const std::string& why_down() const { return why_down_; }
-  // Returns the reason for a failure if no flow has been up for 10 s; empty otherwise.
+  // Returns the reason for a failure if no flow has been up for too long; empty otherwise.
   std::string NoFlow(int64_t now_ns) const;
 
  private:
   Log log_;
   std::string what_;
-  std::string unwarned_;     // the failure's log line if it was logged at INFO only
+  std::string unwarned_;  // the failure's log line if it was logged at INFO only
+  int down_timeout_s_;
   int64_t all_down_ns_ = 0;  // time since which no flow is up; 0: a flow is up
+  bool is_outage_ = false;   // a flow is down because the peer's host did not answer
   std::string why_down_;
   std::atomic<abi::Result> error_ = abi::kSuccess;
 };

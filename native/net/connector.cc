@@ -15,9 +15,6 @@ namespace {
 // Time limit of a connect with all its flows, the same as in NCCL's built-in socket transport.
 constexpr int64_t kConnectionLimitNs = 60 * kNsPerSecond;
 constexpr int64_t kRetryPauseNs = 200 * kNsPerMs;
-// Time limit for the welcome of a flow that reconnects. A pool thread of the peer sends the welcome
-// at once, without waiting for the peer's application.
-constexpr int64_t kReconnectWelcomeNs = 10 * kNsPerSecond;
 
 uint64_t RandomNumber() {
   uint64_t number = 0;
@@ -131,7 +128,7 @@ Connector::State Connector::Step() {
 }
 
 Sender* Connector::Take() {
-  for (Dialer& dialer : dialers_) dialer.set_welcome_limit(kReconnectWelcomeNs);
+  for (Dialer& dialer : dialers_) dialer.ReconnectFromNowOn();
   auto sender = std::make_unique<Sender>(Sender::Resources{
       .context = context_, .pool = pool_, .dialers = std::move(dialers_), .device = device_});
   const int error = sender->Start();

@@ -28,17 +28,11 @@ class Dialer {
   };
 
   Dialer(const Nic& nic, const SocketEndpoint& peer, const Hello& hello, int traffic_class,
-         int path_timeout_ms)
-      : nic_(nic),
-        peer_(peer),
-        hello_(hello),
-        traffic_class_(traffic_class),
-        path_timeout_ms_(path_timeout_ms),
-        path_(path_timeout_ms) {}
+         int path_timeout_ms);
 
-  // Limits the time from Start to the peer's welcome. By default there is no limit, because the
-  // peer's application decides when to accept.
-  void set_welcome_limit(int64_t ns) { welcome_limit_ns_ = ns; }
+  // Sets the time limits of later attempts, for a connection that the peer's application has
+  // accepted. Until then there is no limit for the welcome.
+  void ReconnectFromNowOn();
 
   // Starts a new attempt.
   void Start(int64_t now_ns);
@@ -49,7 +43,8 @@ class Dialer {
   Descriptor Take() { return std::move(socket_); }
   const SocketEndpoint& peer() const { return peer_; }
   // Returns why the last attempt failed.
-  const std::string& reason() const { return reason_; }
+  const SocketEnd& end() const { return end_; }
+  const std::string& reason() const { return end_.why; }
   // Returns the error of the last attempt if it failed for lack of a file descriptor, else 0.
   int shortage() const { return shortage_; }
   // In state kFewerFlowsOffered: returns the number of flows for a new attempt, at least
@@ -57,7 +52,7 @@ class Dialer {
   uint16_t offered() const { return offered_; }
 
  private:
-  State Fail(State state, std::string reason);
+  State Fail(State state, SocketEnd end);
   State FailBy(const char* what, int error);
 
   Nic nic_;
@@ -68,6 +63,7 @@ class Dialer {
   PathWatch path_;
   int shortage_ = 0;
   uint16_t offered_ = 0;
+  int64_t connect_limit_ns_;
   int64_t welcome_limit_ns_ = INT64_MAX;
 
   State state_ = State::kFailed;
@@ -78,7 +74,7 @@ class Dialer {
   size_t welcome_received_ = 0;
   std::array<std::byte, kHelloBytes> hello_bytes_ = {};
   std::array<std::byte, kWelcomeBytes> welcome_bytes_ = {};
-  std::string reason_ = "not tried";
+  SocketEnd end_ = {"not tried"};
 };
 
 }  // namespace nccltune::net

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/net_settings.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -17,6 +18,14 @@ NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
   settings.devices = static_cast<int>(ReadNumber(SettingId::kNetDevices, warnings).value_or(0));
   const auto timeout = ReadNumber(SettingId::kNetTimeout, warnings);
   if (timeout) settings.timeout_s = static_cast<int>(*timeout);
+  const int path_timeout_s = settings.timeout_s == 0
+                                 ? kPathTimeoutMs / 1000
+                                 : std::clamp(settings.timeout_s / 10, 1, kPathTimeoutMs / 1000);
+  settings.path_timeout_ms =
+      1000 *
+      static_cast<int>(ReadNumber(SettingId::kNetPathTimeout, warnings).value_or(path_timeout_s));
+  settings.down_timeout_s = static_cast<int>(
+      ReadNumber(SettingId::kNetDownTimeout, warnings).value_or(settings.timeout_s));
   if (const auto ports = ReadRange(SettingId::kNetPorts, warnings)) {
     settings.ports.first = static_cast<uint16_t>(ports->first);
     settings.ports.last = static_cast<uint16_t>(ports->last);

@@ -14,7 +14,6 @@ struct PortRange {
   uint16_t last = 0;
 };
 
-// A flow (a TCP connection) is dead if the peer's kernel has owed an acknowledgement for this long.
 inline constexpr int kPathTimeoutMs = 60'000;
 
 enum class ZeroCopyMode {
@@ -31,12 +30,18 @@ struct NetSettings {
   size_t eager_bytes = 16 << 10;  // messages up to this size take the express flow
   int devices = 0;                // devices per NIC; 0: derived from the number of NICs
   int timeout_s = 600;            // a connection fails after this time without progress; 0: never
-  PortRange ports;                // for listening sockets
+  // A flow (a TCP connection) is dead if the peer's kernel has owed an acknowledgement for this
+  // long. The flow reconnects, so this limit is shorter than the connection's: the retransmissions
+  // of an old socket come up to two minutes after an outage.
+  int path_timeout_ms = kPathTimeoutMs;
+  // A connection fails if no flow was up for this long and the peer's host does not answer; 0:
+  // never.
+  int down_timeout_s = 600;
+  PortRange ports;  // for listening sockets
   ZeroCopyMode zero_copy = ZeroCopyMode::kAuto;
   uint64_t open_files = 65'536;  // RLIMIT_NOFILE is raised to this; 0: left unchanged
-  // The values below do not come from the environment. Tests use smaller values.
-  int path_timeout_ms = kPathTimeoutMs;
-  size_t stash_bytes = 256 << 20;  // per connection, for data received before its request is posted
+  // Per connection, for data received before its request is posted. Not a variable; tests use less.
+  size_t stash_bytes = 256 << 20;
 };
 
 // Reads the settings. An invalid value adds a line to `warnings` and gives the default.

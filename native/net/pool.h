@@ -5,6 +5,8 @@
 #ifndef NCCLTUNE_NET_POOL_H_
 #define NCCLTUNE_NET_POOL_H_
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,10 +17,16 @@
 #include <unordered_map>
 #include <vector>
 
+#include "net/clock.h"
 #include "net/kernel_facts.h"
 #include "net/socket.h"
 
 namespace nccltune::net {
+
+// epoll events that mean: the peer has closed the socket, or the socket has failed.
+inline constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+// Interval of the periodic checks of timeouts and statistics.
+inline constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
 
 // Work that a pool thread does when a socket is ready or a time has come. All calls run in that
 // thread, one task at a time.

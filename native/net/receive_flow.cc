@@ -6,8 +6,8 @@
 
 #include "common/contain.h"
 #include "net/clock.h"
-#include "net/flow_events.h"
 #include "net/flow_rate.h"
+#include "net/pool.h"
 
 namespace nccltune::net {
 namespace {
@@ -69,10 +69,10 @@ void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
   epoll_events_ = EPOLLIN;
   ++receiver_.counters().flow_returns;
   stats_.CameUp(socket_.fd());
-  receiver_.FlowsChanged(now_ns, false, "");
+  receiver_.FlowsChanged(now_ns, false, {});
   if (const int error = worker_->Watch(number_, socket_.fd(), events_); error != 0) {
     // The peer connects again.
-    Down(now_ns, false, "epoll_ctl: " + ErrorWords(error));
+    Down(now_ns, false, {"epoll_ctl: " + ErrorWords(error)});
   }
 }
 
@@ -84,7 +84,7 @@ bool ReceiveFlowBase::Work(int64_t now_ns) {
     stats_.Sample(now_ns, socket_.fd(), false);
   }
   if (receiver_.failed()) {
-    if (socket_) Down(now_ns, false, "the connection has failed");
+    if (socket_) Down(now_ns, false, {"the connection has failed"});
     return false;
   }
   if ((epoll_events_ & EPOLLOUT) != 0) {
@@ -94,7 +94,7 @@ bool ReceiveFlowBase::Work(int64_t now_ns) {
   }
   if (up_ && path_.Due(now_ns)) {
     const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
-    if (facts && path_.IsDead(now_ns, *facts)) Down(now_ns, false, kNoAnswer);
+    if (facts && path_.IsDead(now_ns, *facts)) Down(now_ns, false, {kNoAnswer, true});
   }
   return up_ && WorkUp(now_ns);
 }
@@ -106,14 +106,14 @@ int64_t ReceiveFlowBase::NextNs() const {
   return up_ ? std::min(NextUpNs(), path_.NextNs()) : NowNs() + kNsPerSecond;
 }
 
-void ReceiveFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
+void ReceiveFlowBase::Down(int64_t now_ns, bool bye, const SocketEnd& end) {
   up_ = false;
   socket_.Close();
   Reset();
   const bool died = !bye && !receiver_.failed();
   if (died) ++receiver_.counters().flow_ends;
   stats_.WentDown(died);
-  receiver_.FlowsChanged(now_ns, bye, why);
+  receiver_.FlowsChanged(now_ns, bye, end);
 }
 
 bool ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
@@ -211,7 +211,7 @@ ReceiveFlow::Step ReceiveFlow::CheckRead(const IoResult& moved, size_t wanted, i
     return Step::kWait;
   }
   if (moved.error != 0 || moved.bytes == 0) {
-    Down(now_ns, false, moved.error != 0 ? ErrorWords(moved.error) : "the peer closed the flow");
+    Down(now_ns, false, EndOf(moved));
     return Step::kDown;
   }
   // A short read has emptied the socket. But if epoll has reported the end of the stream, that end
@@ -261,7 +261,7 @@ ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64
     stats_.Duplicate();
   }
   if (!placed && stashing_ && !receiver_.Stash(header_, std::exchange(own_, {}))) {
-    Down(now_ns, false, kNoRoom);
+    Down(now_ns, false, {kNoRoom});
     return Step::kDown;
   }
   ++frames_;
@@ -275,7 +275,7 @@ ReceiveFlow::Step ReceiveFlow::HeaderDone(int64_t now_ns) {
   const std::optional<ForwardFrame> forward = DecodeForwardFrame(header_bytes_);
   header_filled_ = 0;
   if (!forward || forward->type == FrameType::kBye) {
-    Down(now_ns, forward.has_value(), forward ? kClosed : kStrange);
+    Down(now_ns, forward.has_value(), {forward ? kClosed : kStrange});
     return Step::kDown;
   }
   header_ = forward->data;
@@ -288,7 +288,7 @@ ReceiveFlow::Step ReceiveFlow::HeaderDone(int64_t now_ns) {
 ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
   const Receiver::ChunkState place = receiver_.Locate(header_);
   if (place == Receiver::ChunkState::kInvalid) {
-    Down(now_ns, false, kStrange);
+    Down(now_ns, false, {kStrange});
     return Step::kDown;
   }
   stashing_ = false;
@@ -421,7 +421,7 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
   if (to) receiver_.Unpin(large_header_, whole);
   if (moved.would_block()) return false;
   if (moved.error != 0 || moved.bytes == 0) {
-    Down(now_ns, false, moved.error != 0 ? ErrorWords(moved.error) : "the peer closed the flow");
+    Down(now_ns, false, EndOf(moved));
     return false;
   }
   large_filled_ += of_large;
@@ -432,7 +432,7 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
     bytes_unacked_ += large_header_.length;
     stats_.AddTransferred(large_header_.length, 1);
     if (large_stashed_ && !receiver_.Stash(large_header_, std::exchange(own_, {}))) {
-      Down(now_ns, false, kNoRoom);
+      Down(now_ns, false, {kNoRoom});
       return false;
     }
   }
@@ -446,13 +446,13 @@ bool ExpressReceiveFlow::Parse(int64_t now_ns) {
     const std::span<const std::byte> rest(bytes_.data() + begin_, end_ - begin_);
     const std::optional<ForwardFrame> forward = DecodeForwardFrame(rest.first<kDataHeaderBytes>());
     if (!forward || forward->type == FrameType::kBye) {
-      Down(now_ns, forward.has_value(), forward ? kClosed : kStrange);
+      Down(now_ns, forward.has_value(), {forward ? kClosed : kStrange});
       return false;
     }
     const DataHeader& header = forward->data;
     const Receiver::ChunkState place = receiver_.Locate(header);
     if (place == Receiver::ChunkState::kInvalid) {
-      Down(now_ns, false, kStrange);
+      Down(now_ns, false, {kStrange});
       return false;
     }
     if (place == Receiver::ChunkState::kNotPosted && !receiver_.stalled(now_ns)) return false;

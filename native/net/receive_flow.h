@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/flow_stats.h"
+#include "net/connection_stats.h"
 #include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/receiver.h"
@@ -67,7 +67,7 @@ class ReceiveFlowBase : public Task {
   };
   virtual FrameCounts frame_counts() const = 0;
 
-  void Down(int64_t now_ns, bool bye, std::string_view why);
+  void Down(int64_t now_ns, bool bye, const SocketEnd& end);
   // Sends a frame. Returns false if the socket is full; the frame is then not sent at all. Work is
   // called when the socket has room, and the caller sends a new frame then.
   bool SendReverseFrame(const ReverseFrame& frame);

@@ -32,7 +32,8 @@ Receiver::Receiver(Resources resources)
              resources.pending.sockets.size()),
       slots_(kSlots),
       failure_(context_.log,
-               "receiving from " + NameOfPeer(resources.pending) + " on " + resources.device) {
+               "receiving from " + NameOfPeer(resources.pending) + " on " + resources.device,
+               context_.settings.down_timeout_s) {
   for (ReceiveSlot& slot : slots_) slot.receiver = this;
   std::vector<Descriptor>& sockets = resources.pending.sockets;
   for (size_t i = 1; i < sockets.size(); ++i) {
@@ -226,11 +227,11 @@ bool Receiver::Stash(const DataHeader& header, std::vector<std::byte> bytes) {
   return true;
 }
 
-void Receiver::FlowsChanged(int64_t now_ns, bool bye, std::string_view why) {
+void Receiver::FlowsChanged(int64_t now_ns, bool bye, const SocketEnd& end) {
   bool up = express_->up();
   for (const auto& flow : flows_) up |= flow->up();
   const std::scoped_lock lock(mutex_);
-  failure_.FlowsChanged(now_ns, up, why);
+  failure_.FlowsChanged(now_ns, up, end);
   if (!up && bye) Fail(abi::kRemoteError, failure_.why_down());
 }
 

@@ -105,7 +105,7 @@ class Receiver {
   uint64_t posted() const { return posted_.load(); }
   bool failed() const { return failure_.failed(); }
   // Called after a flow came up or went down. `bye`: the peer closed the flow regularly.
-  void FlowsChanged(int64_t now_ns, bool bye, std::string_view why);
+  void FlowsChanged(int64_t now_ns, bool bye, const SocketEnd& end);
   void Tick(int64_t now_ns);
   // Fails the connection after an exception. `what` is the exception's text.
   void FailByException(const char* what) noexcept;

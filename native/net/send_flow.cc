@@ -6,13 +6,13 @@
 #include "common/contain.h"
 #include "net/clock.h"
 #include "net/descriptors.h"
-#include "net/flow_events.h"
+#include "net/pool.h"
 
 namespace nccltune::net {
 namespace {
 
 constexpr int64_t kFirstPauseNs = 100 * kNsPerMs;
-constexpr int64_t kLongestPauseNs = 5 * kNsPerSecond;
+constexpr int64_t kLongestPauseNs = 2 * kNsPerSecond;
 // Frames that a flow writes before its thread serves other flows.
 constexpr int kFramesATurn = 4;
 // Interval at which an idle flow searches for chunks that are late on another flow.
@@ -67,13 +67,13 @@ bool SendFlowBase::Work(int64_t now_ns) {
     stats_.Sample(now_ns, socket_.fd(), sender_.has_unacked_frames() || sender_.pending());
   }
   if (sender_.failed()) {
-    if (socket_) Down(now_ns, false, "the connection has failed");
+    if (socket_) Down(now_ns, false, {"the connection has failed"});
     return false;
   }
   if (up_ && path_.Due(now_ns)) {
     const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
     if (facts && path_.IsDead(now_ns, *facts)) {
-      Down(now_ns, false, "the peer's host does not answer");
+      Down(now_ns, false, {"the peer's host does not answer", true});
     }
   }
   return up_ ? WorkUp(now_ns) : ComeUp(now_ns);
@@ -86,7 +86,7 @@ int64_t SendFlowBase::NextNs() const {
   return dialing_ ? NowNs() + kNsPerSecond : dial_at_ns_;
 }
 
-void SendFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
+void SendFlowBase::Down(int64_t now_ns, bool bye, const SocketEnd& end) {
   up_ = false;
   WentDown();
   socket_.Close();
@@ -98,7 +98,7 @@ void SendFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   const bool died = !bye && !sender_.failed();
   if (died) ++sender_.counters().flow_ends;
   stats_.WentDown(died);
-  sender_.FlowsChanged(now_ns, false, why);
+  sender_.FlowsChanged(now_ns, false, end);
 }
 
 bool SendFlowBase::ComeUp(int64_t now_ns) {
@@ -113,7 +113,7 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
       if (error != 0) {
         // Without epoll, the peer's answer would not be noticed.
         dialer_.Take().Close();
-        DialFailed(now_ns, false, "epoll_ctl: " + ErrorWords(error));
+        DialFailed(now_ns, false, {"epoll_ctl: " + ErrorWords(error)});
         return false;
       }
     }
@@ -133,19 +133,19 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
     epoll_events_ |= EPOLLIN | EPOLLOUT;
     ++sender_.counters().flow_returns;
     stats_.CameUp(socket_.fd());
-    sender_.FlowsChanged(now_ns, false, "");
+    sender_.FlowsChanged(now_ns, false, {});
     return true;
   }
   const bool gone = state == Dialer::State::kRefused || state == Dialer::State::kRejected;
-  DialFailed(now_ns, gone, dialer_.reason());
+  DialFailed(now_ns, gone, dialer_.end());
   return false;
 }
 
-void SendFlowBase::DialFailed(int64_t now_ns, bool gone, std::string_view why) {
+void SendFlowBase::DialFailed(int64_t now_ns, bool gone, const SocketEnd& end) {
   dialing_ = false;
   dial_at_ns_ = now_ns + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, kLongestPauseNs);
-  sender_.FlowsChanged(now_ns, gone, why);
+  sender_.FlowsChanged(now_ns, gone, end);
 }
 
 // Bulk flows, for large messages
@@ -205,14 +205,14 @@ int64_t SendFlow::NextUpNs() const {
 }
 
 bool SendFlow::ReadReverseFrames(int64_t now_ns) {
-  std::string why;
+  SocketEnd end;
   bool something = false;
   uint64_t acknowledged = acknowledged_;
   bool bye = false;
   // The peer cannot have read a frame that is not completely written.
   const uint64_t written = begun_ - (writing_ ? 1 : 0);
   const bool well = reverse_frames_.Read(
-      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
+      socket_.fd(), (epoll_events_ & kGone) != 0, &end, &something, [&](const ReverseFrame& frame) {
         if (frame.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
         bye |= frame.type == FrameType::kBye;
         if (frame.type != FrameType::kAck) return true;
@@ -223,7 +223,7 @@ bool SendFlow::ReadReverseFrames(int64_t now_ns) {
         return true;
       });
   if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
-  if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
+  if (!well || bye) Down(now_ns, bye, bye ? SocketEnd{"the peer has closed the connection"} : end);
   return something;
 }
 
@@ -333,7 +333,7 @@ bool SendFlow::Write(int64_t now_ns) {
     return false;
   }
   if (moved.error != 0) {
-    Down(now_ns, false, ErrorWords(moved.error));
+    Down(now_ns, false, EndBy(moved.error));
     return false;
   }
   path_.Wrote();
@@ -385,7 +385,7 @@ void SendFlow::EndIfHeldTooLong(int64_t now_ns) {
   held_ = held;
   if (!again) return;
   zero_copy_.HeldTooLong(now_ns);
-  Down(now_ns, false, "the kernel held data that other flows had delivered");
+  Down(now_ns, false, {"the kernel held data that other flows had delivered"});
 }
 
 void SendFlow::WarnIfDyingTooLong(int64_t now_ns) {
@@ -531,7 +531,7 @@ bool ExpressSendFlow::WorkUp(int64_t now_ns) {
 bool ExpressSendFlow::Flush(int64_t now_ns) {
   iovec part = {left_.data(), left_.size()};
   const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
-  if (moved.error != 0 && !moved.would_block()) Down(now_ns, false, ErrorWords(moved.error));
+  if (moved.error != 0 && !moved.would_block()) Down(now_ns, false, EndBy(moved.error));
   if (!up()) return true;
   path_.Wrote();
   left_.erase(left_.begin(), left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
@@ -539,12 +539,12 @@ bool ExpressSendFlow::Flush(int64_t now_ns) {
 }
 
 bool ExpressSendFlow::ReadReverseFrames(int64_t now_ns) {
-  std::string why;
+  SocketEnd end;
   bool something = false;
   bool bye = false;
   uint64_t acknowledged = acknowledged_;
   const bool well = reverse_frames_.Read(
-      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
+      socket_.fd(), (epoll_events_ & kGone) != 0, &end, &something, [&](const ReverseFrame& frame) {
         bye |= frame.type == FrameType::kBye;
         if (frame.type != FrameType::kAck) return true;
         if (frame.value < acknowledged || frame.value - acknowledged_ > numbers_.size()) {
@@ -558,7 +558,7 @@ bool ExpressSendFlow::ReadReverseFrames(int64_t now_ns) {
   const std::vector<uint64_t> done(numbers_.begin(), numbers_.begin() + count);
   numbers_.erase(numbers_.begin(), numbers_.begin() + count);
   if (!done.empty()) sender_.AcknowledgedExpress(done, now_ns);
-  if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
+  if (!well || bye) Down(now_ns, bye, bye ? SocketEnd{"the peer has closed the connection"} : end);
   return something;
 }
 

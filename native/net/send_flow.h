@@ -19,9 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "net/connection_stats.h"
 #include "net/dialer.h"
 #include "net/flow_rate.h"
-#include "net/flow_stats.h"
 #include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/sender.h"
@@ -58,7 +58,7 @@ class SendFlowBase : public Task {
   virtual int64_t NextUpNs() const { return INT64_MAX; }
 
   // Takes the flow down. `bye`: the peer closed the flow regularly.
-  void Down(int64_t now_ns, bool bye, std::string_view why);
+  void Down(int64_t now_ns, bool bye, const SocketEnd& end);
   IoResult Read(std::span<iovec> into) { return ReadSome(socket_.fd(), into); }
 
   Sender& sender_;
@@ -69,7 +69,7 @@ class SendFlowBase : public Task {
 
  private:
   bool ComeUp(int64_t now_ns);
-  void DialFailed(int64_t now_ns, bool gone, std::string_view why);
+  void DialFailed(int64_t now_ns, bool gone, const SocketEnd& end);
 
   std::shared_ptr<PoolThread> worker_;
   Dialer dialer_;
@@ -86,11 +86,11 @@ class SendFlowBase : public Task {
 class ReverseFrameReader {
  public:
   // Reads all available frames and passes each to `take`, which returns whether the frame is valid.
-  // Returns false and sets `*why` if the flow has ended. Sets `*something` if any byte was read.
+  // Returns false and sets `*end` if the flow has ended. Sets `*something` if any byte was read.
   // `to_the_end`: reads until the socket is empty, because epoll will not report the end of the
   // stream again.
   template <typename Take>
-  bool Read(int fd, bool to_the_end, std::string* why, bool* something, Take take);
+  bool Read(int fd, bool to_the_end, SocketEnd* end, bool* something, Take take);
 
  private:
   std::array<std::byte, 64 * kReverseFrameBytes> bytes_ = {};
@@ -215,14 +215,13 @@ class ExpressSendFlow final : public SendFlowBase {
 };
 
 template <typename Take>
-bool ReverseFrameReader::Read(int fd, bool to_the_end, std::string* why, bool* something,
-                              Take take) {
+bool ReverseFrameReader::Read(int fd, bool to_the_end, SocketEnd* end, bool* something, Take take) {
   for (;;) {
     iovec rest = {bytes_.data() + filled_, bytes_.size() - filled_};
     const IoResult moved = ReadSome(fd, {&rest, 1});
     if (moved.would_block()) return true;
     if (moved.error != 0 || moved.bytes == 0) {
-      *why = moved.error != 0 ? ErrorWords(moved.error) : "the peer closed the flow";
+      *end = EndOf(moved);
       return false;
     }
     *something = true;
@@ -233,7 +232,7 @@ bool ReverseFrameReader::Read(int fd, bool to_the_end, std::string* why, bool* s
       const std::optional<ReverseFrame> frame =
           DecodeReverseFrame(bytes.first<kReverseFrameBytes>());
       if (!frame || !take(*frame)) {
-        *why = "the peer sent an invalid acknowledgement";
+        *end = {"the peer sent an invalid acknowledgement"};
         return false;
       }
     }

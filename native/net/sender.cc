@@ -42,8 +42,9 @@ Sender::Sender(Resources resources)
              resources.dialers.front().peer().Name(), resources.dialers.size()),
       slots_(kSlots),
       progress_ns_(NowNs()),
-      failure_(context_.log, "sending to " + resources.dialers.front().peer().Name() + " on " +
-                                 resources.device) {
+      failure_(context_.log,
+               "sending to " + resources.dialers.front().peer().Name() + " on " + resources.device,
+               context_.settings.down_timeout_s) {
   for (SendSlot& slot : slots_) slot.sender = this;
   for (size_t i = 1; i < resources.dialers.size(); ++i) {
     auto worker = pool_->Pick(Role::kSend, i == 1 ? Kind::kSpinning : Kind::kOther);
@@ -388,11 +389,11 @@ void Sender::WakeAll() {
   express_->worker().Wake();
 }
 
-void Sender::FlowsChanged(int64_t now_ns, bool gone, std::string_view why) {
+void Sender::FlowsChanged(int64_t now_ns, bool gone, const SocketEnd& end) {
   bool up = express_->up();
   for (const auto& flow : flows_) up |= flow->up();
   const std::scoped_lock lock(mutex_);
-  failure_.FlowsChanged(now_ns, up, why);
+  failure_.FlowsChanged(now_ns, up, end);
   if (!up && gone) Fail(abi::kRemoteError, failure_.why_down());
 }
 

@@ -125,7 +125,7 @@ class Sender {
   int64_t unacked_eager_since_ns() const { return unacked_eager_since_ns_.load(); }
   bool failed() const { return failure_.failed(); }
   // Called after a flow came up or went down. `gone`: the peer's listener no longer exists.
-  void FlowsChanged(int64_t now_ns, bool gone, std::string_view why);
+  void FlowsChanged(int64_t now_ns, bool gone, const SocketEnd& end);
   // Fails the connection after an exception. `what` is the exception's text.
   void FailByException(const char* what) noexcept;
   // Checks timeouts and slow flows. Called periodically by the threads of the flows.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -71,6 +72,17 @@ std::string ErrorWords(int error) {
   char text[128] = {};
   // This is the GNU version of strerror_r: the returned text may be outside of the buffer.
   return strerror_r(error, text, sizeof(text));
+}
+
+SocketEnd EndBy(int error) {
+  // EADDRNOTAVAIL: a NIC without a link loses its IPv6 addresses.
+  static constexpr std::array kOutages = {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH,
+                                          EHOSTDOWN, ENETDOWN,     EADDRNOTAVAIL};
+  return {ErrorWords(error), std::ranges::find(kOutages, error) != kOutages.end()};
+}
+
+SocketEnd EndOf(const IoResult& moved) {
+  return moved.error != 0 ? EndBy(moved.error) : SocketEnd{"the peer closed the flow"};
 }
 
 IoResult ReadSome(int fd, std::span<iovec> into) {

@@ -33,6 +33,15 @@ struct IoResult {
 // Returns the text of an errno value. Thread-safe.
 std::string ErrorWords(int error);
 
+// Why a TCP connection ended or could not be made.
+struct SocketEnd {
+  std::string why;
+  bool is_outage = false;  // the peer's host does not answer, so the network may return
+};
+SocketEnd EndBy(int error);
+// Returns why a read ended the connection.
+SocketEnd EndOf(const IoResult& moved);
+
 IoResult ReadSome(int fd, std::span<iovec> into);
 // Returns whether the peer has closed the socket or is gone, and no bytes are left to read.
 bool HasEnded(int fd);

@@ -16,9 +16,9 @@
 #include <span>
 #include <vector>
 
-#include "net/counters.h"
 #include "net/net_settings.h"
 #include "net/socket.h"
+#include "net/stats_page.h"
 #include "net/zero_copy_choice.h"
 #include "net/zero_copy_ledger.h"
 

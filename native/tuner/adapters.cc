@@ -59,7 +59,7 @@ abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t b
 }
 
 // The getChunkSize since v6 (NCCL 2.30). `bytes` is the size of one channel's data and not of the
-// call. It cannot select a rule, so it is ignored (granted_chunks.h).
+// call. It cannot select a rule, so it is ignored (communicator.h).
 abi::Result GetChunkSize(void* context, abi::TunedCollective collective, size_t /*bytes*/,
                          int algorithm, int protocol, int /*channels*/, size_t* chunk_bytes) {
   return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);

@@ -6,7 +6,7 @@
 #include "abi/tuner_types.h"
 #include "common/content_hash.h"
 #include "common/text.h"
-#include "tuner/safe_chunk.h"
+#include "tuner/rule.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -31,7 +31,8 @@ class Reader {
     while (!content.empty()) {
       const size_t end = content.find('\n');
       std::string_view line = content.substr(0, end);
-      content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
+      has_line_end_ = end != std::string_view::npos;
+      content.remove_prefix(has_line_end_ ? end + 1 : content.size());
       if (line.ends_with('\r')) line.remove_suffix(1);
       ++line_;
       ReadLine(line);
@@ -72,6 +73,12 @@ class Reader {
   }
 
   void ReadRow(std::string_view text) {
+    if (!has_line_end_) {
+      // "...,4,32" may be the beginning of "...,4,320".
+      config_->open_end = true;
+      Bad("the last line has no line end: the file may be cut off; add a line end");
+      return;
+    }
     if (config_->rules.size() == kMostRules) {
       Bad("a file has at most " + std::to_string(kMostRules) + " rows");
       return;
@@ -116,6 +123,7 @@ class Reader {
 
   TunerConfig* config_;
   uint32_t line_ = 0;
+  bool has_line_end_ = true;
 };
 
 }  // namespace

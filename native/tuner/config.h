@@ -42,6 +42,10 @@ struct TunerConfig {
   size_t bad_lines = 0;
   size_t notes = 0;  // lines that are used but deserve a warning
   uint64_t content_hash = 0;
+  bool open_end = false;  // the last line is a row without a line end, which counts as a bad line
+
+  // Returns whether the file is only the first part of what was written.
+  bool cut_off() const { return header.end == "below" && !header.has_end; }
 };
 
 // Parses the content of a file. Accepts any bytes; throws only std::bad_alloc.

@@ -68,6 +68,10 @@ bool Store(std::string_view key, std::string_view value, ConfigHeader* header, s
     Keep(&header->study, std::string(value), key, note);
   } else if (key == "created") {
     Keep(&header->created, std::string(value), key, note);
+  } else if (key == "end" && value == "here") {
+    header->has_end = true;
+  } else if (key == "end") {
+    Keep(&header->end, std::string(value), key, note);
   }
   return true;
 }

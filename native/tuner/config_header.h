@@ -21,6 +21,8 @@ struct ConfigHeader {
   std::optional<std::string> gpu;
   std::optional<std::string> study;
   std::optional<std::string> created;
+  std::optional<std::string> end;  // "below": the file's last line states end=here
+  bool has_end = false;
 };
 
 enum class HeaderLine { kNotOurs, kGood, kNote, kBad };

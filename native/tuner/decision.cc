@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "abi/tuner_types.h"
-#include "tuner/safe_chunk.h"
+#include "tuner/rule.h"
 
 namespace nccltune::tuner {
 namespace {

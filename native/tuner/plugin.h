@@ -7,15 +7,14 @@
 //   adapters           the exported function tables, one for each interface version
 //   communicator       the plugin's state of one communicator
 //   config             parses the configuration file; config_header and config_row its lines
+//   config_file        reads the file once in a process
 //   control            the exported control functions; control_state stores their orders
 //   decision           decides one call
-//   granted_chunks     the chunk size of the newest decision about each collective
 //   lookup_table       finds the rules for one call
 //   plugin             the functions below
 //   provenance         compares this platform with the one where the rules were measured
 //   rule               one row of the configuration
 //   rule_set           the rules that apply to one communicator
-//   safe_chunk         chunk sizes that are safe to return to NCCL
 //   startup            builds the state of a communicator, and logs one line about it
 //   support_matrix     the pairs that NCCL 2.21 can run
 //   warnings           logs each warning once per process

@@ -2,7 +2,11 @@
 #ifndef NCCLTUNE_TUNER_RULE_H_
 #define NCCLTUNE_TUNER_RULE_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+
+#include "abi/tuner_types.h"
 
 namespace nccltune::tuner {
 
@@ -31,6 +35,22 @@ struct Rule {
   uint8_t protocol = 0;    // abi::Protocol
   uint8_t channels = 0;    // 0: NCCL's choice
 };
+
+// NCCL rounds a chunk down to a multiple of this size (ncclProtoGrainSize, 2.30). A smaller chunk
+// becomes 0.
+inline constexpr std::array<size_t, abi::kNumProtocols> kGrainBytes = {16, 1920, 512};
+
+// NCCL checks a chunk against the protocol's ordinary buffer only. NVLS and CollNet have their own
+// buffers: NCCL's proposal fits them, but a larger chunk may overrun them.
+inline bool MayRaiseChunk(int algorithm) {
+  return algorithm == abi::kTree || algorithm == abi::kRing || algorithm == abi::kPat;
+}
+
+inline bool IsSafeChunk(size_t wanted, size_t proposed, int algorithm, int protocol) {
+  if (protocol < 0 || protocol >= abi::kNumProtocols) return false;
+  if (wanted < kGrainBytes[static_cast<size_t>(protocol)]) return false;
+  return wanted <= proposed || MayRaiseChunk(algorithm);
+}
 
 }  // namespace nccltune::tuner
 

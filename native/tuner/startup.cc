@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "common/file.h"
 #include "common/log.h"
 #include "common/settings.h"
 #include "common/text.h"
-#include "tuner/config.h"
+#include "tuner/config_file.h"
 #include "tuner/provenance.h"
 #include "tuner/warnings.h"
 
@@ -19,6 +18,7 @@ namespace {
 struct PluginSettings {
   std::string path;         // empty if no variable is set
   const char* path_source;  // the variable that contains the path
+  std::string hash;         // the expected content; empty: any
   bool strict;
   bool stale_off;
 };
@@ -31,6 +31,7 @@ PluginSettings ReadSettings(const Warnings& warnings) {
     settings.path_source = Settings()[static_cast<size_t>(id)].name;
     if (!settings.path.empty()) break;
   }
+  settings.hash = ReadPath(SettingId::kConfigHash);
   settings.strict = ReadWord(SettingId::kStrict, &problems) == "1";
   settings.stale_off = ReadWord(SettingId::kStale, &problems) == "off";
   for (const std::string& problem : problems) warnings.LogOnce(problem);
@@ -52,11 +53,13 @@ void LogProblems(const TunerConfig& config, const std::string& path, const Warni
   }
 }
 
-// The reasons why no rule of the file is used. If both are false, the rules are used.
+// The reasons why no rule of the file is used. If all are false, the rules are used.
 struct Verdict {
+  bool cut_off = false;
+  bool other_content = false;
   bool strict = false;
   bool stale = false;
-  bool dropped() const { return strict || stale; }
+  bool dropped() const { return cut_off || other_content || strict || stale; }
 };
 
 std::string Joined(const std::vector<std::string>& phrases) {
@@ -65,9 +68,41 @@ std::string Joined(const std::vector<std::string>& phrases) {
   return joined;
 }
 
-Verdict Judge(const TunerConfig& config, const PluginSettings& settings,
+// Warns of facts that ranks may see differently. Ranks that decide differently make a collective
+// hang.
+void WarnOfRankDependence(const TunerConfig& config, const PluginSettings& settings,
+                          const RunningPlatform& running, const RuleCounts& counts,
+                          const Warnings& warnings) {
+  if (settings.stale_off && config.header.gpu && !running.gpu) {
+    warnings.LogOnce(settings.path +
+                     ": NCCLTUNE_STALE=off, but this rank has no CUDA context, so that its GPU is "
+                     "not compared; if other ranks use no rule, collectives hang");
+  }
+  if (counts.on_registration > 0) {
+    warnings.LogOnce(settings.path + ": " +
+                     Count(counts.on_registration, "rule applies", "rules apply") +
+                     " only to registered buffers, or only to others (column 10); if not all ranks "
+                     "register theirs alike, ranks decide differently and collectives hang");
+  }
+}
+
+Verdict Judge(const LoadedConfig& file, const PluginSettings& settings,
               const RunningPlatform& running, const Warnings& warnings) {
+  const TunerConfig& config = file.config;
   Verdict verdict;
+  if (file.empty) warnings.LogOnce(settings.path + ": the file is empty: no rules");
+  verdict.cut_off = config.cut_off();
+  if (verdict.cut_off) {
+    warnings.LogOnce(settings.path +
+                     ": the file is cut off, its last line '# nccltune: end=here' is missing: no "
+                     "rule is used; other ranks may use rules, and collectives may hang");
+  }
+  verdict.other_content = file.has_other_content;
+  if (verdict.other_content) {
+    warnings.LogOnce(settings.path + ": its content is " + Hex64(config.content_hash) +
+                     ", and NCCLTUNE_CONFIG_HASH=" + Quoted(settings.hash, 40) +
+                     ": no rule is used; other ranks may use rules, and collectives may hang");
+  }
   verdict.strict = settings.strict && config.bad_lines > 0;
   if (verdict.strict) {
     warnings.LogOnce(settings.path + ": " + Count(config.bad_lines, "bad line", "bad lines") +
@@ -77,7 +112,8 @@ Verdict Judge(const TunerConfig& config, const PluginSettings& settings,
   if (!reasons.empty() && !config.rules.empty()) {
     verdict.stale = settings.stale_off;
     warnings.LogOnce(settings.path + ": stale rules, measured on " + Joined(reasons) +
-                     (settings.stale_off ? "; NCCLTUNE_STALE=off: no rule is used"
+                     (settings.stale_off ? "; NCCLTUNE_STALE=off: no rule is used; if other ranks "
+                                           "have other GPUs and use rules, collectives hang"
                                          : "; they are used anyway; measure again, or disable them "
                                            "with NCCLTUNE_STALE=off"));
   }
@@ -90,6 +126,8 @@ std::string AboutThisProcess(const StartArguments& arguments, const RunningPlatf
 }
 
 std::string Dropped(const TunerConfig& config, const RuleCounts& counts, const Verdict& verdict) {
+  if (verdict.cut_off) return "all, the file is cut off";
+  if (verdict.other_content) return "all by NCCLTUNE_CONFIG_HASH";
   if (verdict.strict) {
     return "all by NCCLTUNE_STRICT=1, " + Count(config.bad_lines, "bad line", "bad lines");
   }
@@ -151,22 +189,22 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
              AboutThisProcess(arguments, running));
     return communicator;
   }
-  std::string content;
-  std::string error;
-  if (!ReadFile(settings.path, kLargestConfigBytes, &content, &error)) {
+  const std::shared_ptr<const LoadedConfig> file = LoadConfig(settings.path, settings.hash);
+  if (!file->error.empty()) {
     warnings.LogOnce(std::string(settings.path_source) + "=" + Printable(settings.path, 300) +
-                     ": " + error + ": no rules, NCCL decides everything");
+                     ": " + file->error + ": no rules, NCCL decides everything");
     log.Info("no rules, " + Printable(settings.path, 300) + " cannot be read; " +
              AboutThisProcess(arguments, running));
     return communicator;
   }
-  const TunerConfig config = ParseConfig(content);
+  const TunerConfig& config = file->config;
   LogProblems(config, Printable(settings.path, 300), warnings);
-  const Verdict verdict = Judge(config, settings, running, warnings);
+  const Verdict verdict = Judge(*file, settings, running, warnings);
   communicator->measured_here = MeasuredHere(config.header, running);
   if (!verdict.dropped()) {
     communicator->rules = RuleSet(config.rules, arguments.scale,
                                   /*passes_registered=*/arguments.interface_version >= 4);
+    WarnOfRankDependence(config, settings, running, communicator->rules.counts(), warnings);
   }
   log.Info(Summary(arguments, settings, running, config, verdict, *communicator));
   return communicator;

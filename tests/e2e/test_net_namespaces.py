@@ -3,6 +3,7 @@
 
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,42 @@ def test_a_nic_that_fails_for_a_while_costs_no_message(hosts: Hosts, nic: str) -
     time.sleep(0.5)
     hosts.first.ip(f"link set {nic} up")
     hosts.end(ranks).expect_messages(150, 150)
+
+
+def outage(hosts: Hosts, **environment: str) -> list[subprocess.Popen[str]]:
+    """Start ranks whose only link goes down, and wait until their kernels have no flow left."""
+    hosts.cable("eth0", 0)
+    for host in (hosts.first, hosts.second):
+        host.slow_down("eth0", 150)
+    start = hosts.first.sent("eth0")
+    ranks = hosts.start(
+        "transfer --sizes 0-512K --messages 150 --log", NCCLTUNE_NET_PATH_TIMEOUT="1", **environment
+    )
+    until(lambda: hosts.first.sent("eth0") - start > 1 << 20)
+    hosts.first.ip("link set eth0 down")
+    for host in (hosts.first, hosts.second):
+        until(lambda host=host: not sockets(host, ESTABLISHED))
+    return ranks
+
+
+def test_an_outage_that_ends_every_flow_costs_no_message(hosts: Hosts) -> None:
+    ranks = outage(hosts)
+    hosts.first.ip("link set eth0 up")
+    ended = hosts.end(ranks)
+    ended.expect_messages(150, 150)
+    closed = re.findall(r"closed: sent to .*", "".join(ended.errors))
+    assert len(closed) == 2
+    for line in closed:
+        deaths = re.search(r"flow deaths (\d+), reconnect attempts (\d+)", line)
+        assert deaths, line
+        assert 0 < int(deaths[1]) <= int(deaths[2])
+
+
+def test_an_outage_ends_a_connection_at_the_limit_that_is_set(hosts: Hosts) -> None:
+    ended = hosts.end(outage(hosts, NCCLTUNE_NET_DOWN_TIMEOUT="1"))
+    assert ended.statuses == [1, 1]
+    for error in ended.errors:
+        assert re.search(r"failed with \d+ bytes outstanding: no flow for 1 s: ", error), error
 
 
 def test_hosts_whose_packets_differ_in_length(hosts: Hosts) -> None:

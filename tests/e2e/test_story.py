@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.formats.tuner_config.csv_rules import config_hash
+
 from .command_line import nccltune
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
@@ -264,8 +266,14 @@ def test_the_lines_of_env_make_a_plugin_read_the_rules(tmp_path: Path) -> None:
     assert "candidate" not in deployed.stderr
     lines = deployed.stdout.splitlines()
     settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-    assert set(settings) == {"NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"}
-    assert all(Path(value).is_absolute() and Path(value).is_file() for value in settings.values())
+    assert list(settings) == [
+        "NCCL_TUNER_PLUGIN",
+        "NCCL_TUNER_CONFIG_FILE",
+        "NCCLTUNE_CONFIG_HASH",
+    ]
+    paths = [Path(value) for value in list(settings.values())[:2]]
+    assert all(path.is_absolute() and path.is_file() for path in paths)
+    assert config_hash(paths[1].read_bytes()) == settings["NCCLTUNE_CONFIG_HASH"]
     conf = nccltune("env", study, "--format", "nccl.conf", cwd=tmp_path).stdout.splitlines()
     assert conf == [f"{name}={value}" for name, value in settings.items()]
     yaml = nccltune("env", study, "--format", "kubernetes", cwd=tmp_path).stdout

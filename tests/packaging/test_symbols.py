@@ -41,7 +41,6 @@ NET = exports_of("native/net/exports.map")
 FILES = {
     "bin/nccltune-bench": HOST | exports_of("native/bench/nccl/exports.list"),
     "bin/nccltune-host": HOST,
-    "bin/nccltune-net-host": HOST,
     "lib/libnccl-net-nccltune.so": NET,
     "lib/nccltune-net/libnccl-net.so": NET,
     "lib/libnccl-tuner-nccltune.so": exports_of("native/tuner/exports.map"),

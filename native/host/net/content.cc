@@ -37,7 +37,7 @@ Content::Content(const Sizes& sizes, uint64_t seed, int connection, bool forward
 uint64_t Content::KeyOf(uint64_t sequence) const { return Mix(key_ ^ Mix(sequence)); }
 
 uint64_t Content::SizeOf(uint64_t sequence) const {
-  if (!sizes_.range) return sizes_.list[sequence / sizes_.repeat % sizes_.list.size()];
+  if (!sizes_.range) return sizes_.list[sequence % sizes_.list.size()];
   const uint64_t low = sizes_.list[0];
   const uint64_t span = sizes_.list[1] - low;
   const uint64_t random = Mix(KeyOf(sequence));

@@ -12,12 +12,11 @@
 
 namespace nccltune::host::net {
 
-// Message sizes. Without `range`: the entries of the list in order, each `repeat` times. With
-// `range`: random sizes from the first to the second entry.
+// Message sizes. Without `range`: the entries of the list in order. With `range`: random
+// sizes from the first to the second entry.
 struct Sizes {
   std::vector<uint64_t> list;
   bool range = false;
-  uint64_t repeat = 1;
 
   uint64_t Largest() const;
 };

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -37,23 +36,6 @@ int FittingWindow(const NetCheckOptions& options) {
   const uint64_t buffer = options.sizes.Largest() + options.slack + 1;
   const uint64_t fitting = options.memory / ends / buffer;
   return static_cast<int>(std::clamp<uint64_t>(fitting, 1, static_cast<uint64_t>(options.window)));
-}
-
-// Returns the smallest value that is at least as large as the fraction `share` of all values.
-double Quantile(const std::vector<double>& sorted, double share) {
-  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
-  return sorted[std::max<size_t>(rank, 1) - 1];
-}
-
-json::Value Latency(uint64_t bytes, std::vector<double> us) {
-  std::sort(us.begin(), us.end());
-  json::Value value;
-  value.Set("bytes", static_cast<int64_t>(bytes));
-  value.Set("round_trips", static_cast<int64_t>(us.size()));
-  value.Set("least_us", us.front());
-  value.Set("median_us", Quantile(us, 0.5));
-  value.Set("p99_us", Quantile(us, 0.99));
-  return value;
 }
 
 }  // namespace
@@ -143,13 +125,6 @@ bool MessageExchange::AllFinished() const {
   return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->finished(); });
 }
 
-MessageEnd* MessageExchange::Find(bool sends) const {
-  for (const auto& end : ends_) {
-    if (end->sends() == sends) return end.get();
-  }
-  return nullptr;
-}
-
 bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
   if (process_.stopped()) return false;
   bool moved = false;
@@ -182,8 +157,6 @@ void MessageExchange::Progress() {
   switch (options_.mode) {
     case NetCheckMode::kTransfer:
       return Transfer();
-    case NetCheckMode::kPingPong:
-      return PingPong();
     case NetCheckMode::kThroughput:
       return Throughput();
     case NetCheckMode::kIdle:
@@ -265,47 +238,6 @@ void MessageExchange::EndTogether() {
       EndAfter(true, totals);
       totals_acknowledged = true;
     }
-  }
-}
-
-void MessageExchange::PingPong() {
-  MessageEnd* const sends = Find(true);
-  MessageEnd* const receives = Find(false);
-  const uint64_t trips = options_.sizes.repeat * options_.sizes.list.size();
-  receives->set_limit(trips);
-  sends->set_limit(0);
-  const Meter meter(*this);
-  if (process_.rank() == 0) {
-    Ping(sends, receives);
-  } else {
-    AnswerPings(receives, sends);
-  }
-  meter.Read(&measured_);
-}
-
-void MessageExchange::AnswerPings(MessageEnd* receives, MessageEnd* sends) {
-  const std::vector<MessageEnd*> both = {receives, sends};
-  const uint64_t trips = options_.sizes.repeat * options_.sizes.list.size();
-  while (sends->completed() < trips && Pass(both)) sends->set_limit(receives->completed());
-}
-
-void MessageExchange::Ping(MessageEnd* sends, MessageEnd* receives) {
-  const std::vector<MessageEnd*> both = {receives, sends};
-  uint64_t trip = 0;
-  for (const uint64_t bytes : options_.sizes.list) {
-    std::vector<double> us;
-    for (uint64_t i = 0; i < options_.sizes.repeat; ++i) {
-      const int64_t start = NowNs();
-      sends->set_limit(++trip);
-      while (receives->completed() < trip && Pass(both)) {
-      }
-      if (receives->completed() < trip) return;
-      const int64_t ns = NowNs() - start;
-      if (i >= WarmUpTrips(options_)) us.push_back(1e6 * Seconds(ns) / 2);
-    }
-    measured_.latencies.Append(Latency(bytes, std::move(us)));
-  }
-  while (sends->completed() < trip && Pass(both)) {
   }
 }
 

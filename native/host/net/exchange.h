@@ -28,7 +28,6 @@ struct Measured {
   double seconds = 0;
   double cpu_seconds = 0;
   double progress_cpu_seconds = 0;  // CPU time of the thread that calls isend, irecv and test
-  json::Value latencies = json::Value::EmptyArray();
 };
 
 class MessageExchange {
@@ -59,15 +58,11 @@ class MessageExchange {
   void Throughput();
   void EndTogether();
   void EndAfter(bool sends, const std::string& totals);
-  void PingPong();
-  void AnswerPings(MessageEnd* receives, MessageEnd* sends);
-  void Ping(MessageEnd* sends, MessageEnd* receives);
   void Idle();
   // Makes one pass over `ends`. Returns false when the run is over. Yields the CPU if no message
   // moved in this pass. Records a failure if no message has moved for the timeout.
   bool Pass(const std::vector<MessageEnd*>& ends);
   bool AllFinished() const;
-  MessageEnd* Find(bool sends) const;
 
   HostProcess& process_;
   const NetCheckOptions& options_;

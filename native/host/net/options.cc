@@ -26,7 +26,6 @@ usage: nccltune-net-host MODE --plugin PATH --fork [options]
 
 modes
   transfer     messages of many sizes, every byte and every reported size checked
-  pingpong     latency: one message in each direction, alternating
   throughput   slices back to back, as NCCL's ring sends them
   idle         open connections without messages
 
@@ -48,15 +47,14 @@ the messages
   --connections N          in each direction (default: 1)
   --direction both|forward (default: both; forward is from rank 0 to rank 1)
   --sizes LIST | A-B       0,1,4K,1M in order, or random from A to B
-                           (default: 0-1M; pingpong: 8,1K,64K)
-  --messages N             transfer: for each connection and direction; pingpong: for each size
-                           (default: 200)
+                           (default: 0-1M)
+  --messages N             transfer: for each connection and direction (default: 200)
   --window N               outstanding requests on each connection, 1 to 32 (default: 8)
   --receive-slack BYTES    how much larger than the message a receive may be (default: 4K)
   --slice BYTES            throughput: message size (default: 1M)
   --seconds S              throughput, idle: duration (default: 5)
   --warm-up S              throughput: time before the measurement (default: 1)
-  --check                  pingpong, throughput: check the bytes too
+  --check                  throughput: check the bytes too
   --seed N                 seed of sizes and bytes (default: 1)
   --memory BYTES           limit for the buffers of a process; reduces the window if they do not
                            fit (default: 2G)
@@ -151,14 +149,14 @@ std::string ReadMembers(std::string_view text, std::vector<int>* members) {
 }
 
 std::string ReadMode(std::string_view name, NetCheckMode* mode, bool* has_mode) {
-  for (const NetCheckMode each : {NetCheckMode::kTransfer, NetCheckMode::kPingPong,
-                                  NetCheckMode::kThroughput, NetCheckMode::kIdle}) {
+  for (const NetCheckMode each :
+       {NetCheckMode::kTransfer, NetCheckMode::kThroughput, NetCheckMode::kIdle}) {
     if (name != ModeName(each)) continue;
     if (std::exchange(*has_mode, true)) return "two modes are given";
     *mode = each;
     return {};
   }
-  return Quoted(name) + " is no mode: transfer, pingpong, throughput, idle";
+  return Quoted(name) + " is no mode: transfer, throughput, idle";
 }
 
 OptionTable TableFor(NetCheckOptions& options) {
@@ -220,7 +218,7 @@ OptionTable TableFor(NetCheckOptions& options) {
 std::string Complete(NetCheckOptions& options, bool has_mode) {
   if (options.plugin.empty()) return "--plugin is missing";
   if (options.list_symbols) return {};
-  if (!has_mode) return "the mode is missing: transfer, pingpong, throughput or idle";
+  if (!has_mode) return "the mode is missing: transfer, throughput or idle";
   if (options.fork != options.rendezvous.empty()) {
     return "give either --fork or --rendezvous";
   }
@@ -238,21 +236,14 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
   if (options.close_in_flight && (options.mode != NetCheckMode::kTransfer || loses_peer)) {
     return "--close-in-flight works only with transfer, without --kill-after and --stop-after";
   }
-  if (options.mode == NetCheckMode::kPingPong) {
-    options.both = true;
-    if (options.sizes.range) return "--sizes: pingpong takes a list";
-  }
   if (options.mode == NetCheckMode::kThroughput) {
     if (!options.sizes.list.empty()) return "--sizes: throughput takes --slice";
     options.sizes_text = std::to_string(options.slice);
     options.sizes.list = {options.slice};
   }
   if (options.sizes.list.empty()) {
-    options.sizes_text = options.mode == NetCheckMode::kPingPong ? "8,1K,64K" : "0-1M";
+    options.sizes_text = "0-1M";
     ParseSizes(options.sizes_text, &options.sizes);
-  }
-  if (options.mode == NetCheckMode::kPingPong) {
-    options.sizes.repeat = options.messages + WarmUpTrips(options);
   }
   return {};
 }
@@ -262,8 +253,7 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
 bool IsPath(std::string_view rendezvous) { return rendezvous.find('/') != std::string_view::npos; }
 
 std::string_view ModeName(NetCheckMode mode) {
-  static constexpr std::array<std::string_view, 4> kNames = {"transfer", "pingpong", "throughput",
-                                                             "idle"};
+  static constexpr std::array<std::string_view, 3> kNames = {"transfer", "throughput", "idle"};
   return kNames[static_cast<size_t>(mode)];
 }
 

@@ -12,7 +12,7 @@
 
 namespace nccltune::host::net {
 
-enum class NetCheckMode { kTransfer, kPingPong, kThroughput, kIdle };
+enum class NetCheckMode { kTransfer, kThroughput, kIdle };
 
 struct NetCheckOptions {
   NetCheckMode mode = NetCheckMode::kTransfer;
@@ -36,13 +36,13 @@ struct NetCheckOptions {
   bool both = true;  // true: both directions; false: only from rank 0 to rank 1
   Sizes sizes;
   std::string sizes_text;
-  uint64_t messages = 200;  // transfer: for each connection and direction; pingpong: for each size
+  uint64_t messages = 200;  // transfer: for each connection and direction
   int window = 8;
   uint64_t slack = 4096;  // bytes by which a receive may be larger than its message
   uint64_t slice = 1 << 20;
   double seconds = 5;
   double warmup_seconds = 1;
-  bool check = false;  // also check the bytes in pingpong and throughput
+  bool check = false;  // also check the bytes in throughput
   uint64_t seed = 1;
   uint64_t memory = uint64_t{2} << 30;  // limit for the buffers of one process
   int rounds = 1;
@@ -63,9 +63,6 @@ struct NetCheckOptions {
   int timeout_s = 60;
   bool log = false;
 };
-
-// Returns the number of unmeasured round trips before those of each size.
-inline uint64_t WarmUpTrips(const NetCheckOptions& options) { return 10 + options.messages / 10; }
 
 // Returns whether the rendezvous is a path of a Unix socket.
 bool IsPath(std::string_view rendezvous);

@@ -172,7 +172,6 @@ json::Value Session::OwnReport() const {
   left.Set("descriptors", left_behind_.descriptors);
   value.Set("left_behind", std::move(left));
   value.Set("warnings", Warnings());
-  value.Set("latencies", measured.latencies);
   return value;
 }
 
@@ -194,8 +193,6 @@ bool Session::PrintReport() {
   rates.Set("backward", GbPerS(own_report_));
   line.Set("gb_per_s", std::move(rates));
   line.Set("cpu_s_per_gb", theirs.IsNull() ? json::Value() : CpuSecondsPerGb(own_report_, theirs));
-  const json::Value* const latencies = own_report_.Find("latencies");
-  line.Set("latencies", latencies == nullptr ? json::Value() : *latencies);
   json::Value lost;
   if (const std::optional<PeerLossError>& loss = process_.loss()) {
     lost.Set("call", loss->call);

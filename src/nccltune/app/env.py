@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 
 from nccltune.app.sendrecv_conf import CONF
 from nccltune.app.tune import verify_command
-from nccltune.formats.tuner_config.csv_rules import RuleFile, read_rules
+from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError
 from nccltune.model.rule import RuleState
@@ -85,6 +85,7 @@ def rules_deployment(
     if not read.rules:
         return Deployment(settings, {}, [*warnings, _without_rules(path, config)], 0)
     settings |= deployment(path, plugin=plugin, config_path=config_path)
+    settings["NCCLTUNE_CONFIG_HASH"] = config_hash(path.read_bytes())
     return Deployment(settings, {}, [*warnings, *doubts(read, config)], len(read.rules))
 
 

@@ -40,7 +40,13 @@ from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.study.lock import locked
 
-_OURS = ("NCCLTUNE_CONFIG", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_STRICT", "NCCLTUNE_STALE")
+_OURS = (
+    "NCCLTUNE_CONFIG",
+    "NCCL_TUNER_CONFIG_FILE",
+    "NCCLTUNE_CONFIG_HASH",
+    "NCCLTUNE_STRICT",
+    "NCCLTUNE_STALE",
+)
 
 
 class ProgramScope(NamedTuple):

@@ -67,7 +67,8 @@ def environment_for(config: Path | None) -> dict[str, str | None]:
     means no configuration.
     """
     path = None if config is None else str(config.resolve())
-    return {"NCCL_TUNER_CONFIG_FILE": path, "NCCLTUNE_CONFIG": None, "NCCLTUNE_STRICT": None}
+    ours = ("NCCLTUNE_CONFIG", "NCCLTUNE_CONFIG_HASH", "NCCLTUNE_STRICT")
+    return {"NCCL_TUNER_CONFIG_FILE": path, **dict.fromkeys(ours)}
 
 
 def explain(

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <string>
+#include <thread>
 
 namespace nccltune {
 namespace {
@@ -47,6 +49,28 @@ TEST_F(FileTest, ReportsWhyItCannot) {
   EXPECT_EQ(error_, "is a directory");
   EXPECT_FALSE(ReadFile("/dev/zero", 9, &content_, &error_));
   EXPECT_EQ(error_, "is not a regular file");
+}
+
+// The size or the time of the file shows that it was written in the meantime.
+TEST_F(FileTest, AFileThatChangesMeanwhileIsNeverReadInParts) {
+  constexpr size_t kBytes = 4 << 20;
+  Write(std::string(kBytes, 'a'));
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (bool a = false; !stop; a = !a) Write(std::string(a ? kBytes : kBytes / 2, a ? 'a' : 'b'));
+  });
+  for (int i = 0; i < 50; ++i) {
+    // The writer may be in the middle of a file for longer than a pause of the reader.
+    if (!ReadFile(path_, kBytes, &content_, &error_) || content_.empty()) continue;
+    EXPECT_EQ(content_, std::string(content_.size(), content_.front()));
+  }
+  stop = true;
+  writer.join();
+}
+
+TEST_F(FileTest, AFileWithoutASizeIsRefused) {
+  EXPECT_FALSE(ReadFile("/proc/self/status", 1 << 20, &content_, &error_));
+  EXPECT_EQ(error_, "changes while it is read, or its size is not known");
 }
 
 TEST_F(FileTest, DoesNotWaitForAPipe) {

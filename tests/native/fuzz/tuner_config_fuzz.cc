@@ -10,8 +10,8 @@
 
 #include "tuner/config.h"
 #include "tuner/first_match.h"
+#include "tuner/rule.h"
 #include "tuner/rule_set.h"
-#include "tuner/safe_chunk.h"
 
 namespace nccltune::tuner {
 namespace {

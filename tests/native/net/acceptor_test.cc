@@ -322,6 +322,37 @@ TEST_F(AcceptorTest, AShortageRefusesEveryIncompleteConnectionAndKeepsTheComplet
   EXPECT_EQ(acceptor_->NextNs(), INT64_MAX) << "a refused connection is still in the list";
 }
 
+TEST_F(AcceptorTest, AShortageIsNoErrorWhereOnlyPeersThatHaveLeftHoldDescriptors) {
+  const int64_t begun = NowNs();
+  {
+    Stranger gone(end());
+    gone.SendBytes(Encode(HelloOf(0, 5)));
+    // The flow is known, and its end is not looked for again for 10 ms.
+    EXPECT_FALSE(acceptor_->TakeConnection(begun).has_value());
+  }
+  std::list<Stranger> next;
+  for (int i = 0; i < 3; ++i) next.emplace_back(end());
+  {
+    const NoMoreDescriptors full;
+    EXPECT_FALSE(acceptor_->TakeConnection(begun).has_value());
+    EXPECT_FALSE(acceptor_->TakeFailure().has_value()) << "its descriptor is free again";
+  }
+}
+
+// The receiver of an accepted connection is created after its welcomes. A flow that reconnects in
+// between has no receiver yet: a welcome would make its peer send into a closed socket.
+TEST_F(AcceptorTest, AFlowThatReconnectsBeforeItsReceiverExistsDialsAgain) {
+  std::list<Stranger> flows;
+  for (const uint16_t flow : {uint16_t{0}, uint16_t{1}}) {
+    flows.emplace_back(end()).SendBytes(Encode(HelloOf(flow)));
+  }
+  ASSERT_TRUE(AwaitConnection().has_value());
+  Stranger again(end());
+  again.SendBytes(Encode(HelloOf(1)));
+  EXPECT_TRUE(IsTurnedAway(again));
+  EXPECT_FALSE(again.Welcomed().has_value());
+}
+
 class AcceptorOfAConnectionTest : public testing::Test {
  protected:
   AcceptorOfAConnectionTest() { TakeLines(); }

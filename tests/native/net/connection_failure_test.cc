@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <string>
 #include <utility>
@@ -25,12 +26,14 @@ std::vector<std::string> failure_lines;
   va_end(arguments);
 }
 
+constexpr int kOutageS = 300;
+
 class ConnectionFailureTest : public testing::Test {
  protected:
   using Texts = std::vector<std::string>;
   static Texts Lines() { return std::exchange(failure_lines, {}); }
 
-  ConnectionFailure failure_{Log(KeepFailure, abi::kSubsysNet, ""), "sending to x on y"};
+  ConnectionFailure failure_{Log(KeepFailure, abi::kSubsysNet, ""), "sending to x on y", kOutageS};
 };
 
 TEST_F(ConnectionFailureTest, WarnsAtOnceWhereSomebodyWaits) {
@@ -60,13 +63,45 @@ TEST_F(ConnectionFailureTest, TheFirstFailureStays) {
 TEST_F(ConnectionFailureTest, TenSecondsWithoutAnyFlowAreTooLong) {
   constexpr int64_t kStart = 5 * kNsPerSecond;
   EXPECT_EQ(failure_.NoFlow(kStart), "");
-  failure_.FlowsChanged(kStart, false, "reset");
-  failure_.FlowsChanged(kStart + kNsPerSecond, false, "");
+  failure_.FlowsChanged(kStart, false, {"reset"});
+  failure_.FlowsChanged(kStart + kNsPerSecond, false, {});
   EXPECT_EQ(failure_.NoFlow(kStart + 10 * kNsPerSecond), "");
   EXPECT_EQ(failure_.NoFlow(kStart + 10 * kNsPerSecond + 1), "no flow for 10 s: reset");
-  failure_.FlowsChanged(kStart + 11 * kNsPerSecond, true, "");
+  failure_.FlowsChanged(kStart + 11 * kNsPerSecond, true, {});
   EXPECT_EQ(failure_.NoFlow(kStart + 60 * kNsPerSecond), "");
   EXPECT_EQ(failure_.why_down(), "reset");
+}
+
+TEST_F(ConnectionFailureTest, AnOutageMayLastAsLongAsTheSettingAllows) {
+  constexpr int64_t kStart = 5 * kNsPerSecond;
+  // The network went away under the first flow; a reset ended the last one.
+  failure_.FlowsChanged(kStart, true, {"no answer", true});
+  failure_.FlowsChanged(kStart, false, {"reset"});
+  EXPECT_EQ(failure_.NoFlow(kStart + kOutageS * kNsPerSecond), "");
+  EXPECT_EQ(failure_.NoFlow(kStart + kOutageS * kNsPerSecond + 1), "no flow for 300 s: reset");
+  // What went down before a flow was up again does not count.
+  failure_.FlowsChanged(kStart, true, {});
+  failure_.FlowsChanged(kStart, false, {"reset"});
+  EXPECT_EQ(failure_.NoFlow(kStart + 10 * kNsPerSecond + 1), "no flow for 10 s: reset");
+  // A failed attempt to reconnect shows an outage, too.
+  failure_.FlowsChanged(kStart + kNsPerSecond, false, {"no answer", true});
+  EXPECT_EQ(failure_.NoFlow(kStart + kOutageS * kNsPerSecond), "");
+}
+
+TEST_F(ConnectionFailureTest, WithoutALimitAnOutageNeverEndsIt) {
+  ConnectionFailure failure(Log(KeepFailure, abi::kSubsysNet, ""), "", 0);
+  failure.FlowsChanged(1, false, {"no answer", true});
+  EXPECT_EQ(failure.NoFlow(1'000'000 * kNsPerSecond), "");
+}
+
+TEST(SocketEnd, IsAnOutageWhereTheNetworkMayComeBack) {
+  for (const int error : {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ENETDOWN, EADDRNOTAVAIL}) {
+    EXPECT_TRUE(EndBy(error).is_outage) << ErrorWords(error);
+  }
+  for (const int error : {ECONNRESET, ECONNREFUSED, EPIPE, EMFILE}) {
+    EXPECT_FALSE(EndBy(error).is_outage) << ErrorWords(error);
+  }
+  EXPECT_FALSE(EndOf({}).is_outage);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/interface_filter.h"
 
 #include <gtest/gtest.h>
 

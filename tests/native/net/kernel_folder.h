@@ -15,7 +15,7 @@
 #include <fstream>
 #include <string>
 
-#include "net/interface_filter.h"
+#include "net/interfaces.h"
 
 namespace nccltune::net {
 

@@ -25,6 +25,7 @@ struct Held {
 // Zero-copy sends without a report, and the number of each socket's next one.
 std::mutex mutex;
 std::vector<Held> held;
+thread_local YieldCount* yields_of_thread = nullptr;
 std::map<int, uint32_t> next_number;
 
 void Take(int fd, const msghdr& message, ssize_t bytes) {
@@ -64,6 +65,13 @@ void Look(int fd, msghdr* message) {
 }
 
 }  // namespace
+
+YieldCount::YieldCount() { yields_of_thread = this; }
+YieldCount::~YieldCount() { yields_of_thread = nullptr; }
+
+void CountYield() {
+  if (yields_of_thread != nullptr) ++yields_of_thread->value_;
+}
 
 KernelStandIn& TheKernel() {
   static KernelStandIn kernel;
@@ -105,6 +113,12 @@ extern "C" {
 ssize_t __real_sendmsg(int fd, const msghdr* message, int flags);
 ssize_t __real_recvmsg(int fd, msghdr* message, int flags);
 int __real_setsockopt(int fd, int level, int option, const void* value, socklen_t length);
+int __real_sched_yield();
+
+int __wrap_sched_yield() {
+  nccltune::net::CountYield();
+  return __real_sched_yield();
+}
 
 ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
   if ((flags & MSG_ZEROCOPY) == 0) return __real_sendmsg(fd, message, flags);

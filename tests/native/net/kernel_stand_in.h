@@ -27,6 +27,23 @@ struct KernelStandIn {
   std::atomic<uint64_t> not_there = 0;  // reads that found no report
 };
 
+// Counts how often the current thread yields its CPU, which it does while it waits for another
+// thread.
+class YieldCount {
+ public:
+  YieldCount();
+  ~YieldCount();
+  YieldCount(const YieldCount&) = delete;
+  YieldCount& operator=(const YieldCount&) = delete;
+
+  // Callable from any thread.
+  uint64_t value() const { return value_.load(); }
+
+ private:
+  friend void CountYield();
+  std::atomic<uint64_t> value_ = 0;
+};
+
 // Returns the instance of the program.
 KernelStandIn& TheKernel();
 // Resets to the kernel's real behaviour.

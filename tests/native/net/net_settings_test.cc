@@ -21,6 +21,8 @@ TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
   EXPECT_EQ(read.threads, defaults.threads);
   EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
+  EXPECT_EQ(read.path_timeout_ms, defaults.path_timeout_ms);
+  EXPECT_EQ(read.down_timeout_s, defaults.down_timeout_s);
   EXPECT_EQ(read.ports.first, defaults.ports.first);
   EXPECT_EQ(read.ports.last, defaults.ports.last);
   EXPECT_EQ(read.zero_copy, defaults.zero_copy);
@@ -33,6 +35,8 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   const ScopedVariable eager("NCCLTUNE_NET_EAGER", "0");
   const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "3");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "30");
+  const ScopedVariable path_timeout("NCCLTUNE_NET_PATH_TIMEOUT", "7");
+  const ScopedVariable down_timeout("NCCLTUNE_NET_DOWN_TIMEOUT", "900");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000-65535");
   const ScopedVariable nofile("NCCLTUNE_NET_NOFILE", "0");
   std::vector<std::string> warnings;
@@ -43,6 +47,8 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   EXPECT_EQ(read.eager_bytes, 0U);
   EXPECT_EQ(read.devices, 3);
   EXPECT_EQ(read.timeout_s, 30);
+  EXPECT_EQ(read.path_timeout_ms, 7000);
+  EXPECT_EQ(read.down_timeout_s, 900);
   EXPECT_EQ(read.ports.first, 50000);
   EXPECT_EQ(read.ports.last, 65535);
   EXPECT_EQ(read.open_files, 0U);
@@ -79,6 +85,23 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.ports.first, 0);
   EXPECT_EQ(read.zero_copy, ZeroCopyMode::kAuto);
+}
+
+TEST(NetSettings, LimitsOfAnOutageFollowTheTimeoutOfTheConnection) {
+  struct Limits {
+    const char* timeout;
+    int path_ms;
+    int down_s;
+  };
+  for (const Limits& expected :
+       {Limits{"600", 60'000, 600}, Limits{"1800", 60'000, 1800}, Limits{"120", 12'000, 120},
+        Limits{"5", 1000, 5}, Limits{"0", 60'000, 0}}) {
+    const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", expected.timeout);
+    std::vector<std::string> warnings;
+    const NetSettings read = ReadNetSettings(&warnings);
+    EXPECT_EQ(read.path_timeout_ms, expected.path_ms) << expected.timeout;
+    EXPECT_EQ(read.down_timeout_s, expected.down_s) << expected.timeout;
+  }
 }
 
 TEST(NetSettings, SendsWithoutACopyAreAutoOffOrAlways) {

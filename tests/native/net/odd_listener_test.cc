@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "net/link.h"
+#include "net/request.h"
+#include "net/sender.h"
 #include "net/socket.h"
+#include "net/stranger.h"
 #include "net/wire.h"
 
 namespace nccltune::net {
@@ -153,10 +156,10 @@ class SilentListenerTest : public OddListenerTest {
   };
 
   // Establishes a connection whose sender has all its flows.
-  void Join() {
+  void Join(size_t eager_bytes = 4000) {
     ConnectionContext context = ContextWith({});
     context.settings.flows = kFlowsInAll - 1;
-    context.settings.eager_bytes = 4000;
+    context.settings.eager_bytes = eager_bytes;
     size_t arrived = 0;
     ASSERT_TRUE(Until([&] {
       EXPECT_EQ(Connect(context, Loopback(), handle_, &sender_), abi::kSuccess);
@@ -235,6 +238,46 @@ TEST_F(SilentListenerTest, AnEagerMessageIsSentAgainOnlyWhenTheExpressFlowIsSile
   const ReadFrame copy = AwaitFrame(*again);
   EXPECT_EQ(copy.request, 0U);
   EXPECT_TRUE(copy.body == small);
+}
+
+// Eager messages are copied, so the memory that an unresponsive peer can make us keep is limited.
+TEST_F(SilentListenerTest, UnacknowledgedEagerMessagesAreAtMost512KiB) {
+  constexpr size_t kBytes = 16 << 10;
+  Join(kBytes);
+  const std::vector<std::byte> small = Content(kBytes, 1);
+  for (size_t i = 0; i < kSlots; ++i) {
+    TransferRequest* request = nullptr;
+    ASSERT_EQ(Send(sender_, small.data(), kBytes, &request), abi::kSuccess);
+    ASSERT_NE(request, nullptr);
+    // A message of the express flow is complete at once. A bulk flow waits for an acknowledgement.
+    bool done = false;
+    ASSERT_EQ(nccltune::net::Test(request, &done, nullptr), abi::kSuccess);
+    if (!done) break;
+  }
+  EXPECT_EQ(sender_->counters().eager, (512U << 10) / kBytes);
+}
+
+// The peer cannot have read a frame that is not completely written.
+TEST_F(SilentListenerTest, AnAcknowledgementOfAFrameThatIsBeingWrittenEndsTheFlow) {
+  Join();
+  // Buffers that hold less than a frame. Those whose sizes are set do not grow.
+  const int room = 8 << 10;
+  for (const int fd : SocketsTo(LocalEnd(listening_.fd()))) {
+    ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
+  }
+  for (const Descriptor& flow : flows_) {
+    ASSERT_EQ(setsockopt(flow.fd(), SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)), 0);
+  }
+  const std::vector<std::byte> large = Content(4 << 20, 2);
+  TransferRequest* request = nullptr;
+  ASSERT_EQ(Send(sender_, large.data(), large.size(), &request), abi::kSuccess);
+  ASSERT_TRUE(Until([&] {
+    std::byte next{};
+    return recv(flows_[1].fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+  }));
+  EXPECT_EQ(sender_->counters().flow_ends, 0U);
+  SendBytes(flows_[1], Encode(ReverseFrame{FrameType::kAck, 1}));
+  EXPECT_TRUE(Until([&] { return sender_->counters().flow_ends == 1; }));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "net/clock.h"
+#include "net/link.h"
 
 namespace nccltune::net {
 namespace {
@@ -161,6 +162,49 @@ TEST(PoolThread, IsReliedOnOnlyAwake) {
   }
   while (!worker.asleep()) usleep(100);
   EXPECT_FALSE(worker.TryAssign(100));
+  worker.Remove(number);
+}
+
+// Gets work after the thread has found none, and before it is marked as asleep: nobody wakes it.
+class LateErrand final : public Task {
+ public:
+  explicit LateErrand(PoolThread& worker) : worker_(worker) {}
+  void Ready(uint32_t /*events*/) override {}
+  bool Work(int64_t /*now_ns*/) override {
+    if (!asked_.exchange(false)) return false;
+    ++done;
+    return true;
+  }
+  bool IsSaturated(int64_t /*now_ns*/) const override {
+    if (armed.exchange(false)) {
+      asked_ = true;
+      EXPECT_FALSE(worker_.asleep());
+      worker_.Wake();
+    }
+    return true;
+  }
+  void OnException(const char* /*what*/) noexcept override {}
+
+  mutable std::atomic<bool> armed = false;
+  std::atomic<int> done = 0;
+
+ private:
+  PoolThread& worker_;
+  mutable std::atomic<bool> asked_ = false;
+};
+
+TEST(PoolThread, LooksOnceMoreBeforeItSleeps) {
+  PoolThread worker(0, 3600 * kNsPerSecond);
+  ASSERT_TRUE(worker.works());
+  LateErrand errand(worker);
+  const uint64_t number = worker.Add(&errand);
+  for (int i = 1; i <= 20; ++i) {
+    while (!worker.asleep()) usleep(100);
+    errand.armed = true;
+    worker.Wake();
+    if (!Until([&] { return errand.done == i; })) break;
+  }
+  EXPECT_EQ(errand.done, 20) << "a wake-up is lost";
   worker.Remove(number);
 }
 

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "net/kernel_stand_in.h"
 #include "net/link.h"
 
 namespace nccltune::net {
@@ -51,12 +51,16 @@ class ReceiverTest : public testing::Test {
                                            bool arrives) {
     EXPECT_TRUE(receiver().Pin(read).has_value());
     std::optional<std::byte*> place;
+    std::atomic<bool> waits = false;
     std::atomic<bool> over = false;
     std::thread other([&] {
+      const YieldCount yields;
+      std::thread observer([&] { waits = Until([&] { return yields.value() != 0 || over; }); });
       place = receiver().Pin(wanted);
       over = true;
+      observer.join();
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(Until([&] { return waits.load(); }));
     EXPECT_FALSE(over) << "two threads write the same bytes";
     receiver().Unpin(read, arrives);
     other.join();

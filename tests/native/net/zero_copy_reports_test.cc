@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "net/clock.h"
-#include "net/counters.h"
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
 #include "net/socket.h"
+#include "net/stats_page.h"
 #include "net/zero_copy.h"
 
 namespace nccltune::net {

@@ -79,7 +79,7 @@ TEST(TunerConfig, LastThreeColumnsAreOptional) {
 }
 
 TEST(TunerConfig, MinusOneIsAnyOrDefault) {
-  const TunerConfig config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1,-1,-1");
+  const TunerConfig config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1,-1,-1\n");
   ASSERT_EQ(config.rules.size(), 1U);
   const Rule& rule = config.rules.front();
   EXPECT_EQ(rule.channels, 0);
@@ -127,7 +127,8 @@ TEST(TunerConfig, LineEndsBlanksAndMarks) {
       " \t \r\n"
       "  allreduce ,\t1 , 2,tree,ll , -1,-1,\t-1  \r\n"
       "   # an indented comment\r\n"
-      "allreduce,3,4,ring,simple,-1,-1,-1");
+      "allreduce,3,4,ring,simple,-1,-1,-1\n"
+      "# a comment without a line end");
   EXPECT_EQ(config.bad_lines, 0U);
   ASSERT_EQ(config.rules.size(), 2U);
   EXPECT_EQ(config.rules[0].line, 4U);
@@ -221,6 +222,39 @@ TEST(TunerConfig, HashIsOfTheRawBytes) {
   EXPECT_EQ(ParseConfig(content).content_hash, ContentHash(content));
   EXPECT_EQ(ParseConfig("").content_hash, 0xcbf29ce484222325U);
   EXPECT_NE(ParseConfig("# x\n").content_hash, ParseConfig("# x\r\n").content_hash);
+}
+
+// Every prefix that a reader may see while the file is written.
+TEST(TunerConfig, NoPartOfAFileGivesRules) {
+  const std::string whole =
+      "# nccltune: schema=1 end=below\n"
+      "allreduce,0,4,ring,ll,-1,4,320\n"
+      "allreduce,0,9,tree,ll,-1,4,32\n"
+      "# nccltune: end=here\n";
+  for (size_t bytes = 0; bytes + 1 < whole.size(); ++bytes) {
+    const TunerConfig part = ParseConfig(whole.substr(0, bytes));
+    EXPECT_TRUE(part.rules.empty() || part.cut_off()) << bytes;
+  }
+  // The line end of the last comment does not matter.
+  EXPECT_FALSE(ParseConfig(whole.substr(0, whole.size() - 1)).cut_off());
+  EXPECT_FALSE(ParseConfig(whole).cut_off());
+  EXPECT_EQ(ParseConfig(whole).rules.size(), 2U);
+  EXPECT_EQ(ParseConfig(whole).bad_lines, 0U);
+  // Rows that somebody adds below count, and a file without our header has no end to look for.
+  EXPECT_FALSE(ParseConfig(whole + "allreduce,0,9,ring,ll,-1,8,64\n").cut_off());
+  EXPECT_FALSE(ParseConfig("allreduce,0,9,ring,ll,-1,8,64\n").cut_off());
+}
+
+// "...,4,32" may be the beginning of "...,4,320".
+TEST(TunerConfig, ARowWithoutALineEndIsABadLine) {
+  const TunerConfig config =
+      ParseConfig("allreduce,0,9,ring,ll,-1,8,64\nallreduce,0,9,tree,ll,-1,4,32");
+  EXPECT_EQ(config.rules.size(), 1U);
+  EXPECT_EQ(config.bad_lines, 1U);
+  ASSERT_EQ(config.problems.size(), 1U);
+  EXPECT_EQ(config.problems[0].line, 2U);
+  EXPECT_EQ(config.problems[0].text,
+            "the last line has no line end: the file may be cut off; add a line end");
 }
 
 }  // namespace

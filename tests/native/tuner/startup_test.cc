@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "abi/tuner_types.h"
 #include "common/content_hash.h"
 #include "common/text.h"
+#include "tuner/config_file.h"
 #include "tuner/nccl_double.h"
 #include "tuner/support.h"
 #include "tuner/warnings.h"
@@ -28,6 +30,7 @@ class StartupTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ForgetWarnings();
+    ForgetConfig();
     TakeLog();
     SetNcclVersion(22809);
   }
@@ -55,6 +58,7 @@ class StartupTest : public ::testing::Test {
   ScopedVariable no_nccl_config_{"NCCL_TUNER_CONFIG_FILE", nullptr};
   ScopedVariable no_strict_{"NCCLTUNE_STRICT", nullptr};
   ScopedVariable no_stale_{"NCCLTUNE_STALE", nullptr};
+  ScopedVariable no_hash_{"NCCLTUNE_CONFIG_HASH", nullptr};
 };
 
 constexpr const char* kRule = "allreduce,0,9,tree,ll,-1,-1,-1\n";
@@ -261,28 +265,131 @@ TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
   EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);
   EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (passed since v4)"),
             std::string::npos);
-  EXPECT_NE(Start(file, 4).at(0).find("1 of 1 rule applies"), std::string::npos);
+  EXPECT_NE(Start(file, 4).back().find("1 of 1 rule applies"), std::string::npos);
 }
 
-TEST_F(StartupTest, TheFileIsReadAgainForEachCommunicator) {
-  const std::string path = ::testing::TempDir() + "nccltune-reread-" + std::to_string(getpid());
-  const auto write = [&path](const char* text) {
-    FILE* const out = std::fopen(path.c_str(), "w");
-    ASSERT_NE(out, nullptr);
-    std::fputs(text, out);
-    std::fclose(out);
-  };
-  const ScopedVariable config("NCCLTUNE_CONFIG", path.c_str());
+void Rewrite(const ScopedFile& file, std::string_view text) {
+  std::ofstream(file.path(), std::ios::binary | std::ios::trunc) << text;
+}
+
+Pair ChoiceOf(const TestTuner& tuner) {
   Call call;
   call.collective = abi::kAllReduce;
   call.bytes = 5;
-  write("allreduce,0,9,tree,ll,-1,-1,-1\n");
+  return Chosen(tuner.Ask(call), 5);
+}
+
+// Ranks create a later communicator at different times, so that a new file would be seen by some.
+TEST_F(StartupTest, TheFileIsReadOnceInAProcess) {
+  const ScopedFile file("allreduce,0,9,tree,ll,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner first(5, {4, 32});
-  write("allreduce,0,9,ring,ll,-1,-1,-1\n");
-  const TestTuner second(5, {4, 32});
-  EXPECT_EQ(Chosen(first.Ask(call), 5), (Pair{abi::kTree, abi::kLl}));
-  EXPECT_EQ(Chosen(second.Ask(call), 5), (Pair{abi::kRing, abi::kLl}));
-  unlink(path.c_str());
+  for (const char* const later : {"allreduce,0,9,ring,ll,-1,-1,-1\n", "rubbish\n", ""}) {
+    Rewrite(file, later);
+    EXPECT_EQ(ChoiceOf(TestTuner(5, {4, 32})), (Pair{abi::kTree, abi::kLl}));
+  }
+  unlink(file.path().c_str());
+  EXPECT_EQ(ChoiceOf(TestTuner(5, {4, 32})), (Pair{abi::kTree, abi::kLl}));
+  const ScopedFile other("allreduce,0,9,ring,ll,-1,-1,-1\n");
+  const ScopedVariable moved("NCCLTUNE_CONFIG", other.path().c_str());
+  EXPECT_EQ(ChoiceOf(TestTuner(5, {4, 32})), (Pair{abi::kRing, abi::kLl}));
+}
+
+constexpr const char* kWhole =
+    "# nccltune: schema=1 end=below\n"
+    "allreduce,0,4,ring,ll,-1,4,320\n"
+    "allreduce,0,9,tree,ll,-1,4,32\n"
+    "allreduce,0,9,ring,ll,-1,4,320\n"
+    "# nccltune: end=here\n";
+
+TEST_F(StartupTest, APartOfAFileIsNamed) {
+  const std::string whole = kWhole;
+  const ScopedFile part(whole.substr(0, whole.rfind('#')));
+  const Lines lines = Start(part);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("the file is cut off, its last line '# nccltune: end=here' is missing"),
+            std::string::npos);
+  EXPECT_NE(lines[1].find("dropped: all, the file is cut off; "), std::string::npos);
+  EXPECT_NE(Start(ScopedFile("")).at(0).find("the file is empty"), std::string::npos);
+}
+
+TEST_F(StartupTest, AFileThatIsBeingWrittenIsReadAgain) {
+  const std::string whole = kWhole;
+  const ScopedFile file(whole.substr(0, whole.find("320") + 2));
+  std::thread writer([&] {
+    usleep(20'000);
+    Rewrite(file, whole);
+  });
+  EXPECT_TRUE(Decides(file));
+  writer.join();
+}
+
+TEST_F(StartupTest, AWriterBesideManyCommunicatorsNeverGivesATornRule) {
+  const std::string whole = kWhole;
+  const ScopedFile file(whole);
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (size_t cut = 1; !stop; cut = cut % (whole.size() - 1) + 1) {
+      std::ofstream out(file.path(), std::ios::binary | std::ios::trunc);
+      out << whole.substr(0, cut) << std::flush << whole.substr(cut) << std::flush;
+    }
+  });
+  size_t used = 0;
+  for (int i = 0; i < 40; ++i) {
+    ForgetConfig();
+    ForgetWarnings();
+    const Pair chosen = ChoiceOf(TestTuner(5, {4, 32}));
+    const Lines lines = TakeLog();
+    if (chosen != Pair{}) {
+      EXPECT_EQ(chosen, (Pair{abi::kTree, abi::kLl}));
+      EXPECT_NE(lines.back().find("1 of 3 rules apply"), std::string::npos) << lines.back();
+      ++used;
+    } else {
+      EXPECT_TRUE(lines.at(0).starts_with("WARN")) << lines[0];
+    }
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(used, 0U);
+}
+
+TEST_F(StartupTest, OnlyTheExpectedContentIsUsed) {
+  const ScopedFile file(kRule);
+  {
+    const ScopedVariable hash("NCCLTUNE_CONFIG_HASH", Hex64(ContentHash(kRule)).c_str());
+    EXPECT_EQ(Start(file).size(), 1U);
+    EXPECT_TRUE(Decides(file));
+  }
+  for (const char* const wrong : {"0123456789abcdef", "0", "x"}) {
+    const ScopedVariable hash("NCCLTUNE_CONFIG_HASH", wrong);
+    ForgetConfig();
+    TakeLog();
+    const Lines lines = Start(file);
+    ASSERT_EQ(lines.size(), 2U);
+    EXPECT_TRUE(lines[0].starts_with(Prefix("WARN") + file.path() + ": its content is " +
+                                     Hex64(ContentHash(kRule)) + ", and NCCLTUNE_CONFIG_HASH='" +
+                                     wrong + "': no rule is used"))
+        << lines[0];
+    EXPECT_NE(lines[1].find("dropped: all by NCCLTUNE_CONFIG_HASH; "), std::string::npos);
+    EXPECT_FALSE(Decides(file));
+    TakeLog();
+    EXPECT_EQ(Start(file).size(), 1U) << "it is warned of once";
+  }
+}
+
+TEST_F(StartupTest, FactsThatRanksMaySeeDifferentlyAreWarnedAbout) {
+  const ScopedFile registered(
+      "allreduce,0,9,tree,ll,8,4,32,-1,1\nallreduce,0,9,tree,ll,8,2,8,-1,0\n");
+  const Lines lines = Start(registered);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("1 rule applies only to registered buffers"), std::string::npos);
+  EXPECT_EQ(Start(registered, 3).size(), 1U) << "the interface passes no registration";
+  // This process has no CUDA context.
+  const ScopedFile of_a_gpu(std::string("# nccltune: gpu=\"NVIDIA H200\"\n") + kRule);
+  EXPECT_EQ(Start(of_a_gpu).size(), 1U);
+  const ScopedVariable stale("NCCLTUNE_STALE", "off");
+  EXPECT_NE(Start(of_a_gpu).at(0).find("this rank has no CUDA context"), std::string::npos);
 }
 
 TEST_F(StartupTest, LongPathsDoNotOverrunNcclsLine) {

@@ -219,6 +219,7 @@ def test_the_lines_of_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     alone, _ = printed(capsys, *arguments, verb="env")
     assert alone == (
         f"NCCL_TUNER_PLUGIN=/p/tuner.so\nNCCL_TUNER_CONFIG_FILE={tmp_path / 'tuner.conf'}\n"
+        "NCCLTUNE_CONFIG_HASH=1f9548ecae64ac5f\n"
     )
 
 

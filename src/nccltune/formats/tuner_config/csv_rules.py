@@ -6,7 +6,8 @@
 The format is that of `plugins/tuner/example` in NCCL 2.30, plus the column `chunkBytes`, which
 nccltune adds. NVIDIA's reader stops after the tenth column, so it ignores the chunk size of a row.
 A comment directly above a row states how much is known about its rule: `# candidate: ...`. Both
-plugins skip comments.
+plugins skip comments. A header with `end=below` promises a last line with `end=here`: without it,
+the file was cut off, and our plugin uses no rule.
 
 NVIDIA's reader silently changes invalid cells: an unknown collective becomes allreduce, NVLS
 becomes ring, 1K becomes 1. This reader and our plugin report such a cell as a problem.
@@ -76,6 +77,7 @@ _ORDINARY = re.compile(
 )
 _PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
 _MARKER = re.compile(r"#+\s*nccltune:")
+_END = "# nccltune: end=here"
 _STATE = re.compile(rf"#\s*({'|'.join(RuleState)}):")
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
@@ -122,20 +124,10 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
     Raises InputError if the content is too large or is not text, and with `strict` at the first
     problem.
     """
-    if isinstance(data, str):
-        data = data.encode()
-    if len(data) > MAX_BYTES:
-        raise InputError("is larger than 32 MiB, which no tuner reads", where=name)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError("is UTF-16", where=name, hint="save it as UTF-8 or plain ASCII")
-    try:
-        check_text(data[:4096])
-    except InputError as error:
-        raise InputError(error.message, where=name, hint=error.hint) from error
-    text = data.decode("utf-8-sig", errors="replace")
     found = RuleFile([], {}, [], [])
     state: RuleState | None = None
-    for number, raw in enumerate(text.split("\n"), 1):
+    lines = _decoded(data.encode() if isinstance(data, str) else data, name).split("\n")
+    for number, raw in enumerate(lines, 1):
         if len(raw) > _LONGEST_READ:
             # No valid row or header is this long. Splitting such a line into cells could take
             # gigabytes of memory.
@@ -152,12 +144,38 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
         problems = len(found.problems)
         if line.startswith("#"):
             _read_header(line, number, found)
+        elif number == len(lines):
+            message = "the last line has no line end: the file may be cut off"
+            found.problems.append(Problem(number, message, "add a line end"))
         else:
             _read_row(line, number, found, state)
         state = state_in(line)
         if strict and len(found.problems) > problems:
             raise found.problems[-1].error(name)
+    _check_end(lines, found)
+    if strict and found.problems:
+        raise found.problems[-1].error(name)
     return found
+
+
+def _check_end(lines: Sequence[str], found: RuleFile) -> None:
+    """Take no rule of a file that is only the first part of what was written."""
+    if found.header.get("end") == "below" and _END not in map(str.strip, lines):
+        message = f"the file is cut off, its last line {_END!r} is missing: no rule is used"
+        found.problems.append(Problem(len(lines), message, "copy the whole file again"))
+        found.rules.clear()
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise InputError("is larger than 32 MiB, which no tuner reads", where=name)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError("is UTF-16", where=name, hint="save it as UTF-8 or plain ASCII")
+    try:
+        check_text(data[:4096])
+    except InputError as error:
+        raise InputError(error.message, where=name, hint=error.hint) from error
+    return data.decode("utf-8-sig", errors="replace")
 
 
 def state_in(line: str) -> RuleState | None:
@@ -175,6 +193,7 @@ def write_rules(
 ) -> str:
     """Return the text of a configuration: `header` as comments, the column names, one row per rule.
 
+    With a header, the last line shows a reader that the file is whole.
     `marks` are the comments above rows, as `mark` makes them. A row has 8 fields; 9, 10 or 11 if
     `pipe_ops`, `registered` or a chunk size is set. In header values, a double quote becomes a
     single quote and a control character becomes a blank. Raises InputError for a rule that the
@@ -182,10 +201,12 @@ def write_rules(
     """
     chunks = any(rule.choice.chunk_bytes is not None for rule in rules)
     columns = ("colltype", *COLUMNS[1 : len(COLUMNS) if chunks else -1])
-    lines = [*_header_lines(header), "# " + ",".join(columns)]
+    closed = {**header, "end": "below"} if header else {}
+    lines = [*_header_lines(closed), "# " + ",".join(columns)]
     for rule in rules:
         lines += [marks[rule]] if marks and rule in marks else []
         lines.append(_row(rule))
+    lines += [_END] if header else []
     return "\n".join(lines) + "\n"
 
 

@@ -145,6 +145,7 @@ class Bench:
             # The rules of `config` must apply, even if this shell sets these variables otherwise.
             environment |= {
                 "NCCLTUNE_CONFIG": str(self._launch.config.absolute()),
+                "NCCLTUNE_CONFIG_HASH": "",
                 "NCCLTUNE_STRICT": "0",
                 "NCCLTUNE_STALE": "warn",
             }

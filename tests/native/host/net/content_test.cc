@@ -14,8 +14,8 @@ Content Of(const Sizes& sizes, uint64_t seed = 1, int connection = 0, bool forwa
 }
 
 TEST(ContentTest, AListIsTakenInTurn) {
-  const Content content = Of({.list = {0, 8, 1024}, .repeat = 2});
-  const uint64_t sizes[] = {0, 0, 8, 8, 1024, 1024, 0};
+  const Content content = Of({.list = {0, 8, 1024}});
+  const uint64_t sizes[] = {0, 8, 1024, 0, 8};
   for (uint64_t i = 0; i < std::size(sizes); ++i) EXPECT_EQ(content.SizeOf(i), sizes[i]) << i;
 }
 

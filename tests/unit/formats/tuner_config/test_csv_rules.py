@@ -27,7 +27,7 @@ RULE = Rule(Collective.ALLREDUCE, 0, 65536, Choice(Algorithm.TREE, Protocol.LL),
 
 
 def rules(text: str) -> list[Rule]:
-    found = parse_rules(text)
+    found = parse_rules(text + "\n")
     assert found.problems == []
     return [item.rule for item in found.rules]
 
@@ -121,7 +121,7 @@ def test_all_problems_are_listed() -> None:
 
 
 def test_a_line_that_nvidias_reader_would_cut_is_noted() -> None:
-    found = parse_rules("#" + "x" * MAX_LINE + "\n" + ROW)
+    found = parse_rules("#" + "x" * MAX_LINE + "\n" + ROW + "\n")
     assert [note.line for note in found.notes] == [1]
     assert [item.line for item in found.rules] == [2]
 
@@ -148,7 +148,7 @@ def test_files(tmp_path: Path) -> None:
 
 def test_a_large_file() -> None:
     lines = [f"allreduce,{at * 100},{at * 100 + 99},ring,ll,-1,4,32" for at in range(100_000)]
-    found = parse_rules("\n".join(lines))
+    found = parse_rules("\n".join(lines) + "\n")
     assert len(found.rules) == 100_000
     assert found.rules[-1].rule.max_bytes == 9_999_999
     with pytest.raises(InputError, match="32 MiB"):
@@ -158,7 +158,7 @@ def test_a_large_file() -> None:
 def test_more_rows_than_a_plugin_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_RULES == 1 << 18
     monkeypatch.setattr("nccltune.formats.tuner_config.csv_rules.MAX_RULES", 2)
-    found = parse_rules("\n".join([ROW] * 3))
+    found = parse_rules(f"{ROW}\n" * 3)
     assert len(found.rules) == 2
     assert "at most 2" in found.problems[0].message
 
@@ -174,11 +174,12 @@ def test_written_rules_and_header() -> None:
     text = write_rules([RULE], header)
     assert text.splitlines() == [
         '# nccltune: schema=1 nccl=2.28.9 gpu="NVIDIA H200" study="h200x4-as-4-nodes"'
-        " created=2026-11-21",
+        ' created=2026-11-21 end="below"',
         "# colltype,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff",
         ROW,
+        "# nccltune: end=here",
     ]
-    assert parse_rules(text).header == header
+    assert parse_rules(text).header == header | {"end": "below"}
 
 
 def test_chunk_sizes() -> None:
@@ -195,9 +196,9 @@ def test_chunk_sizes() -> None:
     ]
     assert [item.rule for item in parse_rules(text).rules][1] == chunked
     for blank in (" {}", "{} ", "\t{}"):
-        (read,) = parse_rules(ROW + ",-1,-1," + blank.format(65536)).rules
+        (read,) = parse_rules(ROW + ",-1,-1," + blank.format(65536) + "\n").rules
         assert read.rule == chunked
-    (unset,) = parse_rules(ROW + ",-1,-1,-1").rules
+    (unset,) = parse_rules(ROW + ",-1,-1,-1\n").rules
     assert unset.rule == RULE
 
 
@@ -214,7 +215,7 @@ def test_long_and_awkward_header_values() -> None:
     read = parse_rules(text)
     assert read.problems == read.notes == []
     assert read.header["study"] == "a 'b' c"
-    assert set(read.header) == {"study", "gpu", "created", "x"}
+    assert set(read.header) == {"study", "gpu", "created", "x", "end"}
     assert "ä" * 100 in read.header["gpu"]
 
 
@@ -262,7 +263,7 @@ def test_round_trip(shown: list[Rule], header: dict[str, str]) -> None:
     found = parse_rules(write_rules(shown, header))
     assert found.problems == found.notes == []
     assert [item.rule for item in found.rules] == shown
-    assert found.header == header
+    assert found.header == (header | {"end": "below"} if header else {})
 
 
 @settings(max_examples=200, deadline=None)
@@ -274,6 +275,30 @@ def test_any_bytes_give_a_result_or_an_error(data: bytes) -> None:
         return
     lines = {item.line for item in found.rules} | {problem.line for problem in found.problems}
     assert len(lines) <= data.count(b"\n") + 1
+
+
+def test_no_part_of_a_file_gives_rules() -> None:
+    """Every prefix that a reader may see while the file is copied."""
+    whole = write_rules([RULE, RULE], {"schema": "1"})
+    assert whole.startswith('# nccltune: schema=1 end="below"\n')
+    assert whole.endswith(f"\n{ROW}\n# nccltune: end=here\n")
+    for size in range(len(whole) - 1):
+        found = parse_rules(whole[:size])
+        assert not found.rules
+        if ROW in whole[:size]:
+            assert "cut off" in found.problems[-1].message
+            with pytest.raises(InputError):
+                parse_rules(whole[:size], strict=True)
+    # The line end of the last comment does not matter, and rows may be added below it.
+    assert len(parse_rules(whole[:-1]).rules) == 2
+    assert len(parse_rules(f"{whole}{ROW}\n").rules) == 3
+
+
+def test_a_row_without_a_line_end_is_a_problem() -> None:
+    """32 ranks may be the beginning of 320."""
+    found = parse_rules(f"{ROW}\n{ROW}")
+    assert [item.line for item in found.rules] == [1]
+    assert [(problem.line, problem.hint) for problem in found.problems] == [(2, "add a line end")]
 
 
 def test_the_hash_is_fnv_1a() -> None:
@@ -310,7 +335,7 @@ def test_a_comment_directly_above_a_row_states_how_much_is_known() -> None:
             row.format(50, 59),
         ]
     )
-    found = parse_rules(text)
+    found = parse_rules(text + "\n")
     assert found.problems == []
     assert [item.state for item in found.rules] == [
         RuleState.CANDIDATE,
