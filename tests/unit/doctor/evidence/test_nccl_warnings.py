@@ -57,10 +57,10 @@ SHAPES = (
     ("versions_differ", "ras/ras.cc:500 NCCL version mismatch with remote peer 192.0.2.1<41>"),
     ("versions_differ", "init.cc:800 Mismatched NCCL version detected : rank 0 version 22304"),
     ("cuda", "enqueue.cc:1430 Cuda failure 1 'invalid argument'"),
-    ("cuda", "init.cc:200 Cuda failure 'initialization error'"),
+    ("cuda_init", "init.cc:200 Cuda failure 'initialization error'"),
     ("cuda", "enqueue.cc:900 Cuda failure 900 'operation not permitted when stream is capturing'"),
     ("cuda", "enqueue.cc:900 Cuda failure 'operation not permitted when stream is capturing'"),
-    ("cuda", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
+    ("cuda_init", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
     ("cuda", "init.cc:77 Cuda failure 999 'unknown error'"),
     ("not_permitted", "include/alloc.h:228 Cuda failure 800 'operation not permitted'"),
     ("nvls", "transport/nvls.cc:598 Cuda failure 1 'invalid argument'"),
@@ -95,7 +95,34 @@ SHAPES = (
     ("ofi", "nccl_net_ofi_create_plugin:25 NET/OFI Unable to find a protocol that worked."),
     ("ofi", "find_ofi_provider:300 NET/OFI No eligible providers were found"),
     ("ofi", "find_ofi_provider:606 NET/OFI Only EFA provider is supported"),
-    (WARNING, "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
+    ("ofi", "get_ofi_provider:312 NET/OFI Could not find any optimal provider"),
+    ("ofi_failed", "set_ep:520 NET/OFI Unable to insert remote address into address vector for "
+     "device 1. RC: -22"),
+    ("ofi_failed", "create_nccl_ofi_component:459 NET/OFI Couldn't open AV. RC: -22, ERROR: x"),
+    ("ofi_failed", "process_err_completion:1723 NET/OFI Operation with NULL context completed with "
+     "error!"),
+    ("ofi_failed", "ofi_process_cq:118 NET/OFI Request 0x7f completed with error. RC: 5. Error: "
+     "UNDELIVERABLE. Completed length: 0"),
+    ("ofi_failed", "domain_get_ep:969 NET/OFI Creating new endpoint for domain 0x7f failed: x"),
+    ("tcpx", "init.cc:95 NET/FasTrak 2026-03-01: Timeout: RxDM not ready on a3-1 after 60 seconds"),
+    ("tcpx", "fastrak_plugin.cc:78 NET/FasTrak 2026-03-01: Plug-in core initialization failed (x)"),
+    ("tcpx", "net_tcpx.cc:90 NET/GPUDirectTCPX : no interface found"),
+    (WARNING, "fastrak_plugin.cc:206 NET/FasTrak 2026-03-01: PXN is not supported"),
+    ("sharp", "sharp_plugin.c:302 SHARP group create: Streaming Tree lock failed (-18)"),
+    ("sharp", "p2p_plugin.c:30 NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"),
+    ("no_verbs", "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
+    ("foreign", "misc/socket.cc:530 socketFinalizeAccept: wrong magic a2f3 != 564ab9f2fc4b9d6c"),
+    ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
+    ("peer_import", "transport/p2p.cc:238 failed to open CUDA IPC handle : 217 peer access is not "
+     "supported between these two devices"),
+    ("container_address", "misc/socket.cc:480 socketStartConnect: Connect to 172.17.0.2<38847> "
+     "failed : Software caused connection abort"),
+    ("network", "misc/socket.cc:480 socketStartConnect: Connect to 172.16.0.2<38847> failed : "
+     "Connection refused"),
+    ("no_interface", "include/socket.h:311 Socket creation failed : Address family not supported "
+     "by protocol"),
+    ("no_interface", "misc/socket.cc:9 ncclSocketInit: connecting to address  with family 59936 is "
+     "neither AF_INET(2) nor AF_INET6(10)"),
     (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
