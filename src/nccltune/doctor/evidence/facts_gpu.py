@@ -53,6 +53,10 @@ def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
     nodes = nodes_of(evidence)
     places = sorted(place for place, node in nodes.items() if node.kind == "gpu")
     sysfs = evidence.tree("pci")
+    links = evidence.parsed("nvlink", parse_nvlink_status)
+    if states is None and sysfs is None and links is not None and links[0].gpus:
+        states = [NodeGpu(index=one, name=link.name) for one, link in links[0].gpus.items()]
+        source = links[1].place()
     if states is not None or sysfs is not None:
         if states is None:
             states = [NodeGpu(index=index, bus_id=place) for index, place in enumerate(places)]
