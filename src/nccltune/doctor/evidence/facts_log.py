@@ -202,12 +202,15 @@ def _diagnostics(text: str) -> list[Any]:
 def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
     text = evidence.parse(raw, str)
     # Pass the file name too: it may name the collective if the text does not.
-    samples = _samples(evidence, text, raw.source)
+    # The bus bandwidth of one rank counts no transfer.
+    samples = [one for one in _samples(evidence, text, raw.source) if one.ranks != 1]
     averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
     hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
     by_collective: dict[str, list[Sample]] = {}
     for sample in samples:
         by_collective.setdefault(sample.collective.value, []).append(sample)
+    if len(averages) != len(by_collective):
+        averages = []
     log = evidence.parse(raw, parse_nccl_lines) if "NCCL " in text else None
     devices = log.net_devices if log is not None else None
     found = []
@@ -226,7 +229,9 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
                 min_bytes=min(one.bytes for one in group),
                 max_bytes=max(one.bytes for one in group),
                 sizes=len({one.bytes for one in group}),
-                avg_busbw_gb_per_s=averages[number] if number < len(averages) else None,
+                avg_busbw_gb_per_s=averages[number]
+                if len(averages) == len(by_collective)
+                else None,
                 peak_busbw_gb_per_s=peak,
                 peak_bytes=at,
                 nics=len(devices) if devices else None,
