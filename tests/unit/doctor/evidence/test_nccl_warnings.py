@@ -142,6 +142,9 @@ SHAPES = (
     ("network", "include/socket.h:9 Call to connect failed : Connection refused"),
     ("network", "misc/socket.cc:9 ncclSocketInit: Socket creation failed : Protocol not supported"),
     ("network", "misc/socket.cc:9 socketPollConnect: exceeded timeouts (10000)"),
+    ("no_net", "init.cc:9 Failed to initialize any NET plugin"),
+    ("no_net", "plugin/net.cc:9 Network IBX not found."),
+    ("calls_differ", "init.cc:1247 Mismatched collective detected, please check your calls"),
     ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
     ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "
      "error, local size 8 remote size 16"),

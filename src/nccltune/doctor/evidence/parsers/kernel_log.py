@@ -121,9 +121,10 @@ _FAILURES = (
     (
         "nic",
         re.compile(
-            r"(?:mlx5|bnxt|irdma|\befa\b|hfi1).*(?:health compromised|device's health|fatal"
+            r"(?:mlx5|bnxt|irdma|\befa(?:_\d+)?\b|hfi1|cxi_\w+).*"
+            r"(?:health compromised|device's health|fatal"
             r"|firmware.*(?:error|fail|timeout)|timeout|nsupported cable|[Hh]igh [Tt]emperature"
-            r"|syndrome|failed|errors? detected)"
+            r"|syndrome|[Ff]ailed|errors? detected)"
         ),
     ),
     (

@@ -137,7 +137,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"No usable listening interface|is neither AF_INET|Address family not supported|"
      r"Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
-    ("", r"truncated|collective mismatch|incorrect receive info", "calls_differ"),
+    ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
+     "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
@@ -146,6 +147,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
      r"in use|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
      "network"),
+    ("", r"Failed to initialize any NET plugin|Network .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
      "topology_file"),
