@@ -110,6 +110,15 @@ SHAPES = (
     (WARNING, "fastrak_plugin.cc:206 NET/FasTrak 2026-03-01: PXN is not supported"),
     ("sharp", "sharp_plugin.c:302 SHARP group create: Streaming Tree lock failed (-18)"),
     ("sharp", "p2p_plugin.c:30 NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"),
+    ("gpu_memory", "include/alloc.h:296 Failed to CUDA calloc async 608 bytes"),
+    ("rdma_gpu_memory", "reg_mr_ep:820 NET/OFI Unable to register memory (type = 2) for device 0. "
+     "RC: -14, Error: Bad address"),
+    ("rdma_memory", "reg_mr_ep:820 NET/OFI Unable to register memory (type = 1) for device 0. "
+     "RC: -12, Error: Cannot allocate memory"),
+    ("rdma_event", "transport/net_ib.cc:110 NET/IB : mlx5_0:1 unknown event type (18)"),
+    ("no_interface", "include/socket.h:333 Call to bind failed : Cannot assign requested address"),
+    ("network", "misc/socket.cc:538 socketStartConnect: Connect to 192.0.2.9<33271> failed : "
+     "Cannot assign requested address"),
     ("no_verbs", "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
     ("foreign", "misc/socket.cc:530 socketFinalizeAccept: wrong magic a2f3 != 564ab9f2fc4b9d6c"),
     ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
