@@ -144,7 +144,7 @@ _LIKELY = (
     *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
-    *("DMAR", "INVALID_DEVICE", "smmu"),
+    *("DMAR", "INVALID_DEVICE", "smmu", "Failed"),
 )
 
 
