@@ -229,7 +229,7 @@ def _fabric(evidence: NodeEvidence, facts: Facts, states: list[NodeGpu] | None) 
         facts.add(NODE_FABRIC, "mnnvl", "GPU names")
     elif devices is not None and any("nvidia-nvswitch" in path for path in devices[0].values):
         facts.add(NODE_FABRIC, "nvswitch", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))
-    elif any(state.fabric_state == "completed" for state in states or []):
+    elif any(state.fabric_state in ("completed", "in_progress") for state in states or []):
         # A VM or container can have the GPUs of an NVSwitch node but not see its NVSwitches.
         facts.add(NODE_FABRIC, "nvswitch", "nvidia-smi (fabric.state)")
     elif devices is not None and states is not None:

@@ -15,6 +15,7 @@ from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.log import (
     LOG_BOOTSTRAP,
     LOG_COLL_CHANNELS,
+    LOG_FABRIC_FAULTS,
     LOG_FABRIC_NODES,
     LOG_GPU_NAMES,
     LOG_GRAPHS,
@@ -136,6 +137,8 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(LOG_INIT_TIMES, [LogInitTimes(**found.times._asdict())], place)
     if found.fabric_nodes is not None:
         facts.add(LOG_FABRIC_NODES, found.fabric_nodes, place)
+    if found.fabric_faults is not None:
+        facts.add(LOG_FABRIC_FAULTS, found.fabric_faults, place)
     if found.mnnvl is not None:
         facts.add(LOG_MNNVL, found.mnnvl, place)
 

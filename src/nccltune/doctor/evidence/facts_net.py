@@ -247,51 +247,54 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
                 readings += evidence.parse(raw, parse_rdma_counters).readings
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
-        pairs = _pairs(readings)
+        ports = _pairs(readings)
         facts.add(
             HCA_COUNTERS,
             [
                 RdmaCounterReading(hca=hca, port=port, counter=counter, value=value, earlier=before)
-                for (hca, port, counter), value, before in pairs
+                for (hca, port, counter), value, before in ports
             ],
             source,
         )
-        errors = [(key, value) for key, value, before in pairs if before is None]
+        single = [(key, value) for key, value, before in ports if before is None]
         facts.add(
             HCA_ERRORS,
             [
                 RdmaErrorCount(hca=hca, port=port, counter=counter, value=value)
-                for (hca, port, counter), value in errors
+                for (hca, port, counter), value in single
                 if counter in _ERRORS
             ],
             source,
         )
         once += [
             SingleCounter(device=f"{hca} port {port}", counter=counter, value=value)
-            for (hca, port, counter), value in errors
+            for (hca, port, counter), value in single
             if counter not in _ERRORS and _LOSS.search(counter)
         ]
-    for item, parser, name_of, record in (
-        ("ethtool", _ethtool_readings, NIC_COUNTERS, NicCounter),
-        ("nvlink-errors", parse_nvlink_errors, GPU_LINK_ERRORS, LinkErrors),
-    ):
-        raws = evidence.all(item)
-        pairs = _pairs([one for raw in raws for one in evidence.parse(raw, parser)])
-        if raws and (pairs or item == "nvlink-errors"):
-            found = [record(*key, value=value, earlier=before) for key, value, before in pairs]
-            facts.add(name_of, found, raws[-1].place())
-        once += [
-            SingleCounter(device=device, counter=counter, value=value)
-            for (device, counter), value, before in pairs
-            if before is None
+    nics = evidence.all("ethtool")
+    pairs = _pairs([one for raw in nics for one in evidence.parse(raw, parse_ethtool).readings])
+    if pairs:
+        found = [
+            NicCounter(nic=nic, counter=counter, value=value, earlier=before)
+            for (nic, counter), value, before in pairs
         ]
+        facts.add(NIC_COUNTERS, found, nics[-1].place())
+    links = evidence.all("nvlink-errors")
+    errors = _pairs([one for raw in links for one in evidence.parse(raw, parse_nvlink_errors)])
+    if links:
+        counted = [
+            LinkErrors(gpu=gpu, counter=counter, value=value, earlier=before)
+            for (gpu, counter), value, before in errors
+        ]
+        facts.add(GPU_LINK_ERRORS, counted, links[-1].place())
+    once += [
+        SingleCounter(device=device, counter=counter, value=value)
+        for (device, counter), value, before in (*pairs, *errors)
+        if before is None
+    ]
     # A collector reads each counter of a node, and many are above 0 on every healthy node.
     if once and not evidence.live and not evidence.has_index:
         facts.add(COUNTERS_ONCE, once, "the files with counters")
-
-
-def _ethtool_readings(text: str) -> list[dict[tuple[str, str], int]]:
-    return parse_ethtool(text).readings
 
 
 def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:

@@ -69,7 +69,9 @@ def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
     if known or others:
         source = "environment, nccl.conf, start-up and job files"
         facts.add(SETTINGS, [*found, *others], source)
-        _device_lists(facts, [*found, *others])
+        # A job file that is beside this node need not be for it.
+        listed = [one for one in others if not evidence.live or one.kind != "job_file"]
+        _device_lists(facts, [*found, *listed])
     _plugins(evidence, facts)
     _libraries(evidence, facts)
     _software(evidence, facts)

@@ -110,6 +110,15 @@ SHAPES = (
     (WARNING, "fastrak_plugin.cc:206 NET/FasTrak 2026-03-01: PXN is not supported"),
     ("sharp", "sharp_plugin.c:302 SHARP group create: Streaming Tree lock failed (-18)"),
     ("sharp", "p2p_plugin.c:30 NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"),
+    ("gpu_memory", "include/alloc.h:296 Failed to CUDA calloc async 608 bytes"),
+    ("rdma_gpu_memory", "reg_mr_ep:820 NET/OFI Unable to register memory (type = 2) for device 0. "
+     "RC: -14, Error: Bad address"),
+    ("rdma_memory", "reg_mr_ep:820 NET/OFI Unable to register memory (type = 1) for device 0. "
+     "RC: -12, Error: Cannot allocate memory"),
+    ("rdma_event", "transport/net_ib.cc:110 NET/IB : mlx5_0:1 unknown event type (18)"),
+    ("no_interface", "include/socket.h:333 Call to bind failed : Cannot assign requested address"),
+    ("network", "misc/socket.cc:538 socketStartConnect: Connect to 192.0.2.9<33271> failed : "
+     "Cannot assign requested address"),
     ("no_verbs", "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
     ("foreign", "misc/socket.cc:530 socketFinalizeAccept: wrong magic a2f3 != 564ab9f2fc4b9d6c"),
     ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
@@ -142,6 +151,9 @@ SHAPES = (
     ("network", "include/socket.h:9 Call to connect failed : Connection refused"),
     ("network", "misc/socket.cc:9 ncclSocketInit: Socket creation failed : Protocol not supported"),
     ("network", "misc/socket.cc:9 socketPollConnect: exceeded timeouts (10000)"),
+    ("no_net", "init.cc:9 Failed to initialize any NET plugin"),
+    ("no_net", "plugin/net.cc:9 Network IBX not found."),
+    ("calls_differ", "init.cc:1247 Mismatched collective detected, please check your calls"),
     ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
     ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "
      "error, local size 8 remote size 16"),
