@@ -52,6 +52,9 @@ from nccltune.model.sample import Sample
 from nccltune.model.scale import count
 
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
+_ROW_OR_END = re.compile(
+    r"\b\d+\s+\d+\s+(?:u?int|half|float|double|bf|f8)|Test (?:NCCL |CUDA |MPI |)failure "
+)
 _DEVICE = re.compile(
     r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device"
     r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
@@ -241,6 +244,9 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
                 algorithm=_forced(log, raw.source),
             )
         )
+    ranks = len(_DEVICE.findall(text))
+    if ranks > 1 and not found and _ROW_OR_END.search(text) is None:
+        found.append(NcclTest(file=raw.source, hosts=hosts, nodes=len(hosts), ranks=ranks, sizes=0))
     return found
 
 

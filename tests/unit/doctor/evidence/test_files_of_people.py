@@ -144,6 +144,20 @@ def test_a_run_of_one_rank_is_no_test_and_its_average_is_no_other_ones(
     assert "avg_busbw_gb_per_s" not in record
 
 
+def test_a_header_without_a_row_is_a_test_without_sizes(root: Path, tmp_path: Path) -> None:
+    header = TEST.split("     1048576")[0]
+    (record,) = with_files(root, tmp_path, all_reduce__out=header).named("tests")
+    assert record == {
+        "file": f"{tmp_path}/all_reduce.out",
+        "hosts": ["h1", "h2"],
+        "nodes": 2,
+        "ranks": 2,
+        "sizes": 0,
+    }
+    failed = header + "h1: Test NCCL failure common.cu:1279 'unhandled system error'\n"
+    assert not with_files(root, tmp_path / "2", all_reduce__out=failed).named("tests")
+
+
 def test_a_test_with_its_log(root: Path, tmp_path: Path) -> None:
     """One file with a table, the log and the diagnostics of the same run."""
     diagnostics = "h1:1:2 [0] NCCL DIAG [OK] ECC: no errors\n"
