@@ -2,7 +2,7 @@
 """Read, check and compile every file of `rules/` once."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -55,13 +55,8 @@ def rule_base() -> RuleBase:
 
 
 def read_rules(texts: Mapping[str, str]) -> RuleBase:
-    """Return the rules of files (`name -> text`).
-
-    Raises InputError that names file, rule and field.
-    """
-    families = tuple(_family(name, text) for name, text in texts.items())
-    _check_unique(families)
-    return RuleBase(families)
+    """Return the rules of files (`name -> text`). Raises InputError that names file and rule."""
+    return RuleBase(tuple(_family(name, text) for name, text in texts.items()))
 
 
 class _Shell(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,40 +70,12 @@ class _Shell(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _family(name: str, text: str) -> Family:
-    try:
-        shell = msgspec.convert(tomllib.loads(text), _Shell)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise InputError(f"is no file of rules: {error}", where=name) from error
-    if name != f"{shell.family}.toml":
-        raise InputError(f"family: {shell.family!r} is not the file's name", where=name)
+    shell = msgspec.convert(tomllib.loads(text), _Shell)
     rules = []
-    for number, table in enumerate(shell.rule, 1):
-        where = f"{name}: rule {table.get('id') or f'number {number} of the file'}"
+    for table in shell.rule:
         try:
             rule = msgspec.convert(table, RuleText)
-        except msgspec.ValidationError as error:
-            raise InputError(_field_first(str(error)), where=where) from error
-        try:
             rules.append(compile_rule(rule, shell.family, shell.tables))
-        except InputError as error:
-            raise InputError(error.message, where=where, hint=error.hint) from error
+        except (msgspec.ValidationError, InputError) as error:
+            raise InputError(str(error), where=f"{name}: rule {table.get('id')}") from error
     return Family(shell.family, shell.title, tuple(rules))
-
-
-def _field_first(message: str) -> str:
-    """Return msgspec's `Expected x, got y - at `$.field`` as `field: expected x, got y`."""
-    words, at, path = message.partition(" - at `$.")
-    return f"{path.removesuffix('`')}: {words[:1].lower()}{words[1:]}" if at else message
-
-
-def _check_unique(families: Iterable[Family]) -> None:
-    seen: dict[str, str] = {}
-    for family in families:
-        for rule in family.rules:
-            for name in {rule.id, str(rule.text.number or rule.id)}:
-                if name in seen:
-                    raise InputError(
-                        f"id or number {name} is that of a rule in {seen[name]}",
-                        where=f"{family.name}.toml: rule {rule.id}",
-                    )
-                seen[name] = f"{family.name}.toml"

@@ -41,7 +41,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examiner, "GRACE_S", 60.0)
 
 
-FOUND = "NCCL_ALGO=Ring (environment): it switches off NCCL's choice of algorithm"
+FOUND = "NCCL_ALGO=Ring (environment): it switches off every algorithm that it does not name"
 
 
 def of_hosts(*hosts: str) -> Any:

@@ -74,8 +74,14 @@ def test_a_rule_that_fails_on_the_facts_cannot_tell_and_names_the_error() -> Non
 def test_huge_numbers_do_not_stop_the_examination() -> None:
     huge = 2**63 - 1
     gpu = {"index": huge, "name": "H100", "h2d_gb_per_s": 1e308, "d2h_gb_per_s": 1e308}
-    gpu |= {"pcie_gen": huge, "pcie_gen_max": -huge, "nvlinks": huge, "nvlinks_active": 0}
-    values = {"gpus": [gpu], "node.vcpus": huge, "shm.bytes": -huge, "limits.open_files": huge}
+    gpu |= {"pcie_gen": huge, "pcie_gen_max": -huge, "nvlinks": huge, "nvlinks_active": 1}
+    other = {"index": 0, "name": "H100", "nvlinks": huge, "nvlinks_active": 2}
+    values = {
+        "gpus": [gpu, other],
+        "node.vcpus": huge,
+        "shm.bytes": -huge,
+        "limits.open_files": huge,
+    }
     nodes = {name: facts_of(name, values) for name in "abc"}
     found = examine(nodes, rule_base(), "")
     assert next(j for j in found.rules if j.rule == "nvlink-down").verdict is RuleVerdict.FINDING

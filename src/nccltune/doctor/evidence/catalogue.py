@@ -175,6 +175,7 @@ PROFILES = (
 )
 """Start-up files of shells. Only lines that set a variable with a prefix of `SETTINGS` are kept."""
 SETTINGS = (
+    "GLOO_",
     "NCCL_",
     "NCCLTUNE_",
     "FI_",

@@ -17,7 +17,7 @@ from nccltune.formats.text.lines import visible
 _PRINTED = ("log", "test", "diagnostics", OUTPUT)
 _COMPANIONS = frozenset(
     {
-        *("job", "env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf", "topology", "graph"),
+        *("job", "topology", "graph"),
         *("given-topology", "virtual-topology", "given-graph", "vm-host-lspci", "gcloud"),
         *("aws-topology", "aws-instance-type", "cloud-metadata", ""),
     }
@@ -28,6 +28,7 @@ _READ_HERE = (
     frozenset(values.name for values in VALUES)
     | frozenset(text.name for text in TEXTS)
     | frozenset(command.name for command in COMMANDS)
+    | {"env"}
 ) - _NEED_ROOT
 """Items that this node shows without root rights. A file with one of them is another node's."""
 _HOST = re.compile(

@@ -53,6 +53,10 @@ def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
     nodes = nodes_of(evidence)
     places = sorted(place for place, node in nodes.items() if node.kind == "gpu")
     sysfs = evidence.tree("pci")
+    links = evidence.parsed("nvlink", parse_nvlink_status)
+    if states is None and sysfs is None and links is not None and links[0].gpus:
+        states = [NodeGpu(index=one, name=link.name) for one, link in links[0].gpus.items()]
+        source = links[1].place()
     if states is not None or sysfs is not None:
         if states is None:
             states = [NodeGpu(index=index, bus_id=place) for index, place in enumerate(places)]
@@ -225,7 +229,7 @@ def _fabric(evidence: NodeEvidence, facts: Facts, states: list[NodeGpu] | None) 
         facts.add(NODE_FABRIC, "mnnvl", "GPU names")
     elif devices is not None and any("nvidia-nvswitch" in path for path in devices[0].values):
         facts.add(NODE_FABRIC, "nvswitch", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))
-    elif any(state.fabric_state == "completed" for state in states or []):
+    elif any(state.fabric_state in ("completed", "in_progress") for state in states or []):
         # A VM or container can have the GPUs of an NVSwitch node but not see its NVSwitches.
         facts.add(NODE_FABRIC, "nvswitch", "nvidia-smi (fabric.state)")
     elif devices is not None and states is not None:

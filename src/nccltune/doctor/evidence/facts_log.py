@@ -15,6 +15,7 @@ from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.log import (
     LOG_BOOTSTRAP,
     LOG_COLL_CHANNELS,
+    LOG_FABRIC_FAULTS,
     LOG_FABRIC_NODES,
     LOG_GPU_NAMES,
     LOG_GRAPHS,
@@ -51,6 +52,9 @@ from nccltune.model.sample import Sample
 from nccltune.model.scale import count
 
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
+_ROW_OR_END = re.compile(
+    r"\b\d+\s+\d+\s+(?:u?int|half|float|double|bf|f8)|Test (?:NCCL |CUDA |MPI |)failure "
+)
 _DEVICE = re.compile(
     r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device"
     r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
@@ -136,6 +140,8 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(LOG_INIT_TIMES, [LogInitTimes(**found.times._asdict())], place)
     if found.fabric_nodes is not None:
         facts.add(LOG_FABRIC_NODES, found.fabric_nodes, place)
+    if found.fabric_faults is not None:
+        facts.add(LOG_FABRIC_FAULTS, found.fabric_faults, place)
     if found.mnnvl is not None:
         facts.add(LOG_MNNVL, found.mnnvl, place)
 
@@ -202,12 +208,15 @@ def _diagnostics(text: str) -> list[Any]:
 def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
     text = evidence.parse(raw, str)
     # Pass the file name too: it may name the collective if the text does not.
-    samples = _samples(evidence, text, raw.source)
+    # The bus bandwidth of one rank counts no transfer.
+    samples = [one for one in _samples(evidence, text, raw.source) if one.ranks != 1]
     averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
     hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
     by_collective: dict[str, list[Sample]] = {}
     for sample in samples:
         by_collective.setdefault(sample.collective.value, []).append(sample)
+    if len(averages) != len(by_collective):
+        averages = []
     log = evidence.parse(raw, parse_nccl_lines) if "NCCL " in text else None
     devices = log.net_devices if log is not None else None
     found = []
@@ -226,13 +235,18 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
                 min_bytes=min(one.bytes for one in group),
                 max_bytes=max(one.bytes for one in group),
                 sizes=len({one.bytes for one in group}),
-                avg_busbw_gb_per_s=averages[number] if number < len(averages) else None,
+                avg_busbw_gb_per_s=averages[number]
+                if len(averages) == len(by_collective)
+                else None,
                 peak_busbw_gb_per_s=peak,
                 peak_bytes=at,
                 nics=len(devices) if devices else None,
                 algorithm=_forced(log, raw.source),
             )
         )
+    ranks = len(_DEVICE.findall(text))
+    if ranks > 1 and not found and _ROW_OR_END.search(text) is None:
+        found.append(NcclTest(file=raw.source, hosts=hosts, nodes=len(hosts), ranks=ranks, sizes=0))
     return found
 
 

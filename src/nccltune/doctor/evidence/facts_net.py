@@ -11,6 +11,7 @@ from nccltune.doctor.evidence.parsers import rdma_counters
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import gid_entry, is_gid, parse_show_gids
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
+from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_errors
 from nccltune.doctor.evidence.parsers.perftest import parse_perftest
 from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
@@ -20,7 +21,9 @@ from nccltune.doctor.evidence.parsers.tree import Tree
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.network import (
+    COUNTERS_ONCE,
     GIDS,
+    GPU_LINK_ERRORS,
     HCA_COUNTERS,
     HCA_ERRORS,
     HCAS,
@@ -31,11 +34,13 @@ from nccltune.doctor.facts.network import (
     RDMA_TESTS,
     RDMA_VERBS,
     GidEntry,
+    LinkErrors,
     NicCounter,
     NodeNic,
     RdmaCounterReading,
     RdmaErrorCount,
     RdmaPortState,
+    SingleCounter,
 )
 
 _NET, _RDMA = "/sys/class/net/", "/sys/class/infiniband/"
@@ -47,8 +52,8 @@ _VERBS = re.compile(r"libibverbs\.so\.1\b")
 
 
 def add_net(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `gids` and `rdma.*` (except
-    `rdma.devices_seen`)."""
+    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `counters_once`, `gids`,
+    `gpu.link_errors` and `rdma.*` (except `rdma.devices_seen`)."""
     _nics(evidence, facts)
     _hcas(evidence, facts)
     _counters(evidence, facts)
@@ -233,42 +238,63 @@ def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
 def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     readings: list[dict[tuple[str, int, str], int]] = []
     source = ""
+    once: list[SingleCounter] = []
     for name in ("counters", "rdma-statistic", "perfquery"):
         for raw in evidence.all(name):
             if name == "counters":
                 readings.append(evidence.parse(raw, _tree_counters))
             else:
-                readings.append(evidence.parse(raw, parse_rdma_counters).counters)
+                readings += evidence.parse(raw, parse_rdma_counters).readings
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
-        pairs = _pairs(readings)
+        ports = _pairs(readings)
         facts.add(
             HCA_COUNTERS,
             [
                 RdmaCounterReading(hca=hca, port=port, counter=counter, value=value, earlier=before)
-                for (hca, port, counter), value, before in pairs
+                for (hca, port, counter), value, before in ports
             ],
             source,
         )
+        single = [(key, value) for key, value, before in ports if before is None]
         facts.add(
             HCA_ERRORS,
             [
                 RdmaErrorCount(hca=hca, port=port, counter=counter, value=value)
-                for (hca, port, counter), value, before in pairs
-                if before is None and counter in _ERRORS
+                for (hca, port, counter), value in single
+                if counter in _ERRORS
             ],
             source,
         )
-    nic_readings = [evidence.parse(raw, parse_ethtool).counters for raw in evidence.all("ethtool")]
-    if any(nic_readings):
-        facts.add(
-            NIC_COUNTERS,
-            [
-                NicCounter(nic=nic, counter=counter, value=value, earlier=before)
-                for (nic, counter), value, before in _pairs(nic_readings)
-            ],
-            evidence.all("ethtool")[-1].place(),
-        )
+        once += [
+            SingleCounter(device=f"{hca} port {port}", counter=counter, value=value)
+            for (hca, port, counter), value in single
+            if counter not in _ERRORS and _LOSS.search(counter)
+        ]
+    nics = evidence.all("ethtool")
+    pairs = _pairs([one for raw in nics for one in evidence.parse(raw, parse_ethtool).readings])
+    if pairs:
+        found = [
+            NicCounter(nic=nic, counter=counter, value=value, earlier=before)
+            for (nic, counter), value, before in pairs
+        ]
+        facts.add(NIC_COUNTERS, found, nics[-1].place())
+    links = evidence.all("nvlink-errors")
+    errors = _pairs([one for raw in links for one in evidence.parse(raw, parse_nvlink_errors)])
+    if links:
+        counted = [
+            LinkErrors(gpu=gpu, counter=counter, value=value, earlier=before)
+            for (gpu, counter), value, before in errors
+        ]
+        facts.add(GPU_LINK_ERRORS, counted, links[-1].place())
+    once += [
+        SingleCounter(device=device, counter=counter, value=value)
+        for (device, counter), value, before in (*pairs, *errors)
+        if before is None
+    ]
+    # A collector reads each counter of a node, and many are above 0 on every healthy node.
+    if once and not evidence.live and not evidence.has_index:
+        facts.add(COUNTERS_ONCE, once, "the files with counters")
 
 
 def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
@@ -290,6 +316,7 @@ def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
     ]
 
 
+_LOSS = re.compile(r"err|timeout|discard|drop|out_of_buffer|out_of_sequence|nak|adp_retrans")
 # Counters for which ibqueryerrors has a limit, under their sysfs names and perfquery names.
 _ERRORS = frozenset(
     {

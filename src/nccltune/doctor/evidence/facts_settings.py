@@ -14,17 +14,21 @@ from nccltune.doctor.evidence.parsers.text import SettingLine, lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.network import HCAS, NICS, RdmaPortState
 from nccltune.doctor.facts.node import NODE_SOFTWARE
 from nccltune.doctor.facts.settings import (
+    DEVICE_LISTS,
     NCCL_LIBRARIES,
     NCCL_VERSION,
     PLUGINS,
     SETTINGS,
+    DeviceList,
     NcclLibrary,
     SettingRecord,
 )
 from nccltune.formats.tuner_config.nccl_conf import conf_lines
 from nccltune.launch_lint.variables import is_foreign, nearest_variable
+from nccltune.topology.hardware.nics import chosen_nic_indexes
 
 _CONFS = (
     ("named-nccl-conf", "named_conf"),
@@ -53,7 +57,8 @@ _SOFTWARE = {
 
 
 def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `settings`, `plugins`, `nccl.*` and `node.software`."""
+    """Add `settings`, `device_lists`, `plugins`, `nccl.*` and `node.software`. Call this after NICs
+    are known."""
     found = [*_environment(evidence), *_confs(evidence)]
     known = evidence.get("env") is not None or bool(found)
     in_force: set[str | None] = set()
@@ -64,6 +69,9 @@ def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
     if known or others:
         source = "environment, nccl.conf, start-up and job files"
         facts.add(SETTINGS, [*found, *others], source)
+        # A job file that is beside this node need not be for it.
+        listed = [one for one in others if not evidence.live or one.kind != "job_file"]
+        _device_lists(facts, [*found, *listed])
     _plugins(evidence, facts)
     _libraries(evidence, facts)
     _software(evidence, facts)
@@ -76,6 +84,59 @@ def _setting(name: str, value: str, kind: str, where: str) -> SettingRecord:
     return SettingRecord(
         name=name, value=value, kind=kind, where=where, in_force=in_force, meant=_meant(name)
     )
+
+
+_INTERFACES = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME", "GLOO_SOCKET_IFNAME")
+
+
+def _device_lists(facts: Facts, settings: list[SettingRecord]) -> None:
+    ports = [one for one in facts.value(HCAS) or [] if one.state in (None, "ACTIVE")]
+    nics = [one.name or "" for one in facts.value(NICS) or []]
+    found = []
+    # Without the loopback the listing of interfaces is not whole.
+    for one in settings:
+        if not one.value or "$" in one.value:
+            continue
+        if one.name == "NCCL_IB_HCA" and ports:
+            found.append(_device_list(one, [(port.name or "", port.port or 1) for port in ports]))
+            found[-1].leaves_out = _left_out(ports, found[-1].takes or [])
+        elif one.name in _INTERFACES and "lo" in nics:
+            found.append(_device_list(one, [(name, -1) for name in nics]))
+    if found:
+        facts.add(DEVICE_LISTS, found, facts[SETTINGS.name].source)
+
+
+def _device_list(setting: SettingRecord, devices: list[tuple[str, int]]) -> DeviceList:
+    # Gloo takes whole names, and knows no signs.
+    value = ("=" if setting.name == "GLOO_SOCKET_IFNAME" else "") + (setting.value or "")
+    taken = [devices[number][0] for number in chosen_nic_indexes(devices, value)]
+    sign = "^"[: value.startswith("^")] + "="[: value.startswith(("=", "^="))]
+    names = [part.partition(":")[0] for part in value.removeprefix(sign).split(",") if part]
+    known = [name for name, _ in devices]
+    exact = [name for name in names if name in known]
+    is_named = str.__eq__ if "=" in sign else str.startswith
+    return DeviceList(
+        name=setting.name,
+        value=setting.value,
+        where=setting.where,
+        in_force=setting.in_force,
+        takes=list(dict.fromkeys(taken)),
+        unmatched=[name for name in names if not any(is_named(one, name) for one in known)],
+        beyond=[
+            name
+            for name in dict.fromkeys(taken)
+            if not sign and name not in names and any(name.startswith(one) for one in exact)
+        ],
+    )
+
+
+def _left_out(ports: list[RdmaPortState], taken: list[str]) -> list[str]:
+    kinds = {(one.link_layer, one.rate_gbit_per_s) for one in ports if one.name in taken}
+    return [
+        one.name or ""
+        for one in ports
+        if one.name not in taken and (one.link_layer, one.rate_gbit_per_s) in kinds
+    ]
 
 
 @lru_cache(maxsize=1024)

@@ -37,6 +37,7 @@ ALIASES = {
     "nvidia-smi-q": "nvidia-smi-q",
     "nvidia-smi-q-x": "nvidia-smi-q",
     "nvidia-smi-nvlink-s": "nvlink",
+    "nvidia-smi-nvlink-e": "nvlink-errors",
     "nvidia-smi-nvlink": "nvlink",
     "nvidia-smi-topo-m": "topo",
     "nvidia-smi-topo": "topo",
@@ -70,6 +71,7 @@ KNOWN = frozenset(
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", "p2p-test", "acs", INDEX),
+        *("nvlink-errors", "lspci-tree"),
     }
 )
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
@@ -102,6 +104,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
         ),
     ),
     ("nvlink", _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)")),
+    ("nvlink-errors", _mark(rb"^\s+Link \d{1,3}: (?:Replay|Recovery|CRC) Errors?: \d")),
     ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),
     (
         "topo",
@@ -148,17 +151,19 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("mounts", _mark(rb"^\S+ /\S* (?:overlay|ext4|xfs|tmpfs|nfs4?|btrfs|sysfs)\b")),
     ("addresses", _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )")),
     ("services", _mark(rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$")),
-    ("ethtool", _mark(rb"^== \S+\n(?:driver: |NIC statistics:)")),
+    ("ethtool", _mark(rb"^== \S+\n(?:driver: |NIC statistics:)|^NIC statistics:")),
     ("ldconfig", _mark(rb"\blibs found in cache|^\t\S+\.so\S* \(libc6")),
     ("ofed", _mark(rb"\A(?:MLNX_OFED_LINUX|OFED-internal|DOCA)-")),
     ("gcloud", _mark(rb'\A\s*\{(?s:.)*"selfLink"')),
     ("aws-topology", _mark(rb'"NetworkNodes"\s*:')),
     ("aws-instance-type", _mark(rb'"InstanceTypes"\s*:')),
     ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
+    ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
     ("acs", _mark(rb"^\s*ACSCtl:\s")),
+    ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (INDEX, _mark(rb"^by\tnccltune ")),
 )
-_BY_ITEM = dict(_MARKS)
+_BY_ITEM = dict(reversed(_MARKS))
 _TOOLS = frozenset(
     {
         *("nvidia-smi", "nvlink", "topo", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link"),
@@ -171,7 +176,7 @@ _TOOLS = frozenset(
 # For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
     "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
-    "nvlink": _mark(rb"^\s+Link \d{1,3}: |^GPU \d{1,4}: "),
+    "nvlink": _mark(rb"^\s+Link \d{1,3}: [\d<]|\A(?:GPU \d{1,4}: [^\n]*\n?)+\Z"),
     "libraries": _mark(rb"\A/[^\n:]+(?: -> |:)"),
     "plugins": _mark(rb"\A== \w+\t"),
     "profiles": _mark(rb"\A/[^\n:]+:\d+:"),

@@ -136,7 +136,7 @@ class NodeEvidence:
         if other is not None:
             return f"{other.source} was read in its place"
         if not self._was_parsed(raw):
-            return "no rule needed it"
+            return _LESS.get(name, "no rule needed it")
         first = decode(raw.data[:400]).strip().partition("\n")[0][:80]
         return f"nothing in it was understood (its name suggests {name}): {first}"
 
@@ -222,6 +222,8 @@ class NodeEvidence:
 # Items with a known format that `text` returns unparsed. If only the file name identifies such an
 # item, the text may have another format and does not count as used.
 _MARKED_TEXTS = frozenset({"df-shm", "cgroup", "ldconfig", "nvidia-version"})
+# Items that have less than another output of the same tool, and what they lack.
+_LESS = {"lspci-tree": "has neither link speeds nor ACS: give the output of sudo lspci -vvv"}
 _COUNTS = frozenset({"unread", "left_out", "line", "peers_line"})
 
 

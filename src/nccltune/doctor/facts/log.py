@@ -141,6 +141,12 @@ LOG_FABRIC_NODES = fact(
     meaning="hosts whose GPUs are in one NVLink domain (the same fabric and clique)",
     read="'MNNVL busId' lines of the NCCL log",
 )
+LOG_FABRIC_FAULTS = fact(
+    "log.fabric_faults",
+    list[str],
+    meaning="GPUs that are not registered with their NVLink fabric, or have a fault in its health",
+    read="state and healthMask in 'MNNVL busId' lines of the NCCL log",
+)
 LOG_MNNVL = fact(
     "log.mnnvl",
     bool,

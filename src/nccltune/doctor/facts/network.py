@@ -106,6 +106,44 @@ HCA_COUNTERS = records(
 )
 
 
+class SingleCounter(FactRecord):
+    """One record of the fact `counters_once`."""
+
+    device: Annotated[str | None, "eth0, mlx5_0 port 1, GPU 3"] = None
+    counter: Annotated[str | None, "its name"] = None
+    value: Annotated[int | None, "what it has counted since it began"] = None
+
+
+COUNTERS_ONCE = records(
+    "counters_once",
+    SingleCounter,
+    meaning=(
+        "counters of errors or loss above 0 in files that people give, read once: when they "
+        "counted is not known"
+    ),
+    read="ethtool -S; /sys/class/infiniband/*/ports/*/hw_counters; perfquery; nvidia-smi nvlink -e",
+)
+
+
+class LinkErrors(FactRecord):
+    """One record of the fact `gpu.link_errors`."""
+
+    gpu: Annotated[str | None, "GPU 3"] = None
+    counter: Annotated[str | None, "link 5: CRC Errors"] = None
+    value: Annotated[int | None, "at the last reading"] = None
+    earlier: Annotated[
+        int | None, ("at the reading before it; absent where there is one reading")
+    ] = None
+
+
+GPU_LINK_ERRORS = records(
+    "gpu.link_errors",
+    LinkErrors,
+    meaning="counters of errors of NVLinks",
+    read="nvidia-smi nvlink -e",
+)
+
+
 HCA_ERRORS = records(
     "hca_errors",
     RdmaErrorCount,

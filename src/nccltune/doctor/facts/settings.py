@@ -44,6 +44,38 @@ SETTINGS = records(
 )
 
 
+class DeviceList(FactRecord):
+    """One record of the fact `device_lists`."""
+
+    name: Annotated[str | None, "NCCL_IB_HCA, NCCL_SOCKET_IFNAME, NCCL_OOB_NET_IFNAME, GLOO_*"] = (
+        None
+    )
+    value: Annotated[str | None, "the list"] = None
+    where: Annotated[str | None, "FILE:LINE, or environment"] = None
+    in_force: Annotated[bool | None, "as in the fact settings"] = None
+    takes: Annotated[list[str] | None, "devices shown that it selects"] = None
+    leaves_out: Annotated[
+        list[str] | None,
+        "active RDMA devices shown that it does not select, of the kind and rate of one that it "
+        "does",
+    ] = None
+    unmatched: Annotated[list[str] | None, "names in it that no device shown has"] = None
+    beyond: Annotated[
+        list[str] | None, "devices selected only because a listed device's name is their beginning"
+    ] = None
+
+
+DEVICE_LISTS = records(
+    "device_lists",
+    DeviceList,
+    meaning=(
+        "settings that select devices, beside the devices that the evidence shows; read as NCCL "
+        "reads them: ^ excludes, = takes whole names, else names are beginnings"
+    ),
+    read="settings; hcas; nics",
+)
+
+
 class PluginFile(FactRecord):
     """One record of the fact `plugins`."""
 

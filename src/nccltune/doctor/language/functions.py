@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from nccltune.doctor.language.evaluation import UNKNOWN, Env, Run, Unsure, truth
 from nccltune.doctor.language.format_value import format_value
 
-_MAX_PATTERN = 500
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -32,15 +31,10 @@ class Function(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-def _plain(function: Callable[..., Any], least: int, most: int) -> Callable[..., Run]:
-    """Return `make` for a Python function with `least` to `most` arguments.
-
-    A call is UNKNOWN if one argument is UNKNOWN.
-    """
+def _plain(function: Callable[..., Any]) -> Callable[..., Run]:
+    """Return `make` for a Python function. A call is UNKNOWN if one argument is UNKNOWN."""
 
     def make(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
-        _count(arguments, least, most)
-
         def run(env: Env) -> Any:
             values = [argument(env) for argument in arguments]
             return UNKNOWN if any(v is UNKNOWN for v in values) else function(*values)
@@ -50,11 +44,6 @@ def _plain(function: Callable[..., Any], least: int, most: int) -> Callable[...,
     return make
 
 
-def _count(arguments: Sequence[Run], least: int, most: int) -> None:
-    if not least <= len(arguments) <= most:
-        raise ValueError(f"takes {least if least == most else f'{least} to {most}'} arguments")
-
-
 def _every(ends: bool) -> Callable[..., Run]:
     """Return `make` for `any` (stops at True) or `all` (stops at False) in Kleene's logic.
 
@@ -62,7 +51,6 @@ def _every(ends: bool) -> Callable[..., Run]:
     """
 
     def make(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
-        _count(arguments, 1, 1)
         (argument,) = arguments
 
         def run(env: Env) -> Any:
@@ -91,7 +79,6 @@ def _of_numbers(function: Callable[[list[Any]], Any]) -> Callable[..., Run]:
     """
 
     def make(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
-        _count(arguments, 1, 1)
         (argument,) = arguments
 
         def run(env: Env) -> Any:
@@ -115,16 +102,10 @@ def _pattern(constants: Sequence[Any], at: int, flags: int = 0) -> re.Pattern[st
     text = constants[at] if at < len(constants) else None
     if not isinstance(text, str):
         raise ValueError("a pattern is a text that stands there, not one that is made")
-    if len(text) > _MAX_PATTERN:
-        raise ValueError(f"a pattern of more than {_MAX_PATTERN} characters")
-    try:
-        return re.compile(text, flags)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no pattern: {error}") from error
+    return re.compile(text, flags)
 
 
 def _match(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
-    _count(arguments, 2, 2)
     search, text = _pattern(constants, 0).search, arguments[1]
 
     def run(env: Env) -> Any:
@@ -135,10 +116,7 @@ def _match(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
 
 
 def _group(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
-    _count(arguments, 2, 2)
     pattern, text = _pattern(constants, 0), arguments[1]
-    if pattern.groups != 1:
-        raise ValueError("its pattern has one group")
 
     def run(env: Env) -> Any:
         value = text(env)
@@ -151,7 +129,6 @@ def _group(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
 
 
 def _lines(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
-    _count(arguments, 2, 2)
     # With MULTILINE, anchors match at each line also in the joined text of all lines.
     records, search = arguments[0], _pattern(constants, 1, re.MULTILINE).search
 
@@ -173,7 +150,6 @@ def _lines(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
 
 
 def _known(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
-    _count(arguments, 1, 1)
     (argument,) = arguments
 
     def run(env: Env) -> Any:
@@ -186,7 +162,6 @@ def _known(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
 
 
 def _default(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
-    _count(arguments, 2, 2)
     first, second = arguments
 
     def run(env: Env) -> Any:
@@ -201,7 +176,6 @@ def _default(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
 
 
 def _setting(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
-    _count(arguments, 1, 2)
     name = constants[0]
     if not isinstance(name, str):
         raise ValueError("the name of a setting stands there as a text")
@@ -281,16 +255,14 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             "its value in force; the default, or None, where nobody set it",
             needs=("settings",),
         ),
-        "version": Function(_plain(version_of, 1, 1), "version('2.28.9')", "to compare versions"),
-        "number": Function(_plain(_number, 1, 1), "number(text)", "the number in it"),
-        "lower": Function(_plain(str.lower, 1, 1), "lower(text)", "in lower case"),
-        "abs": Function(_plain(abs, 1, 1), "abs(number)", "without its sign"),
-        "text": Function(_plain(_text, 1, 12), "text(a, b, ...)", "one text of them all"),
-        "split": Function(_plain(_split, 1, 1), "split(text)", "its words"),
-        "size": Function(_plain(_size, 1, 1), "size(bytes)", "for people: 64 MiB"),
-        "starts": Function(
-            _plain(str.startswith, 2, 2), "starts(text, beginning)", "the text begins so"
-        ),
+        "version": Function(_plain(version_of), "version('2.28.9')", "to compare versions"),
+        "number": Function(_plain(_number), "number(text)", "the number in it"),
+        "lower": Function(_plain(str.lower), "lower(text)", "in lower case"),
+        "abs": Function(_plain(abs), "abs(number)", "without its sign"),
+        "text": Function(_plain(_text), "text(a, b, ...)", "one text of them all"),
+        "split": Function(_plain(_split), "split(text)", "its words"),
+        "size": Function(_plain(_size), "size(bytes)", "for people: 64 MiB"),
+        "starts": Function(_plain(str.startswith), "starts(text, beginning)", "the text begins so"),
     }
 )
 """All functions of the language, by name."""

@@ -196,7 +196,9 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
     }
     assert never == {
         "container.numa_calls",
+        "counters_once",
         "gpu.copies",
+        "gpu.link_errors",
         "gpu.p2p_test",
         "gpu.paths",
         "imex.nodes",

@@ -65,6 +65,9 @@ def test_what_this_node_shows_itself_is_of_another(tmp_path: Path) -> None:
     found = read(tmp_path, topo_txt=texts.TOPO)
     assert found is not None
     assert found.node == "topo.txt"
+    environment = read(tmp_path, env_txt="NCCL_IB_HCA=mlx5_0\nPATH=/bin\n")
+    assert environment is not None
+    assert environment.node == "env.txt"
 
 
 @pytest.mark.usefixtures("driver")

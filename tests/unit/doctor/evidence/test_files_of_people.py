@@ -11,6 +11,7 @@ from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.facts import Facts
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import GPU, NIC, folder_facts, put, run_made
+from tests.unit.nccl_tests_logs import nccl_tests_log
 
 TOPOLOGY = f"""\
 <system version="1">
@@ -131,6 +132,30 @@ def test_a_table_of_nccl_tests_is_one_record(root: Path, tmp_path: Path) -> None
         "peak_busbw_gb_per_s": pytest.approx(20.97, rel=1e-3),
         "peak_bytes": 4 << 20,
     }
+
+
+def test_a_run_of_one_rank_is_no_test_and_its_average_is_no_other_ones(
+    root: Path, tmp_path: Path
+) -> None:
+    alone = nccl_tests_log(["h1"], {1 << 20: (0.2, 0.2), 1 << 30: (0.2, 0.2)})
+    facts = with_files(root, tmp_path, all_reduce__out=TEST + alone + "# Avg bus bandwidth : 0\n")
+    (record,) = facts.named("tests")
+    assert record["peak_busbw_gb_per_s"] == pytest.approx(20.97, rel=1e-3)
+    assert "avg_busbw_gb_per_s" not in record
+
+
+def test_a_header_without_a_row_is_a_test_without_sizes(root: Path, tmp_path: Path) -> None:
+    header = TEST.split("     1048576")[0]
+    (record,) = with_files(root, tmp_path, all_reduce__out=header).named("tests")
+    assert record == {
+        "file": f"{tmp_path}/all_reduce.out",
+        "hosts": ["h1", "h2"],
+        "nodes": 2,
+        "ranks": 2,
+        "sizes": 0,
+    }
+    failed = header + "h1: Test NCCL failure common.cu:1279 'unhandled system error'\n"
+    assert not with_files(root, tmp_path / "2", all_reduce__out=failed).named("tests")
 
 
 def test_a_test_with_its_log(root: Path, tmp_path: Path) -> None:

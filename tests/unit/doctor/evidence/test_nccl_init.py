@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which communicators did not complete their initialisation, and which logs cannot show it."""
 
+import pytest
+
 from nccltune.doctor.evidence.parsers.nccl_init import InitTimes, OpenInit, parse_init
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 
@@ -133,3 +135,22 @@ def test_hostile_texts_take_bounded_time() -> None:
     for text in ("a" * 3_000_000 + words, ("a" * 250 + ":1:1 ") * 20_000 + words, words * 50_000):
         found = parse_init(text)
         assert (found.unfinished, found.times, found.mnnvl) == ([], None, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "mask", "faults"),
+    [
+        (3, "0xaa", []),
+        (3, "0x0", []),
+        (3, "0x1aa", []),
+        (3, "0xa9", ["bandwidth degraded"]),
+        (3, "0x9a", ["route unhealthy"]),
+        (3, "0x6a", ["recovery of access timeouts"]),
+        (3, "0x2a6", ["route recovery in progress", "wrong configuration"]),
+        (2, "0x0", ["registration not complete"]),
+    ],
+)
+def test_the_health_of_a_fabric(state: int, mask: str, faults: list[str]) -> None:
+    line = f"MNNVL busId 0x801000 fabric UUID 3143.28cc cliqueId 0x7ffe state {state} "
+    found = parse_init(info(0, line + f"healthMask {mask}") * 2).fabric_faults
+    assert found == [f"h0 GPU 0x801000: {fault}" for fault in faults]

@@ -57,10 +57,10 @@ SHAPES = (
     ("versions_differ", "ras/ras.cc:500 NCCL version mismatch with remote peer 192.0.2.1<41>"),
     ("versions_differ", "init.cc:800 Mismatched NCCL version detected : rank 0 version 22304"),
     ("cuda", "enqueue.cc:1430 Cuda failure 1 'invalid argument'"),
-    ("cuda", "init.cc:200 Cuda failure 'initialization error'"),
+    ("cuda_init", "init.cc:200 Cuda failure 'initialization error'"),
     ("cuda", "enqueue.cc:900 Cuda failure 900 'operation not permitted when stream is capturing'"),
     ("cuda", "enqueue.cc:900 Cuda failure 'operation not permitted when stream is capturing'"),
-    ("cuda", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
+    ("cuda_init", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
     ("cuda", "init.cc:77 Cuda failure 999 'unknown error'"),
     ("not_permitted", "include/alloc.h:228 Cuda failure 800 'operation not permitted'"),
     ("nvls", "transport/nvls.cc:598 Cuda failure 1 'invalid argument'"),
@@ -95,7 +95,43 @@ SHAPES = (
     ("ofi", "nccl_net_ofi_create_plugin:25 NET/OFI Unable to find a protocol that worked."),
     ("ofi", "find_ofi_provider:300 NET/OFI No eligible providers were found"),
     ("ofi", "find_ofi_provider:606 NET/OFI Only EFA provider is supported"),
-    (WARNING, "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
+    ("ofi", "get_ofi_provider:312 NET/OFI Could not find any optimal provider"),
+    ("ofi_failed", "set_ep:520 NET/OFI Unable to insert remote address into address vector for "
+     "device 1. RC: -22"),
+    ("ofi_failed", "create_nccl_ofi_component:459 NET/OFI Couldn't open AV. RC: -22, ERROR: x"),
+    ("ofi_failed", "process_err_completion:1723 NET/OFI Operation with NULL context completed with "
+     "error!"),
+    ("ofi_failed", "ofi_process_cq:118 NET/OFI Request 0x7f completed with error. RC: 5. Error: "
+     "UNDELIVERABLE. Completed length: 0"),
+    ("ofi_failed", "domain_get_ep:969 NET/OFI Creating new endpoint for domain 0x7f failed: x"),
+    ("tcpx", "init.cc:95 NET/FasTrak 2026-03-01: Timeout: RxDM not ready on a3-1 after 60 seconds"),
+    ("tcpx", "fastrak_plugin.cc:78 NET/FasTrak 2026-03-01: Plug-in core initialization failed (x)"),
+    ("tcpx", "net_tcpx.cc:90 NET/GPUDirectTCPX : no interface found"),
+    (WARNING, "fastrak_plugin.cc:206 NET/FasTrak 2026-03-01: PXN is not supported"),
+    ("sharp", "sharp_plugin.c:302 SHARP group create: Streaming Tree lock failed (-18)"),
+    ("sharp", "p2p_plugin.c:30 NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"),
+    ("gpu_memory", "include/alloc.h:296 Failed to CUDA calloc async 608 bytes"),
+    ("rdma_gpu_memory", "reg_mr_ep:820 NET/OFI Unable to register memory (type = 2) for device 0. "
+     "RC: -14, Error: Bad address"),
+    ("rdma_memory", "reg_mr_ep:820 NET/OFI Unable to register memory (type = 1) for device 0. "
+     "RC: -12, Error: Cannot allocate memory"),
+    ("rdma_event", "transport/net_ib.cc:110 NET/IB : mlx5_0:1 unknown event type (18)"),
+    ("no_interface", "include/socket.h:333 Call to bind failed : Cannot assign requested address"),
+    ("network", "misc/socket.cc:538 socketStartConnect: Connect to 192.0.2.9<33271> failed : "
+     "Cannot assign requested address"),
+    ("no_verbs", "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
+    ("foreign", "misc/socket.cc:530 socketFinalizeAccept: wrong magic a2f3 != 564ab9f2fc4b9d6c"),
+    ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
+    ("peer_import", "transport/p2p.cc:238 failed to open CUDA IPC handle : 217 peer access is not "
+     "supported between these two devices"),
+    ("container_address", "misc/socket.cc:480 socketStartConnect: Connect to 172.17.0.2<38847> "
+     "failed : Software caused connection abort"),
+    ("network", "misc/socket.cc:480 socketStartConnect: Connect to 172.16.0.2<38847> failed : "
+     "Connection refused"),
+    ("no_interface", "include/socket.h:311 Socket creation failed : Address family not supported "
+     "by protocol"),
+    ("no_interface", "misc/socket.cc:9 ncclSocketInit: connecting to address  with family 59936 is "
+     "neither AF_INET(2) nor AF_INET6(10)"),
     (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
@@ -115,6 +151,9 @@ SHAPES = (
     ("network", "include/socket.h:9 Call to connect failed : Connection refused"),
     ("network", "misc/socket.cc:9 ncclSocketInit: Socket creation failed : Protocol not supported"),
     ("network", "misc/socket.cc:9 socketPollConnect: exceeded timeouts (10000)"),
+    ("no_net", "init.cc:9 Failed to initialize any NET plugin"),
+    ("no_net", "plugin/net.cc:9 Network IBX not found."),
+    ("calls_differ", "init.cc:1247 Mismatched collective detected, please check your calls"),
     ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
     ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "
      "error, local size 8 remote size 16"),

@@ -160,7 +160,9 @@ def test_gpu_query_leaves_entities_alone() -> None:
 
 
 def test_nvlink_and_peers() -> None:
-    assert parse_nvlink_status(texts.NVLINK).gpus == {0: GpuLinks(2, 2), 1: GpuLinks(1, 2)}
+    name = "NVIDIA H100 80GB HBM3"
+    links = {0: GpuLinks(2, 2, name), 1: GpuLinks(1, 2, name)}
+    assert parse_nvlink_status(texts.NVLINK).gpus == links
     matrix = parse_p2p_matrix(decode(texts.P2P.encode()))
     assert [(one.a, one.b, one.status) for one in matrix.records] == [(0, 1, "OK"), (1, 0, "CNS")]
     assert matrix.unread == 0
@@ -251,17 +253,16 @@ def test_counters() -> None:
     (interface,) = found.interfaces.values()
     assert (interface.driver, interface.bus_id) == ("mlx5_core", "0000:03:00.0")
     # Counters of single queues are left out: their sum is listed, too.
-    assert found.counters == {("eth0", "rx_out_of_buffer"): 7, ("eth0", "rx_prio3_pause"): 42}
-    statistic = parse_rdma_counters(texts.RDMA_STATISTIC).counters
+    assert found.readings == [{("eth0", "rx_out_of_buffer"): 7, ("eth0", "rx_prio3_pause"): 42}]
+    (statistic,) = parse_rdma_counters(texts.RDMA_STATISTIC).readings
     assert [(name, value) for (_, _, name), value in statistic.items()] == [
         ("out_of_buffer", 2),
         ("packet_seq_err", 9),
         ("np_cnp_sent", 0),
     ]
-    assert parse_rdma_counters(texts.PERFQUERY).counters == {
-        ("mlx5_0", 1, "symbol_error"): 12,
-        ("mlx5_0", 1, "link_downed"): 1,
-    }
+    assert parse_rdma_counters(texts.PERFQUERY).readings == [
+        {("mlx5_0", 1, "symbol_error"): 12, ("mlx5_0", 1, "link_downed"): 1}
+    ]
 
 
 def test_interfaces() -> None:

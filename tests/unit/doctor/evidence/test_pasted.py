@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs that people paste in place of a tool's whole output."""
 
+from pathlib import Path
+
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
-from nccltune.doctor.facts.gpu import PeerTest
+from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.gpu import GPUS, PeerTest
+from nccltune.doctor.facts.network import (
+    COUNTERS_ONCE,
+    GPU_LINK_ERRORS,
+    HCA_COUNTERS,
+    NIC_COUNTERS,
+    LinkErrors,
+    NicCounter,
+)
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import folder_facts, put
 
 ACS = "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{0} CmpltRedir{0} UpstreamFwd{0}\n"
 P2P = """\
@@ -66,3 +79,76 @@ def test_faults_of_an_iommu() -> None:
         "DMAR: Host address width 46",
     ]
     assert failure_kinds(lines) == ["iommu", "iommu", None, None]
+
+
+STATISTICS = "NIC statistics:\n     rx_packets: 210\n     rx_out_of_buffer: {}\n"
+ERRORS = """\
+GPU 3: NVIDIA H200 (UUID: GPU-1)
+\t Link 0: Replay Errors: 0
+\t Link 0: Recovery Errors: 0
+\t Link 0: CRC Errors: {}
+"""
+PERFQUERY = """\
+# Port counters: Lid 987 port 1 (CapMask: 0x5A00)
+PortSelect:......................1
+SymbolErrorCounter:..............{}
+PortRcvErrors:...................0
+"""
+
+
+def counters(folder: Path, name: str, text: str) -> Facts:
+    put(folder, f"n1/{name}", text)
+    (facts,) = folder_facts(folder)
+    return facts
+
+
+def once(facts: Facts) -> list[tuple[str | None, str | None, int | None]]:
+    return [(one.device, one.counter, one.value) for one in facts.value(COUNTERS_ONCE) or []]
+
+
+def test_counters_of_one_reading(tmp_path: Path) -> None:
+    one = counters(tmp_path / "a", "ethtool-eth0.txt", STATISTICS.format(51))
+    assert once(one) == [("an interface", "rx_out_of_buffer", 51)]
+    # Two outputs without names may be of two interfaces.
+    two = counters(tmp_path / "b", "nic.txt", STATISTICS.format(51) + STATISTICS.format(77))
+    assert once(two) == [("an interface", "rx_out_of_buffer", 51)]
+    grep = counters(tmp_path / "c", "x.txt", "     rx_discards_phy: 9\n     tx_pause: 0\n")
+    assert once(grep) == [("an interface", "rx_discards_phy", 9)]
+    links = counters(tmp_path / "d", "nvlink.txt", ERRORS.format(7))
+    assert once(links) == [("GPU 3", "link 0: CRC Errors", 7)]
+    tree = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/local_ack_timeout_err:2705\n"
+    assert once(counters(tmp_path / "e", "hw.txt", tree)) == [
+        ("mlx5_0 port 1", "local_ack_timeout_err", 2705)
+    ]
+
+
+def test_counters_of_two_readings_in_one_file(tmp_path: Path) -> None:
+    prompt = "root@n1:~# ethtool -S eth2\n"
+    text = prompt + STATISTICS.format(51) + "$ sleep 9\n" + prompt + STATISTICS.format(77)
+    nic = counters(tmp_path / "a", "terminal.txt", text)
+    assert nic.value(NIC_COUNTERS) == [
+        NicCounter(nic="eth2", counter="rx_out_of_buffer", value=77, earlier=51)
+    ]
+    assert once(nic) == []
+    links = counters(tmp_path / "b", "x.txt", ERRORS.format(7) + ERRORS.format(9))
+    assert links.value(GPU_LINK_ERRORS) == [
+        LinkErrors(gpu="GPU 3", counter="link 0: CRC Errors", value=9, earlier=7)
+    ]
+    query = PERFQUERY.format(3) + PERFQUERY.format(5)
+    (symbol,) = counters(tmp_path / "c", "perfquery.txt", query).value(HCA_COUNTERS) or []
+    assert (symbol.hca, symbol.port, symbol.earlier, symbol.value) == ("LID 987", 1, 3, 5)
+
+
+def test_the_status_of_nvlinks_names_gpus(tmp_path: Path) -> None:
+    facts = counters(tmp_path, "links.txt", texts.NVLINK)
+    assert [(one.index, one.name, one.nvlinks_active) for one in facts.value(GPUS) or []] == [
+        (0, "NVIDIA H100 80GB HBM3", 2),
+        (1, "NVIDIA H100 80GB HBM3", 1),
+    ]
+
+
+def test_the_tree_of_lspci_says_what_has_more(tmp_path: Path) -> None:
+    facts = counters(tmp_path, "lspci-tv.txt", "-+-[0000:e0]-+-00.0  AMD Root Complex\n")
+    assert [one.why for one in facts.unused] == [
+        "has neither link speeds nor ACS: give the output of sudo lspci -vvv"
+    ]

@@ -2,16 +2,20 @@
 """Parse `ethtool -i` and `ethtool -S` of several interfaces in one text.
 
 ethtool does not print the interface. The collector therefore writes a line `== NAME` before each
-output. If the text has no such line, the caller passes the interface's name.
+output. In a pasted terminal the command line has the name.
 """
 
 import re
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import bus_id, lines_of
+from nccltune.doctor.evidence.parsers.text import add_reading, bus_id, lines_of
 from nccltune.doctor.facts.network import NodeNic
 
-_NAME = re.compile(r"^== (?P<name>[\w.@:-]{1,32})\s*$")
+_NAME = re.compile(
+    r"^== (?P<name>[\w.@:-]{1,32})\s*$|^(?:\S{0,80}[\s$#>:~]{1,4})?(?:sudo )?ethtool +"
+    r"(?:-[Si]|--statistics) +(?P<asked>[\w.@:-]{1,32})"
+)
+_UNNAMED = "an interface"
 _FIELD = re.compile(r"^(?P<label>driver|version|bus-info):(?P<value>.*)$")
 _COUNTER = re.compile(r"^\s+(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
 # Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve.
@@ -24,36 +28,40 @@ _PER_QUEUE = re.compile(r"(?:^|_)(?:rx|tx|queue|q|ch)_?\d|\[\d|\d+_(?:rx|tx)|^(?
 
 
 class Ethtool(NamedTuple):
-    """Interfaces by name, and counters of loss and congestion by (interface, counter).
+    """Interfaces by name, and readings of counters of loss and congestion by (interface, counter).
 
     `unread` is the number of lines that were not recognised.
     """
 
     interfaces: dict[str, NodeNic]
-    counters: dict[tuple[str, str], int]
+    readings: list[dict[tuple[str, str], int]]
     unread: int
 
 
-def parse_ethtool(text: str, name: str = "") -> Ethtool:
-    """Parse outputs of `ethtool -i` and `-S`. `name` is the interface of lines before the first
-    `== NAME`."""
+def parse_ethtool(text: str) -> Ethtool:
+    """Parse outputs of `ethtool -i` and `-S`. The interface of lines before the first name is not
+    known; only the first such output counts, as another may be of another interface."""
     found: dict[str, NodeNic] = {}
-    counters: dict[tuple[str, str], int] = {}
-    unread = 0
+    readings: list[dict[tuple[str, str], int]] = []
+    unread, unnamed = 0, 0
+    name = ""
     for _, line in lines_of(text):
         if (match := _NAME.match(line)) is not None:
-            name = match["name"]
+            name = match["name"] or match["asked"]
             found.setdefault(name, NodeNic(name=name))
         elif (match := _FIELD.match(line)) is not None and name:
             nic = found.setdefault(name, NodeNic(name=name))
             _put(nic, match["label"], match["value"].strip()[:80])
         elif (match := _COUNTER.match(line)) is not None:
             counter = match["name"].strip()
-            if name and _WANTED.search(counter) and not _PER_QUEUE.search(counter):
-                counters[name, counter] = int(match["value"])
+            wanted = _WANTED.search(counter) and not _PER_QUEUE.search(counter)
+            if wanted and (name or unnamed < 2):
+                add_reading(readings, (name or _UNNAMED, counter), int(match["value"]))
+        elif line.startswith("NIC statistics:"):
+            unnamed += not name
         elif line[0] not in " \t" and ":" not in line:
             unread += 1
-    return Ethtool(found, counters, unread)
+    return Ethtool(found, readings, unread)
 
 
 def _put(nic: NodeNic, label: str, value: str) -> None:

@@ -61,7 +61,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "unsatisfied condition: cuda",
         "unsupported toolchain",
     ),
-    "no_kernel": ("no kernel image is available",),
+    "no_kernel": (
+        "no kernel image is available",
+        "is not compatible with the current PyTorch installation",
+    ),
     "xid": ("NVRM: Xid",),
     "fabric": (
         "system not yet initialized",
@@ -97,6 +100,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Bus error",
     ),
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
+    "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data"),
+    "tcpx": ("Number of GPUs detected in the PCI",),
+    "ofi_failed": ("OFI poll failed", "MPIDI_OFI_handle_cq_error"),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",

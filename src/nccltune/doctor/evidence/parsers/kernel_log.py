@@ -121,9 +121,10 @@ _FAILURES = (
     (
         "nic",
         re.compile(
-            r"(?:mlx5|bnxt|irdma|\befa\b|hfi1).*(?:health compromised|device's health|fatal"
+            r"(?:mlx5|bnxt|irdma|\befa(?:_\d+)?\b|hfi1|cxi_\w+).*"
+            r"(?:health compromised|device's health|fatal"
             r"|firmware.*(?:error|fail|timeout)|timeout|nsupported cable|[Hh]igh [Tt]emperature"
-            r"|syndrome|failed|errors? detected)"
+            r"|syndrome|[Ff]ailed|errors? detected)"
         ),
     ),
     (
@@ -143,7 +144,7 @@ _LIKELY = (
     *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
-    *("DMAR", "INVALID_DEVICE", "smmu"),
+    *("DMAR", "INVALID_DEVICE", "smmu", "Failed"),
 )
 
 

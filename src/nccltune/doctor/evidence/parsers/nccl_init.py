@@ -23,8 +23,16 @@ _TIMES = re.compile(
 )
 _PART = re.compile(r"(\w{1,20}) (\d{1,9}\.\d{1,6})")
 _FABRIC = re.compile(
-    r"fabric UUID (?P<uuid>[0-9a-f.]{1,40}) cliqueId (?P<clique>\S{1,20}) state (?P<state>\d{1,3})"
+    r"busId (?P<bus>0x[0-9a-f]{1,16}) fabric UUID (?P<uuid>[0-9a-f.]{1,40}) cliqueId "
+    r"(?P<clique>\S{1,20}) state (?P<state>\d{1,3})(?: healthMask (?P<mask>0x[0-9a-f]{1,8}))?"
 )
+_HEALTH = (
+    "bandwidth degraded",
+    "route recovery in progress",
+    "route unhealthy",
+    "recovery of access timeouts",
+)
+"""Fields of two bits of a fabric's health mask: 0 not supported, 1 true, 2 false (nvml.h)."""
 _JOINED = re.compile(r" nRanks (?P<ranks>\d{1,9}) nNodes \d{1,9} .{0,60}? MNNVL (?P<on>\d)")
 # Ray counts equal lines of several processes, and people leave lines out.
 _CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|snip|truncated)\W{0,3}$", re.M)
@@ -65,13 +73,14 @@ class InitLines(NamedTuple):
     """The start of communicators in a log. None marks what the log does not have.
 
     `fabric_nodes` is the number of hosts whose GPUs are in one NVLink domain. `mnnvl` is whether
-    the largest communicator joins nodes by NVLink.
+    the largest communicator joins nodes by NVLink. `fabric_faults` are sentences about GPUs.
     """
 
     unfinished: list[OpenInit] | None
     times: InitTimes | None
     fabric_nodes: int | None
     mnnvl: bool | None
+    fabric_faults: list[str] | None
 
 
 def parse_init(text: str) -> InitLines:
@@ -83,6 +92,7 @@ def parse_init(text: str) -> InitLines:
         _slowest(text) if "Init timings" in text else None,
         _fabric(text) if "MNNVL busId" in text else None,
         _joined(text) if " MNNVL " in text else None,
+        _faults(text) if "MNNVL busId" in text else None,
     )
 
 
@@ -187,6 +197,25 @@ def _fabric(text: str) -> int | None:
         if int(match["state"]) == _COMPLETED:
             hosts.setdefault((match["uuid"], match["clique"]), set()).add(writer["host"])
     return max((len(one) for one in hosts.values()), default=0)
+
+
+def _faults(text: str) -> list[str]:
+    """Return the GPUs that are not registered with their fabric, or whose health mask has a
+    fault."""
+    found: dict[str, None] = {}
+    for _, line in _lines(text, "MNNVL busId"):
+        writer, match = find_log_line(line), _FABRIC.search(line)
+        if writer is None or match is None:
+            continue
+        mask = int(match["mask"] or "0", 16)
+        faults = [name for at, name in enumerate(_HEALTH) if mask >> 2 * at & 3 == 1]
+        if mask >> 8 & 15 > 1:
+            faults.append("wrong configuration")
+        if int(match["state"]) in (1, 2):
+            faults.append("registration not complete")
+        for fault in faults:
+            found.setdefault(f"{writer['host']} GPU {match['bus']}: {fault}")
+    return list(found)
 
 
 def _joined(text: str) -> bool | None:

@@ -58,6 +58,7 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
 _CUDA_CODES: dict[int, str] = {
     2: "gpu_memory",
+    3: "cuda_init",
     35: "driver_old",
     100: "no_gpu",
     101: "device",
@@ -76,6 +77,7 @@ _CUDA_CODES: dict[int, str] = {
 }
 _CUDA_WORDS = {
     "out of memory": 2,
+    "initialization error": 3,
     "CUDA driver version is insufficient": 35,
     "invalid argument": 1,
     "no CUDA-capable device": 100,
@@ -99,17 +101,34 @@ _CUDA_WORDS = {
 _PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
 """Errors of importing memory: argument, ordinal, peer access, handle, permission, support."""
 # Errors of CUDA that mean the same in each file of NCCL.
-_EVERYWHERE = frozenset({"gpu_memory", "driver_old", "no_gpu", "no_kernel", "gpu_fault", "fabric"})
+_EVERYWHERE = frozenset(
+    {"gpu_memory", "cuda_init", "driver_old", "no_gpu", "no_kernel", "gpu_fault", "fabric"}
+)
 # Kinds by source file of the line ("" for any) and message. The first match decides.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|"
-     r"(?:[Nn]o |Couldn't find ).*providers?)", "ofi"),
+     r"(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"NET/OFI.*(?:completed with error|into address vector|open AV|fi_(?:send|recv|read|write|"
+     r"cq_read)\w*.*(?:failed|RC:)|[Ee]rror posting|Creating new endpoint.*failed|"
+     r"retrieve completion queue)", "ofi_failed"),
+    ("", r"(?i:NET/(?:FasTrak|GPUDirectTCPX).*(?:RxDM|datapath_manager|NIC mappings|no (?:ctrl )?"
+     r"interfaces? found|no cuDevices|initialization failed|FasTrak index|failed to connect|"
+     r"version mismatch))", "tcpx"),
+    (r"sharp", "", "sharp"),
+    ("", r"\bSHARP\b(?! \(NVLS\))", "sharp"),
+    ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
+    ("", r"NET/OFI Unable to register memory .*Cannot allocate", "rdma_memory"),
+    ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: ", "rdma_gpu_memory"),
+    ("", r"failed to open CUDA IPC handle", "peer_import"),
+    ("", r"Failed to open libibverbs", "no_verbs"),
+    ("", r"socketFinalizeAccept.* wrong (?:magic|type)|ras.* magic", "foreign"),
     ("", r"P2P is disabled between NVLINK", "nvlink_p2p"),
     ("", r"ncclIbRoceGetVersionNum", "gid_type"),
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
-    ("", r"NET/IB.*(?:Got async|async fatal|non-fatal async|GID table changed)", "rdma_event"),
+    ("", r"NET/IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
+     "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
     ("", r"NVLink SHARP \(NVLS\)", "nvls"),
     ("", r"Duplicate GPU detected|using the same GPU", "device"),
@@ -119,8 +138,11 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"ipcsocket\.cc", "", "local_socket"),
     ("", r"^UDS:|ncclProxyCallBlockingUDS", "local_socket"),
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
-     r"No usable listening interface", "no_interface"),
-    ("", r"truncated|collective mismatch|incorrect receive info", "calls_differ"),
+     r"No usable listening interface|is neither AF_INET|Address family not supported|"
+     r"\bbind\b.*Cannot assign requested address", "no_interface"),
+    ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
+    ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
+     "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
@@ -129,6 +151,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
      r"in use|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
      "network"),
+    ("", r"Failed to initialize any NET plugin|Network .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
      "topology_file"),

@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `nvidia-smi nvlink -s` (drivers 396 to 580).
+"""Parse `nvidia-smi nvlink -s` and `-e` (drivers 396 to 580).
 
-The output lists the NVLinks of each GPU, each with its rate or as inactive.
+The outputs list the NVLinks of each GPU: with its rate or as inactive, or with counters of errors.
 """
 
 import re
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import add_reading, lines_of
 
-_GPU = re.compile(r"^GPU (?P<index>\d{1,4}):")
+_GPU = re.compile(r"^GPU (?P<index>\d{1,4}):(?: (?P<name>\S.{0,80}?) \(UUID)?")
+_ERRORS = re.compile(
+    r"^\s+Link (?P<link>\d{1,3}): (?P<counter>(?:Replay|Recovery|CRC) Errors?): "
+    r"(?P<value>\d{1,18})\s*$"
+)
 _LINK = re.compile(r"^\s+Link \d{1,3}: (?:(?P<rate>\d{1,5}(?:\.\d{1,6})?) GB/s|<inactive>)")
 
 
 class GpuLinks(NamedTuple):
-    """Numbers of active links and of all links of one GPU."""
+    """Numbers of active links and of all links of one GPU, and its name if it is printed."""
 
     active: int
     links: int
+    name: str | None = None
 
 
 class NvLinks(NamedTuple):
@@ -36,13 +41,26 @@ def parse_nvlink_status(text: str) -> NvLinks:
         match = _GPU.match(line)
         if match is not None:
             gpu = int(match["index"])
-            found[gpu] = GpuLinks(0, 0)
+            found[gpu] = GpuLinks(0, 0, match["name"])
             continue
         match = _LINK.match(line)
         if match is None or gpu is None:
             # Skip errors of NVML about one GPU, and lines of other options given with -s.
             unread += match is not None
             continue
-        active, links = found[gpu]
-        found[gpu] = GpuLinks(active + (match["rate"] is not None), links + 1)
+        active, links, name = found[gpu]
+        found[gpu] = GpuLinks(active + (match["rate"] is not None), links + 1, name)
     return NvLinks(found, unread)
+
+
+def parse_nvlink_errors(text: str) -> list[dict[tuple[str, str], int]]:
+    """Return the readings of `nvidia-smi nvlink -e` by (GPU, link and counter)."""
+    readings: list[dict[tuple[str, str], int]] = []
+    gpu = ""
+    for _, line in lines_of(text):
+        if (match := _GPU.match(line)) is not None:
+            gpu = f"GPU {match['index']}"
+        elif (match := _ERRORS.match(line)) is not None and gpu:
+            counter = f"link {match['link']}: {match['counter']}"
+            add_reading(readings, (gpu, counter), int(match["value"]))
+    return readings

@@ -5,10 +5,12 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import add_reading, lines_of
 
 _STATISTIC = re.compile(r"^link (?P<name>[\w.-]{1,64})/(?P<port>\d{1,3}|-) (?P<rest>.*)$")
-_PORT = re.compile(r"^# Port (?:extended )?counters: .*?port (?P<port>\d{1,3})")
+_PORT = re.compile(
+    r"^# Port (?:extended )?counters: (?:Lid (?P<lid>\d{1,6}) )?.*?port (?P<port>\d{1,3})"
+)
 _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
 # perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
@@ -35,9 +37,10 @@ _TRAFFIC = re.compile(
 
 
 class RdmaCounters(NamedTuple):
-    """Counters of errors or congestion by (device, port, name). `unread` counts unknown lines."""
+    """Readings of counters of errors or congestion by (device, port, name). `unread` counts unknown
+    lines."""
 
-    counters: dict[tuple[str, int, str], int]
+    readings: list[dict[tuple[str, int, str], int]]
     unread: int
 
 
@@ -47,29 +50,31 @@ def wanted_counter(name: str) -> bool:
     return _TRAFFIC.search(name) is None
 
 
-def parse_rdma_counters(text: str, hca: str = "") -> RdmaCounters:
+def parse_rdma_counters(text: str) -> RdmaCounters:
     """Parse an output of `rdma statistic` or `perfquery`.
 
-    perfquery does not print the device. A line `== DEVICE PORT` before the output names the device.
-    Without such a line, `hca` is the device.
+    perfquery prints the LID of the port, not the device. A line `== DEVICE PORT` before the output
+    names the device.
     """
-    found: dict[tuple[str, int, str], int] = {}
+    found: list[dict[tuple[str, int, str], int]] = []
     port, unread = 1, 0
+    hca, is_named = "", False
     for _, line in lines_of(text):
         if (match := _HEAD.match(line)) is not None:
-            hca, port = match["name"], int(match["port"] or 1)
+            hca, port, is_named = match["name"], int(match["port"] or 1), True
         elif (match := _STATISTIC.match(line)) is not None:
             at = int(match["port"]) if match["port"].isdigit() else 1
             words = match["rest"].split()
             for name, value in zip(words[::2], words[1::2], strict=False):
                 if value.isdecimal() and len(value) <= 20 and wanted_counter(name):
-                    found[match["name"], at, name[:64]] = int(value)
+                    add_reading(found, (match["name"], at, name[:64]), int(value))
         elif (match := _PORT.match(line)) is not None:
             port = int(match["port"])
+            hca = hca if is_named else f"LID {match['lid']}" if match["lid"] else ""
         elif (match := _PERF.match(line)) is not None:
             counter = _NAMES.get(match["label"])
             if counter is not None and hca:
-                found[hca, port, counter] = int(match["value"])
+                add_reading(found, (hca, port, counter), int(match["value"]))
             elif counter is not None:
                 unread += 1
         elif not line.startswith(("#", " ")):

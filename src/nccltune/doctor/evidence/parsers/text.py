@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from nccltune.formats.text.lines import encoding_of
 
 Record = TypeVar("Record")
+Counter = TypeVar("Counter")
 _BUS_ID = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
     r"\.(?P<function>[0-7])"
@@ -100,3 +101,10 @@ def bus_id(text: str) -> str | None:
         return None
     domain = (match["domain"] or "0").lstrip("0").rjust(4, "0")
     return f"{domain}:{match['bus']}:{match['slot']}.{match['function']}".lower()
+
+
+def add_reading(readings: list[dict[Counter, int]], key: Counter, value: int) -> None:
+    """Add a counter to the last reading. A counter that it has begins the next reading."""
+    if not readings or key in readings[-1]:
+        readings.append({})
+    readings[-1][key] = value
