@@ -151,9 +151,10 @@ def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     text = evidence.parse(raw, str)
     for _, line in lines_of(text):
         # Accept the format of `env` and of a shell's `export -p`.
-        plain = _EXPORTED.sub("", line)
+        shown = line.strip()
+        plain = _EXPORTED.sub("", shown)
         name, sign, value = plain.partition("=")
-        value = value if plain == line else value.strip("'\"")
+        value = value if plain == shown else value.strip("'\"")
         if sign and kept_name(name):
             yield _setting(name, value, "environment", "environment")
 

@@ -102,6 +102,7 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
             raise Unread(f"{what}, not followed" if path.is_symlink() else what)
         data = read_file(path, MOST_BYTES)
         _check_text(data)
+        data = _unquoted(data)
         kinds = kinds_of(path.name, data)
     except (Unread, OSError) as error:
         if asked:
@@ -132,6 +133,16 @@ def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
     bounds = [0, *kinds.starts[1:], len(data)]
     for start, end in pairwise(bounds):
         yield b"\n" * data.count(b"\n", 0, start) + data[start:end]
+
+
+def _unquoted(data: bytes) -> bytes:
+    """Return a text without the `> ` of a reply, if each line has it."""
+    if not data.startswith(b">"):
+        return data
+    lines = data.split(b"\n")
+    if not all(line.startswith(b">") or not line.strip() for line in lines):
+        return data
+    return b"\n".join(line.removeprefix(b">").removeprefix(b" ") for line in lines)
 
 
 _UNKNOWN = "its kind is not recognised"

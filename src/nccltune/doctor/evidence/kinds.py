@@ -211,12 +211,13 @@ _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modu
 """Items whose file may be empty. An empty file means that the node has no such entry."""
 _COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters/", re.M)
 _JOB = re.compile(
-    rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|\A#!\s*/\S*(?:sh|env bash)\b"
+    rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
+    rb"|\A#!\s*/\S*(?:sh|env bash)\b"
     rb"|^\s*(?:exec +|time +)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun|deepspeed"
     rb"|accelerate launch) +-",
     re.M,
 )
-_ASSIGNED = re.compile(rb"(?:declare -x +|export +)?[A-Za-z_]\w*=")
+_ASSIGNED = re.compile(rb"\s*(?:declare -x +|export +)?[A-Za-z_]\w*=")
 _LOG = (b"NCCL INFO ", b"NCCL WARN ", b"NCCL version ")
 _TEST = (
     *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),

@@ -8,7 +8,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.facts import Facts
-from nccltune.doctor.facts.gpu import GPUS, PeerTest
+from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
 from nccltune.doctor.facts.network import (
     COUNTERS_ONCE,
     GPU_LINK_ERRORS,
@@ -17,6 +17,7 @@ from nccltune.doctor.facts.network import (
     LinkErrors,
     NicCounter,
 )
+from nccltune.doctor.facts.settings import SETTINGS
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -152,3 +153,20 @@ def test_the_tree_of_lspci_says_what_has_more(tmp_path: Path) -> None:
     assert [one.why for one in facts.unused] == [
         "has neither link speeds nor ACS: give the output of sudo lspci -vvv"
     ]
+
+
+def test_outputs_in_a_reply(tmp_path: Path) -> None:
+    quoted = "".join(f"> {line}\n" for line in P2P.splitlines())
+    facts = counters(tmp_path / "a", "reply.txt", quoted)
+    assert len(facts.value(GPU_P2P_TEST) or []) == 2
+    part = counters(tmp_path / "b", "mixed.txt", f"{quoted}Thanks!\n")
+    assert part.value(GPU_P2P_TEST) is None
+    environment = "    NCCL_DEBUG=WARN\n    NCCL_IB_HCA=mlx5_0\n"
+    found = counters(tmp_path / "c", "paste.txt", environment).value(SETTINGS) or []
+    assert [(one.name, one.value) for one in found] == [
+        ("NCCL_DEBUG", "WARN"),
+        ("NCCL_IB_HCA", "mlx5_0"),
+    ]
+    compose = "services:\n  a:\n    environment:\n      - NCCL_IB_HCAA=mlx5_0\n"
+    (misspelt,) = counters(tmp_path / "d", "paste.txt", compose).value(SETTINGS) or []
+    assert misspelt.meant == "NCCL_IB_HCA"
