@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nccltune.analyze.expected import Expectation
+from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, NccltuneError
 from nccltune.model.platform import Platform
@@ -65,6 +66,8 @@ def expectations(
                 scale=scale,
                 busbw_gb_per_s=made.busbw_gb_per_s,
                 limit=limit(made),
+                algorithm=made.algorithm.value,
+                ring_gb_per_s=made.alternatives.get(Algorithm.RING),
                 hoped_gb_per_s=made.nccl_busbw_gb_per_s,
                 sure=made.sure,
             )
