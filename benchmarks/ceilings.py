@@ -4,7 +4,7 @@
 python benchmarks/ceilings.py
 
 `ceilings.toml` describes machines and lists published figures. A ceiling is a limit, so none may be
-below a measurement; one far above the best measurement says little. `tests/unit/topology/flows/
+below a measurement; one far above the best measurement is of little use. `tests/unit/topology/flows/
 test_published.py` compares the same rows.
 """
 

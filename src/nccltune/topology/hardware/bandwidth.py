@@ -68,13 +68,14 @@ def memory(cpu: Cpu) -> Bandwidth:
     """Return the bandwidth of a CPU's memory in each direction, which is an estimate.
 
     What passes through host memory is written once and read once, so each direction gets half of
-    the memory channels' rate. Caches may carry more, slow or missing modules less.
+    what the memory channels carry. Caches may carry more, slow or missing modules less.
     """
     row = _last(_tables()["memory"], cpu)
     if row is None:
-        return Bandwidth(UNKNOWN, "host memory: unknown CPU, no limit known", False, True)
-    words = f"host memory: half of {row['gb_per_s']:g} GB/s ({row['words']}), not measured"
-    return Bandwidth(row["gb_per_s"] / 2, words, False, True)
+        return Bandwidth(UNKNOWN, "host memory of an unknown CPU, no limit known", False, True)
+    value = row["gb_per_s"] * float(_tables()["memory_share"]) / 2
+    words = f"{value:.0f} GB/s each way for host memory of {row['words']}, not measured"
+    return Bandwidth(value, words, False, True)
 
 
 def pci_generation(speed: str | None) -> int | None:
