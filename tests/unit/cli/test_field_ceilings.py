@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 
 from nccltune.cli import run
+from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.measured import expectations
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 H100 = FIELD / "node-01-h100-two-nodes"
@@ -94,7 +99,7 @@ def test_a_guessed_rate_is_not_held_against_another(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        ("1", "NVLinks of Blackwell carry twice as much as those of Hopper"),
+        ("1", "an NVLink carries another rate in each generation"),
         ("2", "does not name the speed of NIC mlx5_0 (and 3 more)"),
     ],
 )
@@ -106,3 +111,39 @@ def test_a_matrix_alone_is_no_base_for_a_figure(
     assert words in err
     assert "8.0" not in err
     assert "NCCL_TOPO_DUMP_FILE" in err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gb_per_s"), [("NVIDIA H100 80GB HBM3", 490.6), ("NVIDIA B200", 852.6), (None, None)]
+)
+def test_the_gpu_of_a_study_makes_a_matrix_a_base_within_a_node(
+    gpu: str | None, gb_per_s: float | None
+) -> None:
+    platform = Platform(name="here", gpu=gpu)
+    asked = [(Collective.ALLREDUCE, Scale(1, 8)), (Collective.ALLREDUCE, Scale(2, 16))]
+    answer = expectations(load_topology(MATRIX), platform, asked)
+    found = [one.busbw_gb_per_s for one in answer.expectations]
+    assert found == ([] if gb_per_s is None else [pytest.approx(gb_per_s, abs=0.1)])
+    assert any("speed of NIC" in sentence for sentence in answer.silent)
+
+
+@pytest.mark.parametrize(("links", "gb_per_s"), [("NV12", 242.4), ("NV6", 135.0)])
+def test_some_links_identify_the_gpu(
+    links: str, gb_per_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "topo.txt"
+    file.write_text(MATRIX.read_text().replace("NV18", links))
+    assert now(capsys, str(file))["busbw_gb_per_s"] == pytest.approx(gb_per_s)
+
+
+def test_lost_tabs_of_a_pasted_matrix_are_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = MATRIX.read_text().replace("NV18", "NV12")
+    file = tmp_path / "topo.txt"
+    file.write_text(text)
+    whole = now(capsys, str(file))
+    file.write_text(text.replace("NV12\tNV12", "NV12NV12", 3).replace("PIX\tSYS", "PIXSYS"))
+    assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
+    file.write_text(text.replace("\t", " "))
+    assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]

@@ -14,6 +14,7 @@ from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.flows.settings import READ
+from nccltune.topology.hardware.gpu_models import with_named_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
@@ -43,6 +44,7 @@ def expectations(
     silent: dict[str, None] = {}
     if platform.emulated_nodes:
         return TopologyExpectations([], [])
+    topology = with_named_gpus(topology, platform.gpu)
     settings = {name: value for name, value in platform.settings.items() if name in READ}
     for collective, scale in dict.fromkeys(asked):
         if not collective.tuned or scale.ranks % scale.nodes:
