@@ -55,13 +55,12 @@ def main() -> None:
             channels=16,
         )
         spread = unfold(folded)
-        pattern = searched.tree.pattern
-        assert nodes > 100 or same(folded, spread, node, pattern)
+        assert nodes > 100 or same(folded, spread, node)
         for words, one in (("folded", folded), ("unfolded", spread)):
             report(
                 f"trees of {nodes} nodes of 8, {words}",
                 rounds if nodes < 1000 else 1,
-                lambda f=one, p=pattern: ceiling(node, f, defaults(), pattern=p),
+                lambda f=one: ceiling(node, f, defaults()),
             )
 
 
@@ -85,9 +84,9 @@ def unfold(folded: Flows) -> Flows:
     return replace(folded, roles=tuple(roles))
 
 
-def same(one: Flows, other: Flows, node: NodeRoutes, pattern: int) -> bool:
+def same(one: Flows, other: Flows, node: NodeRoutes) -> bool:
     """Whether both ways give the same ceiling."""
-    first, second = (ceiling(node, f, defaults(), pattern=pattern) for f in (one, other))
+    first, second = (ceiling(node, f, defaults()) for f in (one, other))
     return abs(first.busbw_gb_per_s / second.busbw_gb_per_s - 1) < 1e-6
 
 

@@ -28,6 +28,7 @@ from nccltune.topology.flows.what_if import (
     what_if,
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
+from nccltune.topology.hardware.gpu_models import with_named_gpus
 
 
 class WhatIfRequest(NamedTuple):
@@ -94,9 +95,9 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
             hint=nearest(name, TUNED),
         )
     calibration = request.calibration
-    settings, version = _of_study(request.path)
+    gpu, settings, version = _of_study(request.path)
     return WhatIfCase(
-        topology=load_topology(request.path),
+        topology=with_named_gpus(load_topology(request.path), gpu),
         collective=Collective(name),
         nodes=request.nodes,
         ranks_per_node=request.gpus,
@@ -106,19 +107,19 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
     )
 
 
-def _of_study(path: Path) -> tuple[dict[str, str], tuple[int, int, int] | None]:
-    """Return the settings and the NCCL version with which a study was measured.
+def _of_study(path: Path) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
+    """Return the GPU, the settings and the NCCL version with which a study was measured.
 
-    Only settings that affect the ceiling are returned. The version is None if unknown.
+    Only settings that affect the ceiling are returned. The others are None if unknown.
     """
     study = Study(path)
     if not study.platform_path.is_file():
-        return {}, None
+        return None, {}, None
     platform = study.platform()
     settings = {name: value for name, value in platform.settings.items() if name in READ}
     text = platform.nccl_version or ""
     known = len(text.split(".")) in (2, 3) and text.replace(".", "").isdecimal()
-    return settings, _version(text) if known else None
+    return platform.gpu, settings, _version(text) if known else None
 
 
 def _pair(text: str, where: str | None) -> tuple[str, str]:

@@ -55,8 +55,8 @@ def test_a_platform_that_does_what_its_links_allow_is_fine() -> None:
     (finding,) = found({"default": 356.0}, expected_of(371.0))
     assert finding.kind is FindingKind.AS_EXPECTED
     assert finding.sentence == (
-        "all-reduce, 1 node, 4 ranks: expected 371 GB/s, got 355 GB/s (95.7 %): the platform is "
-        f"fine. {LIMIT}"
+        "all-reduce, 1 node, 4 ranks: the links allow 371 GB/s, got 355 GB/s (95.7 %): the "
+        f"platform is fine. {LIMIT}"
     )
     assert finding.evidence["expected_gb_per_s"] == 371.0
     (compared,) = found({"default": 356.0, "ring/ll": 80.0}, expected_of(371.0))
@@ -79,7 +79,7 @@ def test_what_was_hoped_for_is_explained_by_the_full_link() -> None:
 def test_a_platform_below_its_links_is_no_tuning_problem() -> None:
     (finding,) = found({"default": 22.0, "tree/simple": 24.0}, expected_of(48.0))
     assert (finding.kind, finding.tuning) == (FindingKind.BELOW_EXPECTED, False)
-    assert "expected 48 GB/s, got 22 GB/s (45.8 %), with the best choice 24 GB/s: not a tuning" in (
+    assert "the links allow 48 GB/s, got 22 GB/s (45.8 %), with the best choice 24 GB/s: not a" in (
         finding.sentence
     )
     assert LIMIT in finding.sentence
@@ -97,6 +97,26 @@ def test_what_exceeds_the_links_says_that_the_file_is_wrong() -> None:
     assert "not of this machine, or a link in it is misread" in finding.sentence
 
 
+def test_more_than_an_estimate_shows_that_the_estimate_is_too_low() -> None:
+    (finding,) = found({"default": 48.0}, expected_of(24.0, sure=False))
+    assert "not of this machine" not in finding.sentence
+    assert f"what is assumed of {LIMIT} is too low" in finding.sentence
+
+
+def test_less_than_an_estimate_is_no_verdict() -> None:
+    assert found({"default": 22.0}, expected_of(48.0, sure=False)) == []
+
+
+def test_a_platform_that_does_what_rings_allow_is_fine() -> None:
+    """NCCL takes a ring where NVLSTree could do more, on old drivers or without multicast."""
+    more = {"algorithm": "nvls_tree", "ring_gb_per_s": 40.0}
+    (finding,) = found({"default": 36.0}, expected_of(60.0, **more))
+    assert finding.kind is FindingKind.AS_EXPECTED
+    assert "allow 40 GB/s by ring and 60 GB/s by nvls_tree, got 36" in finding.sentence
+    (finding,) = found({"default": 22.0}, expected_of(60.0, **more))
+    assert finding.kind is FindingKind.BELOW_EXPECTED
+
+
 def test_a_curve_that_still_grows_is_not_judged() -> None:
     assert found({"default": 22.0}, expected_of(48.0), latency_us=3e5) == []
 
@@ -109,7 +129,7 @@ def test_nothing_is_said_where_nothing_is_expected() -> None:
 
 def test_assumed_bandwidths_are_told() -> None:
     (finding,) = found({"default": 22.0}, expected_of(24.0, sure=False))
-    assert "expected 24 GB/s (some bandwidths are assumed), got" in finding.sentence
+    assert "the links allow 24 GB/s (some bandwidths are assumed), got" in finding.sentence
 
 
 NDV5 = msgspec.structs.replace(PLATFORM, gpu="NVIDIA H100 80GB HBM3", gpus=8)

@@ -58,14 +58,13 @@ def test_a_topology_in_a_study_gives_the_expected_bandwidth(
     assert run(["analyze", "s", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
     (sentence,) = [item["sentence"] for item in findings if item["kind"] == "as_expected"]
-    assert sentence.startswith("all-reduce, 1 node, 2 ranks: expected ")
-    assert "got 22 GB/s: GPU" in sentence
-    assert "0000:01:00.0 (24 GB/s) is full with" in sentence
-    assert "The platform is fine" in sentence
+    assert sentence.startswith("all-reduce, 1 node, 2 ranks: the links allow 26.5 ")
+    assert "got 22 GB/s (83 %): the platform is fine. GPU0" in sentence
+    assert "0000:01:00.0 (28.8 GB/s) is full with" in sentence
     assert run(["report", "s", "--terminal"]) == 0
-    assert "The platform is fine" in " ".join(capsys.readouterr().out.split())
+    assert "the platform is fine" in " ".join(capsys.readouterr().out.split())
     assert run(["report", "s"]) == 0
-    assert "The platform is fine" in (here / "s" / "report.html").read_text(encoding="utf-8")
+    assert "the platform is fine" in (here / "s" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_topology_is_imported_alone_and_a_second_one_is_ignored(
@@ -85,12 +84,12 @@ def test_a_topology_is_imported_alone_and_a_second_one_is_ignored(
 def test_a_calibration_in_the_study_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
     figure = {"value": 0.5, "source": "measured here"}
-    calibration = {"name": "here", "values": {"p2p_write": figure}}
+    calibration = {"name": "here", "relative_to": "wire", "values": {"p2p_write": figure}}
     (here / "s" / "calibration.json").write_text(json.dumps(calibration), encoding="utf-8")
     capsys.readouterr()
     assert run(["analyze", "s"]) == 0
-    # 22 GB/s are more than half of the links' 24.
-    assert "expected 12 GB/s, got 22 GB/s: more than the links" in capsys.readouterr().out
+    # 22 GB/s are more than half of the links' 28.8.
+    assert "the links allow 14.4 GB/s, got 22 GB/s: more than the links" in capsys.readouterr().out
     (here / "s" / "calibration.json").write_text("{}", encoding="utf-8")
     assert run(["analyze", "s"]) == 0
     assert "is not a calibration file" in capsys.readouterr().err
@@ -110,7 +109,7 @@ def test_only_what_the_file_describes_is_expected() -> None:
     answer = expectations(topology, platform, asked)
     (found,) = answer.expectations
     assert (found.collective, found.scale) == (Collective.ALLREDUCE, Scale(1, 2))
-    assert 20 < found.busbw_gb_per_s <= 24
+    assert 24 < found.busbw_gb_per_s <= 28.8
     (silent,) = answer.silent
     assert "no NIC" in silent
     emulated = msgspec.structs.replace(platform, emulated_nodes=True)

@@ -104,7 +104,8 @@ def _show_list(out: Console, rows: list[tuple[str, Expected, float | None]]) -> 
 
 
 def _busbw(expected: Expected) -> str:
-    return f"{expected.busbw_gb_per_s:.3g}"
+    value = expected.busbw_gb_per_s
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def _gain(gain: float | None) -> Text:
@@ -150,17 +151,18 @@ def _show_proofs(out: Console, now: Expected, answers: list[WhatIfResult]) -> No
 
     Changes are not recommended if their ceiling depends on assumed values.
     """
+    if not answers:
+        return
     if not now.sure:
         out.print("no recommendation: figures with ? rest on what the notes call assumed")
         return
-    better = sorted((one for one in answers if one.gain > 1 + _SAME), key=lambda one: -one.gain)
-    if not better:
+    better = [(one.gain, one) for one in answers if one.gain is not None and one.gain > 1 + _SAME]
+    unsure = [one for one in answers if one.gain is None]
+    for answer in unsure:
+        out.print(f"no recommendation for {answer.change.words}: its figure is not sure")
+    if not better and not unsure:
         out.print("nothing asked here raises the ceiling")
-        return
-    for answer in better:
-        if not answer.confirm:
-            out.print(f"no recommendation for {answer.change.words}: its figure is not sure")
-            continue
+    for _, answer in sorted(better, key=lambda pair: -pair[0]):
         out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
         for line in answer.confirm:
             out.print(f"  {line}", soft_wrap=True)

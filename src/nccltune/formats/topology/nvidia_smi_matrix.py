@@ -197,9 +197,27 @@ def smi_topology(matrix: SmiMatrix, *, sm: int | None = None) -> Topology:
     """Return the tree that a matrix implies: which devices share a switch, and which share a CPU.
 
     The matrix has no bus ids, so they are invented. It also has no link speeds and no NIC speeds.
-    `unread` states this. `sm` is the compute capability of the GPUs, if it is known.
+    `unread` states this. `sm` is the compute capability of the GPUs, if it is known; without it,
+    the NVLinks of the two models with 6 and 12 of them to all other GPUs show it.
     """
     return _Tree(matrix, sm).topology()
+
+
+def _sm_of_links(matrix: SmiMatrix) -> int | None:
+    """Return the compute capability that only one GPU model with such NVLinks has, else None.
+
+    V100 has 6 NVLinks and A100 12, to NVSwitches or divided among at least three other GPUs. Other
+    numbers, and bridges between two GPUs, are of several models.
+    """
+    found = set()
+    for index, device in enumerate(matrix.devices):
+        if device.is_gpu:
+            cells = [_NVLINK.fullmatch(cell) for cell in matrix.cells[index]]
+            counts = [int(cell.group(1)) for cell in cells if cell is not None]
+            switched = sum(counts) > _MOST_LINKS
+            found.add((max(counts) if switched else sum(counts), len(counts) >= 3))
+    links, several = found.pop() if len(found) == 1 else (0, False)
+    return {6: 70, 12: 80}.get(links) if several else None
 
 
 class _Tree:
@@ -207,7 +225,7 @@ class _Tree:
 
     def __init__(self, matrix: SmiMatrix, sm: int | None) -> None:
         self.matrix = matrix
-        self.sm = sm
+        self.sm = sm if sm is not None else _sm_of_links(matrix)
         self.switches = 0
         self.uneven: list[str] = []
 

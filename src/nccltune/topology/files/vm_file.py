@@ -17,7 +17,6 @@ SPEEDS = {
 }  # fmt: skip
 """Link speeds by PCIe generation, spelled as in NCCL's table."""
 _BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_SLOWEST_SWITCH_GB_PER_S = 3.0
 
 
 class Pcie(msgspec.Struct, frozen=True):
@@ -169,7 +168,7 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
         has_speed = bandwidth.pci_generation(device.speed) is not None
         width = device.width if device.width and 0 < device.width <= 32 else None
         made_up = bool(device.children) and (
-            bandwidth.pci(device).gb_per_s < _SLOWEST_SWITCH_GB_PER_S
+            bandwidth.pci(device).gb_per_s < bandwidth.SLOWEST_SWITCH
         )
         if (not has_speed or width is None or made_up) and pcie is None:
             raise InputError(

@@ -4,6 +4,7 @@
 A *ceiling* is the bandwidth that the links allow if nothing else limits the collective.
 
 expect.py       expected bandwidth of a collective, and its limiting link
+domain.py       nodes that NVLink joins (MNNVL)
 flows.py        amounts that each channel sends over each link
 loads.py        load that flows put on the links
 solve.py        max-min fair shares

@@ -2,8 +2,9 @@
 """The cost of each kind of flow on a link. Every figure has a source.
 
 A figure is a measured or documented number with a name. Most figures are efficiencies: the
-bandwidth that one kind of flow alone reaches on a link, divided by the bandwidth that NCCL assumes
-for the link. Two figures are costs of read requests instead: the GB/s that the requests take in the
+bandwidth that one kind of flow alone reaches on a link, divided by what the link's wires carry
+(`Link.wire_gb_per_s`). The defaults are limits: computed from packets, or the highest published
+measurement. Two figures are costs of read requests instead: the GB/s that the requests take in the
 opposite direction for each GB/s read. The defaults are in calibration.json. A user's calibration
 file needs only the figures that it changes.
 """
@@ -23,6 +24,7 @@ from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=2)]
 
+WIRE = "wire"
 COSTS = ("read_request", "read_beside_peer_writes")
 """The figures that are costs, not efficiencies."""
 
@@ -30,7 +32,7 @@ COSTS = ("read_request", "read_beside_peer_writes")
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
     """A measured or documented number with its source.
 
-    An efficiency is above 1 only if NCCL assumes too little bandwidth for a link. `samples` is the
+    An efficiency above 1 shows that the estimate for a link is too low. `samples` is the
     number of timings from which `value` was derived; 0 if it was not measured with nccltune.
     """
 
@@ -40,10 +42,15 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of figures by name. `name` identifies the calibration."""
+    """A set of figures by name. `name` identifies the calibration.
+
+    `relative_to` is the base of efficiencies. Files of earlier releases lack it: their base is the
+    bandwidth that NCCL books.
+    """
 
     schema_version: int = SCHEMA_VERSION
     name: str
+    relative_to: str = "nccl"
     values: dict[str, Figure]
 
     def __getitem__(self, name: str) -> float:
@@ -64,10 +71,11 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_figures(self, name: str, figures: dict[str, Figure]) -> "Calibration":
         """Return a calibration called `name` with some figures replaced."""
-        return Calibration(name=name, values={**self.values, **figures})
+        return Calibration(name=name, relative_to=WIRE, values={**self.values, **figures})
 
 
 _PCI = (LinkKind.PCI, LinkKind.SWITCH_TO_SWITCH)
+_IN_SWITCHES = (FlowKind.NVLS, FlowKind.NVLS_BLACKWELL)
 _BY_LINK = {
     LinkKind.NVLINK: "nvlink",
     LinkKind.CPU_TO_CPU: "between_cpus",
@@ -78,8 +86,8 @@ _BY_LINK = {
 
 def _figure_of(flow: FlowKind, link: LinkKind) -> str | None:
     if link in _PCI:
-        return None if flow in (FlowKind.NVLINK, FlowKind.NETWORK) else flow.value
-    return _BY_LINK.get(link)
+        return None if flow in (FlowKind.NVLINK, FlowKind.NETWORK, *_IN_SWITCHES) else flow.value
+    return flow.value if flow in _IN_SWITCHES else _BY_LINK.get(link)
 
 
 def figure_of(flow: FlowKind, link: Link) -> str:
@@ -120,6 +128,13 @@ def read_calibration(path: Path) -> Calibration:
             f"was written by a newer nccltune (schema {own.schema_version})",
             where=str(path),
             hint="update nccltune",
+        )
+    if own.values and own.relative_to != WIRE:
+        raise InputError(
+            "has efficiencies relative to the bandwidth that NCCL books, as earlier releases wrote "
+            "them; they are now relative to what the wires carry",
+            where=str(path),
+            hint="make it again: nccltune topo calibrate --from STUDY -o FILE",
         )
     for name in own.values:
         if name not in defaults().values:

@@ -37,7 +37,8 @@ class FullLink(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def used(self) -> float:
         """Return the load divided by the bandwidth; 1 is full."""
-        return sum(self.by_kind.values()) / self.link.gb_per_s if self.link.gb_per_s else 1.0
+        wire = self.link.wire_gb_per_s
+        return sum(self.by_kind.values()) / wire if wire else 1.0
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,14 +57,11 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """All links with a load, the fullest first."""
 
 
-def ceiling(
-    node: NodeRoutes, flows: Flows, calibration: Calibration, *, pattern: int = 0
-) -> Ceiling:
+def ceiling(node: NodeRoutes, flows: Flows, calibration: Calibration) -> Ceiling:
     """Return the ceiling of `flows`.
 
-    `pattern` is the pattern of the tree search. Pattern 3, a plain tree, lowers the ceiling of the
-    tree algorithm. All nodes of a role are equal, so one node stands for all of them. Channels with
-    the same loads form one demand.
+    All nodes of a role are equal, so one node stands for all of them. Channels with the same loads
+    form one demand.
     """
     by_name = {link.name: link for link in node.links}
     loads: Channels = [{} for _ in range(flows.channels)]
@@ -79,14 +77,18 @@ def ceiling(
         Demand({_key(place): load for place, load in totals}, len(members))
         for totals, members in alike.items()
     ]
-    capacity = {_key(place): by_name[place[1]].gb_per_s for totals in alike for place, _ in totals}
+    capacity = {
+        _key(place): by_name[place[1]].wire_gb_per_s for totals in alike for place, _ in totals
+    }
     shares = max_min(demands, capacity)
     rates = [0.0] * flows.channels
     for rate, members in zip(shares.rates, alike.values(), strict=True):
         for channel in members:
             rates[channel] = rate
     slowest = min(range(len(demands)), key=lambda place: shares.rates[place])
-    pace = shares.rates[slowest] * _algorithm_efficiency(flows.algorithm, pattern, calibration)
+    pace = shares.rates[slowest]
+    if flows.algorithm is Algorithm.TREE and len(node.gpus) > 1:
+        pace *= calibration["tree"]
     full = _full_links(flows, loads, by_name, pace)
     held = shares.held_by[slowest]
     return Ceiling(
@@ -102,12 +104,6 @@ def ceiling(
 def _key(place: _Place) -> str:
     """Return the solver's name for a link in a role."""
     return f"{place[0]} {place[1]}"
-
-
-def _algorithm_efficiency(algorithm: Algorithm, pattern: int, calibration: Calibration) -> float:
-    if algorithm is Algorithm.TREE:
-        return calibration["tree"] * (calibration["plain_tree"] if pattern == 3 else 1.0)
-    return calibration["nvls"] if algorithm is Algorithm.NVLS else 1.0
 
 
 def _full_links(

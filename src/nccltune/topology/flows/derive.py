@@ -4,7 +4,7 @@
 A calibration figure is a number of the model, such as the efficiency of one kind of flow on a link.
 A ceiling is a maximum, so the best of several measurements counts: a link that carried a load once
 can carry it again. Each measurement changes at most one figure. A ring changes the figure of the
-kind of flow with the largest load on the bottleneck. Tree and NVLS change their own figure.
+kind of flow with the largest load on the bottleneck. A tree changes its own figure.
 """
 
 from collections import defaultdict
@@ -118,8 +118,8 @@ def derive(
 ) -> Derived:
     """Return `base`, renamed to `name`, with the figures that follow from the observations `found`.
 
-    Observations of rings come first, because a ring depends on links alone. Then come trees and
-    NVLS, whose own efficiency explains the remaining difference. Within each group, fewer nodes
+    Observations of rings come first, because a ring depends on links alone. Then come trees, whose
+    own efficiency explains the remaining difference. Within each group, fewer nodes
     come first, because they have fewer kinds of flows. Raises InputError if `expect` cannot predict
     an observation on this topology.
     """
@@ -147,7 +147,7 @@ def derive(
         if answer is None:
             left.append((one, "the model does not cover it"))
             continue
-        figure = _figure(one.algorithm, answer, used)
+        figure = "tree" if one.algorithm is Algorithm.TREE else answer.calibrated_by
         if figure in used and one.busbw_gb_per_s <= answer.busbw_gb_per_s:
             left.append((one, f"below what {figure} already allows"))
             continue
@@ -171,18 +171,9 @@ def _order(one: Observation) -> tuple[bool, int, int, float]:
     return (one.algorithm is not Algorithm.RING, one.nodes, one.ranks, -one.busbw_gb_per_s)
 
 
-def _figure(algorithm: Algorithm, answer: Expected, used: Mapping[str, Observation]) -> str:
-    """Return the name of the figure that an observation determines."""
-    if algorithm is Algorithm.TREE:
-        return "plain_tree" if answer.plain_tree and "tree" in used else "tree"
-    if algorithm is Algorithm.NVLS:
-        return "nvls"
-    return answer.calibrated_by
-
-
 def _value(figure: str, answer: Expected, measured: float, base: Calibration) -> float | None:
     """Return the value of a figure with which the model predicts `measured`; None if none does."""
-    if figure in ("tree", "plain_tree", "nvls"):
+    if figure == "tree":
         return base[figure] * measured / answer.busbw_gb_per_s
     ratio = measured / answer.busbw_gb_per_s
     dominant = max(answer.load_by_kind, key=lambda kind: answer.load_by_kind[kind])

@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict the bandwidth that a collective should reach on a platform, and the limiting link."""
+"""Compute the bandwidth that the hardware of a platform allows a collective, and what limits it."""
 
 import functools
 from collections.abc import Mapping
 
 import msgspec
 
-from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
-from nccltune.model.topology import Topology
+from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.flows.calibration import Calibration, defaults, figure_of
 from nccltune.topology.flows.ceiling import Ceiling, FullLink, ceiling
-from nccltune.topology.flows.flows import algorithms, flows
+from nccltune.topology.flows.domain import joined, note
+from nccltune.topology.flows.flows import algorithms, domain_flows, flows
 from nccltune.topology.flows.settings import FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.hardware.rebuild import devices_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
-from nccltune.topology.nccl_model.booked import algbw_gb_per_s
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, SearchResult, search
@@ -32,24 +31,28 @@ _NEAR = 0.05
 """Difference in load (1 is full) from the bottleneck, up to which a link may be the real limit."""
 _LOADED = 0.1
 """Load (1 is full) above which a link with only an upper bound makes the ceiling unsure."""
+_LOADED_MEMORY = 0.4
+"""The same for host memory, half of whose modules may be missing."""
 MOST_NODES = 1 << 20
+_WRITE_DUMP = "have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml"
 _KEPT = 32
 """Number of cached searches. A search takes a second; what-if, doctor and reports repeat it."""
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """The ceiling at large sizes: the bandwidth that the links allow if nothing else limits it.
+    """The ceiling at large sizes: the bandwidth that the wires allow if nothing else limits it.
 
+    - `algorithm`: the algorithm with the highest ceiling, of those that NCCL has on this platform
+      and under these settings. NCCL may choose another one.
     - `load_by_kind`: load of the bottleneck link in GB/s by kind of flow.
     - `used`: the sum of these loads divided by the link's bandwidth `capacity_gb_per_s`; 1 is full.
-    - `nccl_busbw_gb_per_s`: the bandwidth in NCCL's own cost model. That model has no kinds of
-      flows and no host memory.
-    - `alternatives`: the ceilings of the algorithms that NCCL does not choose.
+    - `nccl_busbw_gb_per_s`: the bandwidth that NCCL's search books for a ring; None for other
+      algorithms. The search has no kinds of flows and no host memory.
+    - `alternatives`: the ceilings of the other algorithms.
     - `flows_gb_per_s`: the largest load of each kind of flow on any link of the node.
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
     - `calibrated_by`: the name of the calibration figure (a number of the model, such as an
       efficiency) for the largest load on the bottleneck.
-    - `plain_tree`: whether the ceiling of trees is lowered by the calibration figure `plain_tree`.
     - `sure`: False if a bandwidth that matters was assumed, or if there are other `notes`.
     """
 
@@ -68,7 +71,6 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     flows_gb_per_s: dict[FlowKind, float]
     host_memory_gb_per_s: float
     calibrated_by: str
-    plain_tree: bool
     sure: bool
     notes: tuple[str, ...]
 
@@ -101,7 +103,7 @@ def expect(
     >>> from nccltune.topology.files.load import load_topology
     >>> found = expect(load_topology(example("h200x4-1-node")))
     >>> f"{found.algorithm} {found.busbw_gb_per_s:.0f} GB/s, limited by {found.bottleneck}"
-    'nvls 378 GB/s, limited by GPU0 -> NVS'
+    'ring 394 GB/s, limited by GPU0 -> NVS'
     """
     _check(collective, nodes)
     chosen = flow_settings(settings or {})
@@ -121,36 +123,41 @@ def expect(
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
     _check_nvlink(topology, len(node.gpus))
+    gpus = len(node.gpus)
+    in_domain = joined(topology, nodes, gpus, chosen)
+    if nodes > 1 and not in_domain:
+        _check_nics(topology, node)
     found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
     sm = min(gpu.sm for gpu in node.gpus)
     channels = found.connected_channels(nodes, sm, chosen.min_channels, chosen.max_channels)
     ceilings: dict[Algorithm, Ceiling] = {}
-    for algorithm in algorithms(collective, node, nodes, nvls=chosen.nvls):
-        flow = flows(
-            node, found, collective=collective, algorithm=algorithm, nodes=nodes, channels=channels
-        )
-        pattern = found.tree.pattern
-        ceilings[algorithm] = ceiling(node, flow, calibration or defaults(), pattern=pattern)
-    ranks = nodes * len(node.gpus)
-    booked = {
-        one: algbw_gb_per_s(graph, one, collective, nodes, ranks)
-        for one, graph in ((Algorithm.RING, found.ring), (Algorithm.TREE, found.tree))
-        if one in ceilings
-    }
-    taken = _taken(ceilings, booked, chosen)
-    own = booked.get(taken)
-    _check_bandwidth(topology, ceilings[taken])
-    factor = collective.bus_factor(ranks)
+    for algorithm in algorithms(collective, node, 1 if in_domain else nodes, nvls=chosen.nvls):
+        if in_domain:
+            flow = domain_flows(node, algorithm, nodes * gpus)
+        else:
+            flow = flows(
+                node, found, collective=collective, algorithm=algorithm, nodes=nodes,
+                channels=channels,
+            )  # fmt: skip
+        ceilings[algorithm] = ceiling(node, flow, calibration or defaults())
+    best = _best(ceilings, chosen, 1 if in_domain else nodes)
+    _check_bandwidth(topology, ceilings[best])
+    _check_known(topology, ceilings[best])
     notes = [*node.notes, *_notes(found.ring, chosen, ceilings)]
+    if in_domain:
+        notes.append(note(nodes))
+    booked = found.ring.channels * (
+        found.ring.intra_gb_per_s if nodes <= 2 else found.ring.inter_gb_per_s
+    )
     return _expected(
         ceilings,
-        taken,
-        None if own is None else own * factor,
+        best,
         tuple(notes),
         collective,
         nvlink_noted=bool(topology.assumed),
-        plain_tree=found.tree.pattern is Pattern.TREE,
-        ranks_per_node=len(node.gpus),
+        nccl_busbw_gb_per_s=booked if best is Algorithm.RING and not in_domain else None,
+        channels=channels,
+        ranks_per_node=gpus,
     )
 
 
@@ -197,7 +204,7 @@ def _check_nvlink(topology: Topology, gpus: int) -> None:
             "GPUs is not known",
             where=topology.source,
             hint='add vendor="0x10de" device="0x2330" to each GPU\'s <pci> as lspci -nn shows it, '
-            "or have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+            f"or {_WRITE_DUMP}",
         )
 
 
@@ -226,24 +233,50 @@ def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
         )
 
 
-def _taken(
-    ceilings: Mapping[Algorithm, Ceiling],
-    booked: Mapping[Algorithm, float],
-    chosen: FlowSettings,
-) -> Algorithm:
-    """Return the algorithm that NCCL uses for large sizes.
+def _check_nics(topology: Topology, node: NodeRoutes) -> None:
+    """Raise InputError if a NIC has no speed: NCCL's default of 10 Gbit/s is no base."""
+    ports = {net.name: net.label for net in node.nets}
+    unknown = [
+        ports[one.source]
+        for one in node.links
+        if one.kind is LinkKind.NET and one.source in ports and one.wire_is_unknown
+    ]
+    if unknown:
+        more = f" (and {len(unknown) - 1} more)" if unknown[1:] else ""
+        raise InputError(
+            f"does not name the speed of NIC {unknown[0]}{more}, so there is no figure for several "
+            "nodes",
+            where=topology.source,
+            hint=_WRITE_DUMP,
+        )
 
-    It is the algorithm in NCCL_ALGO, if that is available. Otherwise it is ring or tree, whichever
-    has the higher bandwidth in NCCL's cost model (`booked`). NVLS replaces that algorithm if the
-    ceiling of NVLS is higher.
+
+def _check_known(topology: Topology, found: Ceiling) -> None:
+    """Raise InputError if the limiting link is one that nothing is known of."""
+    link = found.bottleneck.link
+    if not link.wire_is_unknown:
+        return
+    if topology.dialect is not Dialect.SMI:
+        why = f"does not show what {link.name} carries ({link.how})"
+    elif link.kind is LinkKind.NVLINK:
+        why = (
+            "does not name the GPUs: an NVLink carries another rate in each generation (of "
+            "Blackwell twice that of Hopper), and nvidia-smi topo -m shows all alike"
+        )
+    else:
+        why = f"shows no PCIe speeds, as of {link.name}, and no figure can rest on them"
+    raise InputError(why, where=topology.source, hint=_WRITE_DUMP)
+
+
+def _best(ceilings: Mapping[Algorithm, Ceiling], chosen: FlowSettings, nodes: int) -> Algorithm:
+    """Return the algorithm in NCCL_ALGO if that is available, else the one that allows most.
+
+    Within one node NCCL takes trees for small sizes only.
     """
     if chosen.algorithm is not None and chosen.algorithm in ceilings:
         return chosen.algorithm
-    by_model = max(booked, key=lambda one: (booked[one], one is Algorithm.RING))
-    nvls = ceilings.get(Algorithm.NVLS)
-    if nvls is not None and nvls.busbw_gb_per_s > ceilings[by_model].busbw_gb_per_s:
-        return Algorithm.NVLS
-    return by_model
+    rated = [one for one in ceilings if nodes > 1 or one is not Algorithm.TREE]
+    return max(rated, key=lambda one: (ceilings[one].busbw_gb_per_s, one is Algorithm.RING))
 
 
 def _notes(
@@ -262,12 +295,12 @@ def _notes(
 def _expected(
     ceilings: Mapping[Algorithm, Ceiling],
     taken: Algorithm,
-    own: float | None,
     notes: tuple[str, ...],
     collective: Collective,
     *,
     nvlink_noted: bool,
-    plain_tree: bool,
+    nccl_busbw_gb_per_s: float | None,
+    channels: int,
     ranks_per_node: int,
 ) -> Expected:
     best = ceilings[taken]
@@ -275,7 +308,7 @@ def _expected(
     unsure = [one for one in best.links if _is_in_doubt(one, full)]
     assumed = tuple(
         dict.fromkeys(
-            f"assumed: {one.link.how}"
+            f"assumed: {one.link.wire_how}"
             for one in unsure
             if not (nvlink_noted and one.link.kind is LinkKind.NVLINK)
         )
@@ -285,20 +318,19 @@ def _expected(
         bottleneck=full.link.name,
         load_by_kind=full.by_kind,
         sentence=sentence(collective, best),
-        capacity_gb_per_s=full.link.gb_per_s,
+        capacity_gb_per_s=full.link.wire_gb_per_s,
         used=full.used,
         role=full.role,
         algorithm=taken,
-        channels=best.channels,
+        channels=channels,
         ranks_per_node=ranks_per_node,
-        nccl_busbw_gb_per_s=own,
+        nccl_busbw_gb_per_s=nccl_busbw_gb_per_s,
         alternatives={
             one: found.busbw_gb_per_s for one, found in ceilings.items() if one is not taken
         },
         flows_gb_per_s=_flows(best),
         host_memory_gb_per_s=_host_memory(best),
         calibrated_by=figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link),
-        plain_tree=plain_tree,
         sure=not unsure and not notes,
         notes=(*notes, *assumed),
     )
@@ -306,9 +338,13 @@ def _expected(
 
 def _is_in_doubt(one: FullLink, full: FullLink) -> bool:
     """Return whether the ceiling could change if the assumed bandwidth of a link is wrong."""
-    if one.link.sure:
+    if one.link.wire_is_sure:
         return False
-    return one.used > full.used - _NEAR or (one.link.upper_bound and one.used > _LOADED)
+    if one.link.wire_is_unknown:
+        load = one.used * one.link.wire_gb_per_s
+        return load > _LOADED * min(one.link.gb_per_s, full.link.wire_gb_per_s)
+    loaded = _LOADED_MEMORY if one.link.kind is LinkKind.MEMORY else _LOADED
+    return one.used > full.used - _NEAR or (one.link.upper_bound and one.used > loaded)
 
 
 def _flows(found: Ceiling) -> dict[FlowKind, float]:
@@ -328,7 +364,7 @@ def _host_memory(found: Ceiling) -> float:
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:
-            load = full.used * full.link.gb_per_s
+            load = full.used * full.link.wire_gb_per_s
             by_role[full.role] = by_role.get(full.role, 0.0) + load
     return max(by_role.values(), default=0.0)
 
@@ -341,7 +377,7 @@ def sentence(collective: Collective, found: Ceiling) -> str:
     )
     return (
         f"{collective.prose} ({found.algorithm.value}) can reach {found.busbw_gb_per_s:.3g} GB/s: "
-        f"{full.link.name} ({full.link.gb_per_s:.3g} GB/s) is {state}: {load_words(full)}"
+        f"{full.link.name} ({full.link.wire_gb_per_s:.3g} GB/s) is {state}: {load_words(full)}"
     )
 
 
@@ -351,5 +387,5 @@ def load_words(full: FullLink) -> str:
     For example `GPU writes GPU 21.5, read requests 2.47`.
     """
     kinds = sorted(full.by_kind.items(), key=lambda item: -item[1])
-    shown = [item for item in kinds if item[1] >= _SHOWN * full.link.gb_per_s] or kinds[:1]
+    shown = [item for item in kinds if item[1] >= _SHOWN * full.link.wire_gb_per_s] or kinds[:1]
     return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)

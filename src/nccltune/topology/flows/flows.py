@@ -16,6 +16,7 @@ from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.topology.flows.loads import FlowLoad
 from nccltune.topology.hardware.links import LinkKind
+from nccltune.topology.hardware.local import best_route_indexes
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route
 from nccltune.topology.nccl_model.search import Searched, SearchResult
@@ -48,15 +49,15 @@ def algorithms(
     """Return the algorithms that NCCL may use and this model knows.
 
     Ring is for all five collectives and tree for all-reduce. NVLS is for all-reduce within one node
-    with NVSwitches and more than two GPUs of Hopper or later (since NCCL 2.17). `nvls` is False if
-    the user switched NVLS off.
+    with NVSwitches and more than two GPUs of Hopper or later (since NCCL 2.17), NVLSTree for
+    several such nodes. `nvls` is False if the user switched NVLS off.
     """
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
         found.append(Algorithm.TREE)
         hopper = all(gpu.sm >= 90 for gpu in node.gpus)
-        if nodes == 1 and nvls is not False and node.nvswitch and hopper and len(node.gpus) > 2:
-            found.append(Algorithm.NVLS)
+        if nvls is not False and node.nvswitch and hopper and len(node.gpus) > 2:
+            found.append(Algorithm.NVLS if nodes == 1 else Algorithm.NVLS_TREE)
     return found
 
 
@@ -76,7 +77,9 @@ def flows(
     """
     ranks = nodes * len(node.gpus)
     if algorithm is Algorithm.NVLS:
-        return _nvls(node, ranks, channels)
+        return _in_switches(node, ranks)
+    if algorithm is Algorithm.NVLS_TREE:
+        return _nvls_tree(node, nodes, collective.bus_factor(ranks))
     if algorithm is Algorithm.TREE:
         return _tree(node, searched.tree, nodes, channels, collective.bus_factor(ranks))
     return _ring(node, searched.ring, nodes, channels)
@@ -190,20 +193,73 @@ def _edges(
     return parts
 
 
-def _nvls(node: NodeRoutes, ranks: int, channels: int) -> Flows:
+def domain_flows(node: NodeRoutes, algorithm: Algorithm, ranks: int) -> Flows:
+    """Return the flows of a node whose NVSwitches join all `ranks` GPUs, those of other nodes, too.
+
+    Every GPU has the same load, so neither the order of GPUs nor the number of channels counts.
+    """
+    if algorithm is Algorithm.NVLS:
+        return _in_switches(node, ranks)
+    return Flows(algorithm, 1, (Role("node", 1, _on_nvlinks(node, 0, 1.0, FlowKind.NVLINK)),))
+
+
+def _in_switches(node: NodeRoutes, ranks: int) -> Flows:
     """Return the flows of NVLS, where the NVSwitches reduce and multicast.
 
     Every GPU sends its whole buffer, and later the reduced part that it owns. It receives that
     part, and later the whole buffer (`all_reduce.h`, NVLS).
     """
     amount = (1.0 + 1.0 / ranks) / (2 * (ranks - 1) / ranks)
-    parts = tuple(
-        FlowLoad(channel, Leg(FlowKind.NVLINK, (number,)), amount)
-        for channel in range(channels)
+    parts = _on_nvlinks(node, 0, amount, _nvls_kind(node))
+    return Flows(Algorithm.NVLS, 1, (Role("node", 1, parts),))
+
+
+def _nvls_tree(node: NodeRoutes, nodes: int, factor: float) -> Flows:
+    """Return the flows of NVLSTree: NVLS in each node, trees between nodes.
+
+    Each GPU owns an equal part of the buffer and exchanges it over its nearest NICs. Half of each
+    part uses the first tree of nodes, the other half the second, so there are two channels here.
+    """
+    gpus = len(node.gpus)
+    inside = tuple(
+        part
+        for channel in range(2)
+        for part in _on_nvlinks(node, channel, (1.0 + 1.0 / gpus) / factor, _nvls_kind(node))
+    )
+    edge = tuple(
+        part
+        for gpu, routes in enumerate(node.gpu_net)
+        for nets in [best_route_indexes(routes)]
+        for net in nets
+        for route in (routes[net], node.net_gpu[net][gpu])
+        for part in _parts(0, route, 1.0 / (gpus * len(nets) * factor))
+    )
+    roles = []
+    for both, count in places(nodes).items():
+        outside = tuple(
+            part._replace(channel=channel, amount=part.amount * sum(place))
+            for channel, place in enumerate(both)
+            for part in edge
+        )
+        words = " and ".join(place.words for place in both)
+        roles.append(Role(f"node ({words})", count, (*inside, *outside)))
+    return Flows(Algorithm.NVLS_TREE, 2, tuple(roles))
+
+
+def _nvls_kind(node: NodeRoutes) -> FlowKind:
+    blackwell = min(gpu.sm for gpu in node.gpus) >= 100
+    return FlowKind.NVLS_BLACKWELL if blackwell else FlowKind.NVLS
+
+
+def _on_nvlinks(
+    node: NodeRoutes, channel: int, amount: float, kind: FlowKind
+) -> tuple[FlowLoad, ...]:
+    """Return flows of `amount` on every NVLink, in both directions."""
+    return tuple(
+        FlowLoad(channel, Leg(kind, (number,)), amount)
         for number, link in enumerate(node.links)
         if link.kind is LinkKind.NVLINK
     )
-    return Flows(Algorithm.NVLS, channels, (Role("node", 1, parts),))
 
 
 def _parts(channel: int, route: Route, amount: float) -> list[FlowLoad]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nccltune.analyze.expected import Expectation
+from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, NccltuneError
 from nccltune.model.platform import Platform
@@ -13,6 +14,7 @@ from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.flows.settings import READ
+from nccltune.topology.hardware.gpu_models import with_named_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
@@ -42,6 +44,7 @@ def expectations(
     silent: dict[str, None] = {}
     if platform.emulated_nodes:
         return TopologyExpectations([], [])
+    topology = with_named_gpus(topology, platform.gpu)
     settings = {name: value for name, value in platform.settings.items() if name in READ}
     for collective, scale in dict.fromkeys(asked):
         if not collective.tuned or scale.ranks % scale.nodes:
@@ -65,6 +68,8 @@ def expectations(
                 scale=scale,
                 busbw_gb_per_s=made.busbw_gb_per_s,
                 limit=limit(made),
+                algorithm=made.algorithm.value,
+                ring_gb_per_s=made.alternatives.get(Algorithm.RING),
                 hoped_gb_per_s=made.nccl_busbw_gb_per_s,
                 sure=made.sure,
             )

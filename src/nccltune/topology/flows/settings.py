@@ -22,11 +22,12 @@ READ = (
     "NCCL_ALGO",
     "NCCL_CROSS_NIC",
     "NCCL_NVLS_ENABLE",
+    "NCCL_MNNVL_ENABLE",
     "NCCL_MIN_NCHANNELS",
     "NCCL_MAX_NCHANNELS",
 )
 """The settings that are read here. No other setting changes a flow."""
-_ALGORITHMS = (Algorithm.RING, Algorithm.TREE, Algorithm.NVLS)
+_ALGORITHMS = (Algorithm.RING, Algorithm.TREE, Algorithm.NVLS, Algorithm.NVLS_TREE)
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: Algorithm | None = None
     cross_nic: int = 2
     nvls: bool | None = None
+    mnnvl: bool = True
     min_channels: int | None = None
     max_channels: int | None = None
 
@@ -59,6 +61,7 @@ def flow_settings(environment: Mapping[str, str]) -> FlowSettings:
         algorithm=_algorithm(environment.get("NCCL_ALGO")),
         cross_nic=2 if cross_nic is None else cross_nic,
         nvls=None if nvls is None or nvls == 2 else nvls != 0,
+        mnnvl=_whole(environment, "NCCL_MNNVL_ENABLE") != 0,
         min_channels=_whole(environment, "NCCL_MIN_NCHANNELS"),
         max_channels=_whole(environment, "NCCL_MAX_NCHANNELS"),
     )
@@ -80,5 +83,5 @@ def _algorithm(text: str | None) -> Algorithm | None:
     None is also the result for a list of algorithms and for a list by collective (`allreduce:tree`,
     NCCL 2.24), because NCCL then makes a choice.
     """
-    named = (text or "").strip().lower()
+    named = (text or "").strip().lower().replace("nvlstree", Algorithm.NVLS_TREE)
     return Algorithm(named) if named in _ALGORITHMS else None

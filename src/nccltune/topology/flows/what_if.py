@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
@@ -65,14 +64,15 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
 class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling after a change.
 
-    `gain` is the new ceiling divided by the present one. `confirm` are the commands that verify the
+    `gain` is the new ceiling divided by the present one; None if the two rest on different
+    assumptions, because their ratio then has no meaning. `confirm` are the commands that verify the
     gain. There are none if one of the ceilings rests on assumptions: such a gain is no
     recommendation.
     """
 
     change: WhatIfChange
     expected: Expected
-    gain: float
+    gain: float | None
     confirm: tuple[str, ...]
 
 
@@ -88,7 +88,7 @@ def what_if(
     >>> case = WhatIfCase(topology=load_topology(example("h200x4-1-node")))
     >>> now, (after,) = what_if(case, [WhatIfChange("tree", {"NCCL_ALGO": "tree"})])
     >>> f"{now.busbw_gb_per_s:.1f} {after.expected.busbw_gb_per_s:.1f}"
-    '378.2 255.9'
+    '394.2 295.7'
     """
     now = case.expected()
     answers = []
@@ -99,13 +99,19 @@ def what_if(
             WhatIfResult(
                 change=change,
                 expected=found,
-                gain=found.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0,
+                gain=_gain(now, found),
                 confirm=verification_commands(case, change, now.ranks_per_node)
                 if now.sure and found.sure
                 else (),
             )
         )
     return now, answers
+
+
+def _gain(now: Expected, after: Expected) -> float | None:
+    if set(now.notes) != set(after.notes):
+        return None
+    return after.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0
 
 
 def answerable(
@@ -145,7 +151,8 @@ def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
     """Return the changes of settings that could matter here, for a user who names none."""
     found: list[WhatIfChange] = []
     nets = [net for net in nets_of(case.topology) if net.index is not None or net.name]
-    if case.nodes > 1 and any(net.gdr for net in nets):
+    by_network = FlowKind.NETWORK in now.flows_gb_per_s
+    if by_network and any(net.gdr for net in nets):
         reads = FlowKind.GDR_READ in now.flows_gb_per_s
         words = "GPUDirect reads off" if reads else "GPUDirect reads on"
         found.append(WhatIfChange(words, {"NCCL_NET_GDR_READ": "0" if reads else "1"}))
@@ -154,14 +161,8 @@ def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
         found.append(WhatIfChange("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
     if kinds & {FlowKind.GPU_TO_HOST} and FlowKind.HOST_TO_GPU in kinds:
         found.append(WhatIfChange("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
-    if case.collective is Collective.ALLREDUCE:
-        found += [
-            WhatIfChange(f"{one.value} instead of {now.algorithm.value}", {"NCCL_ALGO": one.value})
-            for one in now.alternatives
-            if one in (Algorithm.RING, Algorithm.TREE)
-        ]
     names = list(dict.fromkeys(net.name for net in nets if net.name and net.gdr))
-    if case.nodes > 1 and len(names) > 1:
+    if by_network and len(names) > 1:
         half = names[: len(names) // 2]
         found.append(
             WhatIfChange(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": _exactly(half)})

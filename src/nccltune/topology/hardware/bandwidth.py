@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bandwidth that NCCL assumes for one link, and its derivation (`bandwidths.toml`)."""
+"""The bandwidth that NCCL assumes for one link, and the one that its wires carry.
+
+Both are in `bandwidths.toml`. NCCL's search books the first; ceilings rest on the second.
+"""
 
 import tomllib
 from functools import cache
@@ -11,8 +14,13 @@ from nccltune.model.topology import Cpu, Gpu, Pci
 Version = tuple[int, int, int]
 ASSUMED = ", assumed"
 """Suffix of `Bandwidth.how` if the NVLinks are not from the file but assumed (`fill_in.py`)."""
+UNKNOWN = 5000.0
+"""The wire's bandwidth of a link that nothing is known of. No other link has as much."""
+SLOWEST_SWITCH = 3.0
+"""A switch with a slower uplink, such as 2.5 GT/s x1, is made up by a virtual machine (GB/s)."""
 _PCI_DEFAULT_LANE = 60
 _WIDTH_DEFAULT = 16
+_MOST_LINKS_OF_AMPERE = 12
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 """The lane counts of PCIe. Files write other values, such as 0, 255 or -1, for an unknown width."""
 
@@ -22,12 +30,19 @@ class Bandwidth(NamedTuple):
 
     `how` is its derivation in words. `sure` is False if the value is an assumption or a guess.
     `upper_bound` marks a guess that may be too high, for example because the width is unknown.
+    `wire_gb_per_s` is the most that any transfer gets; None is `gb_per_s`.
     """
 
     gb_per_s: float
     how: str
     sure: bool = True
     upper_bound: bool = False
+    wire_gb_per_s: float | None = None
+
+    @property
+    def wire(self) -> float:
+        """Return the most that any transfer gets, in GB/s; `UNKNOWN` if nothing limits it here."""
+        return self.gb_per_s if self.wire_gb_per_s is None else self.wire_gb_per_s
 
 
 @cache
@@ -49,10 +64,18 @@ def local() -> float:
     return float(_tables()["local_gb_per_s"])
 
 
-def memory() -> Bandwidth:
-    """Return the bandwidth of a CPU's memory in each direction, which is an assumption."""
-    value = float(_tables()["memory_gb_per_s"])
-    return Bandwidth(value, f"taken as {value:g} GB/s for any CPU, not measured", False)
+def memory(cpu: Cpu) -> Bandwidth:
+    """Return the bandwidth of a CPU's memory in each direction, which is an estimate.
+
+    What passes through host memory is written once and read once, so each direction gets half of
+    what the memory channels carry. Caches may carry more, slow or missing modules less.
+    """
+    row = _last(_tables()["memory"], cpu)
+    if row is None:
+        return Bandwidth(UNKNOWN, "host memory of an unknown CPU, no limit known", False, True)
+    value = row["gb_per_s"] * float(_tables()["memory_share"]) / 2
+    words = f"{value:.0f} GB/s each way for host memory of {row['words']}, not measured"
+    return Bandwidth(value, words, False, True)
 
 
 def pci_generation(speed: str | None) -> int | None:
@@ -71,7 +94,7 @@ def pci(device: Pci) -> Bandwidth:
     width, even one that PCIe does not have. With a negative width NCCL finds no ring over the link,
     so the result is 0.
     """
-    lane, words, sure = _PCI_DEFAULT_LANE, "", True
+    lane, words, sure, factor = _PCI_DEFAULT_LANE, "", True, float(_tables()["pci_wire"])
     for row in _tables()["pci"]:
         if device.speed is not None and device.speed.startswith(row["text"]):
             lane, words = row["lane"], f"Gen{row['generation']}"
@@ -86,14 +109,26 @@ def pci(device: Pci) -> Bandwidth:
         given = "no link_width" if width is None else "width 0"
         width = _WIDTH_DEFAULT
         words += f" x16 ({given} read as 16)"
-        return Bandwidth(width * lane / 80.0, words, False, upper_bound=True)
+        value = width * lane / 80.0
+        return Bandwidth(value, words, False, True, factor * value if sure else UNKNOWN)
     if width < 0:
         booked = max(width, -(1 << 16)) * lane / 80.0
         return Bandwidth(0.0, f"{words}: NCCL books {booked:g} GB/s, no ring fits", False)
     known = width in WIDTHS
     words += "" if known else ": no width of PCIe, NCCL multiplies by it"
     value = min(width, 1 << 16) * lane / 80.0
-    return Bandwidth(value, words, sure and known, upper_bound=not known)
+    return Bandwidth(
+        value, words, sure and known, not sure or not known, factor * value if sure else UNKNOWN
+    )
+
+
+def pci_of_gpu(sm: int | None, found: Bandwidth) -> Bandwidth:
+    """Return a GPU's PCIe link `found`; if the file has no speed, with the most its model has."""
+    if found.wire < UNKNOWN or sm is None:
+        return found
+    row = [row for row in _tables()["pci_of_gpu"] if row["from"] <= sm][-1]
+    how = f"{found.how}; at most {row['words']}, as compute capability {sm / 10:.1f} has"
+    return found._replace(how=how, upper_bound=True, wire_gb_per_s=row["gb_per_s"])
 
 
 def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
@@ -101,8 +136,7 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     if gpu.name is not None and gpu.name.startswith("gfx"):
         row = [row for row in _tables()["xgmi"] if gpu.name.startswith(row["name"])][-1]
         return Bandwidth(row["gb_per_s"], f"{row['gb_per_s']:g} for {gpu.name}")
-    # An unknown compute capability counts as 80 (`ncclTopoNVLinkBw`).
-    sm = gpu.sm if gpu.sm is not None and gpu.sm >= 60 else 80
+    sm = known_sm(gpu)
     fitting = [
         row
         for row in _tables()["nvlink"]
@@ -111,43 +145,64 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     value = fitting[-1]["gb_per_s"]
     known = gpu.sm == sm
     doubt = ASSUMED if gpu.assumed else "" if known else ", sm not known"
-    return Bandwidth(value, f"{value:g} for sm{sm}{doubt}", known and not gpu.assumed)
+    wire = [row for row in _tables()["nvlink_wire"] if row["from"] <= sm][-1]["gb_per_s"]
+    return Bandwidth(
+        value, f"{value:g} for sm{sm}{doubt}", known and not gpu.assumed, False,
+        wire if known else UNKNOWN,
+    )  # fmt: skip
+
+
+def known_sm(gpu: Gpu) -> int:
+    """Return the compute capability of a GPU; 80 if it is unknown (`ncclTopoNVLinkBw`).
+
+    More than 12 NVLinks exist since Hopper only.
+    """
+    if gpu.sm is not None and gpu.sm >= 60:
+        return gpu.sm
+    return 90 if sum(link.count for link in gpu.nvlinks) > _MOST_LINKS_OF_AMPERE else 80
 
 
 def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
     """Return the bandwidth from `cpu` to another CPU of the same host (`ncclTopoGetInterCpuBw`).
 
-    For an unknown kind of CPU NCCL assumes no limit.
+    For an unknown kind of CPU NCCL assumes no limit. NCCL's figure is the one that its search
+    books. What the links between CPUs carry is unknown, and more.
     """
+    row = _last([row for row in _tables()["cpu"] if _in_force(row, version)], cpu)
+    if row is None:
+        kind = " ".join(part for part in (cpu.arch, cpu.vendor) if part) or "unknown CPU"
+        return Bandwidth(local(), f"{kind}: NCCL assumes no limit", False)
+    sure = cpu.arch is not None and (cpu.arch != "x86_64" or cpu.family is not None)
+    return Bandwidth(row["gb_per_s"], row["words"], sure, False, UNKNOWN)
+
+
+def _last(rows: list[dict[str, Any]], cpu: Cpu) -> dict[str, Any] | None:
+    """Return the last row that matches a CPU; None if no row does."""
     arch = cpu.arch or "x86_64"
+    model = cpu.model if cpu.model is not None else 0
     fitting = [
         row
-        for row in _tables()["cpu"]
-        if _in_force(row, version)
-        and row.get("arch", arch) == arch
+        for row in rows
+        if row.get("arch", arch) == arch
         and ("arch" in row or (arch == "x86_64" and row["vendor"] == cpu.vendor))
         and row.get("family", cpu.family) == cpu.family
-        and row.get("model", 0) <= (cpu.model if cpu.model is not None else 0)
+        and row.get("model", 0) <= model
         and ("models" not in row or cpu.model in row["models"])
         and ("families" not in row or cpu.family in row["families"])
     ]
-    if not fitting:
-        kind = " ".join(part for part in (cpu.arch, cpu.vendor) if part) or "unknown CPU"
-        return Bandwidth(local(), f"{kind}: NCCL assumes no limit", False)
-    row = fitting[-1]
-    sure = cpu.arch is not None and (arch != "x86_64" or cpu.family is not None)
-    return Bandwidth(row["gb_per_s"], row["words"], sure)
+    return fitting[-1] if fitting else None
 
 
 def net(mbit_per_s: int | None, *, assumed: str | None = None) -> Bandwidth:
     """Return the bandwidth of a NIC's port in each direction (`ncclTopoAddNet`).
 
-    A port without a speed gets NCCL's default. `assumed` names the source of a speed that is not
-    from the file.
+    A port without a speed gets NCCL's default, which is no base for a ceiling. `assumed` names the
+    source of a speed that is not from the file.
     """
     if mbit_per_s is None or mbit_per_s <= 0:
         given = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
         value = _tables()["net_default_mbit_per_s"]
-        return Bandwidth(value / 8000.0, f"{given} read as {value / 1000:g} Gbit/s", False)
+        words = f"{given} read as {value / 1000:g} Gbit/s"
+        return Bandwidth(value / 8000.0, words, False, True, UNKNOWN)
     words = f"{mbit_per_s / 1000:g} Gbit/s" + (f" {assumed}" if assumed else "")
     return Bandwidth(mbit_per_s / 8000.0, words, assumed is None)

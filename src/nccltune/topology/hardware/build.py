@@ -15,7 +15,7 @@ from itertools import islice
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.bandwidth import Bandwidth, Version
+from nccltune.topology.hardware.bandwidth import UNKNOWN, Bandwidth, Version
 from nccltune.topology.hardware.classify import (
     PciKind,
     broadcom_generation,
@@ -128,6 +128,7 @@ class _Build:
             how=f"{before.how}, and {found.how}" if before else found.how,
             sure=found.sure and (before is None or before.sure),
             upper_bound=found.upper_bound or (before is not None and before.upper_bound),
+            wire_gb_per_s=min(UNKNOWN, found.wire + (before.wire_gb_per_s if before else 0.0)),
         )
 
 
@@ -164,7 +165,7 @@ class _Host:
                 f"CPU{label}", NodeKind.CPU, node, numa=cpu.numa, arch=cpu.arch, vendor=cpu.vendor
             )
             memory = self.build.vertex(f"MEM{label}", NodeKind.MEMORY, node, numa=cpu.numa)
-            self.build.both(name, memory, LinkKind.MEMORY, bandwidth.memory())
+            self.build.both(name, memory, LinkKind.MEMORY, bandwidth.memory(cpu))
             cpus.append((name, cpu))
             for device in cpu.devices:
                 self._pci(device, name, name, node)
@@ -213,7 +214,9 @@ class _Host:
             if generation is not None and generation < 3:
                 # NCCL 2.30.7 and later uses the generation that NVML reports at the moment. It is
                 # lower while a GPU is idle, so the bandwidth is not sure.
-                found = found._replace(how=f"{found.how}; an idle GPU reports less", sure=False)
+                words = f"{found.how}; an idle GPU reports less"
+                found = Bandwidth(found.gb_per_s, words, False, True, UNKNOWN)
+            found = bandwidth.pci_of_gpu(gpu.sm, found)
         elif kind is PciKind.NIC:
             name = self.build.vertex(
                 f"NIC {device.bus_id}", NodeKind.NIC, node, bus_id=device.bus_id
@@ -225,9 +228,12 @@ class _Host:
                     f"NET {device.bus_id}", NodeKind.NET, node, bus_id=device.bus_id
                 )
                 words = f"speed not in the file: at most its PCI link's, {found.how}"
-                most = Bandwidth(found.gb_per_s, words, False, upper_bound=True)
+                most = Bandwidth(found.gb_per_s, words, False, True, found.wire)
                 self.build.both(name, port, LinkKind.NET, most)
         elif kind is PciKind.SWITCH:
+            if 0 < found.gb_per_s < bandwidth.SLOWEST_SWITCH:
+                words = f"{found.how}; made up by a virtual machine"
+                found = Bandwidth(found.gb_per_s, words, False, True, UNKNOWN)
             name = self.build.vertex(
                 f"PCI {device.bus_id}", NodeKind.PCI, node, bus_id=device.bus_id
             )
@@ -275,8 +281,9 @@ class _Host:
             peer = self.gpus.get((node, _bus(link.target)))
             kind = kind_of_target(link, peer is not None)
             words = Bandwidth(
-                link.count * each.gb_per_s, f"{link.count} links of {each.how}", each.sure
-            )
+                link.count * each.gb_per_s, f"{link.count} links of {each.how}", each.sure, False,
+                link.count * each.wire,
+            )  # fmt: skip
             if kind is NodeKind.NVS:
                 to_switch.append(link)
             elif kind is NodeKind.CPU:
@@ -296,8 +303,9 @@ class _Host:
         words = f"{counts} links of {each.how}"
         if len(links) > 1:
             words += f"; {len(links)} NVSwitches taken as one"
-        total = sum(link.count for link in links) * each.gb_per_s
-        self.build.both(name, self.nvs, LinkKind.NVLINK, Bandwidth(total, words, each.sure))
+        count = sum(link.count for link in links)
+        found = Bandwidth(count * each.gb_per_s, words, each.sure, False, count * each.wire)
+        self.build.both(name, self.nvs, LinkKind.NVLINK, found)
 
     def _c2c(self, name: str, gpu: Gpu, cpu: str) -> None:
         for link in gpu.c2c:
@@ -310,7 +318,7 @@ class _Host:
         for link in self.build.new_links():
             if (link.target, link.source, link.kind) not in self.build.links:
                 words = f"only {link.source} lists it: {link.how}"
-                found = Bandwidth(link.gb_per_s, words, False)
+                found = Bandwidth(link.gb_per_s, words, False, False, link.wire_gb_per_s)
                 self.build.one_way(link.target, link.source, link.kind, found)
 
 

@@ -27,7 +27,7 @@ SWITCH = "fffffff:ffff:ff"
 _NO_ID = (None, "", "0x0000", "0xffff")
 """Values that files use for an unknown device id."""
 _SWITCH_CLASS, _GPU_CLASS = "0x068000", "0x030200"
-_CUBE = {
+CUBE = {
     (0, 1): 1, (0, 2): 1, (0, 3): 2, (1, 2): 2, (1, 3): 1, (2, 3): 2,
     (4, 5): 1, (4, 6): 1, (4, 7): 2, (5, 6): 2, (5, 7): 1, (6, 7): 2,
     (0, 4): 2, (1, 5): 2, (2, 6): 1, (3, 7): 1,
@@ -155,6 +155,7 @@ def _sentences(model: GpuModel, gpus: int, source: str) -> tuple[str, ...]:
         return (f"{which} without NVLink bridges, which the file leaves to detection",)
     where = {
         "switch": "to NVSwitches" if gpus != 4 else "between the 4 of them",
+        "rack": "to NVSwitches of the rack",
         "cube": "in a hybrid cube mesh, in the file's order",
     }[model.nvlink]
     links = f"{model.links} NVLinks each {where}"
@@ -172,8 +173,8 @@ def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]]
     if model.nvlink == "cube":
         if count > 8:
             return None
-        pairs = {pair: links for pair, links in _CUBE.items() if max(pair) < count}
-    elif count == 4:
+        pairs = {pair: links for pair, links in CUBE.items() if max(pair) < count}
+    elif count == 4 and model.nvlink == "switch":
         pairs = dict.fromkeys(combinations(range(4), 2), model.links // 3)
     else:
         link = NvLink(target=SWITCH, count=model.links, target_class=_SWITCH_CLASS)

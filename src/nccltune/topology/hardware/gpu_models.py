@@ -2,12 +2,14 @@
 """The GPU models by PCI device id (`gpu_models.toml`)."""
 
 import functools
+import re
 import tomllib
 from importlib import resources
 
 import msgspec
 
-from nccltune.model.topology import Pci
+from nccltune.model.topology import Dialect, Pci, Topology
+from nccltune.topology.hardware.rebuild import rebuilt
 
 NVIDIA = "0x10de"
 
@@ -32,6 +34,35 @@ def gpu_models() -> list[GpuModel]:
         resources.files("nccltune.topology.hardware").joinpath("gpu_models.toml").read_text("utf-8")
     )
     return msgspec.convert(tomllib.loads(text)["model"], list[GpuModel])
+
+
+def with_named_gpus(topology: Topology, name: str | None) -> Topology:
+    """Return the matrix of nvidia-smi with the compute capability of GPUs called `name`.
+
+    Other topologies, and GPUs whose name is unknown, are returned unchanged.
+    """
+    sm = None if name is None else _sm_of_name(name)
+    if topology.dialect is not Dialect.SMI or sm is None:
+        return topology
+
+    def device(one: Pci) -> Pci:
+        if one.gpu is None:
+            return one
+        return msgspec.structs.replace(one, gpu=msgspec.structs.replace(one.gpu, sm=sm))
+
+    return rebuilt(topology, device)
+
+
+_PRODUCT = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]?|[2-5]0\d0")
+
+
+def _sm_of_name(name: str) -> int | None:
+    """Return the compute capability of a GPU such as `NVIDIA H100 80GB HBM3`; None if unknown."""
+    words = set(re.split(r"[^A-Za-z0-9]+", name))
+    for model in gpu_models():
+        if words & set(_PRODUCT.findall(model.name)):
+            return model.sm
+    return None
 
 
 @functools.cache

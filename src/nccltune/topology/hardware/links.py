@@ -5,6 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from nccltune.topology.hardware.bandwidth import UNKNOWN
+
 
 class NodeKind(StrEnum):
     """The kind of a vertex, with NCCL's names (`graph/topo.h`)."""
@@ -70,6 +72,29 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     sure: bool = True
     upper_bound: bool = False
     """Whether the bandwidth may be too high, because a width or a NIC speed is unknown."""
+    wire_gb_per_s: float = UNKNOWN
+    """The most that any transfer gets: the limit in ceilings. NCCL's search books `gb_per_s`."""
+
+    @property
+    def wire_is_sure(self) -> bool:
+        """Return whether `wire_gb_per_s` is known, not estimated or unknown.
+
+        What links between CPUs and host memory carry depends on the CPU, its settings and modules.
+        """
+        return self.sure and self.kind not in (LinkKind.CPU_TO_CPU, LinkKind.MEMORY)
+
+    @property
+    def wire_is_unknown(self) -> bool:
+        """Return whether nothing is known of what the wires of the link carry."""
+        return not self.wire_is_sure and self.wire_gb_per_s >= UNKNOWN
+
+    @property
+    def wire_how(self) -> str:
+        """Return the derivation of `wire_gb_per_s`, or the reason why it is unknown."""
+        if self.kind is not LinkKind.CPU_TO_CPU:
+            return self.how
+        books = f"NCCL's search books {self.gb_per_s:g} GB/s" if self.gb_per_s < UNKNOWN else ""
+        return f"what the links between CPUs carry is unknown ({self.how}{books and '; '}{books})"
 
     @property
     def name(self) -> str:

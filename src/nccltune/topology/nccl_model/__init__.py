@@ -10,5 +10,4 @@ search.py           channels for ring and tree, and their speed (search_speeds.t
 search_goal.py      goal and best result of the search
 search_attempts.py  attempts of the search, one for each goal
 trees.py            place of a node in NCCL's two trees
-booked.py           bandwidth of ring and tree in NCCL's cost model
 """

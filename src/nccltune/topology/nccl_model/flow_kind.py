@@ -12,6 +12,8 @@ class FlowKind(StrEnum):
     """A kind of flow. Its value is its name in files and JSON."""
 
     NVLINK = "nvlink"
+    NVLS = "nvls"
+    NVLS_BLACKWELL = "nvls_blackwell"
     P2P_WRITE = "p2p_write"
     INTER_SOCKET = "inter_socket"
     GDR_READ = "gdr_read"
@@ -37,6 +39,8 @@ class FlowKind(StrEnum):
 
 _PROSE = {
     FlowKind.NVLINK: "GPU to GPU over NVLink",
+    FlowKind.NVLS: "GPU to NVSwitch, reduced there",
+    FlowKind.NVLS_BLACKWELL: "GPU to NVSwitch, reduced there",
     FlowKind.P2P_WRITE: "GPU writes GPU",
     FlowKind.INTER_SOCKET: "GPU writes GPU across sockets",
     FlowKind.GDR_READ: "NIC reads GPU",

@@ -15,7 +15,7 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Net, Topology
-from nccltune.topology.hardware.bandwidth import Version, nvlink
+from nccltune.topology.hardware.bandwidth import Version, known_sm, nvlink
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.hardware.rebuild import devices_of, nets_of
@@ -169,17 +169,30 @@ class _RouteFinder:
             for device in devices_of(self.topology)
             if device.gpu is not None
         }
-        unknown = [vertex.name for vertex in self._vertices(NodeKind.GPU) if not _sm(vertex)]
+        taken = {
+            device.bus_id: known_sm(device.gpu)
+            for device in devices_of(self.topology)
+            if device.gpu is not None
+        }
+        unknown = [vertex for vertex in self._vertices(NodeKind.GPU) if not _sm(vertex)]
         if unknown:
+            sm = taken.get(unknown[0].bus_id or "", _UNKNOWN_SM)
             self.notes.append(
-                f"the file names no compute capability of {unknown[0]}"
+                f"the file names no compute capability of {unknown[0].name}"
                 + (f" (and {len(unknown) - 1} more)" if unknown[1:] else "")
-                + ": taken as 8.0"
+                + f": taken as {sm / 10:.1f}"
             )
         for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
             index = number if vertex.index is None else vertex.index
             own = loops.get(vertex.bus_id or "", 0.0)
-            found.append(GpuSpot(vertex.name, index, _sm(vertex) or _UNKNOWN_SM, own))
+            found.append(
+                GpuSpot(
+                    vertex.name,
+                    index,
+                    _sm(vertex) or taken.get(vertex.bus_id or "", _UNKNOWN_SM),
+                    own,
+                )
+            )
         if not found:
             raise InputError(
                 "names no GPU, so nothing can send",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows and ceilings of cases that can be calculated by hand.
 
-The figures are round numbers, not the defaults.
+The figures are round numbers, not the defaults. A Gen4 x16 link carries 24 GB/s here.
 """
 
 import functools
@@ -11,10 +11,11 @@ import pytest
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
-from nccltune.topology.flows.calibration import Calibration, Figure, defaults
+from nccltune.topology.flows.calibration import COSTS, Calibration, Figure, defaults
 from nccltune.topology.flows.ceiling import Ceiling, ceiling
-from nccltune.topology.flows.flows import algorithms, flows
+from nccltune.topology.flows.flows import algorithms, domain_flows, flows
 from nccltune.topology.flows.settings import flow_settings
+from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
@@ -24,10 +25,20 @@ from tests.unit.topology.samples import sample
 SWITCH = "PCI 0000:3d:00.0"
 
 
+WIRE = 28.8 / 24.0
+PCIE = ("p2p_write", "gdr_write", "gdr_read", "gpu_to_host", "host_to_gpu", "host_to_nic",
+        "nic_to_host")  # fmt: skip
+
+
 def perfect(**figures: float) -> Calibration:
-    """Return a calibration with all efficiencies 1 and no costs, except `figures`."""
+    """Return a calibration with all efficiencies 1 and no costs, except `figures`.
+
+    Figures of PCIe are relative to 24 GB/s.
+    """
     values = dict.fromkeys(defaults().values, 1.0)
     values |= {"read_request": 0.0, "read_beside_peer_writes": 0.0} | figures
+    values |= {name: values[name] / WIRE for name in PCIE}
+    values |= {name: values[name] * WIRE for name in COSTS}
     return Calibration(name="test", values={k: Figure(v, "test") for k, v in values.items()})
 
 
@@ -48,7 +59,7 @@ def of(
         nodes=nodes,
         channels=channels or searched.connected_channels(nodes, 80),
     )
-    return ceiling(node, found, calibration, pattern=searched.tree.pattern)
+    return ceiling(node, found, calibration)
 
 
 @functools.cache
@@ -68,7 +79,8 @@ def l40s(gpus: int = 4, **settings: str) -> NodeRoutes:
 
 def loads(found: Ceiling, link: str) -> dict[str, float]:
     full = next(one for one in found.links if one.link.name == link)
-    return {kind.value: pytest.approx(load) for kind, load in full.by_kind.items()}
+    scale = WIRE if full.link.kind is LinkKind.PCI else 1.0
+    return {kind.value: pytest.approx(load / scale) for kind, load in full.by_kind.items()}
 
 
 def test_a_ring_in_a_node_fills_each_gpus_link_both_ways_whatever_their_number():
@@ -181,11 +193,12 @@ def test_trees_of_two_nodes_go_over_the_nic_rate():
         for one in four.links
         if one.link.name == f"GPU0 -> {SWITCH}" and one.role == "node (inner and leaf)"
     ]
-    assert sent[0].by_kind[FlowKind.GDR_READ] == pytest.approx(four.busbw_gb_per_s * 4 / 3)
+    sending = sent[0].by_kind[FlowKind.GDR_READ] / WIRE
+    assert sending == pytest.approx(four.busbw_gb_per_s * 4 / 3)
 
 
 def test_nvls_in_a_node_of_eight():
-    """In an all-reduce of S every GPU sends S and S/8 and receives the same. So S/t is 370.8 /
+    """In an all-reduce of S every GPU sends S and S/8 and receives the same. So S/t is 394.2 /
     1.125, and bus bandwidth is 14/8 of it."""
     any_search = searches(l40s(2), False)  # NVLS does not use the ring and tree efficiencies.
     flow = flows(
@@ -197,7 +210,39 @@ def test_nvls_in_a_node_of_eight():
         channels=4,
     )
     found = ceiling(dgx(), flow, perfect())
-    assert found.busbw_gb_per_s == pytest.approx(370.8 / 1.125 * 14 / 8)
+    assert found.busbw_gb_per_s == pytest.approx(394.2 / 1.125 * 14 / 8)
+
+
+def nvls_tree(nodes: int, calibration: Calibration) -> Ceiling:
+    return of(dgx(), nodes, calibration, Algorithm.NVLS_TREE)
+
+
+def test_nvls_tree_of_two_nodes_is_limited_by_nvlink_and_not_by_8_nics_of_400_gbit():
+    """Every GPU sends S and S/8 over NVLink, and S/8 over its NIC: NVLink allows S/t of 350, the
+    NICs 384. Bus bandwidth is 30/16 of it."""
+    found = nvls_tree(2, perfect())
+    assert found.busbw_gb_per_s == pytest.approx(394.2 / 1.125 * 30 / 16)
+    assert found.bottleneck.by_kind == {FlowKind.NVLS: pytest.approx(394.2)}
+    nic = next(one for one in found.links if one.link.kind is LinkKind.NET)
+    assert nic.by_kind[FlowKind.NETWORK] == pytest.approx(394.2 / 1.125 / 8)
+
+
+def test_nvls_tree_of_four_nodes_is_limited_by_the_nics_of_inner_nodes():
+    """An inner node has three edges in one tree and one in the other, so 4 halves of S/8 leave each
+    NIC, which gets 48 over PCIe here. S/t is 192, and bus bandwidth is 62/32 of it."""
+    found = nvls_tree(4, perfect())
+    assert found.busbw_gb_per_s == pytest.approx(192.0 * 62 / 32)
+    assert found.bottleneck.link.kind is LinkKind.PCI
+    assert found.bottleneck.role == "node (inner and leaf)"
+
+
+def test_one_domain_of_several_nodes_has_no_nic_in_the_way():
+    """72 GPUs send S and S/72 each: NVLink allows S/t of 394.2 * 72/73. A ring sends S * 142/72."""
+    found = ceiling(dgx(), domain_flows(dgx(), Algorithm.NVLS, 72), perfect())
+    assert found.busbw_gb_per_s == pytest.approx(394.2 * 72 / 73 * 142 / 72)
+    ring = ceiling(dgx(), domain_flows(dgx(), Algorithm.RING, 72), perfect())
+    assert ring.busbw_gb_per_s == pytest.approx(394.2)
+    assert {one.link.kind for one in (*found.links, *ring.links)} == {LinkKind.NVLINK}
 
 
 def test_which_algorithms_there_are():
@@ -205,7 +250,9 @@ def test_which_algorithms_there_are():
     ring, tree, nvls = Algorithm.RING, Algorithm.TREE, Algorithm.NVLS
     assert algorithms(Collective.ALLREDUCE, hopper, 1, nvls=None) == [ring, tree, nvls]
     assert algorithms(Collective.ALLREDUCE, hopper, 1, nvls=False) == [ring, tree]
-    assert algorithms(Collective.ALLREDUCE, hopper, 2, nvls=None) == [ring, tree]
+    tree_of_nvls = Algorithm.NVLS_TREE
+    assert algorithms(Collective.ALLREDUCE, hopper, 2, nvls=None) == [ring, tree, tree_of_nvls]
+    assert algorithms(Collective.ALLREDUCE, hopper, 2, nvls=False) == [ring, tree]
     assert algorithms(Collective.ALLREDUCE, ada, 1, nvls=None) == [ring, tree]
     assert algorithms(Collective.ALLGATHER, hopper, 1, nvls=None) == [ring]
 
@@ -240,8 +287,8 @@ def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Alg
             for number in range(role.count)
         ),
     )
-    one = ceiling(node, found, defaults(), pattern=searched.tree.pattern)
-    all_of_them = ceiling(node, unfolded, defaults(), pattern=searched.tree.pattern)
+    one = ceiling(node, found, defaults())
+    all_of_them = ceiling(node, unfolded, defaults())
     assert one.busbw_gb_per_s == pytest.approx(all_of_them.busbw_gb_per_s)
     assert one.channel_rates == pytest.approx(all_of_them.channel_rates)
 

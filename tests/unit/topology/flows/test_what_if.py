@@ -23,7 +23,7 @@ def test_a_setting_is_answered_with_a_command_that_proves_it():
     now, (answer,) = what_if(TWO_NODES, [change])
     assert answer.expected.busbw_gb_per_s > now.busbw_gb_per_s
     assert answer.gain == pytest.approx(answer.expected.busbw_gb_per_s / now.busbw_gb_per_s)
-    assert answer.expected.bottleneck.endswith("-> CPU0")
+    assert answer.expected.bottleneck.startswith("NET mlx5_0")
     assert answer.expected.host_memory_gb_per_s == pytest.approx(
         2 * answer.expected.busbw_gb_per_s, rel=0.02
     )
@@ -50,7 +50,7 @@ def test_hardware_is_measured_before_and_after():
 
 def test_many_nodes_are_no_slower_than_their_nics():
     now, answers = what_if(
-        WhatIfCase(topology=sample("dgx"), nodes=2),
+        WhatIfCase(topology=sample("dgx"), nodes=4),
         [WhatIfChange("n", nodes=n) for n in (16, 1024)],
     )
     for answer in answers:
@@ -73,9 +73,9 @@ def test_what_is_worth_asking_depends_on_the_platform():
     def names(case: WhatIfCase) -> set[str]:
         return {name for one in suggested_changes(case, case.expected()) for name in one.settings}
 
-    assert names(TWO_NODES) == {"NCCL_NET_GDR_READ", "NCCL_P2P_LEVEL", "NCCL_ALGO", "NCCL_IB_HCA"}
+    assert names(TWO_NODES) == {"NCCL_NET_GDR_READ", "NCCL_P2P_LEVEL", "NCCL_IB_HCA"}
     h200 = WhatIfCase(topology=sample("h200x4-dump"), settings={"NCCL_NVLS_ENABLE": "0"})
-    assert names(h200) == {"NCCL_ALGO"}
+    assert names(h200) == set()
     off = WhatIfCase(topology=sample("switch-l40s"), nodes=2, settings={"NCCL_NET_GDR_READ": "0"})
     (read,) = [
         one for one in suggested_changes(off, off.expected()) if "NCCL_NET_GDR_READ" in one.settings

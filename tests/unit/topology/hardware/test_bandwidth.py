@@ -3,7 +3,7 @@
 
 import pytest
 
-from nccltune.model.topology import Cpu, Gpu, Pci
+from nccltune.model.topology import Cpu, Gpu, NvLink, Pci
 from nccltune.topology.hardware import bandwidth
 from nccltune.topology.hardware.bandwidth import Bandwidth, Version
 
@@ -62,11 +62,21 @@ def test_a_link_of_a_width_that_is_not_known_may_be_slower(
     ],
 )
 def test_nvlink(sm: int, version: Version | None, gb_per_s: float) -> None:
-    assert bandwidth.nvlink(Gpu(sm=sm), version) == Bandwidth(gb_per_s, f"{gb_per_s:g} for sm{sm}")
+    found = bandwidth.nvlink(Gpu(sm=sm), version)
+    assert found[:3] == (gb_per_s, f"{gb_per_s:g} for sm{sm}", True)
+    # Links carry more than NCCL books, and never more than their raw rate.
+    raw = 50 if sm >= 100 else 14.1 if sm in (86, 89) else 20 if sm < 70 else 25
+    assert sm == 89 or gb_per_s < found.wire < raw
 
 
 def test_links_of_an_unknown_gpu() -> None:
-    assert bandwidth.nvlink(Gpu(), None) == Bandwidth(20.0, "20 for sm80, sm not known", False)
+    unknown = bandwidth.nvlink(Gpu(), None)
+    assert unknown[:3] == (20.0, "20 for sm80, sm not known", False)
+    assert unknown.wire == bandwidth.UNKNOWN
+    links = (NvLink(target="fffffff:ffff:ff", count=18),)
+    later = bandwidth.nvlink(Gpu(nvlinks=links), None)
+    assert later[:3] == (20.6, "20.6 for sm90, sm not known", False)
+    assert later.wire == bandwidth.UNKNOWN
     assert bandwidth.nvlink(Gpu(sm=90, name="gfx90a"), None).gb_per_s == 36.0
     assert bandwidth.nvlink(Gpu(name="gfx906"), None).gb_per_s == 24.0
     assert bandwidth.nvlink(Gpu(name="gfx942"), None).gb_per_s == 48.0
@@ -106,7 +116,8 @@ def test_between_cpus(
 
 
 def test_between_other_cpus() -> None:
-    assert bandwidth.between_cpus(Cpu(arch="arm64"), None) == Bandwidth(6.0, "ARM")
+    arm = bandwidth.between_cpus(Cpu(arch="arm64"), None)
+    assert (arm.gb_per_s, arm.how, arm.wire) == (6.0, "ARM", bandwidth.UNKNOWN)
     assert bandwidth.between_cpus(Cpu(arch="ppc64"), None).gb_per_s == 32.0
     unknown = bandwidth.between_cpus(Cpu(), None)
     assert unknown == Bandwidth(5000.0, "unknown CPU: NCCL assumes no limit", False)
@@ -114,5 +125,38 @@ def test_between_other_cpus() -> None:
 
 def test_net() -> None:
     assert bandwidth.net(100000) == Bandwidth(12.5, "100 Gbit/s")
-    assert bandwidth.net(-1) == Bandwidth(1.25, "speed -1 read as 10 Gbit/s", False)
-    assert bandwidth.net(None) == Bandwidth(1.25, "no speed read as 10 Gbit/s", False)
+    assert bandwidth.net(-1)[:3] == (1.25, "speed -1 read as 10 Gbit/s", False)
+    assert bandwidth.net(None)[:3] == (1.25, "no speed read as 10 Gbit/s", False)
+    assert bandwidth.net(None).wire == bandwidth.UNKNOWN
+
+
+def test_pcie_carries_a_fifth_more_than_nccl_books() -> None:
+    assert pci("16.0 GT/s PCIe", 16).wire == pytest.approx(28.8)
+    assert pci("32.0 GT/s PCIe", 4).wire == pytest.approx(14.4)
+    assert pci("", 16).wire == bandwidth.UNKNOWN
+    known = pci("16.0 GT/s PCIe", 16)
+    assert bandwidth.pci_of_gpu(90, known) == known
+    most = bandwidth.pci_of_gpu(80, pci("", 0))
+    assert (most.wire, most.sure, most.upper_bound) == (28.8, False, True)
+    assert bandwidth.pci_of_gpu(None, pci("", 0)).wire == bandwidth.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gb_per_s"),
+    [
+        (Cpu(arch="x86_64", vendor=INTEL, family=6, model=0x4F), 38.5 * 0.92),
+        (Cpu(arch="x86_64", vendor=INTEL, family=6, model=0x8F), 153.5 * 0.92),
+        (Cpu(arch="x86_64", vendor=INTEL, family=6, model=0xCF), 179.0 * 0.92),
+        (Cpu(arch="x86_64", vendor=INTEL, family=6, model=0xAD), 422.5 * 0.92),
+        (Cpu(arch="x86_64", vendor=AMD, family=143, model=49), 102.5 * 0.92),
+        (Cpu(arch="x86_64", vendor=AMD, family=175, model=1), 102.5 * 0.92),
+        (Cpu(arch="x86_64", vendor=AMD, family=25, model=0x11), 230.5 * 0.92),
+        (Cpu(arch="x86_64", vendor=AMD, family=26, model=2), 307.0 * 0.92),
+        (Cpu(arch="arm64"), bandwidth.UNKNOWN),
+        (Cpu(), bandwidth.UNKNOWN),
+    ],
+)
+def test_memory_is_an_estimate_by_cpu(cpu: Cpu, gb_per_s: float) -> None:
+    found = bandwidth.memory(cpu)
+    assert found.gb_per_s == pytest.approx(gb_per_s)
+    assert (found.sure, found.upper_bound) == (False, True)

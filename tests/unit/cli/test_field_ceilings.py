@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ceilings of machines that people posted, beside what they measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.measured import expectations
+
+FIELD = Path(__file__).parents[2] / "data" / "field"
+H100 = FIELD / "node-01-h100-two-nodes"
+TRAY = FIELD / "node-03-gb200-two-trays" / "tray.xml"
+MATRIX = FIELD / "node-21-topo-m-of-an-hgx" / "topo.txt"
+
+
+def now(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["topo", "what-if", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["now"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "least", "sure"),
+    [
+        ("node-01-h100-two-nodes/topo.xml", ["--nodes", "2"], 487, True),
+        ("node-01-h100-two-nodes/topo.xml", ["--nodes", "4"], 391, True),
+        ("node-03-gb200-two-trays/tray.xml", ["--nodes", "2"], 842, False),
+        ("node-03-gb200-two-trays/tray.xml", ["--nodes", "18"], 847, False),
+        ("node-05-pro6000-dual-turin/topo8.xml", ["--p2p-level", "SYS"], 37.6, False),
+        ("node-05-pro6000-dual-turin/topo7.xml", ["--p2p-level", "SYS"], 41.7, False),
+        ("node-06-5090-through-host-memory/topo8.xml", [], 28, False),
+        ("node-06-5090-through-host-memory/topo4.xml", [], 35, False),
+    ],
+)
+def test_no_ceiling_is_below_what_people_measured(
+    file: str, options: list[str], least: float, sure: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = [f"NCCL_P2P_LEVEL={options[1]}"] if options[:1] == ["--p2p-level"] else []
+    arguments = ["--env", *environment] if environment else options
+    found = now(capsys, str(FIELD / file), *arguments)
+    assert least <= found["busbw_gb_per_s"] <= 1.3 * least
+    assert found["sure"] is sure
+    assert sure or found["notes"]
+
+
+def test_two_healthy_nodes_of_8_h100_are_fine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = str(tmp_path / "study")
+    files = [str(H100 / "topo.xml"), str(H100 / "all_reduce_2n.txt")]
+    assert run(["import", *files, "-o", study]) == 0
+    assert run(["analyze", study]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "the links allow 526 GB/s, got 470 GB/s (89.4 %): the platform is fine" in out
+    assert "not of this machine" not in out
+
+
+def test_nvlink_between_trays_is_said_to_be_assumed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topo", "what-if", str(TRAY), "--nodes", "2"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "853?" in out
+    assert "the 2 nodes are trays of one rack, in one NVLink domain (MNNVL)" in out
+    off = now(capsys, str(TRAY), "--nodes", "2", "--env", "NCCL_MNNVL_ENABLE=0")
+    assert off["busbw_gb_per_s"] < 400
+    assert not any("rack" in note for note in off["notes"])
+
+
+def test_several_racks_have_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topo", "what-if", str(TRAY), "--nodes", "19"]) == 2
+    err = capsys.readouterr().err
+    assert "76 GPUs need several racks" in err
+    assert "NCCL_MNNVL_ENABLE=0" in err
+
+
+def test_a_tray_is_known_by_its_links_without_a_device_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tray.xml"
+    file.write_text(TRAY.read_text().replace('device="0x2941"', 'device="0xffff"'))
+    assert now(capsys, str(file), "--nodes", "2")["busbw_gb_per_s"] > 842
+
+
+def test_a_guessed_rate_is_not_held_against_another(capsys: pytest.CaptureFixture[str]) -> None:
+    file = FIELD / "node-05-pro6000-dual-turin" / "topo8.xml"
+    assert run(["topo", "what-if", str(file), "NCCL_P2P_LEVEL=SYS"]) == 0
+    out = capsys.readouterr().out
+    assert "%" not in out
+    assert "what the links between CPUs carry is unknown" in out
+    assert "no recommendation" in out
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ("1", "an NVLink carries another rate in each generation"),
+        ("2", "does not name the speed of NIC mlx5_0 (and 3 more)"),
+    ],
+)
+def test_a_matrix_alone_is_no_base_for_a_figure(
+    nodes: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topo", "what-if", str(MATRIX), "--nodes", nodes]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert "8.0" not in err
+    assert "NCCL_TOPO_DUMP_FILE" in err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gb_per_s"), [("NVIDIA H100 80GB HBM3", 490.6), ("NVIDIA B200", 852.6), (None, None)]
+)
+def test_the_gpu_of_a_study_makes_a_matrix_a_base_within_a_node(
+    gpu: str | None, gb_per_s: float | None
+) -> None:
+    platform = Platform(name="here", gpu=gpu)
+    asked = [(Collective.ALLREDUCE, Scale(1, 8)), (Collective.ALLREDUCE, Scale(2, 16))]
+    answer = expectations(load_topology(MATRIX), platform, asked)
+    found = [one.busbw_gb_per_s for one in answer.expectations]
+    assert found == ([] if gb_per_s is None else [pytest.approx(gb_per_s, abs=0.1)])
+    assert any("speed of NIC" in sentence for sentence in answer.silent)
+
+
+@pytest.mark.parametrize(("links", "gb_per_s"), [("NV12", 242.4), ("NV6", 135.0)])
+def test_some_links_identify_the_gpu(
+    links: str, gb_per_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "topo.txt"
+    file.write_text(MATRIX.read_text().replace("NV18", links))
+    assert now(capsys, str(file))["busbw_gb_per_s"] == pytest.approx(gb_per_s)
+
+
+def test_lost_tabs_of_a_pasted_matrix_are_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = MATRIX.read_text().replace("NV18", "NV12")
+    file = tmp_path / "topo.txt"
+    file.write_text(text)
+    whole = now(capsys, str(file))
+    file.write_text(text.replace("NV12\tNV12", "NV12NV12", 3).replace("PIX\tSYS", "PIXSYS"))
+    assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
+    file.write_text(text.replace("\t", " "))
+    assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
