@@ -83,6 +83,8 @@ class NetSpot(msgspec.Struct, frozen=True):
 class NodeRoutes(msgspec.Struct, frozen=True):
     """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
 
+    GPUs and NICs are in the order of the file, as NCCL numbers them.
+
     `links` are all directed links of the node. `intel` and `amd` are True if a CPU is of that
     vendor. `to_switch` and `from_switch` are the routes between each GPU and the NVSwitches, if
     there are NVSwitches. `notes` lists the assumptions made.
@@ -201,7 +203,7 @@ class _RouteFinder:
                 where=self.topology.source,
                 hint="use a dump of NCCL: NCCL_TOPO_DUMP_FILE=topo.xml",
             )
-        return tuple(sorted(found, key=lambda gpu: gpu.index))
+        return tuple(found)
 
     def _nets(self) -> tuple[NetSpot, ...]:
         by_name = {net.name: net for net in nets_of(self.topology)}
@@ -218,7 +220,7 @@ class _RouteFinder:
             asic = str(net.guid) if known else vertex.name
             port = net.port or 0
             spots.append(NetSpot(vertex.name, label, index, speed, asic, port, bool(net.coll)))
-        return tuple(sorted(spots, key=lambda spot: spot.index))
+        return tuple(spots)
 
     def _home(self, gpu: str) -> str:
         """Return the CPU of a GPU, which is the CPU with the fewest hops (`ncclGetLocalCpu`)."""

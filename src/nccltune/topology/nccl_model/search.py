@@ -236,7 +236,7 @@ def _search(
     `coll` restricts the search to NICs with CollNet.
     """
     found = _Search(node, pattern, version, inter, cross_nic, coll).run(least, most)
-    optional = coll or pattern is Pattern.NVLS
+    optional = coll or found.pattern is Pattern.NVLS
     return None if optional and found.fell_back else found
 
 
@@ -267,7 +267,7 @@ class _Search:
         self.pattern = pattern
         if self.size == 1 and pattern is not Pattern.RING:
             self.pattern = Pattern.TREE
-        self.same_first = self.pattern is not Pattern.NVLS
+        self.same_first = pattern is not Pattern.NVLS
         self.ran_out = False
 
     def run(self, least: int, most: int) -> SearchResult:
@@ -389,6 +389,7 @@ class _Search:
         best = attempts.best
         self._double(attempts)
         attempts.goal = goal = best.as_goal(attempts.goal)
+        attempts.hops = best.hops
         goal.least = len(best.rings)
         last = len(self.table) - 1
         speed = 0

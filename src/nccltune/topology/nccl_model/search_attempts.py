@@ -71,6 +71,7 @@ class SearchAttempts:
             rings=[],
             hops=0,
         )
+        self.hops = 0
         self.left = [round(link.gb_per_s * 1000) for link in node.links]
         self.net_left = [round(net.gb_per_s * 1000) for net in node.nets]
         self.order = SearchOrder(node, rules, self.left)
@@ -101,7 +102,6 @@ class SearchAttempts:
         self.rings: list[Ring] = []
         self.used = 0
         self.gpus: list[int] = []
-        self.hops = 0
         self.net_in: int = 0
         self.net_out: int | None = None
         self._open = self._open_routes()

@@ -55,7 +55,10 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     two_devices: bool
     """Since 2.30 a GPU is two devices in NCCL's graph."""
     shares_by_rest: bool
-    """Since 2.30.7 the first NIC of a GPU follows from its index modulo the GPUs that share it."""
+    """In 2.30.7 the first NIC of a GPU follows from its index modulo the GPUs that share it.
+
+    Before, and in 2.31.2, it follows from the index itself.
+    """
     head_search: int
     """How heads of NVLS and CollNet find a NIC.
 
@@ -98,7 +101,7 @@ def search_rules(version: Version) -> SearchRules:
         nets_on_one_node=version >= (2, 28, 7),
         nets_in_fallback=version >= (2, 29, 0),
         two_devices=version >= (2, 30, 0),
-        shares_by_rest=version >= (2, 30, 7),
+        shares_by_rest=(2, 30, 7) <= version < (2, 31, 0),
         head_search=1 if version < (2, 22, 0) else 2 if version < (2, 23, 0) else 3,
         nvls_heads=32 if version >= (2, 25, 0) else None,
         collnet_heads=8 if version >= (2, 25, 0) else None,
