@@ -61,7 +61,7 @@ class HeadAttempts(SearchAttempts):
             if self.goal.pattern is Pattern.COLLNET_DIRECT:
                 self.gpus = [gpu, *(other for other in range(self.size) if other != gpu)]
             yield self._at(gpu, self.size, -1, -1, order)
-        for route, part in booked:
+        for route, part in reversed(booked):
             self._add_part(route, -part)
 
     def _head_routes(self, gpu: int) -> list[tuple[Route, float]]:
@@ -90,8 +90,9 @@ class HeadAttempts(SearchAttempts):
     def _add_part(self, route: Route, part: float) -> None:
         for link, want in self._wants(route, part):
             self.left[link] = round(self.left[link] - want)
-        # NCCL counts hops as an integer, so parts are truncated.
-        self.hops = int(self.hops + part * len(route.links))
+        # NCCL counts hops as an integer, so each sum is truncated and some get lost.
+        count = len(route.links) + 2 * (self.rules.two_devices and bool(route.links))
+        self.hops = int(self.hops + part * count)
 
     def _wants(self, route: Route, part: float) -> list[tuple[int, float]]:
         mb_per_s = self.goal.intra_gb_per_s * 1000 * part

@@ -7,7 +7,7 @@ The sources are `graph/search.cc`, `graph/connect.cc` and `transport/nvls.cc`.
 import msgspec
 
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.nccl_model.settings import PathKind
+from nccltune.topology.nccl_model.settings import PathKind, rules_of
 
 _KINDS = tuple(kind for kind in PathKind if kind < PathKind.DIS)
 _BEFORE = (0, 0, 0)
@@ -55,10 +55,7 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     two_devices: bool
     """Since 2.30 a GPU is two devices in NCCL's graph."""
     shares_by_rest: bool
-    """In 2.30.7 the first NIC of a GPU follows from its index modulo the GPUs that share it.
-
-    Before, and in 2.31.2, it follows from the index itself.
-    """
+    """The rule of this name in `PathRules`."""
     head_search: int
     """How heads of NVLS and CollNet find a NIC.
 
@@ -101,7 +98,7 @@ def search_rules(version: Version) -> SearchRules:
         nets_on_one_node=version >= (2, 28, 7),
         nets_in_fallback=version >= (2, 29, 0),
         two_devices=version >= (2, 30, 0),
-        shares_by_rest=(2, 30, 7) <= version < (2, 31, 0),
+        shares_by_rest=rules_of(version).shares_by_rest,
         head_search=1 if version < (2, 22, 0) else 2 if version < (2, 23, 0) else 3,
         nvls_heads=32 if version >= (2, 25, 0) else None,
         collnet_heads=8 if version >= (2, 25, 0) else None,
