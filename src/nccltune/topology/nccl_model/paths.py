@@ -319,7 +319,9 @@ class _Domain:
             return None
         sharing = max(1, len(self.nearest(nets[0], self.gpus)))
         each = -(-len(nets) // sharing)
-        start = (self._graph.vertices[gpu].index or 0) % sharing
+        start = self._graph.vertices[gpu].index or 0
+        if self._rules.shares_by_rest:
+            start %= sharing
         if len(nets) & (len(nets) - 1) == 0:
             start = _mirror(start, len(nets))
         return nets[(start + channel % each) % len(nets)]

@@ -67,7 +67,8 @@ class GpuSpot(msgspec.Struct, frozen=True):
 class NetSpot(msgspec.Struct, frozen=True):
     """A port of a NIC.
 
-    With `NCCL_CROSS_NIC=0`, ports with different `asic` count as different NICs.
+    With `NCCL_CROSS_NIC=0`, ports with different `asic` count as different NICs. `coll` is True if
+    the network reduces in its switches (CollNet).
     """
 
     name: str
@@ -76,13 +77,17 @@ class NetSpot(msgspec.Struct, frozen=True):
     gb_per_s: float
     asic: str
     port: int
+    coll: bool = False
 
 
 class NodeRoutes(msgspec.Struct, frozen=True):
     """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
 
+    GPUs and NICs are in the order of the file, as NCCL numbers them.
+
     `links` are all directed links of the node. `intel` and `amd` are True if a CPU is of that
-    vendor. `notes` lists the assumptions made.
+    vendor. `to_switch` and `from_switch` are the routes between each GPU and the NVSwitches, if
+    there are NVSwitches. `notes` lists the assumptions made.
     """
 
     gpus: tuple[GpuSpot, ...]
@@ -91,10 +96,16 @@ class NodeRoutes(msgspec.Struct, frozen=True):
     gpu_gpu: tuple[tuple[Route, ...], ...]
     gpu_net: tuple[tuple[Route, ...], ...]
     net_gpu: tuple[tuple[Route, ...], ...]
-    nvswitch: bool
+    to_switch: tuple[Route, ...]
+    from_switch: tuple[Route, ...]
     intel: bool
     amd: bool
     notes: tuple[str, ...] = ()
+
+    @property
+    def nvswitch(self) -> bool:
+        """Return whether the node has NVSwitches."""
+        return bool(self.to_switch)
 
 
 def node_routes(
@@ -142,6 +153,11 @@ class _RouteFinder:
         self.home = {gpu.name: self._home(gpu.name) for gpu in self.gpus}
 
     def node_routes(self) -> NodeRoutes:
+        switch = [
+            (self.paths.between(gpu.name, nvs.name), self.paths.between(nvs.name, gpu.name))
+            for nvs in self._vertices(NodeKind.NVS)[:1]
+            for gpu in self.gpus
+        ]
         return NodeRoutes(
             gpus=self.gpus,
             nets=self.nets,
@@ -149,7 +165,8 @@ class _RouteFinder:
             gpu_gpu=tuple(tuple(self._to_gpu(a, b) for b in self.gpus) for a in self.gpus),
             gpu_net=tuple(tuple(self._to_net(g, n) for n in self.nets) for g in self.gpus),
             net_gpu=tuple(tuple(self._from_net(n, g) for g in self.gpus) for n in self.nets),
-            nvswitch=any(kind is NodeKind.NVS for kind in self.kinds.values()),
+            to_switch=tuple(self._route(route) for route, _ in switch),
+            from_switch=tuple(self._route(route) for _, route in switch),
             intel=self.intel,
             amd=self.amd,
             notes=tuple(self.notes),
@@ -199,7 +216,7 @@ class _RouteFinder:
                 where=self.topology.source,
                 hint="use a dump of NCCL: NCCL_TOPO_DUMP_FILE=topo.xml",
             )
-        return tuple(sorted(found, key=lambda gpu: gpu.index))
+        return tuple(found)
 
     def _nets(self) -> tuple[NetSpot, ...]:
         by_name = {net.name: net for net in nets_of(self.topology)}
@@ -214,8 +231,9 @@ class _RouteFinder:
             index = number if vertex.index is None else vertex.index
             known = net.guid is not None and net.guid.strip("0x") != ""
             asic = str(net.guid) if known else vertex.name
-            spots.append(NetSpot(vertex.name, label, index, speed, asic, net.port or 0))
-        return tuple(sorted(spots, key=lambda spot: spot.index))
+            port = net.port or 0
+            spots.append(NetSpot(vertex.name, label, index, speed, asic, port, bool(net.coll)))
+        return tuple(spots)
 
     def _home(self, gpu: str) -> str:
         """Return the CPU of a GPU, which is the CPU with the fewest hops (`ncclGetLocalCpu`)."""

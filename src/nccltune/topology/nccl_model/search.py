@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channels that NCCL's search finds for ring and tree, and the speed of each channel.
+"""The channels that NCCL's search finds for each algorithm, and the speed of each channel.
 
 The search *books* bandwidth: it subtracts the speed of a channel from each link that the channel
-uses. The source is `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. If the search finds too
-little, it relaxes its goal in this order, which is the same from 2.19 to 2.30:
+uses. The source is `ncclTopoCompute` in `graph/search.cc` of NCCL 2.19.3 to 2.30. If the search
+finds too little, it relaxes its goal in this order:
 
 1. the same order of GPUs in all channels 2. different orders 3. a simpler tree 4. longer paths
 inside the node 5. longer paths to the NIC 6. different NICs in and out 7. a lower speed
 
-Then it doubles the channels and raises the speed again. Only the list of speeds differs by version
-(search_speeds.toml).
+Then it doubles the channels and raises the speed again. What differs by version is in
+`search_rules.py` and `search_speeds.toml`.
 
-Not modelled: POWER9's NVLink to the CPU, CollNet, several hosts under one NVLink domain (MNNVL).
+Not modelled: POWER9's NVLink to the CPU, several hosts under one NVLink domain (MNNVL).
 """
 
 import functools
@@ -22,12 +22,15 @@ from importlib import resources
 import msgspec
 
 from nccltune.formats.topology.graph_xml import Pattern
-from nccltune.model.choice import MAX_CHANNELS
 from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import NodeRoutes
 from nccltune.topology.nccl_model.search_attempts import SearchAttempts
 from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
-from nccltune.topology.nccl_model.settings import PathKind
+from nccltune.topology.nccl_model.search_heads import HeadAttempts
+from nccltune.topology.nccl_model.search_order import SearchOrder
+from nccltune.topology.nccl_model.search_rules import SearchRules, search_rules
+from nccltune.topology.nccl_model.settings import PathKind, rules_of
 
 STEPS = 1 << 19
 """Limit of steps for a whole search, as in NCCL (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""
@@ -36,7 +39,7 @@ _STEPS_SAME_CHANNELS = 1 << 8
 _DOUBLE_FROM_GB_PER_S = 25.0
 _FALLBACK_GB_PER_S = 0.1
 
-NEWEST: Version = (2, 30, 7)
+NEWEST: Version = (2, 31, 2)
 """The NCCL version whose tables are used if no version is given."""
 
 
@@ -72,28 +75,42 @@ class Searched(msgspec.Struct, frozen=True):
 
     ring: SearchResult
     tree: SearchResult
-    limit: int = MAX_CHANNELS
-    """The most channels of this NCCL version."""
+    version: Version = NEWEST
 
     def connected_channels(
-        self, nodes: int, sm: int, least: int | None = None, most: int | None = None
+        self,
+        nodes: int,
+        sm: int,
+        least: int | None = None,
+        most: int | None = None,
+        *,
+        nvls: bool = False,
     ) -> int:
-        """Return the number of channels that collectives use (`connect.cc`, 2.19 to 2.30).
+        """Return the number of channels that collectives use (`connect.cc`, 2.19 to 2.31).
 
         NCCL doubles the channels. If several nodes have GPUs of Hopper or later (`sm`), and a
         channel has more than 45 GB/s, NCCL doubles fewer than 16 channels again. Then it applies
-        `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`).
+        `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`). Up to 2.27 there are at
+        least as many channels as NVLS has, if NVLS is on (`nvls`).
         """
-        count = min(self.limit, 2 * self.ring.channels)
-        if sm >= 90 and nodes > 1 and self.ring.intra_gb_per_s > 45.0 and count < 16:
+        rules = search_rules(self.version)
+        limit = rules.most_channels
+        count = min(limit, 2 * self.ring.channels)
+        hopper = 90 <= sm <= rules.doubled_to
+        if hopper and nodes > 1 and self.ring.intra_gb_per_s > 45.0 and count < rules.doubled_below:
             count *= 2
-        count = min(count, most or self.limit)
-        return min(max(count, least or 1), self.limit)
+        count = min(count, most or limit)
+        count = min(max(count, least or 1), limit)
+        if nvls and rules.raised_for_nvls:
+            count = max(count, nvls_channels(self.version, sm, nodes))
+        return count
 
 
-def channel_limit(version: Version) -> int:
-    """Return `MAXCHANNELS` of an NCCL version (`device.h`, 2.19 to 2.30)."""
-    return 32 if version < (2, 25, 0) else MAX_CHANNELS
+def nvls_channels(version: Version, sm: int, nodes: int) -> int:
+    """Return the number of channels of NVLS (`nvlsChannels`), by the least compute capability."""
+    table = search_rules(version).nvls_channels
+    one, several = table[max(since for since in table if since <= sm)]
+    return several if nodes > 1 else one
 
 
 def search(
@@ -111,24 +128,72 @@ def search(
     >>> found.ring.channels, found.ring.intra_gb_per_s
     (12, 30.0)
     """
-    inter = nodes > 1
-    if inter and not node.nets:
-        raise ValueError("several nodes need a NIC")
     known = version or NEWEST
-    limit = channel_limit(known)
-    ring = _Search(node, Pattern.RING, known, inter, cross_nic).run(1, limit // 2)
-    count = ring.channels
-    tree = _Search(node, Pattern.BALANCED_TREE, known, inter, cross_nic).run(count, count)
+    inter = _several(node, nodes)
+    most = search_rules(known).most_channels // 2
+    ring = _search(node, Pattern.RING, known, inter, cross_nic, 1, most)
+    assert ring is not None
+    tree = _search(
+        node, Pattern.BALANCED_TREE, known, inter, cross_nic, ring.channels, ring.channels
+    )
+    assert tree is not None
     both = min(ring.channels, tree.channels)
     cut = msgspec.structs.replace
-    return Searched(cut(ring, rings=ring.rings[:both]), cut(tree, rings=tree.rings[:both]), limit)
+    return Searched(cut(ring, rings=ring.rings[:both]), cut(tree, rings=tree.rings[:both]), known)
+
+
+def search_nvls(
+    node: NodeRoutes, *, nodes: int, version: Version | None = None
+) -> SearchResult | None:
+    """Return the channels of NVLS: `rings` has the head of each channel and its NICs.
+
+    None if the node has no NVSwitches, GPUs before Hopper, or too little bandwidth. Whether the
+    driver offers multicast is not known here.
+    """
+    if not node.nvswitch or min(gpu.sm for gpu in node.gpus) < 90:
+        return None
+    known = version or NEWEST
+    rules = search_rules(known)
+    most = min(rules.nvls_heads or len(node.gpus), len(node.gpus))
+    inter = _several(node, nodes)
+    # On one node NVLS has to read from all GPUs equally.
+    least = 1 if inter else most
+    return _search(node, Pattern.NVLS, known, inter, 0, least, most)
+
+
+class CollnetSearched(msgspec.Struct, frozen=True):
+    """The channels of CollNet chain and direct. None: too little bandwidth to NICs with CollNet."""
+
+    chain: SearchResult | None
+    direct: SearchResult | None
+
+
+def search_collnet(
+    node: NodeRoutes, *, nodes: int, channels: int, version: Version | None = None
+) -> CollnetSearched:
+    """Return the channels of CollNet on several nodes. `channels` is the number of the ring."""
+    known = version or NEWEST
+    rules = search_rules(known)
+    inter = _several(node, nodes)
+    chain = _search(node, Pattern.TREE, known, inter, 0, channels, channels, coll=True)
+    if not rules.collnet_direct:
+        return CollnetSearched(chain, chain)
+    most = min(rules.collnet_heads or len(node.gpus), len(node.gpus))
+    direct = _search(node, Pattern.COLLNET_DIRECT, known, inter, 0, 1, most, coll=True)
+    return CollnetSearched(chain, direct)
+
+
+def _several(node: NodeRoutes, nodes: int) -> bool:
+    if nodes > 1 and not node.nets:
+        raise ValueError("several nodes need a NIC")
+    return nodes > 1
 
 
 class _Table(msgspec.Struct, frozen=True):
     sm: int
     since: tuple[int, int, int]
-    intra: tuple[float, ...]
-    inter: tuple[float, ...]
+    intra: tuple[float, ...] = ()
+    inter: tuple[float, ...] = ()
 
 
 @functools.cache
@@ -146,13 +211,37 @@ def speeds(sm: int, *, inter: bool, version: Version) -> Sequence[float]:
 
     `sm` is the compute capability times 10 (90 is 9.0).
     """
-    fitting = [one for one in _tables() if one.sm <= sm and (one.since <= version or one.sm == 0)]
-    best = max(fitting, key=lambda one: (one.sm, one.since))
+    fitting = [
+        one
+        for one in _tables()
+        if one.sm <= sm and one.since <= version and (one.inter if inter else one.intra)
+    ]
+    best = max(fitting or _tables()[:1], key=lambda one: (one.sm, one.since))
     return best.inter if inter else best.intra
 
 
+def _search(
+    node: NodeRoutes,
+    pattern: Pattern,
+    version: Version,
+    inter: bool,
+    cross_nic: int,
+    least: int,
+    most: int,
+    *,
+    coll: bool = False,
+) -> SearchResult | None:
+    """Return the best channels of a pattern; None if a pattern that NCCL can do without has none.
+
+    `coll` restricts the search to NICs with CollNet.
+    """
+    found = _Search(node, pattern, version, inter, cross_nic, coll).run(least, most)
+    optional = coll or found.pattern is Pattern.NVLS
+    return None if optional and found.fell_back else found
+
+
 class _Search:
-    """The search for the channels of one pattern: ring or tree."""
+    """The search for the channels of one pattern."""
 
     def __init__(
         self,
@@ -161,19 +250,24 @@ class _Search:
         version: Version,
         inter: bool,
         cross_nic: int,
+        coll: bool,
     ) -> None:
         self.node = node
         self.size = len(node.gpus)
         self.sm = min(gpu.sm for gpu in node.gpus)
         self.version = version
+        self.rules: SearchRules = search_rules(version)
         self.table = speeds(self.sm, inter=inter, version=version)
         self.inter = inter
+        self.coll = coll
         # A channel may use different NICs in and out (crossNic). NCCL decides this before it gives
         # a single GPU the plain tree pattern.
-        self.cross_nic = cross_nic if len(node.nets) > 1 else 0
+        crossing = len(node.nets) > 1 and (inter or self.rules.nets_on_one_node)
+        self.cross_nic = cross_nic if crossing else 0
         self.pattern = pattern
         if self.size == 1 and pattern is not Pattern.RING:
             self.pattern = Pattern.TREE
+        self.same_first = pattern is not Pattern.NVLS
         self.ran_out = False
 
     def run(self, least: int, most: int) -> SearchResult:
@@ -188,14 +282,19 @@ class _Search:
             cross_nic=1 if self.cross_nic == 1 else 0,
             intra_type=low_intra,
             inter_type=low_inter,
+            same_channels=self.same_first,
         )
-        attempts = SearchAttempts(self.node, self.inter, goal, self.version)
-        fastest, total = system_bandwidths(self.node, inter=self.inter)
+        heads = self.pattern in (Pattern.NVLS, Pattern.COLLNET_DIRECT)
+        kind = HeadAttempts if heads else SearchAttempts
+        attempts = kind(self.node, self.inter, goal, self.rules, self.coll)
+        fastest, total = system_bandwidths(self.node, inter=self.inter, version=self.version)
         stretched = total
         if self.size > 1 and self.pattern is not Pattern.RING:
             # As in NCCL: a tree does not return to its first GPU, so it may use a little more
             # bandwidth.
             stretched *= self.size / (self.size - 1)
+        elif self.size == 1 and self.rules.unbounded_single_gpu:
+            stretched = float("inf")
         speed = 0
         last = len(self.table) - 1
         while speed < last and (
@@ -227,11 +326,11 @@ class _Search:
             if goal.same_channels and not (self.node.amd and goal.intra_type is PathKind.SYS):
                 goal.same_channels = False
                 continue
-            goal.same_channels = True
+            goal.same_channels = self.same_first
             budget += left
             if budget < 0 and best.rings:
                 return
-            if self._relax_pattern(goal) or self._relax_paths(goal, best, types):
+            if self._relax_pattern(goal, best) or self._relax_paths(goal, best, types):
                 continue
             if speed == len(self.table) - 1 or (
                 best.rings and self.table[speed + 1] / best.inter_gb_per_s <= 0.49
@@ -240,12 +339,12 @@ class _Search:
             speed += 1
             goal.set_speed(self.table[speed])
 
-    def _relax_pattern(self, goal: SearchGoal) -> bool:
+    def _relax_pattern(self, goal: SearchGoal, best: BestChannels) -> bool:
         """Replace a balanced tree by a plain one. Return whether there is a new goal to try."""
         if self.sm >= 90 and goal.pattern is Pattern.BALANCED_TREE:
             goal.pattern = Pattern.TREE
             return True
-        goal.pattern = self.pattern
+        goal.pattern = best.pattern
         return False
 
     def _relax_paths(
@@ -260,29 +359,37 @@ class _Search:
         """
         low_intra, high_intra, low_inter, high_inter = types
         ceiling = goal.inter_type if self.inter else high_intra
-        if goal.intra_type < ceiling and (not best.rings or goal.intra_type < best.intra_type):
-            goal.intra_type = PathKind(goal.intra_type + 1)
+        longer = self._next_kind(goal.intra_type, ceiling)
+        if longer is not None and (not best.rings or goal.intra_type < best.intra_type):
+            goal.intra_type = longer
             return True
         goal.intra_type = low_intra
         improves = (
             not best.rings or goal.inter_type < best.inter_type or goal.inter_type < PathKind.PXN
         )
-        if self.inter and goal.inter_type < high_inter and improves:
-            goal.inter_type = PathKind(goal.inter_type + 1)
+        longer = self._next_kind(goal.inter_type, high_inter)
+        if self.inter and longer is not None and improves:
+            goal.inter_type = longer
             return True
         goal.inter_type = low_inter
-        crossing = self.pattern in (Pattern.RING, Pattern.BALANCED_TREE)
+        crossed = self.rules.crossed
+        crossing = crossed == 1 or best.pattern in (Pattern.RING, Pattern.BALANCED_TREE)
         if self.cross_nic == 2 and goal.cross_nic == 0 and crossing:
-            goal.cross_nic = 2
+            goal.cross_nic = crossed
             return True
         goal.cross_nic = 1 if self.cross_nic == 1 else 0
         return False
+
+    def _next_kind(self, kind: PathKind, ceiling: PathKind) -> PathKind | None:
+        """Return the next longer path type that this version has; None above the ceiling."""
+        return next((one for one in self.rules.kinds if kind < one <= ceiling), None)
 
     def _second_pass(self, attempts: SearchAttempts) -> None:
         """Split fast channels into two of half the speed, then try to raise the speed again."""
         best = attempts.best
         self._double(attempts)
         attempts.goal = goal = best.as_goal(attempts.goal)
+        attempts.hops = best.hops
         goal.least = len(best.rings)
         last = len(self.table) - 1
         speed = 0
@@ -294,6 +401,14 @@ class _Search:
             if self.pattern is Pattern.RING:
                 speed -= 1
                 goal.set_speed(self.table[speed])
+            elif (
+                self.pattern is Pattern.NVLS
+                and goal.inter_gb_per_s == best.inter_gb_per_s
+                and goal.inter_gb_per_s < goal.intra_gb_per_s * 2
+            ):
+                goal.least = goal.most = len(best.rings)
+                speed -= 1
+                goal.inter_gb_per_s = self.table[speed]
             elif (
                 goal.intra_gb_per_s == best.intra_gb_per_s
                 and goal.intra_gb_per_s < goal.inter_gb_per_s * 2
@@ -308,6 +423,8 @@ class _Search:
         best = attempts.best
         count = len(best.rings)
         if not count or best.intra_gb_per_s < _DOUBLE_FROM_GB_PER_S:
+            return
+        if self.pattern is Pattern.NVLS:
             return
         if self.sm > 80 and best.intra_gb_per_s < 50.0 and count > 4:
             return
@@ -324,6 +441,9 @@ class _Search:
         """Return the shortest and longest path types inside the node, and then those to NICs."""
         low_intra, high_intra = PathKind.LOC, PathKind.SYS
         low_inter, high_inter = PathKind.PIX, PathKind.SYS
+        if not self.rules.own_kinds:
+            low_intra = PathKind.LOC if self.size == 1 else PathKind.NVL
+            return low_intra, high_intra, low_inter, high_inter
         if self.size > 1:
             kinds = [
                 route.kind
@@ -331,18 +451,20 @@ class _Search:
                 for b, route in enumerate(row)
                 if a != b
             ]
-            low_intra, high_intra = min(kinds), max(kinds)
+            low_intra, high_intra = min([*kinds, PathKind.SYS]), max(kinds)
         if self.inter:
             kinds = [route.kind for row in self.node.gpu_net for route in row]
             low_inter = min([*kinds, PathKind.SYS])
             high_inter = high_intra = max([*kinds, PathKind.LOC])
-        if self.sm < 90 and self.version >= (2, 29, 0):
+        if self.sm < 90 and self.rules.far_nets_before_sm90:
             # The way back of a balanced tree may need a long path, so allow all paths to NICs.
             high_inter = PathKind.SYS
         return low_intra, high_intra, low_inter, high_inter
 
     def _split_nvlink(self) -> bool:
         """Return whether NVLink joins the GPUs into exactly two groups (`ncclTopoSplitNvLink`)."""
+        if not self.rules.split_nvlink:
+            return False
         domain = list(range(self.size))
         for a in range(self.size):
             for b in range(a + 1, self.size):
@@ -354,16 +476,17 @@ class _Search:
         best = attempts.best
         if not best.rings:
             order = tuple(range(self.size))
-            net = 0 if self.inter else None
+            ends = self._fallback_nets()
+            joined = self.inter or ends is not None or not self.rules.nets_in_fallback
             return SearchResult(
                 pattern=self.pattern,
                 cross_nic=best.cross_nic,
                 intra_gb_per_s=_FALLBACK_GB_PER_S,
-                inter_gb_per_s=_FALLBACK_GB_PER_S,
+                inter_gb_per_s=_FALLBACK_GB_PER_S if joined else 0.0,
                 intra_type=PathKind.SYS,
-                inter_type=PathKind.SYS,
+                inter_type=PathKind.SYS if joined else PathKind.DIS,
                 same_channels=best.same_channels,
-                rings=(Ring(order, net, net),),
+                rings=(Ring(order, *(ends if self.inter and ends else (None, None))),),
                 fell_back=True,
                 ran_out=self.ran_out,
             )
@@ -379,22 +502,37 @@ class _Search:
             ran_out=self.ran_out,
         )
 
+    def _fallback_nets(self) -> tuple[int, int] | None:
+        """Return the NICs of the simple order; None if the node has no NIC."""
+        if not self.node.nets:
+            return None
+        if not self.rules.nets_in_fallback:
+            return 0, 0
+        own = SearchOrder(self.node, self.rules, ()).own_nets
+        return own[0][0], own[-1][0]
 
-def system_bandwidths(node: NodeRoutes, *, inter: bool) -> tuple[float, float]:
+
+def system_bandwidths(
+    node: NodeRoutes, *, inter: bool, version: Version | None = None
+) -> tuple[float, float]:
     """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`).
 
     `maxBw` is the bandwidth of the fastest path: between GPUs, or with `inter` from a GPU to a NIC.
-    `totalBw` is the largest bandwidth of a GPU: of its NVLinks together or of its PCIe link.
+    `totalBw` is the largest bandwidth of a GPU: of its NVLinks together or of its PCIe link. Up to
+    2.25 a C2C link counts as NVLink.
     """
     if not inter and len(node.gpus) == 1:
         return 5000.0, 5000.0
     routes = node.gpu_net if inter else node.gpu_gpu
     fastest = max((route.gb_per_s for row in routes for route in row if route.links), default=0.0)
+    nvlinks = {LinkKind.NVLINK}
+    if rules_of(version).c2c_as_nvlink:
+        nvlinks.add(LinkKind.C2C)
     totals = []
     for gpu in node.gpus:
         own = [link for link in node.links if link.source == gpu.name]
         nvlink = gpu.own_nvlink_gb_per_s
-        nvlink += sum(link.gb_per_s for link in own if link.kind.value == "NVL")
-        pci = max((link.gb_per_s for link in own if link.kind.value == "PCI"), default=0.0)
+        nvlink += sum(link.gb_per_s for link in own if link.kind in nvlinks)
+        pci = max((link.gb_per_s for link in own if link.kind is LinkKind.PCI), default=0.0)
         totals.append(max(nvlink, pci))
     return fastest, max(totals)

@@ -3,7 +3,7 @@
 
 An attempt goes from GPU to GPU, subtracts (*books*) bandwidth from the links between them, and
 backtracks if a link has too little left. The source is `ncclTopoSearchRec` and its callees in
-`graph/search.cc` of NCCL 2.28.9. Bandwidth is counted in whole MB/s, because NCCL rounds the
+`graph/search.cc` of NCCL 2.19 to 2.30. Bandwidth is counted in whole MB/s, because NCCL rounds the
 remaining GB/s of a link to three decimals.
 """
 
@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nccltune.formats.topology.graph_xml import Pattern
-from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkKind
-from nccltune.topology.hardware.local import best_route_indexes, local_gpu, local_nets
 from nccltune.topology.nccl_model.routes import NodeRoutes, Route, twins
 from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
+from nccltune.topology.nccl_model.search_order import SearchOrder
+from nccltune.topology.nccl_model.search_rules import SearchRules
 from nccltune.topology.nccl_model.settings import PathKind
+
+TREES = (Pattern.BALANCED_TREE, Pattern.SPLIT_TREE, Pattern.TREE)
 
 _FIRST_ORDER_STEPS = 1 << 10
 Bookings = tuple[tuple[int, int], ...]
@@ -48,10 +50,15 @@ def _run_step(first: SearchStep) -> None:
 class SearchAttempts:
     """The search attempts on one node. `best` is the best result of all attempts so far."""
 
-    def __init__(self, node: NodeRoutes, inter: bool, goal: SearchGoal, version: Version) -> None:
+    def __init__(
+        self, node: NodeRoutes, inter: bool, goal: SearchGoal, rules: SearchRules, coll: bool
+    ) -> None:
         self.node = node
         self.inter = inter
         self.goal = goal
+        self.rules = rules
+        self.coll = coll
+        """Whether channels enter only through NICs with CollNet."""
         self.size = len(node.gpus)
         self.best = BestChannels(
             pattern=goal.pattern,
@@ -60,12 +67,14 @@ class SearchAttempts:
             inter_type=goal.inter_type,
             intra_gb_per_s=0.0,
             inter_gb_per_s=0.0,
-            same_channels=True,
+            same_channels=goal.same_channels,
             rings=[],
             hops=0,
         )
+        self.hops = 0
         self.left = [round(link.gb_per_s * 1000) for link in node.links]
         self.net_left = [round(net.gb_per_s * 1000) for net in node.nets]
+        self.order = SearchOrder(node, rules, self.left)
         self._known_bookings: dict[tuple[int, float], Bookings] = {}
         self.found = 0
         """The number of times that an attempt improved `best`."""
@@ -74,35 +83,9 @@ class SearchAttempts:
         self._inter_kinds = {
             route.kind for rows in (node.gpu_net, node.net_gpu) for row in rows for route in row
         }
-        self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
-        self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
-        self._two_devices = version >= (2, 30, 0)
-        among_sharing = version >= (2, 30, 7)
-        indexes = [gpu.index for gpu in node.gpus]
-        self.own_nets = [
-            local_nets(gpu, node.gpu_net, node.net_gpu, indexes, among_sharing=among_sharing)
-            for gpu in range(self.size)
-        ]
-        self.own_gpu = [
-            local_gpu(net, node.gpu_net, node.net_gpu, indexes, among_sharing=among_sharing)
-            for net in range(len(node.nets))
-        ]
-        self.near_gpus = [best_route_indexes(node.net_gpu[net]) for net in range(len(node.nets))]
         self._old_gpus = {gpu.name for gpu in node.gpus if gpu.sm < 80}
         self._twin = twins(node.links)
-        self._pci = [
-            int(
-                min(
-                    (
-                        link.gb_per_s
-                        for link in node.links
-                        if link.source == gpu.name and link.kind is LinkKind.PCI
-                    ),
-                    default=-1,
-                )
-            )
-            for gpu in node.gpus
-        ]
+        self._ports = [_same_port(node, net) for net in range(len(node.nets))]
 
     def run(self, steps: int) -> int:
         """Search for the goal for at most `steps` steps.
@@ -117,9 +100,8 @@ class SearchAttempts:
             return self._tried[key][1]
         self.time = steps
         self.rings: list[Ring] = []
-        self.used = [0] * self.size
-        self.order: list[int] = []
-        self.hops = 0
+        self.used = 0
+        self.gpus: list[int] = []
         self.net_in: int = 0
         self.net_out: int | None = None
         self._open = self._open_routes()
@@ -168,48 +150,44 @@ class SearchAttempts:
         goal = self.goal
         # NCCL uses whole GB/s for this test: `const int bw`.
         speed = int(goal.inter_gb_per_s) * 1000
-        nets = self._nets(None)
+        nets = self.order.nets(None, goal.inter_type)
         number = len(self.rings)
+        paired = number & 1 and self._pairs_nets()
         for turn in range(len(nets)):
             net = nets[(number + turn) % len(nets)]
-            if self.net_left[net] < speed:
+            if self.net_left[net] < speed or (self.coll and not self.node.nets[net].coll):
                 continue
-            if (
-                goal.pattern is Pattern.RING
-                and goal.cross_nic == 2
-                and number & 1
-                and net != self.rings[-1].net_out
-            ):
+            if paired and net != self.rings[-1].net_out:
                 continue
-            ports = self._same_port(net)
-            for port in ports:
+            for port in self._ports[net]:
                 self.net_left[port] -= speed
             self.net_in = net
             yield self._from_net(net, to_net, to_first)
-            for port in ports:
+            for port in self._ports[net]:
                 self.net_left[port] += speed
 
+    def _pairs_nets(self) -> bool:
+        """Return whether an odd channel uses the NICs of the channel before it in reverse."""
+        rules = self.rules
+        crosses = self.goal.cross_nic == rules.crossed
+        everywhere = rules.pairs_nets and rules.crossed == 1
+        return crosses and (
+            everywhere or (rules.crossed == 2 and self.goal.pattern is Pattern.RING)
+        )
+
     def _from_net(self, net: int, to_net: int, to_first: int) -> SearchStep:
-        if self.rings and self.goal.same_channels:
+        same = self.goal.same_channels
+        if self.rings and (same or not self.rules.own_gpu_first):
             yield self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
+        if self.rings and same:
             return
         if not self.rings and not self.node.nvswitch:
             # Try the GPUs in index order first, with a separate limit of steps.
             saved, self.time = self.time, _FIRST_ORDER_STEPS
             yield self._enter(net, 0, to_net, to_first, "index")
             self.time = -1 if self.time == -1 else saved
-        own = self.own_gpu[net]
-        first = [] if own is None else [own]
-        for gpu in (*first, *(gpu for gpu in self.near_gpus[net] if gpu != own)):
+        for gpu in self.order.first_gpus(net, len(self.rings), int(self.goal.inter_gb_per_s)):
             yield self._enter(net, gpu, to_net, to_first, "search")
-
-    def _same_port(self, net: int) -> list[int]:
-        spot = self.node.nets[net]
-        return [
-            number
-            for number, other in enumerate(self.node.nets)
-            if (other.asic, other.port) == (spot.asic, spot.port)
-        ]
 
     def _enter(
         self, net: int | None, gpu: int, to_net: int, to_first: int, order: str
@@ -226,10 +204,9 @@ class SearchAttempts:
             bookings = self._bookings_of(route, self.goal.inter_gb_per_s, True)
             if not self._book(route, back, bookings, False):
                 return
-        flag = 1 << len(self.rings)
-        self.used[gpu] ^= flag
+        self.used = 1 << gpu
         yield self._at(gpu, 0, to_net, to_first, order)
-        self.used[gpu] ^= flag
+        self.used = 0
         if route is not None:
             self._release(route, bookings)
 
@@ -242,7 +219,7 @@ class SearchAttempts:
         kind = self.goal.intra_type if intra else self.goal.inter_type
         if route.kind > kind:
             return False
-        if back.kind > kind and self.goal.pattern is not Pattern.RING:
+        if back.kind > kind and self.goal.pattern in TREES:
             return False
         left = self.left
         for link, want in bookings:
@@ -265,7 +242,7 @@ class SearchAttempts:
         Since 2.30 NCCL models a GPU as two devices, so a route through another GPU is two hops
         longer.
         """
-        through_gpu = self._two_devices and route.kind is PathKind.PXN
+        through_gpu = self.rules.two_devices and route.kind is PathKind.PXN
         return len(route.links) + 2 * through_gpu
 
     def _bookings_of(self, route: Route, speed: float, from_net: bool) -> Bookings:
@@ -305,8 +282,8 @@ class SearchAttempts:
         size = self.size
         if step == size:
             return self._complete()
-        del self.order[step:]
-        self.order.append(gpu)
+        del self.gpus[step:]
+        self.gpus.append(gpu)
         if step == to_net:
             return self._to_net(gpu, step, to_first, order)
         if step < size - 1:
@@ -322,7 +299,6 @@ class SearchAttempts:
         """
         left = self.left
         open_routes = self._open[gpu]
-        flag = 1 << len(self.rings)
         for following in self._next(gpu, step, to_net, order):
             if self.time <= 0:
                 return
@@ -337,13 +313,13 @@ class SearchAttempts:
                     left[link] -= want
                 hops = len(self.node.gpu_gpu[gpu][following].links)
                 self.hops += hops
-                self.used[following] ^= flag
+                self.used |= 1 << following
                 yield self._at(following, step + 1, to_net, to_first, order)
-                self.used[following] ^= flag
+                self.used &= ~(1 << following)
                 self.hops -= hops
                 for link, want in bookings:
                     left[link] += want
-                del self.order[step + 1 :]
+                del self.gpus[step + 1 :]
 
     def _open_routes(self) -> list[list[Bookings | None]]:
         """Return the bookings of each route between GPUs at the goal's speed.
@@ -352,7 +328,7 @@ class SearchAttempts:
         back counts too.
         """
         goal = self.goal
-        tree = goal.pattern is not Pattern.RING
+        tree = goal.pattern in TREES
         routes = self.node.gpu_gpu
         return [
             [
@@ -366,7 +342,7 @@ class SearchAttempts:
 
     def _close(self, gpu: int, step: int, to_net: int, order: str) -> SearchStep:
         """Close a ring: go from its last GPU to its first GPU."""
-        first = self.order[0]
+        first = self.gpus[0]
         route, back = self.node.gpu_gpu[gpu][first], self.node.gpu_gpu[first][gpu]
         bookings = self._bookings_of(route, self.goal.intra_gb_per_s, False)
         if self._book(route, back, bookings, True):
@@ -383,7 +359,7 @@ class SearchAttempts:
         speed = goal.inter_gb_per_s / (2 if balanced else 1)
         start = self.net_in
         then = 1 if balanced and step == 0 else -1
-        for net in self._nets(gpu):
+        for net in self.order.nets(gpu, goal.inter_type):
             if not self._fits(start, net, step):
                 continue
             route, back = self.node.gpu_net[gpu][net], self.node.net_gpu[net][gpu]
@@ -401,83 +377,26 @@ class SearchAttempts:
         a, b = self.node.nets[start], self.node.nets[net]
         if goal.pattern is Pattern.TREE and net != start:
             return False
-        if goal.pattern is Pattern.RING and goal.cross_nic == 2:
-            if len(self.rings) & 1 and net != self.rings[-1].net_in:
-                return False
-        elif goal.cross_nic == 0 and (a.asic, a.port) != (b.asic, b.port):
+        if goal.cross_nic == 0 and (a.asic, a.port) != (b.asic, b.port):
+            return False
+        if len(self.rings) & 1 and self._pairs_nets() and net != self.rings[-1].net_in:
             return False
         return not (goal.pattern is Pattern.BALANCED_TREE and step != 0 and net != self.net_out)
 
-    def _nets(self, gpu: int | None) -> list[int]:
-        """Return the NICs to try, a GPU's own NICs first (`ncclTopoSelectNets`)."""
-        key = (gpu, self.goal.inter_type)
-        if key not in self._nets_to_try:
-            gpus = range(self.size) if gpu is None else (gpu,)
-            nets = dict.fromkeys(net for one in gpus for net in self.own_nets[one])
-            for kind in range(self.goal.inter_type + 1):
-                for one in gpus:
-                    for net, route in enumerate(self.node.gpu_net[one]):
-                        if route.kind == kind:
-                            nets.setdefault(net)
-            self._nets_to_try[key] = list(nets)
-        return self._nets_to_try[key]
-
     def _next(self, gpu: int, step: int, to_net: int, order: str) -> Sequence[int]:
-        """Return the GPUs to try next, best first (`ncclTopoSearchNextGpuSort`)."""
+        """Return the GPUs to try next, best first."""
         if order == "index":
             return (step + 1,)
         if order == "replay":
             return (self.rings[-1].gpus[step + 1],)
-        sort_net = 0 if to_net == -1 else 1 if to_net == step + 1 else -1
-        flag = 1 << len(self.rings)
-        free = [
-            (other, inside)
-            for other, inside in self._order_from(gpu, self.net_in if sort_net else None)
-            if not self.used[other] & flag
-        ]
-        following = [other for other, _ in free]
-        if sort_net == -1 and len({inside for _, inside in free}) == 1:
-            following.reverse()
-        return self._neighbours(gpu, following) if self.node.nvswitch else following
-
-    def _order_from(self, gpu: int, net: int | None) -> list[tuple[int, tuple[int, int]]]:
-        """Return all other GPUs, best first, each with its bandwidth and hops from `gpu`.
-
-        If `net` is given, GPUs near that NIC come first. Then come GPUs near `gpu`.
-        """
-        key = (gpu, net)
-        if key not in self._orders:
-            routes = self.node.gpu_gpu[gpu]
-            scores = []
-            for away in range(1, self.size):
-                other = (gpu + away) % self.size
-                if not routes[other].links:
-                    continue
-                inside = (-int(routes[other].gb_per_s), len(routes[other].links))
-                outside = (0, 0, 0)
-                if net is not None:
-                    route = self.node.net_gpu[net][other]
-                    outside = (-int(route.gb_per_s), -self._pci[other], len(route.links))
-                scores.append(((*outside, *inside, away), other, inside))
-            self._orders[key] = [(other, inside) for _, other, inside in sorted(scores)]
-        return self._orders[key]
-
-    def _neighbours(self, gpu: int, following: Sequence[int]) -> list[int]:
-        """Return the GPUs to try with NVSwitches: the next and the previous by index."""
-        after, before = (gpu + 1) % self.size, (gpu - 1) % self.size
-        if self.goal.pattern is Pattern.RING:
-            wanted = [after, before]
-        elif self.goal.pattern is Pattern.BALANCED_TREE:
-            wanted = [before, after]
-        else:
-            wanted = [after]
-        # NCCL inserts each GPU at the front of its list, so the last inserted comes first.
-        return [one for one in dict.fromkeys(reversed(wanted)) if one in following]
+        net = None if to_net == -1 else self.net_in
+        back_later = to_net not in (-1, step + 1)
+        return self.order.next_gpus(gpu, self.used, net, self.goal.pattern, back_later=back_later)
 
     def _complete(self) -> SearchStep:
         """Finish a channel, keep all channels if they are the best so far, and begin the next."""
         ends = (self.net_in, self.net_out) if self.inter else (None, None)
-        self.rings.append(Ring(tuple(self.order), *ends))
+        self.rings.append(Ring(tuple(self.gpus), *ends))
         if self._is_better():
             self.found += 1
             goal = self.goal
@@ -492,10 +411,10 @@ class SearchAttempts:
             if len(self.rings) == goal.most:
                 self.time = -1
         if len(self.rings) < self.goal.most:
-            kept = (self.order, self.net_in, self.net_out)
-            self.order = []
+            kept = (self.gpus, self.used, self.net_in, self.net_out)
+            self.gpus = []
             yield self._channel()
-            self.order, self.net_in, self.net_out = kept
+            self.gpus, self.used, self.net_in, self.net_out = kept
         self.rings.pop()
 
     def _is_better(self) -> bool:
@@ -508,6 +427,7 @@ class SearchAttempts:
         if count < goal.least:
             return False
         mine, other = count * goal.intra_gb_per_s, len(best.rings) * best.intra_gb_per_s
+        other *= 1.0 - (best.cross_nic - goal.cross_nic) * self.rules.crossing_loss
         if mine != other:
             return mine > other
         return (
@@ -515,3 +435,13 @@ class SearchAttempts:
             and goal.cross_nic == best.cross_nic
             and self.hops < best.hops
         )
+
+
+def _same_port(node: NodeRoutes, net: int) -> list[int]:
+    """Return the NICs that are on the same port as a NIC, itself included."""
+    spot = node.nets[net]
+    return [
+        number
+        for number, other in enumerate(node.nets)
+        if (other.asic, other.port) == (spot.asic, spot.port)
+    ]

@@ -188,6 +188,11 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
 
     Before 2.23 it does so on all AMD hosts.
     """
+    shares_by_rest: bool
+    """In 2.30.7 the first NIC of a GPU follows from its index modulo the GPUs that share it.
+
+    Before, and in 2.31.2, it follows from the index itself.
+    """
     read_from_sm80: bool
     """Since 2.19.1 GPUDirect RDMA reads are on by default from compute capability 8.0."""
 
@@ -208,5 +213,6 @@ def rules_of(version: Version | None) -> PathRules:
         gdr_c2c=since >= (2, 27, 0),
         p2c_as_c2c=since < (2, 29, 0),
         amd_pairs_only=since >= (2, 23, 0),
+        shares_by_rest=(2, 30, 7) <= since < (2, 31, 0),
         read_from_sm80=since >= (2, 19, 1),
     )

@@ -8,14 +8,18 @@ import msgspec
 import pytest
 
 from nccltune.formats.topology.graph_xml import GraphId, Pattern, read_graphs
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
+from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.routes import node_routes
 from nccltune.topology.nccl_model.search import (
     Searched,
     SearchResult,
-    channel_limit,
+    nvls_channels,
     search,
+    search_collnet,
+    search_nvls,
     speeds,
     system_bandwidths,
 )
@@ -113,8 +117,6 @@ def test_without_p2p_the_ring_shares_the_uplink_to_the_cpu():
 def test_nothing_found_is_the_simple_order():
     """The link is slower than the lowest speed tried (0.12), so NCCL falls back to 0.1."""
     text = (FOLDER / "switch-l40s.xml").read_text().replace('speed="100000"', 'speed="100"')
-    from nccltune.formats.topology.nccl_xml import read_topology
-
     node = node_routes(read_topology(text.encode(), "slow"))
     ring = search(node, nodes=2).ring
     assert ring.fell_back
@@ -131,10 +133,59 @@ def test_speeds_by_capability_and_version():
     assert speeds(89, inter=False, version=(2, 30, 7))[0] == 40.0
     assert 11.0 not in speeds(90, inter=False, version=(2, 20, 5))
     assert 11.0 in speeds(90, inter=False, version=(2, 21, 5))
-    assert speeds(100, inter=True, version=(2, 24, 0))[0] == 48.0
-    assert speeds(100, inter=True, version=(2, 28, 9))[0] == 96.0
-    assert speeds(103, inter=True, version=(2, 30, 7))[1] == 86.0
+    assert 22.0 not in speeds(90, inter=True, version=(2, 19, 1))
+    assert 22.0 in speeds(90, inter=True, version=(2, 19, 3))
     assert speeds(86, inter=True, version=(2, 1, 0))[0] == 48.0
+
+
+@pytest.mark.parametrize(
+    ("version", "fastest"),
+    [
+        ((2, 24, 3), [48.0, 45.0, 42.0]),
+        ((2, 25, 1), [48.0, 45.0, 42.0]),
+        ((2, 27, 3), [47.9, 45.0, 42.0]),
+        ((2, 27, 5), [48.0, 45.1, 42.0]),
+        ((2, 27, 6), [96.0, 48.0, 45.1]),
+        ((2, 29, 3), [96.0, 48.0, 45.1]),
+        ((2, 29, 7), [96.0, 80.0, 48.0]),
+        ((2, 30, 4), [96.0, 86.0, 80.0]),
+        ((2, 31, 2), [96.0, 90.2, 86.0]),
+    ],
+)
+def test_speeds_of_blackwell_between_nodes(version: Version, fastest: list[float]):
+    assert speeds(100, inter=True, version=version)[:3] == tuple(fastest)
+
+
+def test_speeds_of_blackwell_on_one_node():
+    assert speeds(100, inter=False, version=(2, 24, 3))[0] == 60.0
+    assert speeds(100, inter=False, version=(2, 25, 1))[-1] == 19.0
+    assert speeds(100, inter=False, version=(2, 27, 3))[-1] == 18.0
+    assert 45.0 not in speeds(103, inter=False, version=(2, 28, 9))
+    assert 45.0 in speeds(103, inter=False, version=(2, 29, 2))
+
+
+def test_nvls_needs_switches_and_hopper():
+    assert search_nvls(node_routes(sample("switch-l40s")), nodes=1) is None
+    found = search_nvls(node_routes(sample("dgx")), nodes=1)
+    assert found is not None
+    assert [ring.gpus for ring in found.rings] == [(gpu,) for gpu in range(8)]
+    assert (found.intra_gb_per_s, found.inter_gb_per_s) == (40.0, 60.0)
+
+
+def test_collnet_needs_nics_with_collnet():
+    found = search_collnet(node_routes(sample("dgx")), nodes=2, channels=8)
+    assert (found.chain, found.direct) == (None, None)
+
+
+def test_gpus_are_in_the_order_of_the_file():
+    """NCCL numbers GPUs as the file lists them, not by their index."""
+    text = (FOLDER / "switch-l40s.xml").read_text()
+    for one, other in (("0", "x"), ("3", "0"), ("x", "3")):
+        text = text.replace(f'<gpu dev="{one}"', f'<gpu dev="{other}"')
+    node = node_routes(read_topology(text.encode(), "swapped"))
+    assert [gpu.index for gpu in node.gpus] == [3, 1, 2, 0]
+    tree = search(node, nodes=1).tree
+    assert tree.rings[0].gpus[0] == 0
 
 
 def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest.MonkeyPatch):
@@ -173,17 +224,60 @@ def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
     assert Searched(ring, ring).connected_channels(nodes, sm) == channels
 
 
-def test_nccl_has_32_channels_up_to_2_24():
-    ring = SearchResult(
+def slow_ring(channels: int) -> SearchResult:
+    return SearchResult(
         pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=20.0, inter_gb_per_s=20.0,
         intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
-        rings=(Ring((0, 1), 0, 0),) * 20,
+        rings=(Ring((0, 1), 0, 0),) * channels,
     )  # fmt: skip
-    old = Searched(ring, ring, channel_limit((2, 24, 3)))
+
+
+def test_nccl_has_32_channels_up_to_2_24():
+    ring = slow_ring(20)
+    old = Searched(ring, ring, (2, 24, 3))
     assert old.connected_channels(1, 90) == old.connected_channels(1, 90, least=64) == 32
-    assert Searched(ring, ring, channel_limit((2, 25, 1))).connected_channels(1, 90) == 40
-    node = node_routes(sample("h200x4-dump"), version=(2, 24, 3))
-    assert search(node, nodes=1, version=(2, 24, 3)).limit == 32
+    assert Searched(ring, ring, (2, 25, 1)).connected_channels(1, 90) == 40
+
+
+@pytest.mark.parametrize(
+    ("version", "sm", "nodes", "channels"),
+    [
+        ((2, 19, 4), 90, 2, 8),
+        ((2, 20, 5), 90, 2, 16),
+        ((2, 27, 7), 90, 2, 16),
+        ((2, 28, 9), 90, 2, 8),
+        ((2, 24, 3), 100, 1, 16),
+        ((2, 26, 6), 100, 1, 32),
+        ((2, 27, 7), 100, 1, 24),
+        ((2, 27, 7), 100, 2, 32),
+    ],
+)
+def test_channels_are_raised_for_nvls(version: Version, sm: int, nodes: int, channels: int):
+    """Up to 2.27 the channels of NVLS are a minimum; since 2.28 NVLS has its own."""
+    found = Searched(slow_ring(4), slow_ring(4), version)
+    assert found.connected_channels(nodes, sm, nvls=True) == channels
+    assert found.connected_channels(nodes, sm) == 8
+
+
+def test_channels_of_nvls():
+    assert nvls_channels((2, 24, 3), 100, 2) == 16
+    assert nvls_channels((2, 30, 7), 90, 1) == 16
+    assert nvls_channels((2, 30, 7), 103, 1) == 24
+
+
+@pytest.mark.parametrize(
+    ("version", "sm", "count", "channels"),
+    [
+        ((2, 19, 4), 90, 8, 32),
+        ((2, 20, 5), 90, 8, 16),
+        ((2, 24, 3), 90, 4, 16),
+        ((2, 24, 3), 100, 4, 8),
+        ((2, 25, 1), 100, 4, 16),
+    ],
+)
+def test_doubling_by_version(version: Version, sm: int, count: int, channels: int):
+    ring = msgspec.structs.replace(slow_ring(count), intra_gb_per_s=48.0, inter_gb_per_s=48.0)
+    assert Searched(ring, ring, version).connected_channels(2, sm) == channels
 
 
 def switched(gpus: int) -> Topology:

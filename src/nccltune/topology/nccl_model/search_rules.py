@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the channel search that differ between versions of NCCL (2.19.3 to 2.31).
+
+The sources are `graph/search.cc`, `graph/connect.cc` and `transport/nvls.cc`.
+"""
+
+import msgspec
+
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.nccl_model.settings import PathKind, rules_of
+
+_KINDS = tuple(kind for kind in PathKind if kind < PathKind.DIS)
+_BEFORE = (0, 0, 0)
+
+
+class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one version of NCCL."""
+
+    kinds: tuple[PathKind, ...]
+    """The path types of the version, best first. C2C exists since 2.26, P2C since 2.27."""
+    own_kinds: bool
+    """Since 2.25 only the path types between the best and the worst of the machine are tried.
+
+    Before 2.25 it is NVL (inside a node) or PIX (to NICs) up to SYS on every machine.
+    """
+    far_nets_before_sm90: bool
+    """Since 2.29 all paths to NICs are tried before compute capability 9.0."""
+    split_nvlink: bool
+    """Since 2.26 a ring needs two channels if NVLink joins the GPUs into two groups."""
+    crossed: int
+    """The value of crossNic in a search that crosses NICs: 1 before 2.23, then 2."""
+    crossing_loss: float
+    """The share of bandwidth that channels lose in comparisons if they cross NICs: 0.15 in 2.19."""
+    pairs_nets: bool
+    """Since 2.20 an odd channel that crosses NICs uses those of the channel before in reverse."""
+    neighbours_only: bool
+    """Since 2.21 a GPU with NVSwitches has only its neighbours as next GPUs."""
+    near_gpus: bool
+    """Since 2.27 a channel begins at each GPU near its NIC: widest path, then best path type.
+
+    Before 2.27 the GPUs are those with the widest path and the fewest hops, beginning at another
+    GPU for each channel.
+    """
+    own_gpu_first: bool
+    """Since 2.27.5 the NIC's own GPU is tried first, and only equal channels are repeated.
+
+    Before 2.27.5 the last channel is repeated first even if channels may differ.
+    """
+    unbounded_single_gpu: bool
+    """Before 2.21 the first speed of a node with one GPU is limited by its NIC only."""
+    nets_on_one_node: bool
+    """Since 2.28.7 a node keeps its NICs in a job on one node, so crossNic is tried there, too."""
+    nets_in_fallback: bool
+    """Since 2.29 the simple order uses the NICs of its first and last GPU, not NIC 0."""
+    two_devices: bool
+    """Since 2.30 a GPU is two devices in NCCL's graph."""
+    shares_by_rest: bool
+    """The rule of this name in `PathRules`."""
+    head_search: int
+    """How heads of NVLS and CollNet find a NIC.
+
+    1 (before 2.22) tries one NIC. 2 (2.22) tries all, but a NIC whose GPU is a head already stays
+    booked. 3 (since 2.23) releases it.
+    """
+    nvls_heads: int | None
+    """The most heads of NVLS: one for each GPU, since 2.25 at most 32."""
+    collnet_heads: int | None
+    """The most heads of CollNet direct: one for each GPU, since 2.25 at most 8."""
+    collnet_direct: bool
+    """Since 2.22 CollNet direct has a search of its own. Before, it uses the channels of chain."""
+    most_channels: int
+    """`MAXCHANNELS`."""
+    doubled_to: int
+    """The last compute capability that gets twice the channels for fast rings between nodes."""
+    doubled_below: int
+    """They are doubled if there are fewer channels than this."""
+    raised_for_nvls: bool
+    """From 2.20 to 2.27 there are at least as many channels as NVLS has."""
+    nvls_channels: dict[int, tuple[int, int]]
+    """The channels of NVLS on one node and on several, by the least compute capability."""
+
+
+def search_rules(version: Version) -> SearchRules:
+    """Return the search rules of a version."""
+    missing = {PathKind.C2C: (2, 26, 0), PathKind.P2C: (2, 27, 0)}
+    return SearchRules(
+        kinds=tuple(kind for kind in _KINDS if missing.get(kind, _BEFORE) <= version),
+        own_kinds=version >= (2, 25, 0),
+        far_nets_before_sm90=version >= (2, 29, 0),
+        split_nvlink=version >= (2, 26, 0),
+        crossed=1 if version < (2, 23, 0) else 2,
+        crossing_loss=0.15 if version < (2, 20, 0) else 0.0,
+        pairs_nets=version >= (2, 20, 0),
+        neighbours_only=version >= (2, 21, 0),
+        near_gpus=version >= (2, 27, 0),
+        own_gpu_first=version >= (2, 27, 5),
+        unbounded_single_gpu=version < (2, 21, 0),
+        nets_on_one_node=version >= (2, 28, 7),
+        nets_in_fallback=version >= (2, 29, 0),
+        two_devices=version >= (2, 30, 0),
+        shares_by_rest=rules_of(version).shares_by_rest,
+        head_search=1 if version < (2, 22, 0) else 2 if version < (2, 23, 0) else 3,
+        nvls_heads=32 if version >= (2, 25, 0) else None,
+        collnet_heads=8 if version >= (2, 25, 0) else None,
+        collnet_direct=version >= (2, 22, 0),
+        most_channels=64 if version >= (2, 25, 0) else 32,
+        doubled_to=90 if version < (2, 25, 0) else 999,
+        doubled_below=17 if version < (2, 20, 0) else 16,
+        raised_for_nvls=(2, 20, 0) <= version < (2, 28, 0),
+        nvls_channels={0: (16, 16)}
+        | ({} if version < (2, 25, 0) else {100: (32 if version < (2, 27, 0) else 24, 32)}),
+    )
