@@ -45,12 +45,14 @@ def analyze(
     suspect: Sequence[str] = (),
     expected: Sequence[Expectation] = (),
     assumed_noise: float = ASSUMED_NOISE,
+    names: Mapping[str, str] | None = None,
 ) -> Analysis:
     """Return the curves and findings of sorted samples.
 
     - `suspect`: sentences about runs whose data is in doubt; each becomes a finding
     - `expected`: the bandwidths that the links allow; empty if they are unknown
     - `assumed_noise`: the noise as a fraction, used if the timings are too few to measure it
+    - `names`: the files of the processes, to name slow runs
 
     >>> from nccltune.analyze import sort_samples
     >>> from nccltune.examples import example
@@ -60,7 +62,6 @@ def analyze(
     >>> analysis.conditions[0].condition.title
     'all-reduce, 4 nodes, 4 ranks'
     """
-    conditions = []
     findings = [
         Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
         for sentence in (*suspect, *found.doubts)
@@ -69,13 +70,22 @@ def analyze(
     findings += _left_out(found, named)
     known = {(item.collective, item.scale): item for item in expected}
     reported: set[tuple[Collective, Scale]] = set()
-    for timings in found.timings:
-        title = named[timings.condition]
-        analysis = _condition(timings, title, platform.line_rate_gb_per_s, assumed_noise)
-        conditions.append(analysis)
+    conditions = [
+        _condition(item, named[item.condition], platform.line_rate_gb_per_s, assumed_noise)
+        for item in found.timings
+    ]
+    placed = {item.condition: item for item in conditions}
+    for analysis, timings in zip(conditions, found.timings, strict=True):
         table = _table(timings, assumed_noise)
         what = (timings.condition.collective, timings.condition.scale)
-        findings += condition_findings(analysis, timings, table, rated=what not in known)
+        findings += condition_findings(
+            analysis,
+            timings,
+            table,
+            beside=placed.get(analysis.condition.other_placement),
+            names=names,
+            rated=what not in known,
+        )
         if what not in reported:
             # Report once for each collective and scale, for its first condition. Conditions out of
             # place are sorted before conditions in place.
@@ -83,7 +93,7 @@ def analyze(
             findings += expected_findings(platform, analysis, known.get(what))
     crossovers = [item for item in findings if item.kind is FindingKind.BAD_CROSSOVER]
     pairs = list(zip(conditions, found.timings, strict=True))
-    findings += falling_findings(pairs, crossovers, assumed_noise)
+    findings += falling_findings(pairs, crossovers, assumed_noise, names or {})
     for table in gain_tables(found.timings, assumed_noise):
         findings += _what_is_missing(table)
     findings += not_compared(conditions)
