@@ -22,7 +22,7 @@ def ran_text(item: ConditionAnalysis) -> str | None:
     if default is None:
         return None
     if not any(point.ran for point in default.points):
-        return "what it ran is unknown (no NCCL log)"
+        return "what it ran is unknown (no NCCL log states it)"
     runs = [(label, list(points)) for label, points in groupby(default.points, ran_label)]
     parts = [f"{label} to {format_bytes(points[-1].bytes)}" for label, points in runs[:-1]]
     parts.append(runs[-1][0] + (" above" if parts else ""))

@@ -40,7 +40,7 @@ def with_ran(label: Callable[[int], str | None], *, better: bool = False) -> lis
 @pytest.mark.parametrize(
     ("label", "text"),
     [
-        (lambda _: None, "what it ran is unknown (no NCCL log)"),
+        (lambda _: None, "what it ran is unknown (no NCCL log states it)"),
         (lambda _: "ring/simple/24", "ran ring/simple"),
         (
             lambda size: "ring/ll" if size <= 1 << 16 else "ring/simple",
