@@ -82,7 +82,15 @@ def falls(
     if len(points.sizes) < 2:
         return []
     found = _falling(points, _CHANCE if beside is None else _CHANCE / 2)
-    return [_fall(points, run, found) for run in _runs(list(found))]
+    falling = [_fall(points, run, found) for run in _runs(list(found))]
+    return [fall for fall in falling if _agreed(timings, choice, fall)]
+
+
+def _agreed(timings: Timings, choice: AnyChoice, fall: Fall) -> bool:
+    """Return whether two or three timings of a fall all show it: one slow run is no slow choice."""
+    worst, larger = (timings.series(size, choice).values() for size in (fall.worst, fall.larger))
+    few = 1 < len(worst) < MIN_ROUNDS
+    return not few or min(worst) > max(larger)
 
 
 def _falling(points: _Points, chance: float) -> dict[int, int]:

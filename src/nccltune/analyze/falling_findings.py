@@ -98,10 +98,13 @@ def _doubts(
     first = fall.worst == timings.sizes[0]
     if beside is not None:
         worst, larger = beside.median(fall.worst, choice), beside.median(fall.larger, choice)
-        if worst is None or larger is None or worst > larger:
+        if worst is None or larger is None or worst / larger > math.sqrt(fall.factor):
             return
         where = "in place" if beside.condition.in_place else "out of place"
-        yield f"It is one timing, and {where} the time does not fall there: run it again"
+        few = len(timings.series(fall.worst, choice))
+        what = "one timing" if few == 1 else f"the median of {few} timings"
+        how = "does not fall there" if worst <= larger else "hardly falls there"
+        yield f"It is {what}, and {where} the time {how}: run it again"
     if first:
         yield "The first size of a run may include start-up: begin with a smaller size"
 
