@@ -131,8 +131,8 @@ def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Find
             Finding(
                 kind=FindingKind.SUSPECT_RUN,
                 sentence=f"{count(found.without_scale, 'timing')} left out because the number of "
-                "nodes or ranks is unknown, and several runs or choices of unknown scales cannot be "
-                "compared: import again with --nodes and --ranks",
+                "nodes or ranks is unknown, and runs of unknown scales cannot be compared: import "
+                "again with --nodes and --ranks",
             )
         )
     if found.unscaled:
