@@ -12,6 +12,7 @@ from nccltune.analyze.stats import (
     median_interval,
     quantile,
     relative_spread,
+    student_t,
     trimmed_interval,
 )
 from nccltune.analyze.timings import Series, Timings
@@ -23,8 +24,9 @@ medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. 
 noisier."""
 _APART = math.log(1.1)
 """Whole runs differ if one takes longer than the other by more than this log ratio."""
-_FAR = 6
-"""A run is no part of the scatter of the runs if it is as many standard deviations away."""
+_CHANCE = 0.002
+"""The accepted chance that a run is called slow although all runs scatter alike (normally). Runs
+with heavier tails are called slow more often (tests/unit/analyze/test_findings.py)."""
 SATURATED_GROWTH = 0.05
 """A curve is saturated if the last doubling of the size adds less than this share of bandwidth."""
 
@@ -104,24 +106,31 @@ def slow_runs(timings: Timings, choice: AnyChoice) -> tuple[int, int, float] | N
     """Return how many of how many runs are slower than the others, and the least factor.
 
     A run is slower if it takes over 10 % longer than the median run at the median size, longer at
-    90 % of sizes, and longer than the scatter of the runs explains. Return None if there is none,
-    if they are a third of the runs or more, or if there are fewer than four runs.
+    90 % of sizes, and longer than the scatter of the other runs explains (Student's t, for as many
+    runs). Return None if there is none, if they are a third of the runs or more, or if there are
+    fewer than four runs.
     """
     logs, common = _run_curves(timings, choice)
     if len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
         return None
     usual = {size: median([run[size] for run in logs]) for size in common}
     gaps = [[run[size] - usual[size] for size in common] for run in logs]
-    levels = [median(gap) for gap in gaps]
-    least = max(_APART, _FAR * 1.4826 * median([abs(level) for level in levels]))
-    slow = [
-        level
-        for level, gap in zip(levels, gaps, strict=True)
-        if level > least and sum(value > 0 for value in gap) >= 0.9 * len(gap)
-    ]
-    if not slow or 3 * len(slow) >= len(logs):
-        return None
-    return len(slow), len(logs), math.exp(min(slow))
+    ranked = sorted(gaps, key=median)
+    levels = [median(gap) for gap in ranked]
+    for few in range((len(levels) - 1) // 3, 0, -1):
+        slow = ranked[-few:]
+        clear = all(sum(value > 0 for value in gap) >= 0.9 * len(gap) for gap in slow)
+        if clear and levels[-few] > max(_APART, _most_of(levels[:-few], len(levels))):
+            return few, len(levels), math.exp(levels[-few])
+    return None
+
+
+def _most_of(levels: Sequence[float], runs: int) -> float:
+    """Return the most that one more run of `runs` may take by the scatter of `levels`."""
+    mean = math.fsum(levels) / len(levels)
+    deviation = math.sqrt(math.fsum((level - mean) ** 2 for level in levels) / (len(levels) - 1))
+    quantile_of_t = student_t(1 - 2 * _CHANCE / runs, len(levels) - 1)
+    return mean + quantile_of_t * deviation * math.sqrt(1 + 1 / len(levels))
 
 
 def _run_curves(timings: Timings, choice: AnyChoice) -> tuple[list[dict[int, float]], list[int]]:

@@ -21,6 +21,9 @@ from nccltune.model.sizes import format_bytes
 
 MIN_DIP = 0.05
 """A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
+_MOST_MARGIN = 0.5
+"""The most that single timings must differ. The scatter along a curve, which stands for unknown
+noise, contains the falls themselves."""
 _RELIABLE_BYTES = 1 << 10
 """Single timings of smaller messages are no evidence of a dip or a plateau."""
 PLATEAU_SLOPE = 0.2
@@ -28,6 +31,8 @@ PLATEAU_SLOPE = 0.2
 proportional to size has slope 1."""
 RISING_SLOPE = 0.35
 """A flat range is a plateau only if the curve rises more steeply than this slope after it."""
+_FLAT = PLATEAU_SLOPE * math.log(2)
+"""Between two sizes far apart, a curve is flat only if it grows no more than over one doubling."""
 PLATEAU_CEILING = 0.8
 """A flat range above this share of the peak is saturation and not a plateau."""
 LATENCY_BOUND = 0.1
@@ -61,6 +66,8 @@ def condition_findings(
     """
     shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
     margin = max(MIN_DIP, 2 * analysis.noise.high)
+    if not analysis.noise.known:
+        margin = min(margin, _MOST_MARGIN)
     for shape in (*_dips(shown, margin), *_plateaus(shown)):
         yield from _explained(analysis, shape, shown, margin)
     if table is not None and analysis.curve(DEFAULT) is not None:
@@ -96,10 +103,25 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
                     f"bus bandwidth falls from {rate(peak.busbw_gb_per_s)} at "
                     f"{format_bytes(peak.bytes)} to {rate(low.busbw_gb_per_s)} at "
                     f"{format_bytes(low.bytes)} ({percent(fall)} less"
-                    + (", one timing each)" if once else ")"),
+                    + (", one timing each)" if once else ")")
+                    + _edge(points[index : points.index(low) + 1]),
                     {"peak_gb_per_s": peak.busbw_gb_per_s, "low_gb_per_s": low.busbw_gb_per_s},
                 )
         index = after
+
+
+def _edge(points: list[CurvePoint]) -> str:
+    """Return where most of a fall over several sizes is, if two neighbouring sizes have it."""
+    logs = [math.log(point.busbw_gb_per_s) for point in points]
+    falls = [before - after for before, after in pairwise(logs)]
+    place = falls.index(max(falls))
+    if len(falls) < 2 or falls[place] < (logs[0] - logs[-1]) / 2:
+        return ""
+    before, after = points[place], points[place + 1]
+    return (
+        f", most of it from {rate(before.busbw_gb_per_s)} at {format_bytes(before.bytes)} to "
+        f"{rate(after.busbw_gb_per_s)} at {format_bytes(after.bytes)}"
+    )
 
 
 def _plateaus(curve: Curve) -> Iterator[_Shape]:
@@ -111,12 +133,16 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
     while start < len(slopes):
         end = start
         while end < len(slopes) and -MIN_DIP < slopes[end] < PLATEAU_SLOPE:
+            if abs(_growth(points[end], points[end + 1])) > _FLAT:
+                break
             end += 1
         first, last = points[start], points[end]
         stuck = last.busbw_gb_per_s < PLATEAU_CEILING * top
         if first.n == last.n == 1 and last.bytes < _RELIABLE_BYTES:
             stuck = False
-        if end > start and stuck and end < len(slopes) and slopes[end] > RISING_SLOPE:
+        rises = end < len(slopes) and slopes[end] > RISING_SLOPE
+        rises = rises and _growth(last, points[end + 1]) > MIN_DIP
+        if end > start and stuck and rises:
             yield _Shape(
                 FindingKind.PLATEAU,
                 first.bytes,
@@ -242,6 +268,9 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
     if analysis.saturation is None or analysis.saturation.saturated:
         return
     last = curve.points[-1]
+    if last.bytes != analysis.saturation.peak_bytes:
+        # Behind a fall it only grows back.
+        return
     shape = _Shape(
         FindingKind.NOT_SATURATED,
         last.bytes,
@@ -369,11 +398,14 @@ def _finding(
     )
 
 
+def _growth(first: CurvePoint, second: CurvePoint) -> float:
+    """Return the natural log of the ratio of two bandwidths."""
+    return math.log(second.busbw_gb_per_s / first.busbw_gb_per_s)
+
+
 def _slope(first: CurvePoint, second: CurvePoint) -> float:
     """Return the slope of bandwidth over size on log-log axes."""
-    return math.log(second.busbw_gb_per_s / first.busbw_gb_per_s) / math.log(
-        second.bytes / first.bytes
-    )
+    return _growth(first, second) / math.log(second.bytes / first.bytes)
 
 
 def _at(curve: Curve, size: int) -> CurvePoint | None:
