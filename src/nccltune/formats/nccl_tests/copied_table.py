@@ -5,7 +5,7 @@ Size, time and bandwidth of a row must agree, so that no column and no unit is t
 """
 
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccltune.formats.nccl_tests.columns import (
     DTYPE_BYTES,
@@ -59,7 +59,7 @@ class _Row(NamedTuple):
     line: int
     text: str
     sizes: Sizes
-    count: int
+    elements: int
     dtype: str
     redop: str | None
     root: int | None
@@ -238,7 +238,7 @@ class CopiedTable:
                 self.report.cannot_read(row.line, row.text, reason or "")
                 lost += 1
                 continue
-            flat: list[object] = [row.line, size, row.count, row.dtype, row.redop, row.root, None]
+            flat: list[Any] = [row.line, size, row.elements, row.dtype, row.redop, row.root, None]
             for timing in row.timings:
                 if timing is None:
                     flat += [None, None, None]
@@ -274,9 +274,9 @@ class CopiedTable:
 
     def _fault(self, row: _Row, size: int) -> str | None:
         """Return why the numbers of a row disagree; None if they agree."""
-        each = row.count * DTYPE_BYTES.get(row.dtype, 0)
+        each = row.elements * DTYPE_BYTES.get(row.dtype, 0)
         if each and size % each:
-            return f"a size of {size} bytes is no multiple of {row.count} {row.dtype}"
+            return f"a size of {size} bytes is no multiple of {row.elements} {row.dtype}"
         for timing in row.timings:
             if timing is None or not size:
                 continue

@@ -122,8 +122,8 @@ def header_of(line: str) -> Header | None:
         header = Header(separator, columns)
         roles = header.roles
         known = sum(bool(column.role) for column in columns)
-        measured = roles & (_MEASURED | RAW) or (separator == "|" and header.times_named)
-        measured = "size" in roles and measured and len(columns) > 1
+        times = bool(roles & (_MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
+        measured = "size" in roles and times and len(columns) > 1
         if not (measured or len(roles & RAW) > 1) or _RULES & _unknown(columns):
             continue
         if known < 2 and not header.times_named:
