@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from nccltune.analyze.result import Curve, CurvePoint, Noise, Saturation
 from nccltune.analyze.stats import (
@@ -12,6 +13,7 @@ from nccltune.analyze.stats import (
     median_interval,
     quantile,
     relative_spread,
+    student_t,
     trimmed_interval,
 )
 from nccltune.analyze.timings import Series, Timings
@@ -23,10 +25,12 @@ medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. 
 noisier."""
 _APART = math.log(1.1)
 """Whole runs differ if one takes longer than the other by more than this log ratio."""
-_FAR = 6
-"""A run is no part of the scatter of the runs if it is as many standard deviations away."""
+_CHANCE = 0.002
+"""The accepted chance that a run is called slow although all runs scatter alike (normally). Runs
+with heavier tails are called slow more often (tests/unit/analyze/test_findings.py)."""
 SATURATED_GROWTH = 0.05
-"""A curve is saturated if the last doubling of the size adds less than this share of bandwidth."""
+"""A curve is saturated if the last doubling of the size adds less than this share of bandwidth,
+or if the peak is at a smaller size."""
 
 
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
@@ -84,55 +88,74 @@ def scatter(timings: Timings) -> float:
     return 1.4826 * median(distances) if distances else 0.0
 
 
-def runs_apart(timings: Timings, choice: AnyChoice) -> tuple[int, float] | None:
-    """Return the number of runs and how much longer the slowest takes, if whole runs differ.
+class SlowRuns(NamedTuple):
+    """Whole runs that are slower than the others of a choice.
 
-    Return None for a single process, and for four or more, which show how much processes differ.
-    Whole runs differ if one takes over 10 % longer at the median size, and longer at 90 % of sizes.
+    `factors` has the place of each slow process and how much longer it takes at the median size,
+    than the median run or, with `of_fastest`, than the fastest. The slowest is the first. `first`
+    is the size from which on they are slower; None for all sizes.
+    """
+
+    factors: dict[int, float]
+    runs: int
+    of_fastest: bool
+    first: int | None = None
+
+
+def slow_runs(timings: Timings, choice: AnyChoice) -> SlowRuns | None:
+    """Return the runs that are slower than the others; None if there is none.
+
+    A run is slower if it takes over 10 % longer at the median size, longer at 90 % of sizes, and
+    longer than the scatter of the other runs explains (Student's t, for as many runs). The sizes
+    are all, or the largest third if more runs are slower there. Of four or more runs, fewer than
+    half are slow. Two or three runs are compared with the fastest.
     """
     logs, common = _run_curves(timings, choice)
-    if not 2 <= len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
-        return None
-    levels = sorted(logs, key=lambda run: median([run[size] for size in common]))
-    ratios = [levels[-1][size] - levels[0][size] for size in common]
-    if median(ratios) < _APART or sum(ratio > 0 for ratio in ratios) < 0.9 * len(ratios):
-        return None
-    return len(logs), math.exp(median(ratios))
-
-
-def slow_runs(timings: Timings, choice: AnyChoice) -> tuple[int, int, float] | None:
-    """Return how many of how many runs are slower than the others, and the least factor.
-
-    A run is slower if it takes over 10 % longer than the median run at the median size, longer at
-    90 % of sizes, and longer than the scatter of the runs explains. Return None if there is none,
-    if they are a third of the runs or more, or if there are fewer than four runs.
-    """
-    logs, common = _run_curves(timings, choice)
-    if len(logs) < MIN_ROUNDS or len(common) < MIN_ROUNDS:
-        return None
-    usual = {size: median([run[size] for run in logs]) for size in common}
-    gaps = [[run[size] - usual[size] for size in common] for run in logs]
-    levels = [median(gap) for gap in gaps]
-    least = max(_APART, _FAR * 1.4826 * median([abs(level) for level in levels]))
-    slow = [
-        level
-        for level, gap in zip(levels, gaps, strict=True)
-        if level > least and sum(value > 0 for value in gap) >= 0.9 * len(gap)
+    large = common[-(len(common) // 3) :]
+    found = [
+        SlowRuns(factors, len(logs), len(logs) < MIN_ROUNDS, sizes[0] if sizes is large else None)
+        for sizes in (common, large)
+        if len(logs) > 1 and len(sizes) >= MIN_ROUNDS and (factors := _slow_at(logs, sizes))
     ]
-    if not slow or 3 * len(slow) >= len(logs):
-        return None
-    return len(slow), len(logs), math.exp(min(slow))
+    return max(found, key=lambda item: len(item.factors), default=None)
 
 
-def _run_curves(timings: Timings, choice: AnyChoice) -> tuple[list[dict[int, float]], list[int]]:
-    """Return the log time of each run by size, and the sizes that all runs have."""
+def _slow_at(logs: dict[int, dict[int, float]], sizes: list[int]) -> dict[int, float]:
+    """Return the places of the runs that are slower at `sizes`, with their factors."""
+    few = len(logs) < MIN_ROUNDS
+    fastest = min(logs.values(), key=lambda run: median([run[size] for size in sizes]))
+    usual = fastest if few else {s: median([run[s] for run in logs.values()]) for s in sizes}
+    gaps = {place: [run[size] - usual[size] for size in sizes] for place, run in logs.items()}
+    levels = {place: median(gap) for place, gap in gaps.items()}
+    ranked = sorted(levels, key=lambda place: levels[place])
+    clear = [place for place in ranked if sum(gap > 0 for gap in gaps[place]) >= 0.9 * len(sizes)]
+    for number in range((len(logs) - 1) // 2 if not few else len(logs) - 1, 0, -1):
+        slow, others = ranked[-number:], [levels[place] for place in ranked[:-number]]
+        limit = _APART if few else max(_APART, _most_of(others, len(logs)))
+        if set(slow) <= set(clear) and levels[slow[0]] > limit:
+            return {place: math.exp(levels[place]) for place in reversed(slow)}
+    return {}
+
+
+def _most_of(levels: Sequence[float], runs: int) -> float:
+    """Return the most that one more run of `runs` may take by the scatter of `levels`."""
+    mean = math.fsum(levels) / len(levels)
+    deviation = math.sqrt(math.fsum((level - mean) ** 2 for level in levels) / (len(levels) - 1))
+    quantile_of_t = student_t(1 - 2 * _CHANCE / runs, len(levels) - 1)
+    return mean + quantile_of_t * deviation * math.sqrt(1 + 1 / len(levels))
+
+
+def _run_curves(
+    timings: Timings, choice: AnyChoice
+) -> tuple[dict[int, dict[int, float]], list[int]]:
+    """Return the log times of each process by size, and the sizes that all have."""
     logs: dict[int, dict[int, float]] = {}
     for size in timings.sizes:
         for (round_, _), time_us in timings.series(size, choice).items():
             process = timings.rounds_of.process(round_)
             logs.setdefault(process, {})[size] = math.log(time_us)
     common = set.intersection(*map(set, logs.values())) if logs else set()
-    return list(logs.values()), sorted(common)
+    return logs, sorted(common)
 
 
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:
@@ -144,7 +167,9 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
     if len(points) < 2:
         return None
     peak = max(points, key=lambda point: point.busbw_gb_per_s)
-    last, before = points[-1], points[-2]
+    last = points[-1]
+    halves = [point for point in points if 2 * point.bytes <= last.bytes]
+    before = halves[-1] if halves else points[0]
     doublings = math.log2(last.bytes / before.bytes)
     growth = (last.busbw_gb_per_s / before.busbw_gb_per_s) ** (1 / doublings) - 1
 
@@ -158,7 +183,7 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
         peak_bytes=peak.bytes,
         half_bytes=reached(0.5),
         ninety_bytes=reached(0.9),
-        saturated=growth < SATURATED_GROWTH,
+        saturated=growth < SATURATED_GROWTH or peak is not last,
         line_rate_share=peak.busbw_gb_per_s / line_rate_gb_per_s if line_rate_gb_per_s else None,
     )
 

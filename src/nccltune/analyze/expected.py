@@ -12,8 +12,9 @@ from importlib.resources import files
 import msgspec
 
 from nccltune.analyze.compared import compared
-from nccltune.analyze.findings import percent, rate
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
+from nccltune.analyze.shapes import PLATEAU_CEILING
+from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind

@@ -2,16 +2,14 @@
 """Findings about times that fall as the size grows: the sentence, its doubts and what to do."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-
-import msgspec
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nccltune.analyze.falling import Fall, falls
-from nccltune.analyze.findings import duration
 from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import Condition, ConditionAnalysis
 from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.analyze.timings import Timings
+from nccltune.analyze.units import duration
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
@@ -21,18 +19,19 @@ def falling_findings(
     items: Sequence[tuple[ConditionAnalysis, Timings]],
     crossovers: Sequence[Finding],
     assumed_noise: float,
+    names: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Yield a finding for each range of sizes at which a larger message is faster.
 
     The curve is that of the default, or without one that of the choice with the most bandwidth. A
     fall in place is left out if the curve out of place shows it, too. So is a fall of the default
-    at a size of `crossovers`, where a faster choice is known.
+    at a size of `crossovers`, where a faster choice is known. `names` are the files of processes.
     """
     placed = {analysis.condition: timings for analysis, timings in items}
     found: dict[Condition, list[Fall]] = {}
     for analysis, timings in items:
         condition, choice = analysis.condition, analysis.shown.choice
-        other = msgspec.structs.replace(condition, in_place=not condition.in_place)
+        other = condition.other_placement
         beside = placed.get(other)
         found[condition] = falls(timings, choice, beside, assumed_noise)
         for fall in found[condition]:
@@ -41,7 +40,9 @@ def falling_findings(
             )
             crossed = choice == DEFAULT and _crossed(crossovers, analysis, fall)
             if not crossed and not (again and condition.in_place):
-                yield _finding(analysis, timings, fall, beside)
+                yield _finding(
+                    analysis, timings, fall, _chance(timings, fall, beside, choice, names)
+                )
 
 
 def _crossed(crossovers: Iterable[Finding], analysis: ConditionAnalysis, fall: Fall) -> bool:
@@ -53,8 +54,9 @@ def _crossed(crossovers: Iterable[Finding], analysis: ConditionAnalysis, fall: F
 
 
 def _finding(
-    analysis: ConditionAnalysis, timings: Timings, fall: Fall, beside: Timings | None
+    analysis: ConditionAnalysis, timings: Timings, fall: Fall, chance: str | None
 ) -> Finding:
+    """Return the finding of a fall. `chance` states why it may be one slow timing, if it may."""
     shown, condition = analysis.shown, analysis.condition
     worst, larger = format_bytes(fall.worst), format_bytes(fall.larger)
     what = "the choice" if shown.choice == DEFAULT else choice_label(shown.choice)
@@ -62,18 +64,26 @@ def _finding(
     span = ""
     if fall.first != fall.last:
         span = f" from {format_bytes(fall.first)} to {format_bytes(fall.last)}"
-    sentence = (
-        f"{analysis.title}: {larger} takes {duration(fall.larger_us)} and {worst} "
-        f"{duration(fall.time_us)}: {what} at {worst} costs at least {factor} (a larger message "
-        f"is faster{span})"
+    cost = (
+        f": {what} at {worst} costs at least {factor}" if chance is None else f", {factor} as long"
     )
+    parts = [
+        f"{analysis.title}: {larger} takes {duration(fall.larger_us)} and {worst} "
+        f"{duration(fall.time_us)}{cost} (a larger message is faster{span})"
+    ]
     before, after = (ran_at(shown.points, [size]) for size in (fall.worst, fall.larger))
     if before and after:
-        sentence += f". NCCL ran {before[0]} at {worst} and {after[0]} at {larger}"
-    doubts = _doubts(timings, fall, beside, shown.choice)
+        parts.append(f"NCCL ran {before[0]} at {worst} and {after[0]} at {larger}")
+    if chance is not None:
+        parts.append(f"{chance}: run it again")
+    few = len(timings.series(fall.worst, shown.choice)) < MIN_ROUNDS
+    if few and fall.worst == timings.sizes[0]:
+        parts.append("The first size of a run may include start-up: begin with a smaller size")
+    if chance is None:
+        parts.append(_advice(analysis, fall))
     return Finding(
         kind=FindingKind.FALLING_TIME,
-        sentence=". ".join([sentence, *doubts, _advice(analysis, fall)]),
+        sentence=". ".join(parts),
         where=analysis.title,
         collective=condition.collective,
         scale=condition.scale,
@@ -89,21 +99,46 @@ def _finding(
     )
 
 
-def _doubts(
-    timings: Timings, fall: Fall, beside: Timings | None, choice: AnyChoice
-) -> Iterator[str]:
-    """Yield sentences on what else may have caused a fall of a single timing."""
-    if len(timings.series(fall.worst, choice)) >= MIN_ROUNDS:
-        return
-    first = fall.worst == timings.sizes[0]
-    if beside is not None:
-        worst, larger = beside.median(fall.worst, choice), beside.median(fall.larger, choice)
-        if worst is None or larger is None or worst > larger:
-            return
-        where = "in place" if beside.condition.in_place else "out of place"
-        yield f"It is one timing, and {where} the time does not fall there: run it again"
-    if first:
-        yield "The first size of a run may include start-up: begin with a smaller size"
+def _chance(
+    timings: Timings,
+    fall: Fall,
+    beside: Timings | None,
+    choice: AnyChoice,
+    names: Mapping[str, str],
+) -> str | None:
+    """Return why a fall may be one slow timing; None if it is none.
+
+    Of a few runs each must show the fall, and of a single one the other placement. A timing shows
+    it if its time falls by half of the log ratio.
+    """
+    series, later = (timings.series(size, choice) for size in (fall.worst, fall.larger))
+    limit = fall.larger_us * math.sqrt(fall.factor)
+    usual = [time_us for time_us in series.values() if time_us < limit]
+    if len(series) >= MIN_ROUNDS:
+        return None
+    if usual:
+        slow = {key: time_us for key, time_us in series.items() if time_us >= limit}
+        places = [timings.rounds_of.process(round_) for round_, _ in slow]
+        processes = timings.rounds_of.processes
+        known = [names.get(processes[at].name) for at in places if at < len(processes)]
+        where = f" ({', '.join(sorted({name for name in known if name}))})" if any(known) else ""
+        verb = "takes" if len(slow) == 1 else "take"
+        return (
+            f"{len(slow)} of {len(series)} timings{where} {verb} {duration(max(slow.values()))} "
+            f"there, the others {duration(min(usual))}"
+        )
+    if len(series) > 1 or len(later) > 1:
+        return None
+    if beside is None:
+        return "It is one timing" if fall.first == fall.last else None
+    worst, larger = beside.median(fall.worst, choice), beside.median(fall.larger, choice)
+    if worst is None or larger is None or worst > larger * math.sqrt(fall.factor):
+        return None
+    where = "in place" if beside.condition.in_place else "out of place"
+    return (
+        f"It is one timing, and {where} {format_bytes(fall.worst)} takes {duration(worst)} and "
+        f"{format_bytes(fall.larger)} {duration(larger)}"
+    )
 
 
 def _advice(analysis: ConditionAnalysis, fall: Fall) -> str:

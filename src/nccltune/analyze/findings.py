@@ -6,30 +6,19 @@ which another choice is faster than NCCL's default beyond noise. Each finding ha
 """
 
 import math
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
-from nccltune.analyze.curves import runs_apart, slow_runs
+from nccltune.analyze.curves import SlowRuns, slow_runs
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
+from nccltune.analyze.shapes import MIN_DIP, PLATEAU_CEILING, Shape, point_at, shapes
 from nccltune.analyze.timings import Timings
+from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
 
-MIN_DIP = 0.05
-"""A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
-_RELIABLE_BYTES = 1 << 10
-"""Single timings of smaller messages are no evidence of a dip or a plateau."""
-PLATEAU_SLOPE = 0.2
-"""A curve is flat between two points if its slope on log-log axes is below this value. Bandwidth
-proportional to size has slope 1."""
-RISING_SLOPE = 0.35
-"""A flat range is a plateau only if the curve rises more steeply than this slope after it."""
-PLATEAU_CEILING = 0.8
-"""A flat range above this share of the peak is saturation and not a plateau."""
 LATENCY_BOUND = 0.1
 """Latency dominates a call whose bandwidth is below this share of the peak. Such a bandwidth is no
 evidence about the platform."""
@@ -38,111 +27,74 @@ NOISY_SPREAD = 0.10
 MIN_GAIN = 0.03
 """A choice that gains less than this over the default is not reported."""
 _CHECKS = "(links, NICs and GPUDirect, CPU binding, left-over NCCL_* settings)"
+_MOST_NAMED = 3
 NOT_TUNING = f"Not a tuning problem: check the base performance first {_CHECKS}"
 
 
-class _Shape(NamedTuple):
-    """A defect of a curve from `low` to `high` bytes. `seen` describes the defect in words."""
-
-    kind: FindingKind
-    low: int
-    high: int
-    seen: str
-    evidence: dict[str, float]
-
-
 def condition_findings(
-    analysis: ConditionAnalysis, timings: Timings, table: GainTable | None, *, rated: bool = True
+    analysis: ConditionAnalysis,
+    timings: Timings,
+    table: GainTable | None,
+    *,
+    beside: ConditionAnalysis | None = None,
+    names: Mapping[str, str] | None = None,
+    rated: bool = True,
 ) -> Iterator[Finding]:
     """Yield all findings of one condition, except times that fall.
 
-    `table` compares the choices of this condition with the default. It is None for collectives that
-    NCCL's tuner does not handle. `rated` is whether the line rate is the best known limit.
+    - `table` compares the choices of this condition with the default. It is None for collectives
+      that NCCL's tuner does not handle.
+    - `beside` is the analysis of the other placement, in place or out of place. A defect in place
+      is left out if the curve out of place has it, too.
+    - `names` are the files of the processes, `rated` is whether the line rate is the best known
+      limit.
     """
-    shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
-    margin = max(MIN_DIP, 2 * analysis.noise.high)
-    for shape in (*_dips(shown, margin), *_plateaus(shown)):
+    shown, margin = _curve_and_margin(analysis)
+    other = None if beside is None else _curve_and_margin(beside)
+    found = shapes(shown, margin, other[0] if other else None)
+    if other and analysis.condition.in_place:
+        known = shapes(*other, shown)
+        found = [
+            shape
+            for shape in found
+            if not any(
+                same.kind is shape.kind and same.low < shape.high and shape.low < same.high
+                for same in known
+            )
+        ]
+    for shape in found:
         yield from _explained(analysis, shape, shown, margin)
     if table is not None and analysis.curve(DEFAULT) is not None:
         yield from _bad_crossovers(analysis, table)
     yield from _not_saturated(analysis, shown)
     if rated:
         yield from _below_line_rate(analysis)
-    yield from _slow_runs(analysis, shown, slow_runs(timings, shown.choice))
-    yield from _noisy(analysis, shown, runs_apart(timings, shown.choice))
+    slow = slow_runs(timings, shown.choice)
+    if slow is not None:
+        yield _slow_runs(analysis, shown, slow, timings, names or {})
+    if slow is None or not slow.of_fastest:
+        yield from _noisy(analysis, shown)
 
 
-def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
-    """Yield the ranges in which bus bandwidth falls beyond noise as the size grows."""
-    points = curve.points
-    index = 0
-    while index + 1 < len(points):
-        peak = points[index]
-        after = index + 1
-        while after < len(points) and points[after].busbw_gb_per_s <= peak.busbw_gb_per_s:
-            after += 1
-        lower = points[index + 1 : after]
-        if lower:
-            low = min(lower, key=lambda point: point.busbw_gb_per_s)
-            fall = 1 - low.busbw_gb_per_s / peak.busbw_gb_per_s
-            # The fall is beyond noise if the intervals of the two bandwidths do not overlap.
-            apart = low.low_us / low.bytes > peak.high_us / peak.bytes
-            once = peak.n == low.n == 1
-            if fall > margin and apart and not (once and low.bytes < _RELIABLE_BYTES):
-                yield _Shape(
-                    FindingKind.DIP,
-                    peak.bytes,
-                    low.bytes,
-                    f"bus bandwidth falls from {rate(peak.busbw_gb_per_s)} at "
-                    f"{format_bytes(peak.bytes)} to {rate(low.busbw_gb_per_s)} at "
-                    f"{format_bytes(low.bytes)} ({percent(fall)} less"
-                    + (", one timing each)" if once else ")"),
-                    {"peak_gb_per_s": peak.busbw_gb_per_s, "low_gb_per_s": low.busbw_gb_per_s},
-                )
-        index = after
-
-
-def _plateaus(curve: Curve) -> Iterator[_Shape]:
-    """Yield the ranges in which the curve is flat below its peak and after which it rises again."""
-    points = curve.points
-    top = max((point.busbw_gb_per_s for point in points), default=0.0)
-    slopes = [_slope(first, second) for first, second in pairwise(points)]
-    start = 0
-    while start < len(slopes):
-        end = start
-        while end < len(slopes) and -MIN_DIP < slopes[end] < PLATEAU_SLOPE:
-            end += 1
-        first, last = points[start], points[end]
-        stuck = last.busbw_gb_per_s < PLATEAU_CEILING * top
-        if first.n == last.n == 1 and last.bytes < _RELIABLE_BYTES:
-            stuck = False
-        if end > start and stuck and end < len(slopes) and slopes[end] > RISING_SLOPE:
-            yield _Shape(
-                FindingKind.PLATEAU,
-                first.bytes,
-                last.bytes,
-                f"bus bandwidth stands still at about {rate(last.busbw_gb_per_s)} from "
-                f"{format_bytes(first.bytes)} to {format_bytes(last.bytes)}, "
-                f"{percent(last.busbw_gb_per_s / top)} of the peak",
-                {"level_gb_per_s": last.busbw_gb_per_s, "peak_gb_per_s": top},
-            )
-        start = max(end, start + 1)
+def _curve_and_margin(analysis: ConditionAnalysis) -> tuple[Curve, float]:
+    shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
+    return shown, max(MIN_DIP, 2 * analysis.noise.high)
 
 
 def _explained(
-    analysis: ConditionAnalysis, shape: _Shape, shown: Curve, margin: float
+    analysis: ConditionAnalysis, shape: Shape, shown: Curve, margin: float
 ) -> Iterator[Finding]:
     """Yield the defect `shape` as a finding. It names a choice that is faster beyond `margin`.
 
     If no choice is faster, also yield that the defect is not a tuning problem. Do not yield this if
     latency dominates there, or if there is no default or no other choice to compare.
     """
-    here = _at(shown, shape.high)
+    here = point_at(shown, shape.high)
     assert here is not None
     others = [
         (point, curve.choice)
         for curve in analysis.curves
-        if isinstance(curve.choice, Choice) and (point := _at(curve, shape.high)) is not None
+        if isinstance(curve.choice, Choice) and (point := point_at(curve, shape.high)) is not None
     ]
     sentence = f"{analysis.title}: {shape.seen}"
     if not others or analysis.curve(DEFAULT) is None:
@@ -242,7 +194,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
     if analysis.saturation is None or analysis.saturation.saturated:
         return
     last = curve.points[-1]
-    shape = _Shape(
+    shape = Shape(
         FindingKind.NOT_SATURATED,
         last.bytes,
         last.bytes,
@@ -268,7 +220,7 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
         return
     several = len(analysis.curves) > 1
     reached = f"{rate(best)}, {percent(best / line_rate)} of the line rate"
-    shape = _Shape(
+    shape = Shape(
         FindingKind.NOT_A_TUNING_PROBLEM if several else FindingKind.BELOW_EXPECTED,
         points[0].bytes,
         points[-1].bytes,
@@ -283,31 +235,43 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
 
 
 def _slow_runs(
-    analysis: ConditionAnalysis, curve: Curve, slow: tuple[int, int, float] | None
-) -> Iterator[Finding]:
-    """Yield a finding if a few runs are slower than the others: `slow` of how many, by how much."""
-    if slow is None:
-        return
-    few, runs, factor = slow
-    take = "takes" if few == 1 else "take at least"
-    shape = _Shape(
-        FindingKind.NOISY,
-        curve.points[0].bytes,
-        curve.points[-1].bytes,
-        f"{few} of {runs} runs {take} {factor:.2f}x as long as the others at nearly all sizes; the "
-        "medians hide it. Find what differed: nccltune compare FILES names the slow runs",
-        {"slow_runs": float(few), "runs": float(runs), "factor": factor},
+    analysis: ConditionAnalysis,
+    curve: Curve,
+    slow: SlowRuns,
+    timings: Timings,
+    names: Mapping[str, str],
+) -> Finding:
+    """Return a finding about whole runs that are slower than the others."""
+    known = [names.get(timings.rounds_of.processes[place].name) for place in slow.factors]
+    listed = ", ".join(
+        f"{name} {factor:.2f}x"
+        for name, factor in zip(known[:_MOST_NAMED], slow.factors.values(), strict=False)
+        if name is not None
     )
-    yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
+    more = f", and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    which = f" ({listed}{more})" if listed else ""
+    least, few = min(slow.factors.values()), len(slow.factors)
+    where = f"from {format_bytes(slow.first)} on" if slow.first else "at nearly all sizes"
+    if slow.of_fastest:
+        seen = (
+            f"of {slow.runs} runs the slowest takes {max(slow.factors.values()):.2f}x as long as "
+            f"the fastest {where}{which}, so they are not rounds of one state; find what differs, "
+            "or import them into studies of their own"
+        )
+    else:
+        verb = "takes" if few == 1 else "take at least"
+        seen = (
+            f"{few} of {slow.runs} runs {verb} {least:.2f}x as long as the others {where}{which}; "
+            "the medians hide it. Find what differed"
+        )
+    evidence = {"slow_runs": float(few), "runs": float(slow.runs), "factor": least}
+    first, last = curve.points[0].bytes, curve.points[-1].bytes
+    shape = Shape(FindingKind.NOISY, first, last, seen, evidence)
+    return _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
 
 
-def _noisy(
-    analysis: ConditionAnalysis, curve: Curve, apart: tuple[int, float] | None
-) -> Iterator[Finding]:
-    """Yield a finding if timings of one point differ much.
-
-    `apart` is the number of runs and the factor between them, if whole runs differ.
-    """
+def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
+    """Yield a finding if timings of one point differ much."""
     noisy = [
         (point.spread, point)
         for point in curve.points
@@ -316,22 +280,13 @@ def _noisy(
     if not noisy:
         return
     spread, worst = max(noisy, key=lambda item: item[0])
-    seen = (
-        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
-        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
-        "more rounds narrow the intervals there"
-    )
-    if apart is not None:
-        seen = (
-            f"of {apart[0]} runs the slowest takes {apart[1]:.2f}x as long as the fastest at "
-            "nearly all sizes, so they are not rounds of one state; find what differs, or import "
-            "them into studies of their own"
-        )
-    shape = _Shape(
+    shape = Shape(
         FindingKind.NOISY,
         noisy[0][1].bytes,
         noisy[-1][1].bytes,
-        seen,
+        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
+        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
+        "more rounds narrow the intervals there",
         {"worst_spread": spread, "sizes": float(len(noisy))},
     )
     yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")
@@ -349,7 +304,7 @@ def _fastest(curves: list[Curve]) -> Curve:
 
 def _finding(
     analysis: ConditionAnalysis,
-    shape: _Shape,
+    shape: Shape,
     sentence: str,
     *,
     better: Choice | None = None,
@@ -369,37 +324,7 @@ def _finding(
     )
 
 
-def _slope(first: CurvePoint, second: CurvePoint) -> float:
-    """Return the slope of bandwidth over size on log-log axes."""
-    return math.log(second.busbw_gb_per_s / first.busbw_gb_per_s) / math.log(
-        second.bytes / first.bytes
-    )
-
-
-def _at(curve: Curve, size: int) -> CurvePoint | None:
-    return next((point for point in curve.points if point.bytes == size), None)
-
-
 def _range(sizes: list[int]) -> str:
     if sizes[0] == sizes[-1]:
         return format_bytes(sizes[0])
     return f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}"
-
-
-def rate(gb_per_s: float) -> str:
-    """Return a bandwidth in GB/s with three significant digits: `0.47 GB/s`, `3600 GB/s`."""
-    return f"{_digits(gb_per_s)} GB/s"
-
-
-def duration(time_us: float) -> str:
-    """Return a time with three significant digits: `91.7 us`, `1.25 ms`."""
-    return f"{_digits(time_us)} us" if time_us < 999.5 else f"{_digits(time_us / 1e3)} ms"
-
-
-def percent(share: float) -> str:
-    """Return a fraction as a percentage with three significant digits: `88 %`."""
-    return f"{_digits(100 * share)} %"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 999.5 else f"{value:.3g}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text about what NCCL ran as its default at each size."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -13,16 +14,25 @@ _MOST_CHANGES = 5
 """The largest number of ranges that `ran_text` lists."""
 
 
-def ran_text(item: ConditionAnalysis) -> str | None:
+_LOGS = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING"
+_LOGGED_SINCE = (2, 20)
+"""The first release whose log names the choice of each call."""
+
+
+def ran_text(item: ConditionAnalysis, nccl: str | None = None) -> str | None:
     """Return what NCCL ran as its default: `ran ring/ll to 64 KiB, ring/simple above`.
 
-    Return None if the default was not measured.
+    `nccl` is the version of NCCL, if it is known. Return None if the default was not measured.
     """
     default = item.curve(DEFAULT)
     if default is None:
         return None
     if not any(point.ran for point in default.points):
-        return "what it ran is unknown (no NCCL log)"
+        unknown = "what it ran is unknown: no line of NCCL's log states it"
+        numbers = re.findall(r"\d+", nccl or "")[:2]
+        if len(numbers) == 2 and tuple(map(int, numbers)) < _LOGGED_SINCE:
+            return f"{unknown}, and NCCL before 2.20 logs no such line"
+        return f"{unknown} (NCCL 2.20 and later log it with {_LOGS})"
     runs = [(label, list(points)) for label, points in groupby(default.points, ran_label)]
     parts = [f"{label} to {format_bytes(points[-1].bytes)}" for label, points in runs[:-1]]
     parts.append(runs[-1][0] + (" above" if parts else ""))

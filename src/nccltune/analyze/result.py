@@ -48,6 +48,11 @@ class Condition(msgspec.Struct, frozen=True, order=True):
         return ", ".join(parts)
 
     @property
+    def other_placement(self) -> "Condition":
+        """Return the condition in place if this one is out of place, and the other way round."""
+        return msgspec.structs.replace(self, in_place=not self.in_place)
+
+    @property
     def for_tuner(self) -> "Condition":
         """Return the condition with only those properties that NCCL passes to its tuner."""
         return Condition(
@@ -116,7 +121,7 @@ class Saturation(msgspec.Struct, frozen=True):
     """The peak bus bandwidth of a curve, and the smallest sizes with half and 90 % of the peak.
 
     `line_rate_share` is peak over line rate; None if the line rate is unknown. `saturated` is True
-    if the last doubling of the size gained less than 5 %.
+    if the last doubling of the size gained less than 5 %, or if the peak is at a smaller size.
     """
 
     peak_gb_per_s: float
@@ -168,6 +173,11 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     rounds: int
     title: str
     ran_predicted: bool = False
+
+    @property
+    def sizes(self) -> list[int]:
+        """Return every measured size in ascending order."""
+        return sorted({point.bytes for curve in self.curves for point in curve.points})
 
     @property
     def shown(self) -> Curve:

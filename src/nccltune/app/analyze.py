@@ -19,7 +19,7 @@ from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis
 from nccltune.app.reproduce import sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.formats.importing.suspect import suspect_sentences
+from nccltune.formats.importing.suspect import run_names, suspect_sentences
 from nccltune.model.errors import InputError, StudyError, UnwritableError
 from nccltune.model.finding import FindingKind
 from nccltune.study import names
@@ -63,7 +63,7 @@ def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
 
     Raises StudyError if there is nothing to analyse or a file of the study is damaged.
     """
-    opened = open_study(path)
+    opened = open_study(path, curves=True)
     analyzed = analyze_study(opened, assumed_noise=assumed_noise)
     unsaved: list[UnwritableError] = []
     if save:
@@ -92,6 +92,7 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
         suspect=suspect_sentences(opened.study),
         expected=expected,
         assumed_noise=assumed_noise,
+        names=run_names(opened.study),
     )
     return Analyzed(msgspec.structs.replace(analysis, basis=_basis(opened.study)), warnings)
 

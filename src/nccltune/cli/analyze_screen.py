@@ -43,6 +43,8 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
     if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
         hint("next: nccltune doctor  # on the machines that were measured")
+    elif not any(item.condition.scale.nodes for item in analysis.conditions):
+        hint(f"next: nccltune import FILES -o {shlex.quote(str(study))} --nodes N")
     elif not tuned:
         next_step("nccltune report", study)
     elif any(item.choices for item in tuned):
@@ -55,10 +57,11 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
 
 def _show_ran(analysis: Analysis, out: Console) -> None:
     """Print what NCCL ran as its default."""
+    version = analysis.platform.nccl_version
     lines = [
         (item.title, text)
         for item in analysis.conditions
-        if item.condition.collective.tuned and (text := ran_text(item)) is not None
+        if item.condition.collective.tuned and (text := ran_text(item, version)) is not None
     ]
     _show_lines(out, "default", lines)
 
@@ -74,9 +77,9 @@ def _show_lines(out: Console, label: str, lines: Sequence[tuple[str, str]]) -> N
 
 def _show_conditions(analysis: Analysis, out: Console) -> None:
     """Print a line for each curve; two lines on a narrow terminal."""
-    ends = [(item.curves[0].points[0], item.curves[0].points[-1]) for item in analysis.conditions]
+    ends = [(item.sizes[0], item.sizes[-1]) for item in analysis.conditions]
     tops = [item.saturation for item in analysis.conditions if item.saturation is not None]
-    whole = size_form(point.bytes for pair in ends for point in pair)
+    whole = size_form(size for pair in ends for size in pair)
     half = size_form(top.half_bytes for top in tops)
     ninety = size_form(top.ninety_bytes for top in tops)
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -86,7 +89,7 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
     for item, (first, last) in zip(analysis.conditions, ends, strict=True):
         top = item.saturation
         noise = percent_text(item.noise.typical) if item.noise.known else "unknown"
-        sizes = range_text(first.bytes, last.bytes, "-", whole)
+        sizes = range_text(first, last, "-", whole)
         peak = rate_text(top.peak_gb_per_s) if top else ""
         if out.width < _NARROW:
             out.print(styled((item.title, "bold")))
@@ -100,8 +103,8 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
             sizes,
             str(item.rounds),
             peak,
-            _reached(top.half_bytes, first.bytes, half) if top else "",
-            _reached(top.ninety_bytes, first.bytes, ninety) if top else "",
+            _reached(top.half_bytes, first, half) if top else "",
+            _reached(top.ninety_bytes, first, ninety) if top else "",
             noise,
         )
     if table.rows:
@@ -137,4 +140,4 @@ def _show_findings(analysis: Analysis, out: Console) -> None:
     if is_right(analysis) and not shown:
         out.print("nothing found: the default is right at every size measured")
     elif not shown:
-        out.print("curve      no dip, no plateau, and no time that falls as the size grows")
+        out.print("curve      no dip, no plateau and no falling time beyond noise")

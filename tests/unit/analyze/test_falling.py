@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.falling import Fall, falls
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
@@ -187,12 +188,52 @@ def test_the_sentence_names_both_times_and_what_to_do() -> None:
 
 def test_a_fall_that_the_other_placement_lacks_is_said_to_be_one_timing() -> None:
     (dell,) = findings(samples(named("Dell XE9680")))
-    assert "It is one timing, and in place the time does not fall there: run it again" in (
-        dell.sentence
-    )
+    assert (
+        "1.27x as long (a larger message is faster). It is one timing, and in place 2 MiB takes "
+        "132 us and 4 MiB 154 us: run it again"
+    ) in dell.sentence
     assert "start-up" not in dell.sentence
     (first,) = findings(samples(named("H100 8x NDR")))
     assert "The first size of a run may include start-up" in first.sentence
+
+
+def test_one_slow_run_of_two_is_no_cost() -> None:
+    slow = {16 * K: 90.9}
+    found = [
+        sample
+        for name, times in (("a", slow), ("b", {}))
+        for in_place in (False, True)
+        for size, time in {n * K: 20.0 + n / 10 for n in (16, 32, 64, 128, 256, 512)}.items()
+        for sample in [
+            Sample(
+                study="synthetic",
+                collective=Collective.ALLREDUCE,
+                bytes=size,
+                nodes=2,
+                ranks=8,
+                in_place=in_place,
+                choice=DEFAULT,
+                time_us=time if in_place else times.get(size, time),
+                source=Source(tool="nccl-tests", process=name),
+            )
+        ]
+    ]
+    sorted_ = sort_samples(found)
+    every = analyze(PLATFORM, sorted_, names={"a": "a.log", "b": "b.log"}).findings
+    (finding,) = [item for item in every if item.kind is FindingKind.FALLING_TIME]
+    assert "1 of 2 timings (a.log) takes 90.9 us there, the others 21.6 us: run it again" in (
+        finding.sentence
+    )
+    assert "costs" not in finding.sentence
+    assert "one timing," not in finding.sentence
+
+
+def test_a_placement_that_falls_by_a_trifle_shows_no_cost() -> None:
+    rows = [(16 * K, 105.5, 57.07), (32 * K, 65.22, 56.87), (64 * K, 73.32, 56.58)]
+    rows += [(K << n, 70.0 + n * n, 60.0 + n * n) for n in range(7, 18)]
+    (finding,) = findings(samples({"nodes": 2, "gpus": 16, "rows": rows}))
+    assert "costs" not in finding.sentence
+    assert "in place 16 KiB takes 57.1 us and 32 KiB 56.9 us: run it again" in finding.sentence
 
 
 def falling(size: int) -> float:

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes of curves that are findings, and those that are none."""
 
-import msgspec
+import math
+import random
 
-from nccltune.analyze.findings import percent, rate
+import msgspec
+import pytest
+
+from nccltune.analyze import analyze, sort_samples
+from nccltune.analyze.curves import slow_runs
+from nccltune.analyze.result import Condition
+from nccltune.analyze.timings import Process, Rounds, Timings
+from nccltune.analyze.units import percent, rate
+from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
+from nccltune.model.scale import Scale
 from tests.unit.builders import analyze_samples, measure
 
 M = 1 << 20
@@ -112,6 +123,40 @@ def test_a_slow_run_among_many_is_named() -> None:
     assert not any("as the others" in words for words in noisy(runs(1, 1.05, 1.1, 1.15, 1.2)))
 
 
+@pytest.mark.parametrize("number", [4, 5, 8, 16])
+@pytest.mark.parametrize(("offset", "noise"), [(0.0, 0.15), (0.05, 0.01), (0.1, 0.05), (0.2, 0.02)])
+def test_runs_that_only_scatter_have_no_slow_run(number: int, offset: float, noise: float) -> None:
+    """Of 300 null studies at most 2 % have a slow run (expected: 0.2 %)."""
+    random_ = random.Random(number * 1000 + int(offset * 100))
+    false = 0
+    for _ in range(300):
+        rounds = Rounds([Process(str(run)) for run in range(number)], list(range(number)))
+        timings = Timings(Condition(Collective.ALLREDUCE, Scale(2, 16)), rounds_of=rounds)
+        for run in range(number):
+            level = random_.gauss(0, offset)
+            for power in range(10, 22):
+                time_us = 20 * math.exp(level + random_.gauss(0, noise))
+                timings.add(1 << power, DEFAULT, (run, 0), time_us)
+        false += slow_runs(timings, DEFAULT) is not None
+    assert false <= 6
+
+
+def test_a_cliff_is_named_by_its_edge_and_is_no_missing_size() -> None:
+    def rates(size: int) -> float:
+        return 29.0 if size < 64 * M else 5.0 + size / (8 << 30)
+
+    points = {size << 20: rates(size << 20) for size in range(2, 112, 10)}
+    found = analyze_samples(PLATFORM, samples_of(points)).findings
+    assert FindingKind.NOT_SATURATED not in {item.kind for item in found}
+    (dip,) = (item.sentence for item in found if item.kind is FindingKind.DIP)
+    assert "falls from 29 GB/s" in dip
+    curve = {4 * M: 20.0, 8 * M: 28.0, 16 * M: 27.5, 32 * M: 6.0, 64 * M: 5.5, 128 * M: 5.8}
+    found = analyze_samples(PLATFORM, samples_of(curve)).findings
+    (dip,) = (item.sentence for item in found if item.kind is FindingKind.DIP)
+    assert "from 27.5 GB/s at 16 MiB to 6 GB/s at 32 MiB" in dip
+    assert FindingKind.NOT_SATURATED not in {item.kind for item in found}
+
+
 def test_whole_runs_that_differ_are_not_noise() -> None:
     (sentence,) = noisy(runs(1.0, 1.9))
     assert "of 2 runs the slowest takes 1.9" in sentence
@@ -147,3 +192,89 @@ def test_too_few_timings_do_not_claim_that_another_choice_is_faster() -> None:
         found = analyze_samples(PLATFORM, samples).findings
         (sentence,) = [item.sentence for item in found if item.kind is FindingKind.PLATEAU]
         assert words in sentence
+
+
+def sentences(samples: list[Sample], kind: FindingKind) -> list[str]:
+    found = analyze_samples(PLATFORM, samples).findings
+    return [item.sentence.partition(": ")[2] for item in found if item.kind is kind]
+
+
+def test_a_cliff_is_named_by_its_edge_and_what_stays() -> None:
+    rates = {M * n: 12.0 if n <= 51 else 5.6 for n in range(1, 103, 2)}
+    rates[M] = 6.0
+    rates[61 * M] = 5.0
+    (dip,) = sentences(once(rates), FindingKind.DIP)
+    assert dip == (
+        "bus bandwidth falls from 12 GB/s at 51 MiB to 5.6 GB/s at 53 MiB (53.3 % less, one timing "
+        "each) and stays between 5 GB/s and 5.6 GB/s up to 101 MiB"
+    )
+    assert sentences(once(rates), FindingKind.PLATEAU) == []
+    assert sentences(once(rates), FindingKind.NOT_SATURATED) == []
+
+
+def test_a_cliff_in_a_short_curve_is_no_scatter() -> None:
+    values = (1.2, 1.7, 12.9, 16.2, 24.1, 29.5, 5.3, 5.2, 4.1, 5.3)
+    samples = once({M << n: v for n, v in enumerate(values)})
+    (dip,) = sentences(samples, FindingKind.DIP)
+    assert "from 29.5 GB/s at 32 MiB to 5.3 GB/s at 64 MiB" in dip
+    assert "stays between 4.1 GB/s and 5.3 GB/s up to 512 MiB" in dip
+    assert sentences(samples, FindingKind.NOT_SATURATED) == []
+
+
+def test_a_gradual_fall_and_a_return_are_named_so() -> None:
+    values = (10.0, 20.0, 17.0, 14.5, 12.2, 10.3, 22.0, 22.1)
+    (dip,) = sentences(samples_of({M << n: v for n, v in enumerate(values)}), FindingKind.DIP)
+    assert dip.startswith(
+        "bus bandwidth falls from 20 GB/s at 2 MiB to 10.3 GB/s at 32 MiB (48.5 % less, over "
+        "several sizes); it is 22 GB/s again at 64 MiB"
+    )
+
+
+def test_two_points_that_differ_are_no_plateau() -> None:
+    linear = {10 * M * n + M: min(13.0, 6.2 + 2.5 * n) for n in range(30)}
+    assert sentences(once(linear), FindingKind.PLATEAU) == []
+    wavy = {M + 10 * M * n: (6 + 0.05 * n) * (1 + 0.01 * (n % 2)) for n in range(100)}
+    assert sentences(once(wavy), FindingKind.PLATEAU) == []
+
+
+def test_a_size_that_is_slow_in_one_placement_only_is_to_be_run_again() -> None:
+    rates = {M << n: v for n, v in enumerate((10, 12, 4, 14, 15, 15, 15, 16, 16, 16))}
+    usual = {**rates, 4 * M: 13.0}
+    samples = once(rates) + [
+        msgspec.structs.replace(sample, in_place=True) for sample in once(usual)
+    ]
+    (dip,) = sentences(samples, FindingKind.DIP)
+    assert "The other placement has 13 GB/s there: run it again" in dip
+    both = once(rates) + [msgspec.structs.replace(sample, in_place=True) for sample in once(rates)]
+    (dip,) = sentences(both, FindingKind.DIP)
+    assert "run it again" not in dip
+
+
+def test_slow_runs_are_named_by_their_files() -> None:
+    samples = runs(3.9, 11.0, 1.0, 1.01, 0.99)
+    names = {str(number): f"dat.{number + 1}" for number in range(5)}
+    found = analyze(PLATFORM, sort_samples(samples), names=names).findings
+    (sentence,) = [item.sentence for item in found if "as long" in item.sentence]
+    assert "2 of 5 runs take at least 3.7" in sentence
+    assert "(dat.2 10.6" in sentence
+    assert ", dat.1 3.7" in sentence
+
+
+def test_runs_that_are_slow_at_large_sizes_only_are_named() -> None:
+    late = [
+        msgspec.structs.replace(
+            sample,
+            time_us=sample.time_us
+            * (4 if sample.source.process == "2" and sample.bytes >= 8 * M else 1),
+        )
+        for sample in runs(*[1.0] * 6)
+    ]
+    # Eight sizes have no upper third of four sizes, so all sizes count.
+    assert not any("as long" in words for words in noisy(late))
+    more = [
+        msgspec.structs.replace(sample, bytes=sample.bytes >> 8, time_us=sample.time_us / 256)
+        for sample in runs(*[1.0] * 6)
+    ]
+    (sentence,) = [words for words in noisy([*more, *late]) if "as long" in words]
+    assert "1 of 6 runs takes 3.9" in sentence or "1 of 6 runs takes 4.0" in sentence
+    assert "as long as the others from 8 MiB on" in sentence

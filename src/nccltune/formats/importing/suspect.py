@@ -37,6 +37,18 @@ def suspect_sentences(study: Study) -> list[str]:
     ]
 
 
+def run_names(study: Study) -> dict[str, str]:
+    """Return the name of each imported process: its file, with a number if the file has several.
+
+    Raises StudyError if the study is damaged.
+    """
+    return {
+        run.process: record.file if len(record.runs or ()) == 1 else f"{record.file}, run {number}"
+        for record in study.imports(ImportRecord)
+        for number, run in enumerate(record.runs or (), 1)
+    }
+
+
 class _Run(NamedTuple):
     """A run that is compared with others: its file, its choices and the facts that it lacks."""
 

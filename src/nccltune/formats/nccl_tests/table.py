@@ -82,9 +82,11 @@ class TableReader:
         self.rows: list[FlatRow] = []
         self.keep = self.rows.append
         self.footer = False
+        self.left = frozenset(("count", "type", "redop", "root"))
         self.copies = False
         self.sound = True
         self.found = RunFound()
+        self.found.line = line
         self._passes: dict[tuple[object, ...], list[int]] = {}
         self.average: tuple[float, int] | None = None
         self._context = context
@@ -226,7 +228,7 @@ class TableReader:
         known_ranks = run.ranks or log.ranks or options.ranks
         named = find_collective(
             run.collective,
-            Shape(*rows[0][1:6]),
+            Shape(*rows[0][1:6], columns=self.left),
             log,
             options,
             context.name,
@@ -400,7 +402,7 @@ class TableReader:
                     study=study,
                     collective=collective,
                     bytes=size,
-                    dtype=dtype,
+                    dtype=dtype or None,
                     redop=redop,
                     nodes=nodes,
                     ranks=ranks,
