@@ -68,11 +68,11 @@ def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
     return _of_halves("split rounds", timings, choices, _halves, assumed)
 
 
-def scatter(timings: Timings) -> float:
+def scatter(timings: Timings, step: float = math.inf) -> float:
     """Return the relative scatter of the medians around smooth curves.
 
     The scatter is an upper estimate of the noise of the medians. It is 0 if no curve has three
-    points.
+    points. Neighbouring sizes whose ratio is above `step` are left out: between them a curve bends.
     """
     distances = []
     for choice in timings.choices:
@@ -82,7 +82,11 @@ def scatter(timings: Timings) -> float:
             if (time := timings.median(size, choice)) is not None
         ]
         found = curve_scatter([x for x, _ in points], [y for _, y in points])
-        distances += [abs(value) for value in found]
+        near = [
+            after - before <= 2 * math.log(step)
+            for (before, _), (after, _) in zip(points, points[2:], strict=False)
+        ]
+        distances += [abs(value) for value, is_near in zip(found, near, strict=True) if is_near]
     return 1.4826 * median(distances) if distances else 0.0
 
 

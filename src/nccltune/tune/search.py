@@ -23,6 +23,7 @@ from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.boundary import boundary
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
+from nccltune.tune.lint import impossible
 from nccltune.tune.result import (
     Decision,
     LeftAlone,
@@ -36,6 +37,9 @@ from nccltune.tune.state import printed_gain, state_of
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""
+
+_DENSE = 4.0
+"""The largest ratio of neighbouring sizes at which the scatter along a curve is one of noise."""
 
 _ANY = (RuleState.CANDIDATE, RuleState.SURE)
 """The states that the timings of a study can give a rule."""
@@ -269,12 +273,19 @@ def _relative_cost(
     gain, weight = table.gain(size, choice), weights(size)
     if gain is None or weight <= 0:
         return math.inf
-    if _unknown_for_some_calls(table, size, choice):
+    if _unknown_for_some_calls(table, size, choice) or not _runs(table, choice):
         return math.inf
     if table.slower(size, choice) or too_many_channels(table, size, choice, options):
         return math.inf
     least_gain = _least_gain(table, options)
     return weight * (least_gain + _chunk_price(table, size, choice) - gain.value)
+
+
+def _runs(table: GainTable, choice: Choice) -> bool:
+    """Return whether NCCL can run a choice: a table may claim another one, which has no effect."""
+    scale = table.scale
+    rule = Rule(table.collective, 0, MAX_BYTES, choice, nodes=scale.nodes, ranks=scale.ranks)
+    return impossible(rule) is None
 
 
 def _unknown_for_some_calls(table: GainTable, size: int, choice: Choice) -> bool:
@@ -316,7 +327,7 @@ def _without_default(
         costs.append(
             [
                 math.inf
-                if log is None
+                if log is None or not _runs(table, choice)
                 else weight * (log - least + _chunk_price(table, size, choice))
                 for choice, log in zip(table.choices, logs, strict=True)
             ]
@@ -325,7 +336,8 @@ def _without_default(
     # any timing may be larger, and would swallow a short range with a clear winner.
     noise = table.noise.typical
     if not table.noise.known:
-        noise = max(scatter(timings) for timings in table.timings)
+        noise = max(scatter(timings, _DENSE) for timings in table.timings)
+        noise = noise or options.assumed_noise
     penalty = options.penalty + 2 * noise
     return _shifted(segment(costs, penalty, idle_cost=1e6), places.start)
 
@@ -540,9 +552,9 @@ def _candidate_reason(table: GainTable, choice: Choice, pooled: Interval) -> tup
 
 def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
     """Return how far `choice` is ahead of the next choice at `covered`, without a default."""
-    leads = []
+    leads, choices = [], [item for item in table.choices if _runs(table, item)]
     for size in covered:
-        logs = _log_times(table, size, table.choices)
+        logs = _log_times(table, size, choices)
         own, others = logs.pop(choice, None), list(logs.values())
         if own is not None and others:
             leads.append(math.exp(min(others) - own))
@@ -550,7 +562,7 @@ def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
         return "the only choice measured; against the default unknown"
     low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
     ahead = low if low == high else f"{low} to {high}"
-    best = f"best of {len(table.choices)}" + ("" if min(leads) >= 1 else " over the whole range")
+    best = f"best of {len(choices)}" + ("" if min(leads) >= 1 else " over the whole range")
     return f"{best}, {ahead} as fast as the next; against the default unknown"
 
 
