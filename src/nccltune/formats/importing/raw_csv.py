@@ -16,7 +16,7 @@ from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.quantities import (
     Number,
-    Sizes,
+    PossibleBytes,
     bandwidth_of,
     size_of,
     time_of,
@@ -328,7 +328,11 @@ class _Rows:
         return msgspec.structs.replace(sample, round=cycle) if cycle else sample
 
     def _size(
-        self, sizes: Sizes, time_us: float, bandwidths: list[tuple[str, Number]], number: int
+        self,
+        sizes: PossibleBytes,
+        time_us: float,
+        bandwidths: list[tuple[str, Number]],
+        number: int,
     ) -> int:
         """Return the bytes of a size: the bandwidths decide what its prefix means."""
         if sizes.binary == sizes.decimal:

@@ -18,7 +18,7 @@ from nccltune.formats.nccl_tests.columns import (
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.formats.reading.quantities import (
     Number,
-    Sizes,
+    PossibleBytes,
     bandwidth_of,
     size_of,
     time_of,
@@ -58,7 +58,7 @@ class _Timing(NamedTuple):
 class _Row(NamedTuple):
     line: int
     text: str
-    sizes: Sizes
+    sizes: PossibleBytes
     elements: int
     dtype: str
     redop: str | None
@@ -306,7 +306,7 @@ def _no_time(header: Header) -> str:
 def _disagree(size: int, time_us: float, rate: float, what: str, printed: float) -> str:
     return (
         f"{size} bytes in {time_us:g} us are {rate:.3g} GB/s, but {what} is {printed:g}: a column"
-        " has another unit or meaning than its name says (name units, as in 'time (ms)')"
+        " has another unit or meaning than its name (name units, as in 'time (ms)')"
     )
 
 

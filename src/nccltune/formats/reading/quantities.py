@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
-class Sizes(NamedTuple):
+class PossibleBytes(NamedTuple):
     """The bytes that a size may stand for: with binary and with decimal prefixes.
 
     Both are equal for a size without a prefix. None: no whole number of bytes.
@@ -57,7 +57,7 @@ def time_unit(text: str) -> Decimal | None:
     return TIME_UNITS.get(text.strip(" .").lower().replace("\u00b5", "u").replace("\u03bc", "u"))
 
 
-def size_of(cell: str, unit: str) -> Sizes:
+def size_of(cell: str, unit: str) -> PossibleBytes:
     """Return the bytes of a size; `unit` is that of its column. Raises CellError."""
     number, own = _split(cell, "a size", whole=True)
     match = _SIZE_UNIT.fullmatch(own or unit)
@@ -68,7 +68,7 @@ def size_of(cell: str, unit: str) -> Sizes:
     whole = [int(value) if value == int(value) >= 0 else None for value in found]
     if whole == [None, None]:
         raise CellError(f"{visible(cell, 40)!r} is no whole number of bytes", "write whole bytes")
-    return Sizes(whole[0], whole[0] if match["binary"] else whole[1])
+    return PossibleBytes(whole[0], whole[0] if match["binary"] else whole[1])
 
 
 def time_of(cell: str, unit: Decimal | None) -> tuple[Number, bool]:

@@ -130,7 +130,7 @@ def test_copies_of_one_placement_give_its_times(name: str, tmp_path: Path) -> No
 REFUSED = {
     "an unnamed unit": (
         separated(["Size", "Time", "algbw"], [[r[0], f"{float(r[5]) / 1e3}", r[6]] for r in ROWS]),
-        "a column has another unit or meaning than its name says",
+        "a column has another unit or meaning than its name",
     ),
     "no unit at all": (
         separated(["Size", "Latency", "x"], [[r[0], r[5], "1"] for r in ROWS]),
