@@ -71,12 +71,13 @@ def size_of(cell: str, unit: str) -> PossibleBytes:
     return PossibleBytes(whole[0], whole[0] if match["binary"] else whole[1])
 
 
-def time_of(cell: str, unit: Decimal | None) -> tuple[Number, bool]:
+def time_of(cell: str, unit: Decimal | None, *, thousands: bool = False) -> tuple[Number, bool]:
     """Return a time in microseconds, and whether the cell or the column names its unit.
 
-    Raises CellError.
+    `thousands`: the comma in `1,234` is one between thousands. Otherwise it raises CellError, as
+    for other cells that are no time.
     """
-    number, own = _split(cell, "a time")
+    number, own = _split(cell, "a time", whole=thousands)
     factor = time_unit(own) if own else unit
     if own and factor is None:
         raise CellError(f"{own!r} is not a unit of time", "units are us, ms and s")
