@@ -13,7 +13,6 @@ import msgspec
 
 from nccltune.analyze.compared import compared
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
-from nccltune.analyze.shapes import PLATEAU_CEILING
 from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective

@@ -195,7 +195,7 @@ def test_a_rule_for_what_the_default_runs_is_removed_as_equal() -> None:
     (dropped,) = plan.bad([])
     assert dropped.reason == "equal to the default: NCCL runs ring/simple without the rule, too"
     assert dropped.narrowed is None
-    assert plan.groups()[0].rounds == FIRST_LOOK, "more rounds cannot tell more"
+    assert plan.groups()[0].rounds == FIRST_LOOK, "more rounds show no more"
     # Channels that the rule sets are part of its choice.
     plan = plan_for([rule(4 * K, 64 * K, "ring/simple/8")])
     drive(plan, Machine(lambda _: 1.0))

@@ -159,6 +159,24 @@ def test_rounds_of_another_choice_leave_a_candidate() -> None:
         assert (rule.rule.choice.label, rule.state) == ("tree/ll", RuleState.CANDIDATE)
 
 
+def test_few_sizes_far_apart_get_the_fastest_choice_that_nccl_can_run() -> None:
+    """Timings as in NVIDIA's sample: three sizes, one timing, a tree of broadcast that is none."""
+    at = {
+        K: {"tree/simple/2": 8.2, "ring/simple/4": 12.1},
+        32 * K: {"tree/simple/2": 18.5, "ring/ll128/4": 15.2},
+        M: {"ring/simple/4": 45.1, "ring/ll128/8": 38.7, "ring/ll/16": 28.3},
+    }
+    samples = measure(at, at.__getitem__, rounds=1, collective=Collective.BROADCAST)
+    group = tuned(samples)
+    assert [item.rule.choice.label for item in group.rules] == [
+        "ring/simple/4",
+        "ring/ll128/4",
+        "ring/ll/16",
+    ]
+    assert "no other choice that NCCL runs was measured" in group.rules[0].reason
+    assert all("0." not in item.reason for item in group.rules)
+
+
 def test_a_default_at_some_sizes_leaves_the_candidates_at_the_others() -> None:
     samples = [item for item in once(0.01, 0, in_a_decade) if item.choice != DEFAULT]
     every = tuned(samples)

@@ -16,14 +16,14 @@ from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.quantities import (
     Number,
-    Sizes,
+    PossibleBytes,
     bandwidth_of,
     size_of,
     time_of,
     whole_of,
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
-from nccltune.formats.reading.table_header import Header, header_of
+from nccltune.formats.reading.table_header import DifferingColumns, Header, header_of
 from nccltune.formats.text.cells import MAX_INT, CellError, Problem, name_of, number_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import line_blocks, visible
@@ -164,6 +164,7 @@ class _Rows:
         self._runs: dict[tuple[object, ...], RunFound] = {}
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
+        self._differing = DifferingColumns(header)
         self.places: dict[str, _Cell] = {}
         for role in sorted(header.roles - {"time"}):
             self.places[role] = self._only(role)
@@ -265,7 +266,17 @@ class _Rows:
                 "every row needs a field for every column",
             )
         self.report.rows += 1
-        return self._row(_Reader(self, cells), number)
+        samples = self._row(_Reader(self, cells), number)
+        for sample in samples[:1]:
+            name = self._differing.add(_key(sample), cells)
+            if name:
+                raise CellError(
+                    f"the column {name!r} differs from an earlier row of the same size and choice,"
+                    " and it is not known",
+                    "rename it if it is one of the columns (nodes, ranks, channels), or split the"
+                    " file by it",
+                )
+        return samples
 
     def _row(self, read: "_Reader", number: int) -> list[Sample]:
         options = self.context.options
@@ -321,14 +332,17 @@ class _Rows:
 
     def _numbered(self, sample: Sample) -> Sample:
         """Return the sample with its round: how many rows of its conditions came before it."""
-        same = (sample.choice, sample.nodes, sample.ranks, sample.registered, sample.pipe_ops)
-        key = (sample.collective, sample.bytes, same, sample.in_place, sample.dtype, sample.redop)
+        key = _key(sample)
         cycle = self._passes.get(key, 0)
         self._passes[key] = cycle + 1
         return msgspec.structs.replace(sample, round=cycle) if cycle else sample
 
     def _size(
-        self, sizes: Sizes, time_us: float, bandwidths: list[tuple[str, Number]], number: int
+        self,
+        sizes: PossibleBytes,
+        time_us: float,
+        bandwidths: list[tuple[str, Number]],
+        number: int,
     ) -> int:
         """Return the bytes of a size: the bandwidths decide what its prefix means."""
         if sizes.binary == sizes.decimal:
@@ -391,6 +405,12 @@ class _Rows:
                 f" are {rate:.3g} GB/s: {time.name} is what counts",
                 number,
             )
+
+
+def _key(sample: Sample) -> tuple[object, ...]:
+    """Return what rows have in common that are repeats of one test."""
+    calls = sample.nodes, sample.ranks, sample.registered, sample.pipe_ops, sample.in_place
+    return sample.collective, sample.bytes, sample.choice, calls, sample.dtype, sample.redop
 
 
 class _Reader:

@@ -18,13 +18,13 @@ from nccltune.formats.nccl_tests.columns import (
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.formats.reading.quantities import (
     Number,
-    Sizes,
+    PossibleBytes,
     bandwidth_of,
     size_of,
     time_of,
     whole_of,
 )
-from nccltune.formats.reading.table_header import Header, is_unit
+from nccltune.formats.reading.table_header import DifferingColumns, Header, is_unit
 from nccltune.formats.text.cells import CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
@@ -38,6 +38,8 @@ _DTYPES = {
 }  # fmt: skip
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
+_CHECKS = 0.05
+"""The least bandwidth in GB/s that is printed with enough digits to check a time."""
 _ASSUMED = (
     "nothing above the table states which columns are out of place: the first ones are, as every"
     " release of nccl-tests prints them"
@@ -58,7 +60,7 @@ class _Timing(NamedTuple):
 class _Row(NamedTuple):
     line: int
     text: str
-    sizes: Sizes
+    sizes: PossibleBytes
     elements: int
     dtype: str
     redop: str | None
@@ -94,6 +96,8 @@ class CopiedTable:
         self._named_as_printed = bool(self._left["count"] or self._left["type"])
         self._filled: set[str] = set()
         self._rows: list[_Row] = []
+        self._differing = DifferingColumns(header)
+        self._mixed = ""
 
     @property
     def left(self) -> frozenset[str]:
@@ -161,7 +165,10 @@ class CopiedTable:
         if not any(char.isdigit() for char in cells[size_at]):
             return self.header.separator == "|"
         try:
-            self._rows.append(self._row(cells, text, number))
+            row = self._row(cells, text, number)
+            self._rows.append(row)
+            differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)
+            self._mixed = self._mixed or differs
         except CellError as error:
             hint = f" ({error.hint})" if error.hint else ""
             self.report.cannot_read(number, text, f"{error.message}{hint}")
@@ -210,12 +217,14 @@ class CopiedTable:
             return None
         at = group["time"]
         assert at is not None
-        time, united = time_of(values["time"], self._columns[at].factor)
-        if not 0 < time.value < 1e13:
-            raise CellError(f"a time of {time.value:g} us cannot be", None)
         algbw, busbw = (
             bandwidth_of(values[role], self._factor(group[role])) for role in ("algbw", "busbw")
         )
+        # A bandwidth shows whether the comma of `1,234` is one between thousands.
+        checked = any(each is not None and each.value >= _CHECKS for each in (algbw, busbw))
+        time, united = time_of(values["time"], self._columns[at].factor, thousands=checked)
+        if not 0 < time.value < 1e13:
+            raise CellError(f"a time of {time.value:g} us cannot be", None)
         if not (united or self._named_as_printed or algbw or busbw):
             name = self._columns[at].name
             raise CellError(f"{name!r} names no unit of time", f"name the column '{name} (us)'")
@@ -229,6 +238,13 @@ class CopiedTable:
     def rows(self) -> list[FlatRow]:
         """Return the rows; rows whose numbers disagree are reported and left out."""
         rows, self._rows = self._rows, []
+        if self._mixed:
+            reason = (
+                f"rows of one size differ in the column {self._mixed!r}, which is not known: split"
+                " the table by it, because a table is one run"
+            )
+            self.report.cannot_read(rows[0].line, rows[0].text, reason, len(rows))
+            return []
         binary = self._prefixes(rows)
         found, lost = [], 0
         for row in rows:
@@ -306,7 +322,7 @@ def _no_time(header: Header) -> str:
 def _disagree(size: int, time_us: float, rate: float, what: str, printed: float) -> str:
     return (
         f"{size} bytes in {time_us:g} us are {rate:.3g} GB/s, but {what} is {printed:g}: a column"
-        " has another unit or meaning than its name says (name units, as in 'time (ms)')"
+        " has another unit or meaning than its name (name units, as in 'time (ms)')"
     )
 
 

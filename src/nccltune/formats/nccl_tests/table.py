@@ -228,7 +228,7 @@ class TableReader:
         known_ranks = run.ranks or log.ranks or options.ranks
         named = find_collective(
             run.collective,
-            Shape(*rows[0][1:6], columns=self.left),
+            Shape(*rows[0][1:6])._replace(columns=self.left),
             log,
             options,
             context.name,

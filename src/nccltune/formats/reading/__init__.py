@@ -9,4 +9,6 @@ collective_names.py  the collective in the name of a file or a program
 choice_evidence.py   the choice of a table: NCCL's log, command line, user option, file name
 command_lines.py     settings and options in command lines
 file_names.py        the choice in a file name
+table_header.py      the columns of a table by the names that people give them
+quantities.py        numbers with units
 """

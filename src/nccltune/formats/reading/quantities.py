@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
-class Sizes(NamedTuple):
+class PossibleBytes(NamedTuple):
     """The bytes that a size may stand for: with binary and with decimal prefixes.
 
     Both are equal for a size without a prefix. None: no whole number of bytes.
@@ -57,7 +57,7 @@ def time_unit(text: str) -> Decimal | None:
     return TIME_UNITS.get(text.strip(" .").lower().replace("\u00b5", "u").replace("\u03bc", "u"))
 
 
-def size_of(cell: str, unit: str) -> Sizes:
+def size_of(cell: str, unit: str) -> PossibleBytes:
     """Return the bytes of a size; `unit` is that of its column. Raises CellError."""
     number, own = _split(cell, "a size", whole=True)
     match = _SIZE_UNIT.fullmatch(own or unit)
@@ -68,15 +68,16 @@ def size_of(cell: str, unit: str) -> Sizes:
     whole = [int(value) if value == int(value) >= 0 else None for value in found]
     if whole == [None, None]:
         raise CellError(f"{visible(cell, 40)!r} is no whole number of bytes", "write whole bytes")
-    return Sizes(whole[0], whole[0] if match["binary"] else whole[1])
+    return PossibleBytes(whole[0], whole[0] if match["binary"] else whole[1])
 
 
-def time_of(cell: str, unit: Decimal | None) -> tuple[Number, bool]:
+def time_of(cell: str, unit: Decimal | None, *, thousands: bool = False) -> tuple[Number, bool]:
     """Return a time in microseconds, and whether the cell or the column names its unit.
 
-    Raises CellError.
+    `thousands`: the comma in `1,234` is one between thousands. Otherwise it raises CellError, as
+    for other cells that are no time.
     """
-    number, own = _split(cell, "a time")
+    number, own = _split(cell, "a time", whole=thousands)
     factor = time_unit(own) if own else unit
     if own and factor is None:
         raise CellError(f"{own!r} is not a unit of time", "units are us, ms and s")

@@ -6,6 +6,7 @@ role, and its values are never used.
 """
 
 import re
+from collections.abc import Hashable
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -46,6 +47,16 @@ RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 _MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
 _MEASURED_NAME = re.compile(r"time|latency|busbw|algbw|bandwidth|[uµμ]s\b|\bms\b", re.IGNORECASE)
 _LEAST_KNOWN = 3
+_REPEAT = re.compile(
+    r"\b(?:run|rep|repeat|round|iter\w*|trial|cycle|pass|date|time\w*|index|id|seq\w*|notes?|comments?)\b"
+    r"|stamp|#$|%|util|power|temp|peak|gain|speed|share|bw|bandwidth|latency|_us\b|[(][um]s[)]",
+    re.IGNORECASE,
+)
+_SEPARATES = re.compile(
+    r"(?<![a-z])np(?![a-z])|gpu|rank|node|world|proc|mode|config|variant|case|setting|version|nccl"
+    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic",
+    re.IGNORECASE,
+)
 _RULES = frozenset({"minbytes", "maxbytes"})
 """Columns of a tuner configuration, which is no table of measurements."""
 _HINT = re.compile(r"size|bytes|payload|algo|proto|coll", re.IGNORECASE)
@@ -94,7 +105,8 @@ class Header(NamedTuple):
     @property
     def raw(self) -> bool:
         """Return whether the rows name their collective or their choice, as in a raw CSV."""
-        by_row = self.roles & RAW or ("op" in self.roles and "type" not in self.roles)
+        by_row = self.roles & (RAW | {"nodes", "ranks"})
+        by_row = by_row or ("op" in self.roles and "type" not in self.roles)
         return bool(by_row) and not {"count", "type"} <= self.roles
 
     def at(self, role: str) -> list[int]:
@@ -110,6 +122,33 @@ class Header(NamedTuple):
     def unknown(self) -> list[str]:
         """Return the names of the columns without a role."""
         return [item.name for item in self.columns if item.name.strip("# ") and not item.role]
+
+
+class DifferingColumns:
+    """Find the columns that separate runs although their names are not known.
+
+    Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
+    with the number of GPUs, a configuration or other words. Columns that number or date repeats do
+    not count, and numbers that were measured differ anyway.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._columns = [
+            (at, column.name)
+            for at, column in enumerate(header.columns)
+            if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
+        ]
+        self._seen: dict[Hashable, list[str]] = {}
+
+    def add(self, key: Hashable, cells: list[str]) -> str:
+        """Add a row; return the name of a column in which it differs from a row of its key."""
+        values = [cells[at] for at, _ in self._columns]
+        before = self._seen.setdefault(key, values)
+        for (_, name), value, other in zip(self._columns, values, before, strict=True):
+            words = not any(char.isdigit() for char in value + other)
+            if value != other and (words or _SEPARATES.search(name)):
+                return name
+        return ""
 
 
 def header_of(line: str) -> Header | None:

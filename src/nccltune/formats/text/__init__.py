@@ -2,6 +2,7 @@
 """Read any text file in bounded memory.
 
 lines.py           split bytes into lines
+delimited.py       split lines of tables into cells
 cells.py           parse cells of NVIDIA's CSV files
 json_stream.py     read the members of one large JSON object one at a time
 yaml_documents.py  load YAML documents

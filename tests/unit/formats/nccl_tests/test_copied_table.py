@@ -116,21 +116,41 @@ PARTS = {
     "two columns": separated(["bytes", "latency_us"], [[r[0], r[5]] for r in ROWS]),
     "one placement": "# size count type redop root time algbw busbw #wrong\n"
     + "\n".join("  ".join(row[:9]) for row in ROWS),
+    "thousands of a time that the bandwidth shows": separated(
+        ["Size", "Time (us)", "algbw"],
+        [[r[0], f'"{float(r[5]):,.0f}"' if float(r[5]) > 999 else r[5], r[6]] for r in ROWS],
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_copies_of_one_placement_give_its_times(name: str, tmp_path: Path) -> None:
     found = read(tmp_path, PARTS[name])
-    assert [time for *_, time in found.times] == pytest.approx([time for *_, time in FIRST])
+    assert [time for *_, time in found.times] == pytest.approx(
+        [time for *_, time in FIRST], rel=1e-3
+    )
     assert [size for size, *_ in found.times] == [size for size, *_ in FIRST]
     assert found.report.unreadable == 0
 
 
 REFUSED = {
+    "rows of several tests": (
+        separated(
+            ["GPUs", "Size", "Time (us)"],
+            [[number, r[0], r[5]] for number in ("2", "4") for r in ROWS],
+        ),
+        "rows of one size differ in the column 'GPUs'",
+    ),
+    "rows of several modes": (
+        separated(
+            ["mode", "size_bytes", "time_us"],
+            [[mode, r[0], r[5]] for mode in ("off", "basic") for r in ROWS],
+        ),
+        "rows of one size differ in the column 'mode'",
+    ),
     "an unnamed unit": (
         separated(["Size", "Time", "algbw"], [[r[0], f"{float(r[5]) / 1e3}", r[6]] for r in ROWS]),
-        "a column has another unit or meaning than its name says",
+        "a column has another unit or meaning than its name",
     ),
     "no unit at all": (
         separated(["Size", "Latency", "x"], [[r[0], r[5], "1"] for r in ROWS]),
@@ -177,6 +197,13 @@ def test_the_bandwidth_decides_whether_prefixes_are_decimal(tmp_path: Path) -> N
     rows = [[str(size), f"{size * 40.0}", "25.00", "43.75"] for size in sizes]
     found = read(tmp_path, separated(["Size (MB)", "Time (us)", "algbw", "busbw"], rows))
     assert [size for size, *_ in found.times] == [size * 10**6 for size in sizes]
+
+
+def test_repeats_of_one_table_are_rounds(tmp_path: Path) -> None:
+    rows = [[run, row[0], row[5]] for run in ("1", "2") for row in ROWS]
+    found = read(tmp_path, separated(["run", "size", "time_us"], rows))
+    assert len(found.samples) == 2 * len(ROWS)
+    assert found.report.unreadable == 0
 
 
 def test_several_tables_in_one_paste_are_runs_of_their_own(tmp_path: Path) -> None:
