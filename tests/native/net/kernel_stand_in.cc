@@ -90,6 +90,7 @@ void ResetKernel() {
   kernel.reported = 0;
   kernel.looks = 0;
   kernel.not_there = 0;
+  kernel.blocked = 0;
   const std::scoped_lock lock(mutex);
   held.clear();
   next_number.clear();
@@ -121,7 +122,14 @@ int __wrap_sched_yield() {
 }
 
 ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
-  if ((flags & MSG_ZEROCOPY) == 0) return __real_sendmsg(fd, message, flags);
+  if ((flags & MSG_ZEROCOPY) == 0) {
+    const ssize_t sent = __real_sendmsg(fd, message, flags);
+    if (sent < 0 && errno == EAGAIN) {
+      ++TheKernel().blocked;
+      errno = EAGAIN;
+    }
+    return sent;
+  }
   const int error = TheKernel().send_error;
   if (++TheKernel().asked % TheKernel().refuses_each == 0 && error != 0) {
     errno = error;

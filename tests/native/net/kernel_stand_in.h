@@ -25,6 +25,7 @@ struct KernelStandIn {
   std::atomic<uint64_t> reported = 0;   // sends that it reported
   std::atomic<uint64_t> looks = 0;      // reads of the error queue
   std::atomic<uint64_t> not_there = 0;  // reads that found no report
+  std::atomic<uint64_t> blocked = 0;    // sends with a copy that a full socket did not take
 };
 
 // Counts how often the current thread yields its CPU, which it does while it waits for another

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "net/kernel_stand_in.h"
 #include "net/link.h"
 #include "net/request.h"
 #include "net/stranger.h"
@@ -31,6 +32,7 @@ class OddPeerTest : public testing::Test {
  protected:
   OddPeerTest() : content_(Content(kTotal, 1)), buffer_(kTotal + 100, kUntouched) {
     TakeLines();
+    ResetKernel();
     link_.CloseSender();
     link_.CloseReceiver();
     express_ = Join(0);
@@ -155,7 +157,7 @@ TEST_F(OddPeerTest, TheNewestAcknowledgementIsSentWhenTheSocketHasRoom) {
   FullFlow full(*bulk_);
   SendChunk(*bulk_, Chunk(0, 6), content_);
   ExpectAllThere();
-  usleep(20'000);
+  EXPECT_TRUE(Until([] { return TheKernel().blocked != 0; })) << "no acknowledgement was tried";
   // The acknowledgement of the first chunk waits when the second chunk arrives.
   std::vector<std::byte> next(10);
   TransferRequest* request = nullptr;
@@ -185,7 +187,7 @@ TEST_F(OddPeerTest, AReceiverThatIsClosedSendsTheAcknowledgementThatIsDue) {
   FullFlow full(*bulk_);
   SendChunk(*bulk_, Chunk(0, 6), content_);
   ExpectAllThere();
-  usleep(20'000);
+  EXPECT_TRUE(Until([] { return TheKernel().blocked != 0; })) << "no acknowledgement was tried";
   link_.CloseReceiver();
   EXPECT_TRUE(full.IsAcknowledged(1));
   EXPECT_TRUE(Until([&] { return full.Frames().back().type == FrameType::kBye; }));
