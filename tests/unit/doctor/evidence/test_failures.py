@@ -127,6 +127,8 @@ KERNEL = [
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
+    ("peermem", "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"),
+    ("peermem", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
     ("driver", "NVRM: API mismatch: the client has the version 570, but"),
     (None, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.10"),
     ("pcie", "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0"),

@@ -65,7 +65,11 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "no kernel image is available",
         "is not compatible with the current PyTorch installation",
     ),
-    "xid": ("NVRM: Xid",),
+    "xid": (
+        "NVRM: Xid",
+        *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
+        *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
+    ),
     "fabric": (
         "system not yet initialized",
         "CUDA_ERROR_SYSTEM_NOT_READY",

@@ -102,6 +102,13 @@ _FAILURES = (
     ("xid_nvlink", re.compile(r"NVRM: Xid .*?: 74\b")),
     ("xid_program", re.compile(r"NVRM: Xid .*?: \d+\b")),
     (
+        "peermem",
+        re.compile(
+            r"(?:nvidia_peermem|nv_peer_mem): (?:Unknown symbol|disagrees about version)"
+            r"|could not insert '(?:nvidia_peermem|nv_peer_mem)': (?:Invalid arg|Unknown symbol)"
+        ),
+    ),
+    (
         "driver",
         re.compile(
             r"(?i:NVRM: (?!Xid).*"
@@ -144,7 +151,7 @@ _LIKELY = (
     *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
-    *("DMAR", "INVALID_DEVICE", "smmu", "Failed"),
+    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer"),
 )
 
 
