@@ -22,7 +22,7 @@ from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.hardware.fill_in import CUBE
 
 DATA = Path(__file__).with_suffix(".toml")
-SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe"}
 SWITCH = "fffffff:ffff:ff"
 
 
