@@ -4,8 +4,8 @@
 python benchmarks/ceilings.py
 
 `ceilings.toml` describes machines and lists published figures. A ceiling is a limit, so none may be
-below a measurement; one far above the best measurement is of little use. `tests/unit/topology/flows/
-test_published.py` compares the same rows.
+below a measurement; one far above the best measurement is of little use. A test compares the same
+rows (`tests/unit/topology/flows/test_published.py`).
 """
 
 import tomllib
