@@ -4,8 +4,8 @@
 python benchmarks/ceilings.py
 
 `ceilings.toml` describes machines and lists published figures. A ceiling is a limit, so none may be
-below a measurement; one far above the best measurement is of little use. `tests/unit/topology/flows/
-test_published.py` compares the same rows.
+below a measurement; one far above the best measurement is of little use. A test compares the same
+rows (`tests/unit/topology/flows/test_published.py`).
 """
 
 import tomllib
@@ -22,7 +22,7 @@ from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.hardware.fill_in import CUBE
 
 DATA = Path(__file__).with_suffix(".toml")
-SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe"}
 SWITCH = "fffffff:ffff:ff"
 
 

@@ -147,3 +147,18 @@ def test_lost_tabs_of_a_pasted_matrix_are_restored(
     assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
     file.write_text(text.replace("\t", " "))
     assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
+
+
+def test_trays_of_one_file_are_one_domain_for_sure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NCCL's dump of a job on several trays has all of them, each with a host_hash of its own."""
+    text = TRAY.read_text()
+    start, end = text.index("  <cpu"), text.index("</system>")
+    again = text[start:end].replace('host_hash="0x51a2', 'host_hash="0x61b3')
+    file = tmp_path / "two.xml"
+    file.write_text(text[:end] + again + text[end:])
+    both = now(capsys, str(file))
+    assert (both["sure"], both["ranks_per_node"]) == (True, 8)
+    alone = now(capsys, str(TRAY), "--nodes", "2")
+    assert both["busbw_gb_per_s"] == pytest.approx(alone["busbw_gb_per_s"])

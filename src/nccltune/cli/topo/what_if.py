@@ -56,7 +56,7 @@ _NODES = click.IntRange(1, 1 << 20)
 @click.option(
     "--algorithm",
     "algorithms",
-    type=click.Choice(["ring", "tree", "nvls"]),
+    type=click.Choice(["ring", "tree", "nvls", "nvls_tree"]),
     multiple=True,
     help="This algorithm.",
 )

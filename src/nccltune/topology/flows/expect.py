@@ -127,7 +127,8 @@ def expect(
     in_domain = joined(topology, nodes, gpus, chosen)
     if nodes > 1 and not in_domain:
         _check_nics(topology, node)
-    found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
+    several = nodes > 1 and not in_domain
+    found = _search(topology, chosen.path, nccl_version, several, chosen.cross_nic)
     sm = min(gpu.sm for gpu in node.gpus)
     channels = found.connected_channels(nodes, sm, chosen.min_channels, chosen.max_channels)
     ceilings: dict[Algorithm, Ceiling] = {}

@@ -200,7 +200,10 @@ def domain_flows(node: NodeRoutes, algorithm: Algorithm, ranks: int) -> Flows:
     """
     if algorithm is Algorithm.NVLS:
         return _in_switches(node, ranks)
-    return Flows(algorithm, 1, (Role("node", 1, _on_nvlinks(node, 0, 1.0, FlowKind.NVLINK)),))
+    # An inner GPU of a tree sends to two neighbours in its chain.
+    amount = 1.0 if algorithm is Algorithm.RING else ranks / (ranks - 1)
+    parts = _on_nvlinks(node, 0, amount, FlowKind.NVLINK)
+    return Flows(algorithm, 1, (Role("node", 1, parts),))
 
 
 def _in_switches(node: NodeRoutes, ranks: int) -> Flows:
