@@ -94,6 +94,10 @@ class HeadAttempts(SearchAttempts):
         count = len(route.links) + 2 * (self.rules.two_devices and bool(route.links))
         self.hops = int(self.hops + part * count)
 
+    def _hops(self, route: Route) -> int:
+        """Return the hops to a NIC. Here their number matters, because NCCL truncates sums."""
+        return super()._hops(route) + self.rules.two_devices
+
     def _wants(self, route: Route, part: float) -> list[tuple[int, float]]:
         mb_per_s = self.goal.intra_gb_per_s * 1000 * part
         over = 6 / 5 if route.kind is PathKind.PHB and self.node.intel else 1.0

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search against NCCL's own code on the same files (tests/data/graphs/searches.jsonl)."""
+"""The search against NCCL's own code on the same files (tests/data/graphs)."""
 
 import functools
+import gzip
 import json
+from typing import Any
 
 import pytest
 
@@ -10,12 +12,20 @@ from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
-from nccltune.topology.nccl_model.search import SearchResult, search
-from tests.unit.topology.samples import FOLDER
+from nccltune.topology.nccl_model.search import (
+    SearchResult,
+    search,
+    search_collnet,
+    search_nvls,
+)
+from tests.unit.topology.samples import FOLDER, SHARED
 
-LINES = (FOLDER.parent / "graphs" / "searches.jsonl").read_text().splitlines()
-CASES = [json.loads(line) for line in LINES]
+GRAPHS = FOLDER.parent / "graphs"
+CASES = [json.loads(line) for line in (GRAPHS / "searches.jsonl").read_text().splitlines()]
+BY_VERSION = [json.loads(line) for line in (GRAPHS / "by-version.jsonl").read_text().splitlines()]
+TRUTH = SHARED / "nccl-model"
 
 
 @functools.cache
@@ -70,3 +80,110 @@ def test_rings_and_trees_are_those_of_nccls_code(nccl: str, file: str):
             shown = recorded_form(found, node, int(numbers[2]), several=case["several"])
             assert shown[0] == pytest.approx(numbers, abs=1e-3), case
             assert shown[1] == order[:channels], case
+
+
+Found = list[Any]
+"""A graph as recorded: pattern, crossNic, speeds, path types, sameChannels, and its channels.
+
+A channel is the GPUs in order between its NICs. Equal channels in a row are counted.
+"""
+
+
+def found_form(found: SearchResult, node: NodeRoutes) -> Found:
+    """Return a result in the recorded form."""
+    channels: list[list[Any]] = []
+    for ring in found.rings:
+        words = [str(node.gpus[gpu].index) for gpu in ring.gpus]
+        if ring.net_in is not None and ring.net_out is not None:
+            ends = [f"N{node.nets[net].index:x}" for net in (ring.net_in, ring.net_out)]
+            words = [ends[0], *words, ends[1]]
+        if channels and channels[-1][0] == " ".join(words):
+            channels[-1][1] += 1
+        else:
+            channels.append([" ".join(words), 1])
+    return [
+        *(found.pattern.value, found.cross_nic),
+        *(round(found.intra_gb_per_s, 4), round(found.inter_gb_per_s, 4)),
+        *(found.intra_type.name, found.inter_type.name),
+        *(int(found.same_channels), channels),
+    ]
+
+
+def found_forms(
+    node: NodeRoutes, version: Version, *, several: bool, collnet: bool
+) -> dict[str, Found]:
+    """Return all graphs that the search finds, in the recorded form."""
+    nodes = 2 if several else 1
+    searched = search(node, nodes=nodes, version=version)
+    found: dict[str, SearchResult | None] = {"ring": searched.ring, "tree": searched.tree}
+    found["nvls"] = search_nvls(node, nodes=nodes, version=version)
+    if collnet:
+        channels = searched.ring.channels
+        both = search_collnet(node, nodes=nodes, channels=channels, version=version)
+        found |= {"collnet_chain": both.chain, "collnet_direct": both.direct}
+    return {name: found_form(one, node) for name, one in found.items() if one is not None}
+
+
+@pytest.mark.parametrize(
+    "recorded", BY_VERSION, ids=lambda one: f"{one['file']}-{one['several']}-{one['nccl'][0]}"
+)
+def test_all_graphs_are_those_of_nccls_code_by_version(recorded: dict[str, Any]):
+    path = FOLDER.parent / recorded["file"]
+    for nccl in recorded["nccl"]:
+        version = version_of(nccl)
+        node = node_routes(read_topology(path.read_bytes(), path.name), version=version)
+        graphs = found_forms(
+            node, version, several=recorded["several"], collnet=recorded["collnet"]
+        )
+        assert graphs == recorded["graphs"], nccl
+
+
+def test_versions_and_machines_recorded():
+    """Each rule that differs by version has a version before and one after it."""
+    versions = {nccl for one in BY_VERSION for nccl in one["nccl"]}
+    assert len(versions) == 13
+    assert {"nvls", "collnet_chain", "collnet_direct"} <= {
+        name for one in BY_VERSION for name in one["graphs"]
+    }
+    assert len({one["file"] for one in BY_VERSION}) >= 15
+
+
+def truth_forms(graphs: dict[str, Any]) -> dict[str, Found]:
+    """Return the graphs of the ground truth in the recorded form."""
+    return {
+        name: [
+            *(graph["pattern"], graph["crossnic"], graph["bwintra"], graph["bwinter"]),
+            *(graph["typeintra"], graph["typeinter"], graph["same"]),
+            [[head_only(words) if name == "nvls" else words, n] for words, n in graph["chan"]],
+        ]
+        for name, graph in graphs.items()
+    }
+
+
+def head_only(words: str) -> str:
+    """Return a channel of NVLS without the GPUs after its head, which NCCL leaves at 0."""
+    parts = words.split()
+    return " ".join((*parts[:2], parts[-1])) if words.startswith("N") else parts[0]
+
+
+@functools.cache
+def truth_graphs(name: str, version: Version, several: bool) -> dict[str, Found]:
+    file = TRUTH / "topologies" / f"{name.removesuffix('-1gpu').removesuffix('-nvls')}.xml"
+    topology = read_topology(file.read_bytes(), file.name)
+    if name.endswith("-1gpu"):
+        topology = first_gpus(topology, 1)
+    return found_forms(
+        node_routes(topology, version=version), version, several=several, collnet=False
+    )
+
+
+@pytest.mark.skipif(not TRUTH.is_dir(), reason=f"no ground truth at {TRUTH}")
+@pytest.mark.parametrize("file", sorted(TRUTH.glob("*.jsonl.gz")) or ["none"], ids=str)
+def test_all_graphs_of_the_ground_truth(file: Any):
+    for line in gzip.decompress(file.read_bytes()).splitlines():
+        case = json.loads(line)
+        for nccl in case["versions"]:
+            several = case["nodes"] > 1
+            graphs = truth_graphs(case["topology"], version_of(nccl), several)
+            wanted = truth_forms(case["graphs"])
+            assert {name: graphs.get(name) for name in wanted} == wanted, (nccl, case["nodes"])
