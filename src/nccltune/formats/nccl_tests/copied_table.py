@@ -239,11 +239,11 @@ class CopiedTable:
         """Return the rows; rows whose numbers disagree are reported and left out."""
         rows, self._rows = self._rows, []
         if self._mixed:
-            reason = (
+            mixed = (
                 f"rows of one size differ in the column {self._mixed!r}, which is not known: split"
                 " the table by it, because a table is one run"
             )
-            self.report.cannot_read(rows[0].line, rows[0].text, reason, len(rows))
+            self.report.cannot_read(rows[0].line, rows[0].text, mixed, len(rows))
             return []
         binary = self._prefixes(rows)
         found, lost = [], 0
