@@ -48,7 +48,7 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
             else "it has no samples"
         )
         hint = f"add measurements: nccltune import FILES... -o {path}"
-        if samples.without_scale:
+        if samples.without_scale or samples.unscaled:
             hint = f"import the files again with their scale: nccltune import FILES... -o {path}"
             hint += " --nodes N --ranks N"
         raise StudyError(why, where=str(path), hint=hint)

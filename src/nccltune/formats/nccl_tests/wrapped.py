@@ -15,7 +15,7 @@ from nccltune.formats.nccl_tests.columns import (
     labels_of,
 )
 
-_LABELS = re.compile(r"[^\n#]{0,80}#?[ \t]*size[ \t]+count[ \t]+type[ \t][^\n]*")
+_LABELS = re.compile(r"size[ \t]+count[ \t]+type[ \t]")
 _ROW = re.compile(r"\s*-?\d{1,20}\s+-?\d{1,20}\s+[a-z]\w{1,15}\s")
 _START = re.compile(r"#(?!wrong)|\s*(?:$|```)|nccl-tests")
 # Pieces of the two other lines of a header. They may end in blanks, which a copy lacks.
@@ -25,6 +25,7 @@ _HEADER_END = re.compile(
 )
 _HYPHEN = re.compile(r"[a-z]-$")
 _MOST_PIECES = 8
+_MOST_HEADER = 4096
 _ROWS_TRIED = 64
 
 
@@ -39,10 +40,11 @@ class Wrapping(NamedTuple):
 def wrapping_of(head: str) -> Wrapping | None:
     """Return how the lines of `head` were wrapped; None if they were not."""
     for match in _LABELS.finditer(head):
-        first = match.group().rstrip("\r")
+        start = head.rfind("\n", 0, match.start()) + 1
+        first, *rest = head[start : start + _MOST_HEADER].split("\n")[: _MOST_PIECES + 1]
+        first = first.rstrip("\r")
         if _words(first):
             return None
-        rest = head[match.end() + 1 :].split("\n", _MOST_PIECES)[:_MOST_PIECES]
         width = max(map(len, head.split("\n")))
         joined = {True: first, False: first.ljust(width)}
         for piece in rest:
@@ -54,7 +56,7 @@ def wrapping_of(head: str) -> Wrapping | None:
                 if (words := _words(joined[at_words]))
             ]
             if found:
-                below = head[match.start() :].split("\n", _ROWS_TRIED)[:_ROWS_TRIED]
+                below = head[start:].split("\n", _ROWS_TRIED)[:_ROWS_TRIED]
                 return max(found, key=lambda each: _whole(below, each))
     return None
 

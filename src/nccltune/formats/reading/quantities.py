@@ -31,6 +31,7 @@ _NUMBER = re.compile(
 )
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?P<mark>[,'_\s])\d{3})(?:(?P=mark)\d{3})*(?:\.\d+)?")
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_SIMPLE = re.compile(r"[0-9]{1,15}(?:\.(?P<digits>[0-9]{1,12}))?")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -59,6 +60,8 @@ def time_unit(text: str) -> Decimal | None:
 
 def size_of(cell: str, unit: str) -> PossibleBytes:
     """Return the bytes of a size; `unit` is that of its column. Raises CellError."""
+    if cell.isdecimal() and unit in ("", "B") and cell.isascii():
+        return PossibleBytes(int(cell), int(cell))
     number, own = _split(cell, "a size", whole=True)
     match = _SIZE_UNIT.fullmatch(own or unit)
     if match is None:
@@ -77,6 +80,8 @@ def time_of(cell: str, unit: Decimal | None, *, thousands: bool = False) -> tupl
     `thousands`: the comma in `1,234` is one between thousands. Otherwise it raises CellError, as
     for other cells that are no time.
     """
+    if (quick := _simple(cell, unit)) is not None:
+        return quick, unit is not None
     number, own = _split(cell, "a time", whole=thousands)
     factor = time_unit(own) if own else unit
     if own and factor is None:
@@ -102,6 +107,8 @@ def bandwidth_unit(text: str) -> Decimal | None:
 
 def bandwidth_of(cell: str, unit: Decimal | None) -> Number | None:
     """Return a bandwidth in GB/s; None for an empty cell. Raises CellError."""
+    if (quick := _simple(cell, unit)) is not None:
+        return quick
     if not cell.strip("-\u2013\u2014 ") or cell.upper() in ("N/A", "NA", "NAN"):
         return None
     number, own = _split(cell, "a bandwidth")
@@ -117,6 +124,14 @@ def whole_of(cell: str, noun: str) -> int:
     if own or number != int(number):
         raise CellError(f"{visible(cell, 40)!r} is not {noun}", "write a whole number")
     return int(number)
+
+
+def _simple(cell: str, factor: Decimal | None) -> Number | None:
+    """Return a plain number that needs no conversion, quickly; None for others."""
+    match = _SIMPLE.fullmatch(cell)
+    if match is None or (factor is not None and factor != 1):
+        return None
+    return Number(float(cell), 0.5 * 10.0 ** -len(match["digits"] or ""), False)
 
 
 def _scaled(number: Decimal, factor: Decimal) -> Number:

@@ -105,9 +105,9 @@ class Header(NamedTuple):
     @property
     def raw(self) -> bool:
         """Return whether the rows name their collective or their choice, as in a raw CSV."""
-        by_row = self.roles & (RAW | {"nodes", "ranks"})
+        by_row = bool(self.roles & (RAW | {"nodes", "ranks"}))
         by_row = by_row or ("op" in self.roles and "type" not in self.roles)
-        return bool(by_row) and not {"count", "type"} <= self.roles
+        return by_row and not {"count", "type"} <= self.roles
 
     def at(self, role: str) -> list[int]:
         """Return the positions of the columns with a role."""

@@ -288,3 +288,12 @@ def test_a_run_that_failed_before_its_first_row_is_refused_with_the_cause(tmp_pa
         )
         assert read.report.error_line == len(lines)
         assert read.report.hint == "look for the cause: nccltune doctor job.out"
+
+
+def test_a_header_without_a_row_is_a_run_that_hung(tmp_path: Path) -> None:
+    path = tmp_path / "hung.txt"
+    path.write_text(MADE.with_(points=(), footer=False).text())
+    (read,) = files(path)
+    assert read.samples == []
+    assert "no row: the run hung or ended at its first size" in (read.report.error or "")
+    assert "nccltune doctor" in (read.report.hint or "")

@@ -391,7 +391,12 @@ def test_an_unknown_number_of_nodes_is_added_by_a_second_import(
     assert "scales      ? nodes, 4 ranks" in result.out
     command = f"nccltune import '{path}' -o {study} --nodes N"
     assert f"next: {command}\n" in result.err
-    refused = nccltune("analyze", study)
+    curves = nccltune("analyze", study)
+    assert curves.code == 0
+    assert "? nodes, 4 ranks" in curves.out
+    assert "with nothing: the number of nodes is unknown" in curves.out
+    assert f"next: nccltune import FILES -o {study} --nodes N\n" in curves.err
+    refused = nccltune("tune", study)
     assert refused.code == 2
     assert "import the files again with their scale" in refused.err
     again = nccltune("import", path, "-o", study, "--nodes", 2)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs whose number of nodes is unknown."""
+
+import msgspec
+
+from nccltune.analyze import sort_samples
+from nccltune.model.finding import FindingKind
+from nccltune.model.platform import Platform
+from nccltune.model.sample import Sample
+from nccltune.model.scale import Scale
+from tests.unit.builders import analyze_samples, measure, sizes
+
+PLATFORM = Platform(name="synthetic")
+K = 1 << 10
+
+
+def falling(size: int) -> dict[str, float]:
+    return {"default": 400.0 if size == 64 * K else 20 + size / 1e4, "ring/ll": 50.0}
+
+
+def run(process: str, ranks: int | None = 8, nodes: int | None = None) -> list[Sample]:
+    found = measure(sizes(32 * K, 1024 * K), falling, rounds=1, twice=False)
+    return [
+        msgspec.structs.replace(
+            item,
+            nodes=nodes,
+            ranks=ranks,
+            source=msgspec.structs.replace(item.source, process=process),
+        )
+        for item in found
+    ]
+
+
+def test_the_default_of_a_single_run_is_shown_and_compared_with_nothing() -> None:
+    found = sort_samples(run("a"))
+    assert found.timings == []
+    assert [item.condition.scale for item in found.unscaled] == [Scale(0, 8)]
+    assert found.without_scale == len(run("a")) // 2, "the forced choice needs a scale"
+    analysis = analyze_samples(PLATFORM, run("a"))
+    (condition,) = analysis.conditions
+    assert condition.title == "all-reduce, ? nodes, 8 ranks"
+    assert [str(curve.choice) for curve in condition.curves] == ["default"]
+    kinds = [item.kind for item in analysis.findings]
+    assert FindingKind.FALLING_TIME in kinds
+    assert FindingKind.BAD_CROSSOVER not in kinds
+    assert any("import again with --nodes" in item.sentence for item in analysis.findings)
+
+
+def test_several_runs_may_be_of_several_scales() -> None:
+    both = sort_samples([*run("a"), *run("b")])
+    assert both.unscaled == []
+    assert both.without_scale == len(run("a")) * 2
+    # Another number of ranks is another curve. A run without one has no bandwidth.
+    apart = sort_samples([*run("a"), *run("b", ranks=16), *run("c", ranks=None)])
+    assert [item.condition.scale.ranks for item in apart.unscaled] == [8, 16]
+
+
+def test_a_run_that_was_imported_again_with_its_scale_is_used_once() -> None:
+    found = sort_samples([*run("a"), *run("a", nodes=2)])
+    assert found.unscaled == []
+    assert found.without_scale == 0
+    assert [item.condition.scale for item in found.timings] == [Scale(2, 8)]
