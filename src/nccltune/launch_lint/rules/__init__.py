@@ -6,6 +6,7 @@ launchers.py    values of options; launchers inside launchers and containers
 misplaced.py    options on the wrong side of the program
 arguments.py    arguments of nccl-tests that it refuses, ignores or misreads
 torchrun.py     torchrun: processes, GPUs, rendezvous
+training.py     deepspeed, accelerate, and launchers of PyTorch below another launcher
 slurm.py        Slurm: unused GPUs, environment that is not exported
 placement.py    too few or too many processes, wrong nodes, missing GPUs or cores
 variables.py    variables and values that NCCL does not know
@@ -26,6 +27,7 @@ from nccltune.launch_lint.rules import (
     sizes,
     slurm,
     torchrun,
+    training,
     variables,
 )
 from nccltune.launch_lint.rules.shape import Rule
@@ -36,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     *misplaced.RULES,
     *arguments.RULES,
     *torchrun.RULES,
+    *training.RULES,
     *slurm.RULES,
     *placement.RULES,
     *variables.RULES,

@@ -12,7 +12,7 @@ from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceLead
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
 from nccltune.launch_lint.options import TABLES
-from nccltune.launch_lint.read import is_launcher
+from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.words import listed
 from nccltune.model.finding import Severity
 
@@ -292,7 +292,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --ntasks-per-node=8 mpirun ...`: each task starts a whole job."""
     if view.flavor.launcher is Launcher.LOCAL:
         return
-    words = view.command.program
+    words = joined(view.command.program)
     at = next((at for at, word in enumerate(words) if is_launcher(word.text)), None)
     if at is None or any(is_nccl_test(word.text) for word in words[:at]):
         return
@@ -300,12 +300,15 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     outer = view.command.launcher.text
     placement = view.prediction.placement
     most = max((node.processes for node in placement.nodes), default=1) if placement else 1
-    if inner == "torchrun":
-        if most > 1:
+    if view.prediction.inner is not None:
+        started = view.prediction.inner
+        inner = started.name
+        each_is_one = placement is not None and started.nodes == placement.processes
+        if most > 1 and not each_is_one:
             yield LaunchFinding(
                 Severity.ERROR,
                 "nested-launcher",
-                f"{outer} starts {most} torchruns on a node, and each starts all of its processes",
+                f"{outer} starts {most} x {inner} on a node, and each starts all of its processes",
                 "start one process on each node",
             )
         return
