@@ -77,7 +77,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     """
     pasted = typographic(line)
     line = plain(line)
-    commands = read(line, wanted)
+    commands = read(line, wanted, _names(site))
     views = {
         flavor: _view(_unwrapped(command, site), flavor, site)
         for flavor, command in commands.items()
@@ -133,6 +133,10 @@ def _without_round(checked: LaunchCheck) -> LaunchCheck:
         parts = [p for p in (one.assumed or "").split("; ") if not p.endswith(" in this round")]
         starts.append((one._replace(assumed="; ".join(filter(None, parts)) or None), flavors))
     return checked._replace(predictions=tuple(starts))
+
+
+def _names(site: LaunchContext) -> list[str]:
+    return [name for name, _ in site.exported]
 
 
 def _outcome(checked: LaunchCheck) -> tuple[object, ...]:
@@ -250,6 +254,11 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     prediction = predict(command, flavor, site, gpus)
     if flavor not in TRAINERS:
         prediction = _with_inner(command, site, prediction)
+        nodes = prediction.inner.nodes if prediction.inner is not None else None
+        if nodes and site.nodes is None and "assumed" in (prediction.assumed or ""):
+            # What is started on the nodes knows their number.
+            site = site._replace(nodes=nodes)
+            prediction = _with_inner(command, site, predict(command, flavor, site, gpus))
     if site.assumed:
         sentences = (*site.assumed, prediction.assumed) if prediction.assumed else site.assumed
         prediction = prediction._replace(assumed="; ".join(sentences))
@@ -284,7 +293,7 @@ def _fixed(
         line = lines[0]
         if site.scope is not None:
             line = line._replace(words=expanded(line.words, site.scope)[0])
-        again = read(line, wanted)
+        again = read(line, wanted, _names(site))
     except InputError:
         return None
     views = [_view(one, kind, site) for kind, one in again.items()]

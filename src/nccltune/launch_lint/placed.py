@@ -29,6 +29,7 @@ from nccltune.launch_lint.hosts import (
 from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
 from nccltune.launch_lint.scheduled import predict_on_job
 from nccltune.launch_lint.training import predict_training
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
 _INTEGER = re.compile("[+-]?[0-9]{1,18}")
@@ -108,6 +109,9 @@ def placement_options(
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
     if command.last("one_per_node"):
         per_node = 1
+    if per_node is None and flavor.is_intel:
+        words = (word.text.partition("=")[::2] for word in command.lead)
+        per_node = whole_number(dict((*site.exported, *words)).get("I_MPI_PERHOST", ""))
     of_gpu = _number(command.last("ntasks_per_gpu") or _inherited(site, "ntasks_per_gpu", flavor))
     if total is None and per_node is None and isinstance(of_gpu, int):
         per_node = of_gpu * site.gpus_per_node

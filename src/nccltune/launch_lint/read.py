@@ -3,7 +3,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
@@ -124,7 +124,7 @@ def _is_started(words: Sequence[Word], at: int) -> bool:
 
     A launcher, a wrapper or a variable may precede it.
     """
-    first = next((word.text for word in words[:at] if "=" not in word.text), None)
+    first = next((w.text for w in words[:at] if "=" not in w.text and w.text[:1] != "$"), None)
     name = PurePosixPath(first or "").name
     known = first is None or name in _WRAPPERS or is_launcher(name)
     return at + 1 < len(words) and known and words[at - 1].text != "install"
@@ -132,7 +132,10 @@ def _is_started(words: Sequence[Word], at: int) -> bool:
 
 def is_launcher(word: str) -> bool:
     """Return whether a word names a launcher."""
-    return PurePosixPath(word).name in _BY_NAME
+    return PurePosixPath(word).name in _BY_NAME and not _ASSIGNS.match(word)
+
+
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=")
 
 
 def program_at(words: Sequence[Word]) -> int | None:
@@ -165,11 +168,14 @@ def starts_something(words: Sequence[Word]) -> bool:
     return launcher_at(words) is not None or program_at(words) is not None
 
 
-def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchCommand]:
+def read(
+    line: Line, wanted: Sequence[Flavor] = (), names: Iterable[str] = ()
+) -> dict[Flavor, LaunchCommand]:
     """Return the parsed command for each launcher that the line may be for.
 
-    `wanted` limits the launchers. Raises InputError if the line has neither a launcher nor a
-    program of nccl-tests, has several programs (`:`), or cannot be for `wanted`.
+    `wanted` limits the launchers. `names` are variables that are set around the command. Raises
+    InputError if the line has neither a launcher nor a program of nccl-tests, has several programs
+    (`:`), or cannot be for `wanted`.
     """
     line = Line(joined(line.words), line.tail)
     at = launcher_at(line.words)
@@ -185,7 +191,8 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
             )
         words = line.words
         return {LOCAL: LaunchCommand(words[:at], Word("", ""), (), words[at:], line.tail)}
-    intels = any(_INTELS.search(word.text) for word in line.words)
+    texts = (*(word.text for word in line.words), *names)
+    intels = any(_INTELS.search(text) for text in texts)
     flavors = _flavors(line.words[at].text, wanted, intels=intels)
     found = {flavor: _read(line, at, flavor) for flavor in flavors}
     if wanted:

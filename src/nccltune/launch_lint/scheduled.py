@@ -54,6 +54,8 @@ def predict_on_job(
         if number is None or number > MAX_PROCESSES:
             return Prediction(None, (), unknown=f"the number of {what} is {option.value!r}")
         numbers[meaning] = number
+    if flavor.launcher is Launcher.FLUX and (why := _flux_refuses(command)) is not None:
+        return Prediction(None, (), fails=why)
     unread = [option for meaning in _UNREAD for option in command.all(meaning)]
     if unread:
         word = unread[0].words[0].text
@@ -61,9 +63,11 @@ def predict_on_job(
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, (), fails=f"{refused[0]} is refused")
-    if flavor.launcher is Launcher.FLUX and (why := _flux_refuses(command)) is not None:
-        return Prediction(None, (), fails=why)
-    amounts = _jsrun(numbers) if flavor.launcher is Launcher.JSRUN else _plain(numbers)
+    is_jsrun = flavor.launcher is Launcher.JSRUN
+    amounts = _jsrun(numbers, site.nodes) if is_jsrun else _plain(numbers)
+    if amounts is None:
+        why = "the number of hosts: -n is not given, so that each gets the resource sets of -r"
+        return Prediction(None, (), unknown=why)
     named = [name for o in command.all("host") for name in o.value.split(",") if name]
     return _placed(amounts, site, flavor, gpus, named)
 
@@ -71,7 +75,9 @@ def predict_on_job(
 def _flux_refuses(command: LaunchCommand) -> str | None:
     task = [o for meaning in _PER_TASK for o in command.all(meaning)]
     node = [o for meaning in _PER_NODE for o in command.all(meaning)]
-    if task and node:
+    cores = command.all("per_core")
+    if task and (node or cores):
+        node = node or cores
         first, second = task[0].words[0].text, node[0].words[0].text
         return f"Flux takes {first} or {second.partition('=')[0]}, not both"
     if node and command.last("nodes") is None:
@@ -93,10 +99,17 @@ def _plain(numbers: dict[str, int]) -> _Amounts:
     return _Amounts(total, per_node, nodes, gpus)
 
 
-def _jsrun(numbers: dict[str, int]) -> _Amounts:
-    """Return the amounts for jsrun, which starts `per_set` processes in each resource set."""
+def _jsrun(numbers: dict[str, int], hosts: int | None) -> _Amounts | None:
+    """Return the amounts for jsrun, which starts `per_set` processes in each resource set.
+
+    Without -n each of `hosts` gets the resource sets of -r. None if they are not known then.
+    """
     each = numbers.get("per_set", 1)
     sets = numbers.get("sets", 1)
+    if "sets" not in numbers and "sets_per_node" in numbers:
+        if hosts is None:
+            return None
+        sets = hosts * numbers["sets_per_node"]
     total, text = sets * each, count(sets, "resource set")
     if "total" in numbers and "per_set" not in numbers:
         total = numbers["total"]

@@ -203,6 +203,19 @@ class _Script:
         else:
             self._add(*_substituted(line.words, around))
             _assign(words, self._scope, self._exported, around.assumed)
+            self._written(line.tail, words)
+            if line.tail.startswith("|"):
+                self.run(nodes_of(split(line.tail.lstrip("|&"))))
+
+    def _written(self, tail: str, words: Sequence[Word]) -> None:
+        """Keep the text that `echo TEXT > FILE` writes."""
+        match = re.fullmatch(r"(>>?)\s*[\"']?([^\s\"'>|]+)[\"']?", tail)
+        if match is None or words[0].text != "echo":
+            return
+        files = dict(self._scope.files or {})
+        before = files.get(match[2], "") if match[1] == ">>" else ""
+        files[match[2]] = f"{before}{' '.join(word.text for word in words[1:])}\n"
+        self._scope = self._scope._replace(files=files)
 
     def _add(self, *found: FoundCommand) -> None:
         for one in found:

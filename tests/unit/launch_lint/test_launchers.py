@@ -49,6 +49,9 @@ def bad(one: LaunchCheck) -> set[str]:
         ("#BSUB -nnodes 1\njsrun -n 6 -g 1 ./a", "6 processes, all on one node"),
         ("jsrun -n 6 -a 1 -c 42 ./a", "not known: 6 processes in 6 resource sets"),
         ("jsrun -U steps.erf ./a", "not known: -U is given"),
+        ("#BSUB -nnodes 2\njsrun -r6 -g1 -a1 ./a", "12 processes, 6 on each of 2 nodes"),
+        ("jsrun -r6 -g1 -a1 ./a", "not known: the number of hosts: -n is not given"),
+        ("echo 1 2 | jsrun -n 4 -r 2 ./a", "4 processes, 2 on each of 2 nodes"),
         ("aprun -n 16 -N 8 -d 4 ./a", "16 processes, 8 on each of 2 nodes"),
         ("aprun -n 16 ./a", "not known: 16 processes; how many of them fit on a node"),
         ("mpiexec -n 8 --ppn 4 --depth 8 ./a", "8 processes, 4 on each of 2 nodes"),
@@ -66,6 +69,8 @@ def bad(one: LaunchCheck) -> set[str]:
         ("deepspeed --num_nodes 2 t.py", "not known: --num_nodes 2 without --hostfile"),
         ("cat > h <<EOF\na slots=4\nb slots=4\nEOF\ndeepspeed -H h t.py", "4 on each of 2 nodes"),
         ("cat > h <<EOF\na slots=4\nb slots=4\nEOF\ndeepspeed -H h --num_nodes 1 t.py", "on a"),
+        ("echo a slots=4 > h\necho b slots=4 >> h\ndeepspeed -H h t.py", "4 on each of 2 nodes"),
+        ("eval NCCL_DEBUG=INFO $MORE deepspeed --num_gpus=2 t.py", "2 processes, both on one node"),
         ("python -m deepspeed.launcher.runner --num_gpus=2 t.py", "2 processes, both on one node"),
         ("accelerate launch --num_processes 4 t.py", "4 processes, all on one node"),
         ("accelerate launch --num-processes=4 t.py", "4 processes, all on one node"),
@@ -98,6 +103,7 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
     [
         ("flux run -N 1 -n 8 -g 1 all_reduce_perf -b 8 -e 8G -f 2 -g 8", "task-gpus"),
         ("flux run --bogus 2 ./a", "option-unknown"),
+        ("flux run -n 8 --cores=4 ./a", "launch-refused"),
         ("accelerate launch --num_machines 2 --num_processes 16 t.py", "accelerate-address"),
         (
             "accelerate launch --num_machines 2 --num_processes 16 --machine_rank 0"
@@ -178,6 +184,27 @@ def test_ranks_below_another_launcher_are_counted(text: str) -> None:
     (one,) = checked(text)
     assert said(one).startswith("2 processes, 1 on each of 2 nodes")
     assert said(one).endswith("starts 8 in each = 16 ranks")
+    assert bad(one) == set()
+
+
+def test_the_number_of_nodes_of_torchrun_is_that_of_a_job_that_does_not_say() -> None:
+    script = "srun bash -c 'torchrun --nnodes=4 --nproc-per-node=8 --node-rank=$SLURM_NODEID"
+    (one,) = checked(f"{script} --master-addr=a t.py'")
+    assert said(one).endswith("torchrun starts 8 in each = 32 ranks")
+
+
+def test_a_path_in_a_variable_is_a_launcher() -> None:
+    script = "MPIRUN=/opt/intel/oneapi/mpi/bin/mpirun\n$MPIRUN -n 8 -ppn 4 ./a"
+    (one,) = checked(script)
+    assert one.flavors[0].words == "Intel MPI 2021"
+    assert said(one).startswith("8 processes, 4 on each of 2 nodes")
+    (one,) = checked("export I_MPI_PERHOST=4\nmpirun -n 8 ./a")
+    assert said(one).startswith("8 processes, 4 on each of 2 nodes")
+
+
+def test_devices_are_not_judged_for_hosts_that_are_not_known() -> None:
+    script = "mpirun -np 8 --hostfile $FILE -x CUDA_VISIBLE_DEVICES=0,1,2,3 python t.py"
+    (one,) = checked(script)
     assert bad(one) == set()
 
 

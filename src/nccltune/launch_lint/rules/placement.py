@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import Host, Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetArgument
+from nccltune.launch_lint.options import ON_JOB, TRAINERS
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
@@ -39,6 +40,9 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     """Find a placement that the launcher refuses."""
     why = view.prediction.fails
     if why is None or any(option.meaning is None for option in view.command.options):
+        return
+    if view.flavor in (*ON_JOB, *TRAINERS):
+        yield LaunchFinding(Severity.ERROR, "launch-refused", f"nothing starts: {why}")
         return
     ask, hosts = _ask(view), view.prediction.hosts
     bare = [option for option in view.command.all("host") if ":" not in option.value]
