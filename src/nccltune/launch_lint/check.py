@@ -117,7 +117,7 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
     for one in found:
         checked = check(one.line, one.site, wanted)
         same = by_origin.setdefault(one.origin, [])
-        if one.origin == 0 or _outcome(checked) not in map(_outcome, same):
+        if one.origin == 0 or _compared(checked) not in map(_compared, same):
             same.append(checked)
     checks: list[LaunchCheck] = []
     for origin, same in by_origin.items():
@@ -139,7 +139,7 @@ def _names(site: LaunchContext) -> list[str]:
     return [name for name, _ in site.exported]
 
 
-def _outcome(checked: LaunchCheck) -> tuple[object, ...]:
+def _compared(checked: LaunchCheck) -> tuple[object, ...]:
     starts = [(one.placement, one.fails, one.unknown) for one, _ in checked.predictions]
     found = [
         (one.finding.id, one.finding.severity is Severity.NOTE or one.finding.message)

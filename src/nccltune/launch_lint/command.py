@@ -106,6 +106,8 @@ class LaunchContext(NamedTuple):
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
+      and the variables that are set for them.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
 
@@ -119,6 +121,8 @@ class LaunchContext(NamedTuple):
     workers: int | None = None
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()
+    around: tuple[str, ...] = ()
+    outside: tuple[tuple[str, str], ...] = ()
 
 
 class InnerLaunch(NamedTuple):
@@ -148,7 +152,7 @@ class Prediction(NamedTuple):
     One of three is set: `placement` (the processes that start), `fails` (why the launcher fails) or
     `unknown` (why there is no prediction). `hosts` are all hosts that the launcher can use.
     `assumed` is a sentence that states an assumption about the hosts. `gpus` is the number of GPUs
-    that the launcher gives to a process, None if it says nothing about GPUs. `inner` is the
+    that the launcher gives to a process, None if it leaves that open. `inner` is the
     launcher that each process is.
     """
 

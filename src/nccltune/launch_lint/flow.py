@@ -10,7 +10,7 @@ from nccltune.launch_lint.words import Line, listed, split
 _MAX_DEPTH = 40
 
 
-class Loop(NamedTuple):
+class ShellLoop(NamedTuple):
     """A loop. `head` is `for NAME in WORDS`, or the condition of `while` with its keyword."""
 
     head: Line
@@ -23,14 +23,14 @@ class Branches(NamedTuple):
     bodies: "tuple[tuple[Node, ...], ...]"
 
 
-class Function(NamedTuple):
+class ShellFunction(NamedTuple):
     """A function and its body."""
 
     name: str
     body: "tuple[Node, ...]"
 
 
-Node = Line | Loop | Branches | Function
+Node = Line | ShellLoop | Branches | ShellFunction
 _ENDS = frozenset(listed("then do done fi elif else esac } ;; !"))
 
 
@@ -55,7 +55,7 @@ def lines_of(nodes: Sequence[Node]) -> Iterator[Line]:
             for body in node.bodies:
                 yield from lines_of(body)
         else:
-            if isinstance(node, Loop):
+            if isinstance(node, ShellLoop):
                 yield node.head
             yield from lines_of(node.body)
 
@@ -123,7 +123,7 @@ class _Reader:
                 self._lines[self._at : self._at + 1] = [Line(behind, line.tail)] if behind else []
                 if self._first() == "{":
                     self._take()
-                return [Function(name, self._until("}"))]
+                return [ShellFunction(name, self._until("}"))]
         self._at += 1
         return [line]
 
@@ -149,7 +149,7 @@ class _Reader:
         if self._first() != "do":
             return [line, *before]
         self._take()
-        return [*before, Loop(line, self._until("done"))]
+        return [*before, ShellLoop(line, self._until("done"))]
 
     def _case(self, line: Line) -> list[Node]:
         """Return the branches of `case WORD in PATTERN) ... ;; esac`."""
@@ -190,7 +190,7 @@ HERE = re.compile(r"__here_([0-9]+)__")
 def without_here(text: str) -> tuple[str, list[str]]:
     """Return a script in which a word stands for each text behind `<<`, and these texts.
 
-    The shell takes the backslashes before `$` from a text whose end is not quoted.
+    A text whose end is quoted gets a backslash before each `$`, as an equal text without quotes.
 
     >>> without_here("cat > hosts <<EOF\\na\\nEOF\\n")
     ('cat > hosts __here_0__\\n', ['a\\n'])
@@ -198,8 +198,7 @@ def without_here(text: str) -> tuple[str, list[str]]:
     texts: list[str] = []
 
     def replaced(match: re.Match[str]) -> str:
-        body = match[4] if match[1] else re.sub(r"\\([$`\\])", r"\1", match[4])
-        texts.append(body)
+        texts.append(re.sub(r"([$`\\])", r"\\\1", match[4]) if match[1] else match[4])
         return f"__here_{len(texts) - 1}__{match[3]}"
 
     return _HERE.sub(replaced, text), texts

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
+from nccltune.launch_lint.boxes import PODS
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
     ACCELERATE,
@@ -155,6 +156,12 @@ def program_at(words: Sequence[Word]) -> int | None:
             return at
         if PurePosixPath(word.text).name in _WRAPPERS:
             is_wrapped = True
+        elif not is_wrapped and word.text in PODS:
+            # Only the words behind `--` are a command. Others name pods, files and jobs.
+            texts = [word.text for word in words]
+            end = texts.index("--") + 1 if "exec" in texts and "--" in texts else len(texts)
+            found = program_at(words[end:])
+            return None if found is None else end + found
         elif not is_wrapped:
             return None
     return None
@@ -272,7 +279,9 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
             end, place = words[place : place + 1], place + 1
             break
         option, place = _option(words, place, flavor)
-        options.append(option)
+        # deepspeed reads -1 as not given.
+        is_default = flavor == DEEPSPEED and option.value == "-1"
+        options.append(option._replace(meaning="") if is_default else option)
     program = words[place:]
     if any(word.text == ":" for word in program):
         raise InputError(

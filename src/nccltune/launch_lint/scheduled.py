@@ -43,7 +43,7 @@ def predict_on_job(
 ) -> Prediction:
     """Return the prediction for a command of Flux, jsrun, aprun or Cray PALS.
 
-    `gpus` is the number of GPUs of a process if its program says it, else None.
+    `gpus` is the number of GPUs of a process if its program shows it, else None.
     """
     numbers: dict[str, int] = {}
     for meaning, what in _COUNTED.items():

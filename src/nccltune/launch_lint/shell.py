@@ -95,6 +95,20 @@ def expanded(words: Iterable[Word], scope: ShellScope) -> tuple[tuple[Word, ...]
     return tuple(result), tuple(dict.fromkeys(assumed))
 
 
+def here_text(text: str, scope: ShellScope | None = None) -> tuple[str, tuple[str, ...]]:
+    r"""Return a text behind `<<` as the command reads it, and the assumptions that were made.
+
+    Without a scope, keep all variables.
+
+    >>> here_text("mpirun -n $((N*4)) -x A=\$B $C", ShellScope({"N": ShellValue("2")}, {}))
+    ('mpirun -n 8 -x A=$B $C', ())
+    """
+    if scope is None:
+        return re.sub(r"\\([$`\\])", r"\1", text), ()
+    assumed: list[str] = []
+    return _Expansion(scope, assumed).inline(text), tuple(dict.fromkeys(assumed))
+
+
 def _fields(text: str) -> list[str]:
     """Return the words of a value, in which an unknown substitution is a part of one word.
 
@@ -181,12 +195,14 @@ class _Expansion:
                 at += 1
         return at + 1
 
-    def _inline(self, text: str) -> str:
+    def inline(self, text: str) -> str:
         """Return a text with the substitutions that are known."""
         out, at = "", 0
         while at < len(text):
             stop = substitution_end(text, at)
-            if stop > at:
+            if text[at] == "\\" and text[at + 1 : at + 2] in ("$", "`", "\\"):
+                out, at = out + text[at + 1], at + 2
+            elif stop > at:
                 found = self._value(text[at:stop])
                 out, at = out + (text[at:stop] if found is None else found), stop
             else:
@@ -253,7 +269,7 @@ class _Expansion:
         name = command.strip()
         if name.isidentifier() and name in self._scope.values:
             return self._variable(name)  # Kubernetes writes a variable so, a shell does not.
-        text = " ".join(self._inline(name).split())
+        text = " ".join(self.inline(name).split())
         if text.startswith("echo ") and "|" not in text and "$" not in text:
             return text.removeprefix("echo ").strip("\"'")
         sum_of = re.fullmatch(r"expr (.+)|echo \"?([^|\"]+)\"? ?\| ?bc", text)
@@ -293,7 +309,7 @@ class _Expansion:
         return str(number)
 
     def _arithmetic(self, text: str) -> str | None:
-        text = self._inline(text).strip()
+        text = self.inline(text).strip()
         if "$" in text or len(text) > MAX_LENGTH:
             return None
         try:

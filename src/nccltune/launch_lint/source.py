@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 from nccltune.formats.nccl_tests.run import header_part
 from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated, with_directives
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.flow import (
     HERE,
     Branches,
-    Function,
-    Loop,
     Node,
+    ShellFunction,
+    ShellLoop,
     lines_of,
     nodes_of,
     with_lists,
@@ -25,7 +26,14 @@ from nccltune.launch_lint.flow import (
 )
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
-from nccltune.launch_lint.shell import OPERATORS_HOSTFILE, ShellScope, ShellValue, assign, expanded
+from nccltune.launch_lint.shell import (
+    OPERATORS_HOSTFILE,
+    ShellScope,
+    ShellValue,
+    assign,
+    expanded,
+    here_text,
+)
 from nccltune.launch_lint.words import (
     Line,
     Word,
@@ -108,7 +116,7 @@ class _Script:
         self._scope = scope
         self._here = here
         self._exported: dict[str, str] = {}
-        self._functions: dict[str, Function] = {}
+        self._functions: dict[str, ShellFunction] = {}
         self._called = {line.words[0].text for line in lines_of(nodes) if line.words}
         self._calls = 0
 
@@ -126,7 +134,7 @@ class _Script:
                     self.run(body)
                 self._scope = before
                 self._forget(node.bodies)
-            elif isinstance(node, Loop):
+            elif isinstance(node, ShellLoop):
                 self._loop(node)
             else:
                 self._functions[node.name] = node
@@ -140,7 +148,7 @@ class _Script:
                 self._scope.values.pop(name, None)
                 self._scope.arrays.pop(name, None)
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: ShellLoop) -> None:
         words = loop.head.words
         name = words[1].text if len(words) > 1 else ""
         is_list = words[0].text in ("for", "select") and len(words) > 3 and words[2].text == "in"
@@ -223,7 +231,7 @@ class _Script:
             if all(key != (o.line, o.site._replace(scope=None), o.origin) for o in self.found):
                 self.found.append(one)
 
-    def _call(self, function: Function, lead: Sequence[Word], words: Sequence[Word]) -> None:
+    def _call(self, function: ShellFunction, lead: Sequence[Word], words: Sequence[Word]) -> None:
         """Follow the body of a function with the arguments of a call."""
         outer = (self._scope, dict(self._exported))
         values = {name: value for name, value in self._scope.values.items() if not name.isdigit()}
@@ -245,35 +253,24 @@ class _Script:
         written = re.search(r">>?\s*[\"']?([^\s\"'>]+)", line.tail)
         if names[:1] == ["cat"] and written is not None:
             files = self._scope.files if self._scope.files is not None else {}
-            files[written[1]] = "".join(
-                " ".join(w.text for w in expanded([Word(part, part)], self._scope)[0]) + "\n"
-                for part in text.splitlines()
-            )
+            files[written[1]], _ = here_text(text, self._scope)
             self._scope = self._scope._replace(files=files)
         at = next((n for n, name in enumerate(names) if name in SHELLS), None)
         if at is not None and starts_something(line.words):
             kept = [word for word in line.words if not HERE.search(word.text)]
-            self._started(line, (*kept[: at + 1], Word("-c", "-c"), quoted(text)), around)
+            script, _ = here_text(text)
+            self._started(line, (*kept[: at + 1], Word("-c", "-c"), quoted(script)), around)
             return
         if names and re.fullmatch(r"python[\d.]*|kubectl|oc|psql", names[0]):
             return
         is_own = names[:1] in (["cat"], ["tee"], ["sbatch"], ["qsub"], ["bsub"], ["sudo"])
-        site = around._replace(scope=None, assumed=()) if is_own else around
+        text, assumed = here_text(text, self._scope if is_own else None)
+        site = around._replace(scope=None, assumed=assumed) if is_own else around
         if names[:1] == ["sbatch"]:
             options = read_options(line.words[1:-1], SLURM)
             site = allocated(site._replace(inherited=(*site.inherited, *options)))
         with contextlib.suppress(InputError):
-            self._add(*from_text(_known(text, self._scope) if is_own else text, site))
-
-
-def _known(text: str, scope: ShellScope) -> str:
-    """Return a text in which the variables that a script knows are replaced by their values."""
-
-    def value(match: re.Match[str]) -> str:
-        found = scope.values.get(match[1] or match[2])
-        return match[0] if found is None or "$" in found.text else found.text
-
-    return re.sub(r"(?<!\\)\$(?:(\w+)|\{(\w+)\})", value, text)
+            self._add(*from_text(text, site))
 
 
 def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
@@ -409,7 +406,13 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
         option, script = words[at + gap : at + gap + 1], words[at + gap + 1 : at + gap + 2]
         if name in SHELLS and script and is_c(option[0].text) and " " in script[0].text:
-            return script[0].text, site
+            before = [word.text for word in words[:at]]
+            head = before[: next((n for n, w in enumerate(before) if "=" not in w), at)]
+            return script[0].text, site._replace(
+                around=tuple(before),
+                outside=inside(head, site.exported),
+                exported=inside(before, site.exported),
+            )
     return None
 
 

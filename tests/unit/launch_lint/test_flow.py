@@ -134,6 +134,17 @@ def test_a_prompt_is_no_word() -> None:
     assert processes(f"```\n$ mpirun -np 16 -H a:8,b:8 {TEST}\n```\n") == [16]
 
 
+@pytest.mark.parametrize(
+    ("end", "number", "expected"),
+    [("EOF", "$((N*8))", 16), ("'EOF'", "$((N*8))", None), ("EOF", r"\$((N*8))", None)],
+)
+def test_a_text_behind_the_sign_gets_the_values_of_its_script(
+    end: str, number: str, expected: int | None
+) -> None:
+    script = f"N=2\nsbatch <<{end}\n#!/bin/bash\nmpirun -np {number} -N 8 {TEST}\nEOF\n"
+    assert processes(script) == [expected]
+
+
 WORDS = st.sampled_from(
     (
         *listed("if then elif else fi for n in 1 2 do done while until case esac a) a|b) ;; { }"),

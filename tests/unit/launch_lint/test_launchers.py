@@ -245,3 +245,63 @@ def test_a_name_alone_starts_nothing(text: str) -> None:
 def test_ray_is_named() -> None:
     with pytest.raises(InputError, match="ray starts its processes from Python"):
         from_text("ray start --head --num-gpus 8\npython train.py", LaunchContext())
+
+
+BOX = "all_reduce_perf -b 8 -e 8G -f 2"
+BY_MPI = "mpirun -np 16 -H a:8,b:8"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{BY_MPI} docker run --gpus all img {BOX}", {"container-alone"}),
+        (f"{BY_MPI} docker run img {BOX}", {"container-alone", "container-without-gpus"}),
+        (f"{BY_MPI} apptainer exec --nv --cleanenv a.sif {BOX}", {"container-alone"}),
+        (f"{BY_MPI} apptainer exec a.sif {BOX}", {"container-without-gpus"}),
+        (f"{BY_MPI} apptainer exec $OPTIONS $IMAGE {BOX}", set()),
+        (f"{BY_MPI} apptainer exec --nv a.sif {BOX}", set()),
+        (f"{BY_MPI} podman run --env-host --device nvidia.com/gpu=all img {BOX}", set()),
+        (f"NCCL_ALGO=Ring srun -N 2 -n 16 enroot start img {BOX}", {"env-not-passed"}),
+        (f"NCCL_ALGO=Ring docker exec c {BOX} -g 8", {"env-not-passed"}),
+        (f"NCCL_ALGO=Ring docker exec c bash -c '{BOX} -g 8'", {"env-not-passed"}),
+        (f"export NCCL_ALGO=Ring\ndocker exec c {BOX} -g 8\n", {"env-not-passed"}),
+        (f"docker exec -e NCCL_ALGO=Ring c bash -c '{BOX} -g 8'", set()),
+        (f"NCCL_ALGO=Ring kubectl exec p -- {BOX} -g 8", {"env-not-passed"}),
+        (f"kubectl exec p -- env NCCL_ALGO=Ring {BOX} -g 8", set()),
+        (f"NCCL_ALGO=Ring sudo {BOX} -g 8", {"env-not-passed"}),
+        (f"NCCL_ALGO=Ring sudo -E {BOX} -g 8", set()),
+        (f"sudo NCCL_ALGO=Ring {BOX} -g 8", set()),
+    ],
+)
+def test_what_does_not_reach_the_program_is_found(text: str, expected: set[str]) -> None:
+    (one,) = checked(text)
+    assert bad(one) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        (f"NCCL_ALGO=Ring docker exec c {BOX}", f"NCCL_ALGO=Ring docker exec -e NCCL_ALGO c {BOX}"),
+        (f"NCCL_ALGO=Ring sudo {BOX}", f"sudo NCCL_ALGO=Ring {BOX}"),
+        (
+            f"{BY_MPI} apptainer exec --nv --cleanenv a.sif {BOX}",
+            f"{BY_MPI} apptainer exec --nv a.sif {BOX}",
+        ),
+        (f"{BY_MPI} apptainer exec a.sif {BOX}", f"{BY_MPI} apptainer exec --nv a.sif {BOX}"),
+    ],
+)
+def test_what_does_not_reach_the_program_is_fixed(text: str, fixed: str) -> None:
+    more = "" if text.startswith("mpirun") else " -g 8"
+    (one,) = checked(text + more)
+    assert one.fixed == fixed + more
+
+
+def test_the_name_of_a_pod_is_no_program() -> None:
+    with pytest.raises(InputError):
+        checked("kubectl logs all-reduce-perf")
+
+
+def test_deepspeed_takes_minus_one_as_not_given() -> None:
+    (one,) = checked("deepspeed --num_nodes -1 --num_gpus 4 train.py")
+    assert said(one).startswith("4 processes, all on one node")
+    assert bad(one) == set()
