@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.flavor import STARTED, Flavor, Launcher
 from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, read_toml
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
@@ -147,7 +147,7 @@ def launcher_flavor(text: str, known: Sequence[str] | None = None) -> Flavor:
     """
     name, _, version = text.partition(":")
     if known is None:
-        known = [item.value for item in Launcher if item is not Launcher.TORCHRUN]
+        known = [item.value for item in STARTED]
     if name not in known:
         other = re.fullmatch(r"([a-z]+)[-=@ ]?(\d+(?:\.\d+)*)", text)
         meant = f"{other[1]}:{other[2]}" if other is not None and other[1] in known else None

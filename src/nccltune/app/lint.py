@@ -22,10 +22,18 @@ from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint import manifest, source
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
-from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM, TORCHRUN
+from nccltune.launch_lint.options import (
+    HYDRA,
+    INTEL,
+    ON_JOB,
+    OPENMPI_4,
+    OPENMPI_5,
+    SLURM,
+    TRAINERS,
+)
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
@@ -47,7 +55,10 @@ _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
-_NAMES_LAUNCH = re.compile(r"^[^#\n]*(?<![\w-])(?:mpirun|mpiexec|srun|torchrun)\s+-", re.M)
+_NAMES_LAUNCH = re.compile(
+    r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) )",
+    re.M,
+)
 _KNOWN = (
     "known are tuner configurations (CSV), topology and graph files (XML, nvidia-smi topo -m), "
     "scripts, Kubernetes manifests, output of nccl-tests, and launch commands; --kind names one"
@@ -164,7 +175,7 @@ def lint(request: LintRequest) -> Linted:
             linted.launches.append(_lint_file(path, site, flavors))
     if command:
         found = source.from_words(command, site)
-        checks = [check(one.line, one.site, flavors) for one in found]
+        checks = check_all(found, flavors)
         linted.launches.append(LintedLaunch(None, checks, []))
     if topologies:
         files = [(str(path), read_file(path)) for path in dict.fromkeys(topologies)]
@@ -299,8 +310,7 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
         )
-    checks = [check(one.line, one.site, flavors) for one in source.from_text(text, site)]
-    return LintedLaunch(None, checks, [])
+    return LintedLaunch(None, check_all(source.from_text(text, site), flavors), [])
 
 
 def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
@@ -320,8 +330,7 @@ def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> 
             found = []
     else:
         found = source.from_text(text, site)
-    checks = [check(one.line, one.site, flavors) for one in found]
-    return LintedLaunch(str(path), checks, findings)
+    return LintedLaunch(str(path), check_all(found, flavors), findings)
 
 
 def _site(request: LintRequest) -> LaunchContext:
@@ -350,14 +359,15 @@ def _flavors(text: str | None) -> tuple[Flavor, ...]:
     hydra = INTEL if wanted.is_intel else HYDRA
     known = [
         flavor
-        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM, TORCHRUN)
+        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM, *TRAINERS, *ON_JOB)
         if flavor.launcher is wanted.launcher
     ]
     if not known:
         raise InputError(
             f"{wanted.words} has no command line to check",
             where="--launcher",
-            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm or torchrun",
+            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm, torchrun,"
+            " deepspeed, accelerate, flux, jsrun, aprun or pals",
         )
     # Only Open MPI has command lines that differ by version.
     if wanted.launcher is not Launcher.OPENMPI or not wanted.version:

@@ -114,7 +114,10 @@ def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
         only = held.flavors != verdict.flavors
         _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
     if not verdict.findings and is_ok:
-        unknown = any(prediction.unknown for prediction, _ in verdict.predictions)
+        unknown = any(
+            one.unknown or (one.inner is not None and one.inner.why)
+            for one, _ in verdict.predictions
+        )
         lead = ("note     ", "dim") if unknown else ("ok       ", "green")
         more = " in the words; where processes run was not checked" if unknown else ""
         hanging(out, lead, _INDENT, f"nothing wrong{more}")
@@ -160,11 +163,13 @@ def _plain(verdict: LaunchCheck) -> dict[str, Any]:
 
 
 def _start(prediction: Prediction, gpus: int | None) -> dict[str, Any]:
-    placement = prediction.placement
+    placement, inner = prediction.placement, prediction.inner
+    is_known = placement is not None and gpus == placement.gpus_per_process
     return {
         "processes": placement.processes if placement is not None else None,
         "gpus_per_process": gpus,
-        "ranks": placement.ranks if placement is not None and gpus is not None else None,
+        "ranks": placement.ranks if placement is not None and is_known else None,
+        "inner": inner.name if inner is not None else None,
         "nodes": [
             {"host": node.host, "processes": node.processes}
             for node in (placement.nodes if placement is not None else ())

@@ -17,6 +17,28 @@ class Launcher(enum.Enum):
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
     TORCHRUN = "torchrun"
+    DEEPSPEED = "deepspeed"
+    ACCELERATE = "accelerate"
+    FLUX = "flux"
+    JSRUN = "jsrun"
+    APRUN = "aprun"
+    PALS = "pals"
+
+
+STARTED = (
+    Launcher.LOCAL,
+    Launcher.OPENMPI,
+    Launcher.HYDRA,
+    Launcher.SLURM,
+    Launcher.KUBERNETES,
+)
+"""The launchers that nccltune can start a job with."""
+_NAMES = {
+    Launcher.OPENMPI: "Open MPI",
+    Launcher.SLURM: "Slurm",
+    Launcher.FLUX: "Flux",
+    Launcher.PALS: "Cray PALS",
+}
 
 
 class Flavor(NamedTuple):
@@ -37,9 +59,7 @@ class Flavor(NamedTuple):
     @property
     def words(self) -> str:
         """Return the name and version: `Open MPI 5.0.11`, `hydra`, `Intel MPI 2021.18.1`."""
-        name = {Launcher.OPENMPI: "Open MPI", Launcher.SLURM: "Slurm"}.get(
-            self.launcher, self.launcher.value
-        )
+        name = _NAMES.get(self.launcher, self.launcher.value)
         if self.is_intel:
             name = "Intel MPI"
         return f"{name} {'.'.join(map(str, self.version))}" if self.version else name

@@ -5,14 +5,19 @@ A flavor is a launcher with its version, such as Open MPI 4.1. Slots are the num
 that a launcher may start on a host. The lead of a command is the words before the launcher.
 
 source.py      the commands of a line, a script or a test's output
+flow.py        loops, branches and functions of a script, and the texts behind `<<`
+directives.py  nodes, slots and GPUs that a script asks its scheduler for
 words.py       the words of a shell line, with their quotes
 shell.py       expand variables, arithmetic and counts of a shell
 typography.py  replace dashes and quotes that word processors insert
+boxes.py       containers and sudo that a program is started in
 read.py        split a command into launcher, options and program; find the possible launchers
 command.py     the launcher's command line as rules see it
 options.py     the options of each launcher and their arguments (options.csv)
 hosts.py       the hosts of a command and their slots
 placed.py      predict the number of processes on each host
+scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
+training.py    predict the processes of torchrun, deepspeed and accelerate
 manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
 misplaced.py   launcher options after the program

@@ -6,17 +6,24 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import read_program
-from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
+from nccltune.launch_lint.command import (
+    InnerLaunch,
+    LaunchCommand,
+    LaunchContext,
+    Prediction,
+    View,
+)
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
-from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5
+from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import predict
-from nccltune.launch_lint.read import launcher_at, program_at, read
+from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
-from nccltune.launch_lint.shell import expanded
-from nccltune.launch_lint.source import SHELLS, from_text, is_c
+from nccltune.launch_lint.shell import ShellValue, expanded
+from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
+from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
 from nccltune.launch_lint.words import Line, Word, quoted, split
 from nccltune.model.errors import InputError
@@ -70,7 +77,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     """
     pasted = typographic(line)
     line = plain(line)
-    commands = read(line, wanted)
+    commands = read(line, wanted, _names(site))
     views = {
         flavor: _view(_unwrapped(command, site), flavor, site)
         for flavor, command in commands.items()
@@ -101,6 +108,46 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     )
 
 
+def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> list[LaunchCheck]:
+    """Return the checks of commands, without rounds of a loop that have the same outcome.
+
+    If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
+    """
+    by_origin: dict[int, list[LaunchCheck]] = {}
+    for one in found:
+        checked = check(one.line, one.site, wanted)
+        same = by_origin.setdefault(one.origin, [])
+        if one.origin == 0 or _compared(checked) not in map(_compared, same):
+            same.append(checked)
+    checks: list[LaunchCheck] = []
+    for origin, same in by_origin.items():
+        differ = origin != 0 and len(same) > 1
+        checks += [one._replace(fixed=None) if differ else _without_round(one) for one in same]
+    return checks
+
+
+def _without_round(checked: LaunchCheck) -> LaunchCheck:
+    """Return a check without the round of a loop, which changes nothing."""
+    starts = []
+    for one, flavors in checked.predictions:
+        parts = [p for p in (one.assumed or "").split("; ") if not p.endswith(" in this round")]
+        starts.append((one._replace(assumed="; ".join(filter(None, parts)) or None), flavors))
+    return checked._replace(predictions=tuple(starts))
+
+
+def _names(site: LaunchContext) -> list[str]:
+    return [name for name, _ in site.exported]
+
+
+def _compared(checked: LaunchCheck) -> tuple[object, ...]:
+    starts = [(one.placement, one.fails, one.unknown) for one, _ in checked.predictions]
+    found = [
+        (one.finding.id, one.finding.severity is Severity.NOTE or one.finding.message)
+        for one in checked.findings
+    ]
+    return starts, found, checked.gpus
+
+
 def check_program(words: Sequence[str]) -> list[LaunchFinding]:
     """Return the errors and warnings for the arguments of a program of nccl-tests.
 
@@ -113,24 +160,80 @@ def check_program(words: Sequence[str]) -> list[LaunchFinding]:
     return [finding for finding in found if finding.severity is not Severity.NOTE]
 
 
-def _unwrapped(command: LaunchCommand, site: LaunchContext) -> LaunchCommand:
-    """Return the command with the program that a script starts: `srun bash -c "... PROGRAM"`.
+class _Inside(NamedTuple):
+    """What the program of a command starts: its words, and whether a shell on the node reads them.
 
-    Without a script, or if its program is not of nccl-tests, return the command unchanged.
+    `site` is the context there, with the variables that the script sets.
+    """
+
+    words: tuple[Word, ...]
+    site: LaunchContext
+    on_node: bool
+    is_script: bool
+
+
+def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
+    """Return the last command of a script that a command starts: `srun bash -c "... PROGRAM"`.
+
+    Without a script, or if nothing in it is known, return the program.
     """
     words = command.program
     names = [word.text.rpartition("/")[2] for word in words]
-    if len(words) < 3 or names[0] not in SHELLS or not is_c(names[1]):
+    plain = _Inside(joined(words), site, on_node=False, is_script=False)
+    for at, name in enumerate(names[:-2]):
+        if name not in SHELLS or not is_c(names[at + 1]):
+            continue
+        script = words[at + 2]
+        try:
+            found = from_text(script.text, site._replace(inherited=()))
+        except InputError:
+            return plain
+        on_node = script.raw.startswith("'") or "\\$" in script.raw
+        return _Inside(joined(found[-1].line.words), found[-1].site, on_node, is_script=True)
+    return plain
+
+
+def _unwrapped(command: LaunchCommand, site: LaunchContext) -> LaunchCommand:
+    """Return the command with the program of nccl-tests that a script starts, if there is one."""
+    inside = _inside(command, site)
+    at = program_at(inside.words) if inside.is_script else None
+    if at is None or launcher_at(inside.words) is not None:
         return command
-    try:
-        found = from_text(words[2].text, site._replace(inherited=()))
-    except InputError:
-        return command
-    line = found[-1].line
-    at = program_at(line.words)
-    if at is None or launcher_at(line.words) is not None:
-        return command
-    return command._replace(program=line.words[at:])
+    return command._replace(program=inside.words[at:])
+
+
+def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) -> Prediction:
+    """Return a prediction with the launcher of PyTorch that each process starts."""
+    if site.scope is not None and outer.placement is not None and outer.assumed is None:
+        known = {
+            **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), len(outer.placement.nodes)),
+            **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), outer.placement.processes),
+        }
+        scope = site.scope.copy()
+        for name, number in known.items():
+            scope.values.setdefault(name, ShellValue(str(number)))
+        site = site._replace(scope=scope)
+    inside = _inside(command, site)
+    at = launcher_at(inside.words)
+    if at is None:
+        return outer
+    flavor, read_as = next(iter(read(Line(inside.words[at:], "")).items()))
+    if flavor not in TRAINERS:
+        return outer
+    read_as = read_as._replace(lead=inside.words[:at])
+    inner = predict_training(read_as, flavor, inside.site)
+    each = nodes = None
+    if inner.placement is not None:
+        each, nodes = inner.placement.nodes[0].processes, len(inner.placement.nodes)
+    why = inner.unknown or inner.fails
+    launch = InnerLaunch(flavor, read_as, nodes, each, why, inside.on_node)
+    placement = outer.placement
+    if placement is not None and each is not None:
+        placement = placement._replace(gpus_per_process=each)
+    sentences = [text for text in (outer.assumed, inner.assumed) if text is not None]
+    return outer._replace(
+        inner=launch, placement=placement, assumed="; ".join(dict.fromkeys(sentences)) or None
+    )
 
 
 def _findings(view: View) -> list[LaunchFinding]:
@@ -149,6 +252,13 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     program = read_program(words, skip)
     gpus = program.gpus if program is not None else None
     prediction = predict(command, flavor, site, gpus)
+    if flavor not in TRAINERS:
+        prediction = _with_inner(command, site, prediction)
+        nodes = prediction.inner.nodes if prediction.inner is not None else None
+        if nodes and site.nodes is None and "assumed" in (prediction.assumed or ""):
+            # What is started on the nodes knows their number.
+            site = site._replace(nodes=nodes)
+            prediction = _with_inner(command, site, predict(command, flavor, site, gpus))
     if site.assumed:
         sentences = (*site.assumed, prediction.assumed) if prediction.assumed else site.assumed
         prediction = prediction._replace(assumed="; ".join(sentences))
@@ -183,7 +293,7 @@ def _fixed(
         line = lines[0]
         if site.scope is not None:
             line = line._replace(words=expanded(line.words, site.scope)[0])
-        again = read(line, wanted)
+        again = read(line, wanted, _names(site))
     except InputError:
         return None
     views = [_view(one, kind, site) for kind, one in again.items()]

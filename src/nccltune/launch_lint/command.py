@@ -11,6 +11,7 @@ from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.shell import ShellScope
 from nccltune.launch_lint.words import Word
 
+_ONE_GPU = (Launcher.TORCHRUN, Launcher.DEEPSPEED, Launcher.ACCELERATE)
 UNLISTED = "unlisted"
 """Meaning of a long option that no table has, but that a SPANK plugin may add to Slurm."""
 UNKNOWN_OPTIONS = "unknown_options"
@@ -105,6 +106,8 @@ class LaunchContext(NamedTuple):
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
+      and the variables that are set for them.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
 
@@ -118,6 +121,29 @@ class LaunchContext(NamedTuple):
     workers: int | None = None
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()
+    around: tuple[str, ...] = ()
+    outside: tuple[tuple[str, str], ...] = ()
+
+
+class InnerLaunch(NamedTuple):
+    """A launcher of PyTorch that another launcher starts: `srun torchrun ...`.
+
+    - `nodes`, `each`: nodes that it expects and processes that it starts on one, None if unknown.
+    - `why`: the reason why they are unknown.
+    - `on_node`: whether a shell on the node expands its variables.
+    """
+
+    flavor: Flavor
+    command: LaunchCommand
+    nodes: int | None
+    each: int | None
+    why: str | None
+    on_node: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the launcher."""
+        return self.flavor.launcher.value
 
 
 class Prediction(NamedTuple):
@@ -125,7 +151,9 @@ class Prediction(NamedTuple):
 
     One of three is set: `placement` (the processes that start), `fails` (why the launcher fails) or
     `unknown` (why there is no prediction). `hosts` are all hosts that the launcher can use.
-    `assumed` is a sentence that states an assumption about the hosts.
+    `assumed` is a sentence that states an assumption about the hosts. `gpus` is the number of GPUs
+    that the launcher gives to a process, None if it leaves that open. `inner` is the
+    launcher that each process is.
     """
 
     placement: Placement | None
@@ -133,6 +161,8 @@ class Prediction(NamedTuple):
     fails: str | None = None
     unknown: str | None = None
     assumed: str | None = None
+    gpus: int | None = None
+    inner: InnerLaunch | None = None
 
 
 class View(NamedTuple):
@@ -148,9 +178,11 @@ class View(NamedTuple):
     @property
     def gpus_per_process(self) -> int | None:
         """Return the number of GPUs that a process uses, or None if unknown."""
-        if self.flavor.launcher is Launcher.TORCHRUN:
+        if self.flavor.launcher in _ONE_GPU:
             return 1
-        return self.program.gpus if self.program is not None else None
+        if self.prediction.inner is not None:
+            return self.prediction.inner.each
+        return self.program.gpus if self.program is not None else self.prediction.gpus
 
     @property
     def variables(self) -> Iterator[CommandVariable]:

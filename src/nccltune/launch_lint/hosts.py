@@ -11,6 +11,8 @@ from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
+MAX_PROCESSES = 1 << 20
+_MAX_FILE = 1 << 20
 _GPUS = re.compile(r"(?:\w+:)?0*([1-9][0-9]{0,4})")
 _GRES = re.compile(r"gpu:(?:[\w.-]+:)?0*([1-9][0-9]{0,4})(?:\(.*\))?")
 _NODES = re.compile(r"([0-9]{1,9})(?:-[0-9]{1,9})?")
@@ -36,7 +38,7 @@ def hosts_of(
     if named:
         return _merged(named), None
     if (file := command.last("hostfile")) is not None:
-        found = _hostfile(Path(file.value), flavor)
+        found = hostfile(file.value, flavor, site)
         if found is not None:
             return found, None
     if site.hosts:
@@ -45,6 +47,8 @@ def hosts_of(
     if site.nodes is not None:
         return tuple([Host(None, slots)] * min(site.nodes, MAX_NODES)), None
     nodes = min(_nodes_for(total, per_node, gpus, site), MAX_NODES)
+    if site.slots and total is not None and per_node is None:
+        nodes = min(max(1, -(-total // site.slots)), MAX_NODES)
     assumed = f"{count(nodes, 'node')} of {slots} slots assumed: --nodes or --set hosts=A,B"
     return tuple([Host(None, slots)] * nodes), assumed
 
@@ -74,11 +78,22 @@ def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
     return tuple(Host(name, slots) for name, slots in found.items())
 
 
-def _hostfile(path: Path, flavor: Flavor) -> tuple[Host, ...] | None:
+def text_of(name: str, site: LaunchContext) -> str | None:
+    """Return the text of a file that the script writes, or that is here; None for no such file."""
+    written = (site.scope.files or {}).get(name) if site.scope is not None else None
+    if written is not None:
+        return written
+    path = Path(name)
     try:
-        content = path.read_text(encoding="utf-8") if path.is_file() else None
+        is_small = path.is_file() and path.stat().st_size <= _MAX_FILE
+        return path.read_text(encoding="utf-8") if is_small else None
     except (OSError, UnicodeDecodeError, ValueError):
-        content = None
+        return None
+
+
+def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...] | None:
+    """Return the hosts of a host file with their slots, or None if the file is not known."""
+    content = text_of(name, site)
     if content is None:
         return None
     found: dict[str, int | None] = {}

@@ -43,7 +43,8 @@ def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
     found = []
     for document in documents:
         try:
-            check_manifest(document)
+            if document.get("apiVersion") not in _OLD_MPI_JOBS:
+                check_manifest(document)
         except InputError as error:
             found.append(
                 LaunchFinding(
@@ -55,6 +56,10 @@ def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
             )
         found += judge_pods(document)
     return found
+
+
+_OLD_MPI_JOBS = tuple(f"kubeflow.org/v1{kind}" for kind in ("", "alpha1", "alpha2"))
+"""Versions of MPIJob before v2beta1, whose fields are not checked."""
 
 
 def from_manifests(

@@ -7,8 +7,9 @@ letter. Options of different launchers with equal effect have the same `meaning`
 a meaning is valid, but no rule uses it.
 
 Sources: the help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, Slurm 20.11
-to 26.05 (srun, sbatch), pyxis of 2026 and torchrun of PyTorch 2.9. Each option of hydra was tried
-with Intel MPI 2021.18.
+to 26.05 (srun, sbatch), pyxis of 2026, torchrun of PyTorch 2.9, flux-core of 2026, jsrun of IBM's
+Job Step Manager 10.4, aprun of Cray ALPS, mpiexec of Cray PALS, DeepSpeed 0.17 and Accelerate 1.10.
+Each option of hydra was tried with Intel MPI 2021.18.
 """
 
 import csv
@@ -48,9 +49,15 @@ HYDRA = Flavor(Launcher.HYDRA)
 INTEL = Flavor(Launcher.HYDRA, (2021,))
 SLURM = Flavor(Launcher.SLURM)
 TORCHRUN = Flavor(Launcher.TORCHRUN)
+DEEPSPEED = Flavor(Launcher.DEEPSPEED)
+ACCELERATE = Flavor(Launcher.ACCELERATE)
+FLUX = Flavor(Launcher.FLUX)
+JSRUN = Flavor(Launcher.JSRUN)
+APRUN = Flavor(Launcher.APRUN)
+PALS = Flavor(Launcher.PALS)
 LOCAL = Flavor(Launcher.LOCAL)
 
-TABLES: dict[Flavor, dict[str, Spec]] = {
+COMMON: dict[Flavor, dict[str, Spec]] = {
     OPENMPI_4: _OPENMPI | _ROWS["openmpi4"],
     OPENMPI_5: _OPENMPI | _ROWS["openmpi5"],
     HYDRA: _HYDRA | _ROWS["mpich"],
@@ -59,6 +66,14 @@ TABLES: dict[Flavor, dict[str, Spec]] = {
     TORCHRUN: _ROWS["torchrun"],
     LOCAL: {},
 }
+"""Options of the launchers that people mix up."""
+
+TRAINERS = (TORCHRUN, DEEPSPEED, ACCELERATE)
+"""Launchers that start the processes of PyTorch on each node, often below another launcher."""
+ON_JOB = (FLUX, JSRUN, APRUN, PALS)
+"""Launchers that get their nodes from a job of the site's scheduler."""
+
+TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in (DEEPSPEED, ACCELERATE, *ON_JOB)}
 """Options of each launcher."""
 
 LAUNCHER_TABLES = tuple(TABLES[one] for one in (OPENMPI_4, HYDRA, SLURM, OPENMPI_5, INTEL))

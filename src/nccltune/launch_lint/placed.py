@@ -20,17 +20,18 @@ from nccltune.launch_lint.command import (
     Prediction,
 )
 from nccltune.launch_lint.hosts import (
-    MAX_NODES,
+    MAX_PROCESSES,
     host_list_fault,
     hosts_of,
     is_node_count,
     slots_fault,
 )
-from nccltune.launch_lint.options import OPENMPI_4, SLURM
+from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
+from nccltune.launch_lint.scheduled import predict_on_job
+from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
-MAX_PROCESSES = 1 << 20
 _INTEGER = re.compile("[+-]?[0-9]{1,18}")
 
 
@@ -64,8 +65,10 @@ def predict(
     if flavor.launcher is Launcher.LOCAL:
         one = (Host(None, 1),)
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
-    if flavor.launcher is Launcher.TORCHRUN:
-        return torchrun(command, site)
+    if flavor in TRAINERS:
+        return predict_training(command, flavor, site)
+    if flavor in ON_JOB:
+        return predict_on_job(command, flavor, site, gpus)
     ask = placement_options(command, flavor, site)
     hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
     if ask.unknown is None and not hosts:
@@ -106,6 +109,9 @@ def placement_options(
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
     if command.last("one_per_node"):
         per_node = 1
+    if per_node is None and flavor.is_intel:
+        words = (word.text.partition("=")[::2] for word in command.lead)
+        per_node = whole_number(dict((*site.exported, *words)).get("I_MPI_PERHOST", ""))
     of_gpu = _number(command.last("ntasks_per_gpu") or _inherited(site, "ntasks_per_gpu", flavor))
     if total is None and per_node is None and isinstance(of_gpu, int):
         per_node = of_gpu * site.gpus_per_node
@@ -158,30 +164,6 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
 def _is_hidden(hosts: str) -> bool:
     """Return whether a list of hosts may have more hosts than its commas show: `$HOSTS`."""
     return bool(re.search(r"\$\(|`|(?:^|,)\$(?:\w+|\{[^}]*\})(?:,|$)", hosts))
-
-
-def torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
-    """Return the prediction for a torchrun command that is run on each of `--nnodes` nodes.
-
-    The default of torchrun is 1 node and 1 process per node.
-    """
-    given = command.last("nodes")
-    # An elastic job has `--nnodes=MIN:MAX`. Assume that MAX nodes are available.
-    nodes = given.value.rpartition(":")[2] if given is not None else "1"
-    per_node = command.last("per_node")
-    each = per_node.value if per_node is not None else "1"
-    if each in ("gpu", "auto"):
-        each = str(site.gpus_per_node)
-    number_of_nodes, processes = whole_number(nodes) or 0, whole_number(each) or 0
-    for number, value, what in (
-        (number_of_nodes, nodes, "nodes"),
-        (processes, each, "processes per node"),
-    ):
-        if not 0 < number <= MAX_PROCESSES:
-            return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
-    hosts = (Host(None, processes),) * min(number_of_nodes, MAX_NODES)
-    placed = tuple(NodePlacement(None, processes) for _ in hosts)
-    return Prediction(Placement(placed, 1), hosts)
 
 
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:

@@ -3,18 +3,26 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
+from nccltune.launch_lint.boxes import PODS
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
+    ACCELERATE,
+    APRUN,
+    COMMON,
+    DEEPSPEED,
+    FLUX,
     HYDRA,
     INTEL,
+    JSRUN,
     LOCAL,
     OPENMPI_4,
     OPENMPI_5,
+    PALS,
     SLURM,
     TABLES,
     TORCHRUN,
@@ -25,8 +33,8 @@ from nccltune.model.errors import InputError
 
 _OPENMPI = (OPENMPI_4, OPENMPI_5)
 _BY_NAME: dict[str, tuple[Flavor, ...]] = {
-    "mpirun": (*_OPENMPI, HYDRA, INTEL),
-    "mpiexec": (*_OPENMPI, HYDRA, INTEL),
+    "mpirun": (*_OPENMPI, HYDRA, INTEL, PALS),
+    "mpiexec": (*_OPENMPI, HYDRA, INTEL, PALS),
     "mpirun.openmpi": _OPENMPI,
     "mpiexec.openmpi": _OPENMPI,
     "orterun": (OPENMPI_4,),
@@ -36,15 +44,30 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
     "torchrun": (TORCHRUN,),
+    "deepspeed": (DEEPSPEED,),
+    "accelerate launch": (ACCELERATE,),
+    "flux run": (FLUX,),
+    "flux submit": (FLUX,),
+    "jsrun": (JSRUN,),
+    "aprun": (APRUN,),
 }
 _PYTHON = re.compile(r"python[\d.]*")
-_TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "deepspeed.launcher.runner": "deepspeed",
+    "accelerate.commands.launch": "accelerate launch",
+}
 _WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
-exec chrt nice
+exec chrt nice enroot poetry uv conda pipenv
 """)
 )
+_ABBREVIATED = (SLURM, DEEPSPEED)
+"""Launchers that take every beginning of a long name that is only one option's."""
+_GLUED_BY = (SLURM, FLUX, JSRUN, APRUN, DEEPSPEED)
+"""Launchers that take the value of a short option in the same word: -N2."""
 _ASKS_FOR_PATH = frozenset({"-v", "-V", "which", "type", "hash"})
 _INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
 _SHORT = 3
@@ -55,29 +78,31 @@ def no_launcher() -> InputError:
     """Return the error for a text with neither a launcher nor a program of nccl-tests."""
     return InputError(
         "there is no launcher in this command",
-        hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of nccl-tests;"
-        " for a file, give its path",
+        hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
+        " flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its path",
     )
 
 
 def joined(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return the words. `python -m torch.distributed.run` is joined to one word, `torchrun`."""
+    """Return the words, in which the words that name one launcher are joined to one word.
+
+    `python -m torch.distributed.run` is `torchrun`, and `flux run` is one word.
+    """
     result: list[Word] = []
     at = 0
     while at < len(words):
         part = words[at : at + 3]
-        name = PurePosixPath(part[0].text).name
-        if (
-            len(part) == 3
-            and _PYTHON.fullmatch(name)
-            and part[1].text == "-m"
-            and part[2].text in _TORCH_MODULES
-        ):
-            result.append(Word("torchrun", " ".join(word.raw for word in part)))
-            at += 3
-        else:
-            result.append(part[0])
-            at += 1
+        texts = [word.text for word in part]
+        name = PurePosixPath(texts[0]).name
+        length, joint = 1, f"{name} {texts[1]}" if len(texts) > 1 else ""
+        if len(texts) == 3 and _PYTHON.fullmatch(name) and texts[1] == "-m":
+            joint = _MODULES.get(texts[2], "")
+            length = 3 if joint else 1
+        elif joint in _BY_NAME:
+            length = 2
+        raw = " ".join(word.raw for word in part[:length])
+        result.append(Word(joint, raw) if length > 1 else part[0])
+        at += length
     return tuple(result)
 
 
@@ -87,15 +112,31 @@ def launcher_at(words: Sequence[Word]) -> int | None:
         if is_launcher(word.text):
             if at and words[at - 1].text in _ASKS_FOR_PATH:
                 continue
+            if word.text == "deepspeed" and not _is_started(words, at):
+                continue
             return at
         if is_nccl_test(word.text):
             return None
     return None
 
 
+def _is_started(words: Sequence[Word], at: int) -> bool:
+    """Return whether `deepspeed` at `at` is started, and not an argument: `pip install deepspeed`.
+
+    A launcher, a wrapper or a variable may precede it.
+    """
+    first = next((w.text for w in words[:at] if "=" not in w.text and w.text[:1] != "$"), None)
+    name = PurePosixPath(first or "").name
+    known = first is None or name in _WRAPPERS or is_launcher(name)
+    return at + 1 < len(words) and known and words[at - 1].text != "install"
+
+
 def is_launcher(word: str) -> bool:
     """Return whether a word names a launcher."""
-    return PurePosixPath(word).name in _BY_NAME
+    return PurePosixPath(word).name in _BY_NAME and not _ASSIGNS.match(word)
+
+
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=")
 
 
 def program_at(words: Sequence[Word]) -> int | None:
@@ -115,6 +156,12 @@ def program_at(words: Sequence[Word]) -> int | None:
             return at
         if PurePosixPath(word.text).name in _WRAPPERS:
             is_wrapped = True
+        elif not is_wrapped and word.text in PODS:
+            # Only the words behind `--` are a command. Others name pods, files and jobs.
+            texts = [word.text for word in words]
+            end = texts.index("--") + 1 if "exec" in texts and "--" in texts else len(texts)
+            found = program_at(words[end:])
+            return None if found is None else end + found
         elif not is_wrapped:
             return None
     return None
@@ -128,11 +175,14 @@ def starts_something(words: Sequence[Word]) -> bool:
     return launcher_at(words) is not None or program_at(words) is not None
 
 
-def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchCommand]:
+def read(
+    line: Line, wanted: Sequence[Flavor] = (), names: Iterable[str] = ()
+) -> dict[Flavor, LaunchCommand]:
     """Return the parsed command for each launcher that the line may be for.
 
-    `wanted` limits the launchers. Raises InputError if the line has neither a launcher nor a
-    program of nccl-tests, has several programs (`:`), or cannot be for `wanted`.
+    `wanted` limits the launchers. `names` are variables that are set around the command. Raises
+    InputError if the line has neither a launcher nor a program of nccl-tests, has several programs
+    (`:`), or cannot be for `wanted`.
     """
     line = Line(joined(line.words), line.tail)
     at = launcher_at(line.words)
@@ -148,13 +198,8 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
             )
         words = line.words
         return {LOCAL: LaunchCommand(words[:at], Word("", ""), (), words[at:], line.tail)}
-    is_plain = PurePosixPath(line.words[at].text).name == "mpiexec"
-    if is_plain and any(word.text.startswith("--depth") for word in line.words):
-        raise InputError(
-            "this is the mpiexec of Cray PALS, whose options are not known here",
-            hint="--depth is an option of no other mpiexec",
-        )
-    intels = any(_INTELS.search(word.text) for word in line.words)
+    texts = (*(word.text for word in line.words), *names)
+    intels = any(_INTELS.search(text) for text in texts)
     flavors = _flavors(line.words[at].text, wanted, intels=intels)
     found = {flavor: _read(line, at, flavor) for flavor in flavors}
     if wanted:
@@ -179,9 +224,13 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
         if any(f.launcher is family for f in kept)
     }
     kept = [flavor for flavor in kept if faults[flavor] == least[flavor.launcher]]
-    if HYDRA in kept:
-        # Without a sign of Intel MPI (a path, a variable, an option), assume MPICH's hydra.
-        kept = [flavor for flavor in kept if flavor != INTEL]
+    # Without a sign of Intel MPI (a path, a variable, an option), assume MPICH's hydra, and Cray's
+    # mpiexec only for options that no other one has.
+    for usual, other in ((HYDRA, INTEL), (OPENMPI_4, PALS), (OPENMPI_5, PALS), (HYDRA, PALS)):
+        if usual in kept:
+            kept = [flavor for flavor in kept if flavor != other]
+    if PALS in kept:
+        kept = [PALS]
     return {flavor: found[flavor] for flavor in kept}
 
 
@@ -230,7 +279,9 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
             end, place = words[place : place + 1], place + 1
             break
         option, place = _option(words, place, flavor)
-        options.append(option)
+        # deepspeed reads -1 as not given.
+        is_default = flavor == DEEPSPEED and option.value == "-1"
+        options.append(option._replace(meaning="") if is_default else option)
     program = words[place:]
     if any(word.text == ":" for word in program):
         raise InputError(
@@ -256,27 +307,30 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
     spec = table.get(name)
     # srun would read -ppn as -p with the partition `pn`, which no user intends. So an option that
     # another launcher knows is not split.
-    foreign = any(name in other for other in TABLES.values())
-    if spec is None and not foreign and flavor == SLURM and (match := _GLUED.fullmatch(word.text)):
+    foreign = flavor in COMMON and any(name in other for other in COMMON.values())
+    match = _GLUED.fullmatch(word.text) if flavor in _GLUED_BY else None
+    if spec is None and not foreign and match is not None:
         glued = table.get(match[1])
         if glued is not None and (glued.words or glued.is_optional):
             value = match[2].removeprefix("=")
             return Option((word,), match[1], (value,), glued.meaning), at + 1
     if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
-    if spec is None and flavor == TORCHRUN:
+    if spec is None and flavor in (TORCHRUN, ACCELERATE):
         spec = table.get(name.replace("_", "-"))
-    if spec is None and flavor == SLURM and word.text.startswith("--") and not foreign:
-        # getopt_long takes every beginning of a name that is only one option's.
+    is_long = word.text.startswith("--")
+    if spec is None and flavor in _ABBREVIATED and is_long and (flavor != SLURM or not foreign):
         longer = {known for key, known in table.items() if key.startswith(name)}
-        spec = longer.pop() if len(longer) == 1 else Spec(_guess_words(words, at), UNLISTED)
+        if len(longer) == 1:
+            spec = longer.pop()
+        elif flavor == SLURM:
+            spec = Spec(_guess_words(words, at), UNLISTED)
     meaning = spec.meaning if spec is not None else None
     if sign:
         return Option((word,), name, (value,), meaning), at + 1
     count = spec.words if spec is not None else _guess(words, at, name, flavor)
-    is_hydra = flavor.launcher is Launcher.HYDRA
-    if spec is not None and name in ("genv", "env") and count == 2 and is_hydra:
-        # hydra also takes NAME=VALUE in one word.
+    if spec is not None and name in ("genv", "env") and count == 2:
+        # hydra and PALS also take NAME=VALUE in one word.
         count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
     if meaning == "mca" and "=" in (words[at + 1].text if at + 1 < len(words) else ""):
         # `--mca NAME=VALUE` is wrong (two words are needed). The next word is not meant as a value.
@@ -294,7 +348,7 @@ def nearest_option(name: str, flavor: Flavor) -> str | None:
     long = [known for known in TABLES[flavor] if len(known) > _SHORT]
     if len(name) <= _SHORT:
         return None
-    squeezed = {known.replace("-", ""): known for known in long}
+    squeezed = {known.replace("-", "").replace("_", ""): known for known in long}
     if (same := squeezed.get(plain.replace("-", ""))) is not None:
         return same
     close = difflib.get_close_matches(plain, long, n=1, cutoff=0.84)
@@ -308,7 +362,7 @@ def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
     similar name. Without such an option, return 1 if the following word looks like a value, else 0.
     """
     following = words[at + 1].text if at + 1 < len(words) else "-"
-    for table in TABLES.values():
+    for table in COMMON.values():
         if name in table:
             return _of_other(table[name], following)
     near = nearest_option(name, flavor)

@@ -33,6 +33,11 @@ _GPUS = re.compile(
 _HOSTNAMES = re.compile(r"scontrol show hostnames?(?: \S+)? ?\| ?wc -l")
 OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 """The file in which the MPI Operator writes a line for each worker."""
+_HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
+_ELEMENT = re.compile(r"([A-Za-z_]\w*)\[([0-9]+)\]")
+_SEQ = re.compile(r"seq (?:-w )?(-?[0-9]{1,9})(?: (x?-?[0-9]{1,9}))?(?: (-?[0-9]{1,9}))?")
+MAX_NUMBERS = 256
+"""Maximum number of numbers that `seq` gives."""
 MAX_DEPTH = 16
 """Maximum number of substitutions inside each other."""
 MAX_LENGTH = 1 << 10
@@ -53,6 +58,7 @@ class ShellScope(NamedTuple):
     - `arrays`: arrays that the text assigns, `NAME=(...)`.
     - `nodes`, `gpus`: nodes of the allocation, None if unknown, and GPUs of a node.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes, None for other jobs.
+    - `files`: texts of the files that the script writes, or that the scheduler does.
     """
 
     values: dict[str, ShellValue]
@@ -60,10 +66,12 @@ class ShellScope(NamedTuple):
     nodes: int | None = None
     gpus: int = 8
     workers: int | None = None
+    files: dict[str, str] | None = None
 
     def copy(self) -> "ShellScope":
         """Return the scope with copies of its variables."""
-        return self._replace(values=dict(self.values), arrays=dict(self.arrays))
+        files = dict(self.files or {})
+        return self._replace(values=dict(self.values), arrays=dict(self.arrays), files=files)
 
 
 def expanded(words: Iterable[Word], scope: ShellScope) -> tuple[tuple[Word, ...], tuple[str, ...]]:
@@ -85,6 +93,20 @@ def expanded(words: Iterable[Word], scope: ShellScope) -> tuple[tuple[Word, ...]
         texts = _Expansion(scope, assumed).words(word.raw)
         result += [Word(texts[0], word.raw)] if len(texts) == 1 else map(written, texts)
     return tuple(result), tuple(dict.fromkeys(assumed))
+
+
+def here_text(text: str, scope: ShellScope | None = None) -> tuple[str, tuple[str, ...]]:
+    r"""Return a text behind `<<` as the command reads it, and the assumptions that were made.
+
+    Without a scope, keep all variables.
+
+    >>> here_text("mpirun -n $((N*4)) -x A=\$B $C", ShellScope({"N": ShellValue("2")}, {}))
+    ('mpirun -n 8 -x A=$B $C', ())
+    """
+    if scope is None:
+        return re.sub(r"\\([$`\\])", r"\1", text), ()
+    assumed: list[str] = []
+    return _Expansion(scope, assumed).inline(text), tuple(dict.fromkeys(assumed))
 
 
 def _fields(text: str) -> list[str]:
@@ -159,7 +181,8 @@ class _Expansion:
             elif (stop := substitution_end(raw, at)) > at:
                 source = raw[at:stop]
                 array = _ARRAY.fullmatch(source[2:-1])
-                items = self._scope.arrays.get(array[2]) if array and not array[1] else None
+                name = array[2] if array and not array[1] else source[1:]
+                items = self._scope.arrays.get(name)
                 if items is not None:
                     parts[-1] += "".join(items[:1])
                     parts += items[1:]
@@ -172,12 +195,14 @@ class _Expansion:
                 at += 1
         return at + 1
 
-    def _inline(self, text: str) -> str:
+    def inline(self, text: str) -> str:
         """Return a text with the substitutions that are known."""
         out, at = "", 0
         while at < len(text):
             stop = substitution_end(text, at)
-            if stop > at:
+            if text[at] == "\\" and text[at + 1 : at + 2] in ("$", "`", "\\"):
+                out, at = out + text[at + 1], at + 2
+            elif stop > at:
                 found = self._value(text[at:stop])
                 out, at = out + (text[at:stop] if found is None else found), stop
             else:
@@ -206,7 +231,17 @@ class _Expansion:
         inner = source[2:-1] if source.startswith("${") else source[1:]
         if (array := _ARRAY.fullmatch(inner)) is not None:
             items = self._scope.arrays.get(array[2])
-            return None if items is None else str(len(items)) if array[1] else " ".join(items)
+            if items is None or not array[1]:
+                return None if items is None else " ".join(items)
+            if len(items) == 1 and _HOSTLIST.fullmatch(items[0]) and self._scope.nodes is not None:
+                return str(self._scope.nodes)
+            is_known = not any("$" in item or "`" in item for item in items)
+            return str(len(items)) if is_known else None
+        if (element := _ELEMENT.fullmatch(inner)) is not None:
+            items = self._scope.arrays.get(element[1], ())
+            place = whole_number(element[2])
+            is_known = not any("$(" in item or "`" in item for item in items)
+            return items[place] if place is not None and place < len(items) and is_known else None
         match = _PARAMETER.fullmatch(inner)
         if match is None:
             return None
@@ -234,7 +269,7 @@ class _Expansion:
         name = command.strip()
         if name.isidentifier() and name in self._scope.values:
             return self._variable(name)  # Kubernetes writes a variable so, a shell does not.
-        text = " ".join(self._inline(name).split())
+        text = " ".join(self.inline(name).split())
         if text.startswith("echo ") and "|" not in text and "$" not in text:
             return text.removeprefix("echo ").strip("\"'")
         sum_of = re.fullmatch(r"expr (.+)|echo \"?([^|\"]+)\"? ?\| ?bc", text)
@@ -242,7 +277,10 @@ class _Expansion:
             return self._arithmetic((sum_of[1] or sum_of[2]).replace("\\", ""))
         lines = _LINES.fullmatch(text)
         if lines is not None:
-            return self._lines((lines["counted"] or lines["listed"]).strip("\"'"))
+            is_unique = "sort -u" in text or "uniq" in text
+            return self._lines((lines["counted"] or lines["listed"]).strip("\"'"), is_unique)
+        if (numbers := _SEQ.fullmatch(text)) is not None:
+            return _sequence(*numbers.groups())
         if _HOSTNAMES.fullmatch(text) and self._scope.nodes is not None:
             return str(self._scope.nodes)
         if _GPUS.fullmatch(text):
@@ -250,8 +288,12 @@ class _Expansion:
             return str(self._scope.gpus)
         return None
 
-    def _lines(self, name: str) -> str | None:
+    def _lines(self, name: str, is_unique: bool) -> str | None:
         """Return the number of lines of a file, or None if the file is not here."""
+        written = (self._scope.files or {}).get(name)
+        if written is not None:
+            lines = written.splitlines()
+            return str(len(set(lines) if is_unique else lines))
         workers = self._scope.workers
         if workers is not None and name == OPERATORS_HOSTFILE:
             self._assume(f"{name} has a line for each of {count(workers, 'worker')}")
@@ -260,14 +302,14 @@ class _Expansion:
         try:
             if not path.is_file() or path.stat().st_size > MAX_LENGTH << 10:
                 return None
-            lines = path.read_bytes().count(b"\n")
+            number = path.read_bytes().count(b"\n")
         except (OSError, ValueError):
             return None
-        self._assume(f"{name} has {count(lines, 'line')}, as here")
-        return str(lines)
+        self._assume(f"{name} has {count(number, 'line')}, as here")
+        return str(number)
 
     def _arithmetic(self, text: str) -> str | None:
-        text = self._inline(text).strip()
+        text = self.inline(text).strip()
         if "$" in text or len(text) > MAX_LENGTH:
             return None
         try:
@@ -290,6 +332,26 @@ class _Expansion:
         if left is None or right is None or max(abs(left), abs(right)) >= 1 << 63:
             return None
         return _ARITHMETIC[type(node.op)](left, right)
+
+
+def _sequence(first: str, second: str | None, third: str | None) -> str | None:
+    """Return the numbers of `seq LAST`, `seq FIRST LAST` or `seq FIRST STEP LAST`.
+
+    A step `x2` doubles, as `for ((n=1; n<=8; n*=2))` does. None for more than `MAX_NUMBERS`.
+    """
+    low, step, last = ("1", "1", first) if second is None else (first, "1", second)
+    if third is not None:
+        step, last = second or "1", third
+    number, end, by = int(low), int(last), int(step.removeprefix("x"))
+    found: list[str] = []
+    if by < 1 or (step.startswith("x") and (by < 2 or number < 1)):
+        return None
+    while number <= end:
+        found.append(str(number))
+        number = number * by if step.startswith("x") else number + by
+        if len(found) > MAX_NUMBERS:
+            return None
+    return "\n".join(found)
 
 
 def _divided(left: int, right: int) -> int:

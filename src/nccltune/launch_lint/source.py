@@ -3,18 +3,37 @@
 
 import contextlib
 import re
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.formats.nccl_tests.run import header_part
 from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.directives import allocated, with_directives
 from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.flow import (
+    HERE,
+    Branches,
+    Node,
+    ShellFunction,
+    ShellLoop,
+    lines_of,
+    nodes_of,
+    with_lists,
+    without_here,
+)
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
-from nccltune.launch_lint.shell import OPERATORS_HOSTFILE, ShellScope, ShellValue, assign, expanded
+from nccltune.launch_lint.shell import (
+    OPERATORS_HOSTFILE,
+    ShellScope,
+    ShellValue,
+    assign,
+    expanded,
+    here_text,
+)
 from nccltune.launch_lint.words import (
     Line,
     Word,
@@ -31,44 +50,37 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 class FoundCommand(NamedTuple):
-    """A launch command, and what the text around it states about nodes, options and variables."""
+    """A launch command, and what the text around it states about nodes, options and variables.
+
+    Commands of one `origin` are rounds of a loop, or calls of a function, of the same line.
+    """
 
     line: Line
     site: LaunchContext
+    origin: int = 0
 
 
 def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     """Return the commands in a shell text that start a job.
 
-    Raises InputError if no command starts a job, or if a quote is not closed.
+    A command in a loop is returned for each round in which it differs. Raises InputError if no
+    command starts a job, or if a quote is not closed.
 
     >>> (found,) = from_text("export NCCL_DEBUG=INFO\\nsrun -n 8 all_reduce_perf", LaunchContext())
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    text = _SCRIPT_BEHIND.sub(_as_option, _fenced(text))
-    inherited = read_options(tuple(_sbatch_words(text)), SLURM)
-    site = _allocated(site._replace(inherited=(*site.inherited, *inherited)))
-    scope = _scope(site)
-    exported: dict[str, str] = {}
-    found = []
-    depth = 0
-    for line in split(text):
-        words, assumed = expanded(line.words, scope)
-        if not words:
-            continue
-        around = site._replace(
-            exported=(*site.exported, *exported.items()), scope=scope.copy(), assumed=assumed
+    text, here = without_here(with_lists(_fenced(text)))
+    site = with_directives(text, site)
+    nodes = nodes_of(split(text))
+    script = _Script(site, _scope(site), nodes, here)
+    script.run(nodes)
+    found = script.found
+    if not found and _RAY.search(text):
+        raise InputError(
+            "ray starts its processes from Python: this text does not show how many, and where",
+            hint="check the command lines that start ranks, if there are any",
         )
-        depth = max(0, depth + (words[0].text in _OPENS) - (words[0].text in _CLOSES))
-        if starts_something(words):
-            found.append(FoundCommand(Line(words, line.tail), _in_salloc(words, around)))
-        elif (inner := _inner(words, around)) is not None:
-            with contextlib.suppress(InputError):
-                found += from_text(*inner)
-        else:
-            found += _substituted(line.words, around)
-            _assign(words, scope, exported, assumed, is_certain=depth == 0)
     if not found:
         raise no_launcher()
     starting = [one for one in found if not _only_asks(one.line)]
@@ -77,23 +89,208 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     return starting
 
 
+_RAY = re.compile(r"^[^#\n]*\bray (?:start|submit|up|job) ", re.M)
+MAX_ROUNDS = 32
+"""Maximum number of rounds of a loop that are followed."""
+MAX_FOUND = 256
+"""Maximum number of commands of a script."""
+_MAX_CALLS = 8
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
+_KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
+_PROMPTS = frozenset({"$", "%"})
+
+
+class _Script:
+    """Follow a script from its first line to its last, and collect the commands that start a job.
+
+    Of `if` and `case` every branch is followed, because their conditions are unknown. What a
+    branch assigns is unknown behind it.
+    """
+
+    def __init__(
+        self, site: LaunchContext, scope: ShellScope, nodes: Sequence[Node], here: Sequence[str]
+    ) -> None:
+        self.found: list[FoundCommand] = []
+        self._site = site
+        self._scope = scope
+        self._here = here
+        self._exported: dict[str, str] = {}
+        self._functions: dict[str, ShellFunction] = {}
+        self._called = {line.words[0].text for line in lines_of(nodes) if line.words}
+        self._calls = 0
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Follow the nodes, in order."""
+        for node in nodes:
+            if len(self.found) >= MAX_FOUND:
+                return
+            if isinstance(node, Line):
+                self._line(node)
+            elif isinstance(node, Branches):
+                before = self._scope
+                for body in node.bodies:
+                    self._scope = before.copy()
+                    self.run(body)
+                self._scope = before
+                self._forget(node.bodies)
+            elif isinstance(node, ShellLoop):
+                self._loop(node)
+            else:
+                self._functions[node.name] = node
+                if node.name not in self._called:
+                    self.run(node.body)
+
+    def _forget(self, bodies: Iterable[Sequence[Node]]) -> None:
+        """Make every variable unknown that some line of the bodies assigns."""
+        for body in bodies:
+            for name in _assigned(body):
+                self._scope.values.pop(name, None)
+                self._scope.arrays.pop(name, None)
+
+    def _loop(self, loop: ShellLoop) -> None:
+        words = loop.head.words
+        name = words[1].text if len(words) > 1 else ""
+        is_list = words[0].text in ("for", "select") and len(words) > 3 and words[2].text == "in"
+        items = self._items(words[3:]) if is_list else None
+        if items is None or len(items) > MAX_ROUNDS:
+            self._forget([loop.body])
+            self._scope.values.pop(name, None)
+            self.run(loop.body)
+        else:
+            for item in items:
+                self._scope.values[name] = ShellValue(item, (f"{name} is {item} in this round",))
+                self.run(loop.body)
+        self._forget([loop.body])
+
+    def _items(self, words: Sequence[Word]) -> list[str] | None:
+        """Return the words of a `for` loop, or None if some are unknown."""
+        items: list[str] = []
+        for word in expanded(words, self._scope)[0]:
+            if "$" in word.text or "`" in word.text:
+                return None
+            braces = _BRACES.fullmatch(word.raw)
+            if braces is None:
+                items.append(word.text)
+                continue
+            low, high = int(braces[2]), int(braces[3])
+            step = 1 if low <= high else -1
+            if abs(high - low) > MAX_ROUNDS:
+                return None
+            items += [f"{braces[1]}{n}{braces[4]}" for n in range(low, high + step, step)]
+        return items
+
+    def _line(self, line: Line) -> None:
+        if line.words and line.words[0].raw in _PROMPTS:
+            line = line._replace(words=line.words[1:])
+        words, assumed = expanded(line.words, self._scope)
+        if not words:
+            return
+        around = self._site._replace(
+            exported=(*self._site.exported, *self._exported.items()),
+            scope=self._scope.copy(),
+            assumed=assumed,
+        )
+        if (
+            match := HERE.search(" ".join([*(word.text for word in words), line.tail]))
+        ) is not None:
+            self._reads(line._replace(words=words), self._here[int(match[1])], around)
+            return
+        self._started(line, words, around)
+
+    def _started(self, line: Line, words: tuple[Word, ...], around: LaunchContext) -> None:
+        call = next((n for n, w in enumerate(words) if not _ASSIGNMENT.match(w.text)), 0)
+        function = self._functions.get(words[call].text)
+        if starts_something(words):
+            self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
+        elif function is not None and self._calls < _MAX_CALLS:
+            self._call(function, words[:call], words[call + 1 :])
+        elif (inner := _inner(words, around)) is not None:
+            with contextlib.suppress(InputError):
+                self._add(*from_text(*inner))
+        else:
+            self._add(*_substituted(line.words, around))
+            _assign(words, self._scope, self._exported, around.assumed)
+            self._written(line.tail, words)
+            if line.tail.startswith("|"):
+                self.run(nodes_of(split(line.tail.lstrip("|&"))))
+
+    def _written(self, tail: str, words: Sequence[Word]) -> None:
+        """Keep the text that `echo TEXT > FILE` writes."""
+        match = re.fullmatch(r"(>>?)\s*[\"']?([^\s\"'>|]+)[\"']?", tail)
+        if match is None or words[0].text != "echo":
+            return
+        files = dict(self._scope.files or {})
+        before = files.get(match[2], "") if match[1] == ">>" else ""
+        files[match[2]] = f"{before}{' '.join(word.text for word in words[1:])}\n"
+        self._scope = self._scope._replace(files=files)
+
+    def _add(self, *found: FoundCommand) -> None:
+        for one in found:
+            key = (one.line, one.site._replace(scope=None), one.origin)
+            if all(key != (o.line, o.site._replace(scope=None), o.origin) for o in self.found):
+                self.found.append(one)
+
+    def _call(self, function: ShellFunction, lead: Sequence[Word], words: Sequence[Word]) -> None:
+        """Follow the body of a function with the arguments of a call."""
+        outer = (self._scope, dict(self._exported))
+        values = {name: value for name, value in self._scope.values.items() if not name.isdigit()}
+        numbered = {str(n): ShellValue(word.text) for n, word in enumerate(words[:9], 1)}
+        self._scope = self._scope.copy()._replace(values=values | numbered)
+        self._scope.arrays["@"] = tuple(word.text for word in words)
+        for word in lead:
+            name, _, value = word.text.partition("=")
+            self._exported[name] = value
+        self._calls += 1
+        self.run(function.body)
+        self._calls -= 1
+        self._scope, self._exported = outer
+        self._forget([function.body])
+
+    def _reads(self, line: Line, text: str, around: LaunchContext) -> None:
+        """Follow the text behind `<<` if a command reads it as a script, or keep it as a file."""
+        names = [word.text.rpartition("/")[2] for word in line.words if not HERE.search(word.text)]
+        written = re.search(r">>?\s*[\"']?([^\s\"'>]+)", line.tail)
+        if names[:1] == ["cat"] and written is not None:
+            files = self._scope.files if self._scope.files is not None else {}
+            files[written[1]], _ = here_text(text, self._scope)
+            self._scope = self._scope._replace(files=files)
+        at = next((n for n, name in enumerate(names) if name in SHELLS), None)
+        if at is not None and starts_something(line.words):
+            kept = [word for word in line.words if not HERE.search(word.text)]
+            script, _ = here_text(text)
+            self._started(line, (*kept[: at + 1], Word("-c", "-c"), quoted(script)), around)
+            return
+        if names and re.fullmatch(r"python[\d.]*|kubectl|oc|psql", names[0]):
+            return
+        is_own = names[:1] in (["cat"], ["tee"], ["sbatch"], ["qsub"], ["bsub"], ["sudo"])
+        text, assumed = here_text(text, self._scope if is_own else None)
+        site = around._replace(scope=None, assumed=assumed) if is_own else around
+        if names[:1] == ["sbatch"]:
+            options = read_options(line.words[1:-1], SLURM)
+            site = allocated(site._replace(inherited=(*site.inherited, *options)))
+        with contextlib.suppress(InputError):
+            self._add(*from_text(text, site))
+
+
+def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield the names of the variables that lines assign."""
+    for line in lines_of(nodes):
+        if line.words and line.words[0].text in ("for", "select", "read"):
+            yield from (word.text for word in line.words[1:])
+        for word in line.words:
+            if (match := _ASSIGNMENT.match(word.text)) is not None:
+                yield match[1]
+            elif word.text not in _KEYWORDS and not word.text.startswith("-"):
+                break
+
+
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
 
 
 def _fenced(text: str) -> str:
     """Return the code blocks of a Markdown text, else the text."""
     return "\n".join(match[2] for match in _FENCED.finditer(text)) or text
-
-
-_SCRIPT_BEHIND = re.compile(
-    r"^(.*\b(?:ba|da|z)?sh)(?: -s)?[ \t]*<<-?[ \t]*([\"']?)(\w+)\2[ \t]*\n(.*?)^[ \t]*\3[ \t]*$",
-    re.DOTALL | re.MULTILINE,
-)
-
-
-def _as_option(match: re.Match[str]) -> str:
-    """Return `bash <<EOF`, which reads its script from the lines behind it, as `bash -c SCRIPT`."""
-    return f"{match[1]} -c {shlex.quote(match[4])}"
 
 
 def _substituted(words: tuple[Word, ...], site: LaunchContext) -> list[FoundCommand]:
@@ -115,7 +312,7 @@ def _in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
     if words[0].text.rpartition("/")[2] != "salloc" or at is None:
         return site
     options = read_options(words[1:at], SLURM)
-    return _allocated(site._replace(inherited=(*site.inherited, *options)))
+    return allocated(site._replace(inherited=(*site.inherited, *options)))
 
 
 _ASKS = frozenset({"--help", "--version", "--usage", "-h", "-V", "--mpi=list"})
@@ -126,10 +323,6 @@ def _only_asks(line: Line) -> bool:
     at = launcher_at(line.words)
     after = [word.text for word in line.words[at + 1 :]] if at is not None else []
     return bool(after) and after[0] in _ASKS
-
-
-_OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
-_CLOSES = frozenset({"fi", "done", "esac"})
 
 
 def _scope(site: LaunchContext) -> ShellScope:
@@ -158,7 +351,13 @@ def _scope(site: LaunchContext) -> ShellScope:
     if site.workers is not None:
         for name in ("OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"):
             values.setdefault(name, ShellValue(OPERATORS_HOSTFILE))
-    return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers)
+    files: dict[str, str] = {}
+    if site.nodes is not None and site.workers is None and not site.inherited:
+        # The hosts of a job of PBS or LSF: their names are not known, their number is.
+        hosts = [f"node{n}" for n in range(min(site.nodes, MAX_ROUNDS * MAX_ROUNDS))]
+        values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
+        files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
+    return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)
 
 
 def _assign(
@@ -166,15 +365,10 @@ def _assign(
     scope: ShellScope,
     exported: dict[str, str],
     assumed: tuple[str, ...],
-    *,
-    is_certain: bool,
 ) -> None:
-    """Store the variables that a line assigns or exports.
-
-    A variable that is assigned below an `if` or in a loop is unknown from then on.
-    """
+    """Store the variables that a line assigns or exports."""
     is_export = words[0].text == "export"
-    is_keyword = is_export or words[0].text in ("declare", "local", "readonly", "typeset")
+    is_keyword = words[0].text in _KEYWORDS
     for word in words[1:] if is_keyword else words:
         name = assign(scope, word, assumed)
         if name is None:
@@ -187,9 +381,6 @@ def _assign(
             break
         if (is_export or name in exported) and name in scope.values:
             exported[name] = scope.values[name].text
-        if not is_certain:
-            scope.values.pop(name, None)
-            scope.arrays.pop(name, None)
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
@@ -205,43 +396,24 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         wrapped = next((option.value for option in options if option.name == "wrap"), None)
         if wrapped is None:
             return None
-        return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
+        return wrapped, allocated(site._replace(inherited=(*site.inherited, *options)))
     if names[0] == "eval":
         return " ".join(word.text for word in words[1:]), site
     if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
         return words[-1].text, site
     for at, name in enumerate(names[:-2]):
-        if name in SHELLS and is_c(names[at + 1]) and " " in words[at + 2].text:
-            return words[at + 2].text, site
+        # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
+        gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
+        option, script = words[at + gap : at + gap + 1], words[at + gap + 1 : at + gap + 2]
+        if name in SHELLS and script and is_c(option[0].text) and " " in script[0].text:
+            before = [word.text for word in words[:at]]
+            head = before[: next((n for n, w in enumerate(before) if "=" not in w), at)]
+            return script[0].text, site._replace(
+                around=tuple(before),
+                outside=inside(head, site.exported),
+                exported=inside(before, site.exported),
+            )
     return None
-
-
-def _sbatch_words(text: str) -> Iterator[Word]:
-    for line in text.splitlines():
-        if line.startswith("#SBATCH"):
-            for part in split(line.removeprefix("#SBATCH")):
-                yield from part.words
-
-
-def _allocated(site: LaunchContext) -> LaunchContext:
-    """Return `site` with the nodes, slots and GPUs of its inherited options (`#SBATCH`).
-
-    An mpirun in the script uses these numbers.
-    """
-    by_meaning = {option.meaning: option.value for option in site.inherited}
-
-    def number(meaning: str) -> int | None:
-        return whole_number(by_meaning.get(meaning, "")) or None
-
-    nodes = number("nodes") or site.nodes
-    slots = number("per_node") or site.slots
-    total = number("total")
-    if slots is None and total is not None:
-        slots = -(-total // (nodes or 1))
-    gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
-    return site._replace(
-        nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
-    )
 
 
 def read_text(path: Path) -> str:

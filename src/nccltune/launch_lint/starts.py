@@ -22,9 +22,17 @@ def starts(prediction: Prediction, gpus: int | None) -> str:
         return "no process"
     where = _where(placement.nodes, len(prediction.hosts))
     words = f"{count(placement.processes, 'process')}, {where}"
+    if (inner := prediction.inner) is not None:
+        if inner.each is None:
+            return f"{words}; how many ranks {inner.name} starts in each is not known: {inner.why}"
+        ranks = count(placement.processes * inner.each, "rank")
+        return f"{words}; {inner.name} starts {inner.each} in each = {ranks}"
     if gpus is None:
         return words
-    return f"{words}, {count(gpus, 'GPU')} each = {count(placement.ranks, 'rank')}"
+    words += f", {count(gpus, 'GPU')} each"
+    # A program that is not known may use the GPUs of its process for one rank.
+    is_known = gpus == placement.gpus_per_process
+    return f"{words} = {count(placement.ranks, 'rank')}" if is_known else words
 
 
 def _where(nodes: tuple[NodePlacement, ...], hosts: int) -> str:

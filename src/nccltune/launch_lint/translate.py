@@ -2,7 +2,7 @@
 """Translate an option of one launcher into that of another."""
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch_lint.options import TABLES
+from nccltune.launch_lint.options import COMMON
 
 _WORDS = {
     "total": {Launcher.OPENMPI: "-n", Launcher.HYDRA: "-n", Launcher.SLURM: "-n"},
@@ -25,7 +25,7 @@ def translated(name: str, values: tuple[str, ...], flavor: Flavor) -> tuple[str,
     """
     launcher = flavor.launcher
     value = values[0] if values else ""
-    meaning = next((table[name].meaning for table in TABLES.values() if name in table), "")
+    meaning = next((table[name].meaning for table in COMMON.values() if name in table), "")
     variable, sign, content = value.partition("=")
     if name == "map-by":
         parts = value.split(":")

@@ -72,7 +72,10 @@ def split(text: str) -> list[Line]:
             at = blank.end()
         elif char in "\n;" or text.startswith(("&&", "||"), at):
             _end(lines, words, "")
-            at += 2 if text.startswith(("&&", "||"), at) else 1
+            is_long = text.startswith(("&&", "||", ";;"), at)
+            if text.startswith(";;", at):
+                lines.append(Line((), ";;"))
+            at += 2 if is_long else 1
         elif char in " \t\r" or (char == "(" and not text.startswith("((", at)):
             at += 1
         elif char == ")":

@@ -116,7 +116,7 @@ def test_a_variable_of_a_branch_or_a_loop_is_unknown() -> None:
         f"NP=8\nif test -f x; then\nNP=16\nfi\nmpirun -np $NP all_reduce_perf {SIZES}"
     )
     assert processes(judged) is None
-    (judged,) = checked(f"for n in 2 4; do mpirun -np $((n*8)) all_reduce_perf {SIZES}; done")
+    (judged,) = checked(f"for n in $N; do mpirun -np $((n*8)) all_reduce_perf {SIZES}; done")
     assert processes(judged) is None
 
 

@@ -2,10 +2,12 @@
 """Rules for launch commands. Each rule checks a command as one launcher reads the command.
 
 options.py      options that the launcher does not know, or that have no effect on NCCL
-launchers.py    values of options; launchers inside launchers and containers
+launchers.py    values of options; launchers inside launchers
+containers.py   containers and sudo: GPUs, shared memory, variables that do not reach the program
 misplaced.py    options on the wrong side of the program
 arguments.py    arguments of nccl-tests that it refuses, ignores or misreads
 torchrun.py     torchrun: processes, GPUs, rendezvous
+training.py     deepspeed, accelerate, and launchers of PyTorch below another launcher
 slurm.py        Slurm: unused GPUs, environment that is not exported
 placement.py    too few or too many processes, wrong nodes, missing GPUs or cores
 variables.py    variables and values that NCCL does not know
@@ -17,6 +19,7 @@ shape.py        the type of a rule
 
 from nccltune.launch_lint.rules import (
     arguments,
+    containers,
     environment,
     launchers,
     misplaced,
@@ -26,6 +29,7 @@ from nccltune.launch_lint.rules import (
     sizes,
     slurm,
     torchrun,
+    training,
     variables,
 )
 from nccltune.launch_lint.rules.shape import Rule
@@ -33,9 +37,11 @@ from nccltune.launch_lint.rules.shape import Rule
 RULES: tuple[Rule, ...] = (
     *options.RULES,
     *launchers.RULES,
+    *containers.RULES,
     *misplaced.RULES,
     *arguments.RULES,
     *torchrun.RULES,
+    *training.RULES,
     *slurm.RULES,
     *placement.RULES,
     *variables.RULES,

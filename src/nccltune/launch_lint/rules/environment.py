@@ -12,17 +12,31 @@ from nccltune.model.finding import Severity
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_")
 
 
+_WITH_LIST = (
+    Launcher.OPENMPI,
+    Launcher.HYDRA,
+    Launcher.SLURM,
+    Launcher.PALS,
+    Launcher.DEEPSPEED,
+)
+_DEEPSPEED = ("NCCL_", "UCX_", "CUDA_")
+"""Beginnings of the variables that deepspeed passes on (or sets itself)."""
+
+
 def not_exported(view: View) -> Iterator[LaunchFinding]:
     """Find `VAR=x mpirun`: the launcher does not pass VAR to other nodes.
 
-    Open MPI passes only its own variables and the variables that -x names. hydra and srun pass all
-    variables. Both have options that limit the variables.
+    Open MPI passes only its own variables and the variables that -x names. hydra, PALS and srun
+    pass all variables, and have options that limit them. deepspeed passes those of NCCL and UCX to
+    other hosts, but neither LD_PRELOAD nor LD_LIBRARY_PATH.
     """
+    launcher = view.flavor.launcher
+    if launcher not in _WITH_LIST:
+        return  # The others run on each node, or pass the whole environment.
     if len(view.prediction.hosts) < 2 or _is_script(view) or _passes_unknown(view):
         return
-    launcher = view.flavor.launcher
     passed = {variable.name for variable in view.variables if variable.option is not None}
-    if launcher is Launcher.HYDRA:
+    if launcher in (Launcher.HYDRA, Launcher.PALS):
         if not view.command.last("env_none") and not view.command.last("env_list"):
             return
         listed = view.command.last("env_list")
@@ -38,7 +52,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
         if variable.option is None and variable.name.startswith(_FOR_PROCESSES):
             alone[variable.name] = variable
     for name, variable in alone.items():
-        if name in passed:
+        if name in passed or (launcher is Launcher.DEEPSPEED and name.startswith(_DEEPSPEED)):
             continue
         edits, fix = _export(view, variable)
         yield LaunchFinding(
@@ -72,6 +86,11 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
         return (
             AppendOption(("-genv", name, variable.value or "")),
         ), f"add -genv {name} {variable.value}"
+    if view.flavor.launcher is Launcher.DEEPSPEED:
+        return (), f"write {name}={variable.value} into ~/.deepspeed_env"
+    if view.flavor.launcher is Launcher.PALS:
+        words = ("--env", f"{name}={variable.value}")
+        return (AppendOption(words),), f"add {' '.join(words)}"
     export = view.command.last("export")
     assert export is not None
     right = f"--export=ALL,{export.value}" if export.value != "NONE" else "--export=ALL"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check values of the launchers' options, and launchers inside launchers and containers."""
+"""Check values of the launchers' options, and launchers inside launchers."""
 
 import difflib
 import re
@@ -8,11 +8,12 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import Option, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceLead
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
 from nccltune.launch_lint.options import TABLES
-from nccltune.launch_lint.read import is_launcher
+from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.words import listed
 from nccltune.model.finding import Severity
 
@@ -41,7 +42,6 @@ rmaps_base_oversubscribe hwloc_base_binding_policy mca_base_env_list prte_if_inc
 prte_if_exclude btl_base_warn_component_unused
 """)
 _MPI_TYPE = re.compile(r"pmix(_v[0-9]+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
-_SHARED_MEMORY = ("--ipc", "--shm-size")
 _CLOSE = 0.93
 """An unknown name with at least this similarity (difflib) to a known name is a misspelling."""
 
@@ -235,7 +235,7 @@ def as_root(view: View) -> Iterator[LaunchFinding]:
     if any(v.name == "OMPI_ALLOW_RUN_AS_ROOT" for v in view.variables):
         return
     names = [PurePosixPath(word).name for word in lead]
-    is_container = _engine(names) is not None
+    is_container = any(name in DOCKERS for name in names) and "run" in names
     user = any(word in ("-u", "--user", "-U") or word.startswith("--user=") for word in lead)
     if ("sudo" in names or is_container) and not user:
         who = "a container's user is root" if is_container else "sudo makes it root"
@@ -248,51 +248,11 @@ def as_root(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def _engine(names: list[str]) -> int | None:
-    return next(
-        (
-            at
-            for at, name in enumerate(names)
-            if name in ("docker", "podman", "nerdctl") and "run" in names[at + 1 :]
-        ),
-        None,
-    )
-
-
-def container(view: View) -> Iterator[LaunchFinding]:
-    """Find `docker run` without GPUs, or with Docker's default of 64 MiB of shared memory."""
-    lead = [word.text for word in view.command.lead]
-    names = [PurePosixPath(word).name for word in lead]
-    if _engine(names) is None:
-        return
-    heads = {word.partition("=")[0] for word in lead}
-    text = " ".join(lead)
-    gpus = "--gpus" in heads or "nvidia" in text or "--privileged" in heads
-    if not gpus:
-        yield LaunchFinding(
-            Severity.ERROR,
-            "container-without-gpus",
-            "the container gets no GPU",
-            "add --gpus all after run",
-            (ReplaceLead("run", ("run", "--gpus", "all")),),
-        )
-    placement = view.prediction.placement
-    several = placement is None or placement.most_gpus > 1
-    if several and not heads.intersection(_SHARED_MEMORY) and "/shm" not in text:
-        yield LaunchFinding(
-            Severity.WARNING,
-            "container-shm",
-            "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
-            "add --ipc=host (or --shm-size=8g) after run",
-            (ReplaceLead("run", ("run", "--ipc=host")),),
-        )
-
-
 def nested(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --ntasks-per-node=8 mpirun ...`: each task starts a whole job."""
     if view.flavor.launcher is Launcher.LOCAL:
         return
-    words = view.command.program
+    words = joined(view.command.program)
     at = next((at for at, word in enumerate(words) if is_launcher(word.text)), None)
     if at is None or any(is_nccl_test(word.text) for word in words[:at]):
         return
@@ -300,12 +260,15 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     outer = view.command.launcher.text
     placement = view.prediction.placement
     most = max((node.processes for node in placement.nodes), default=1) if placement else 1
-    if inner == "torchrun":
-        if most > 1:
+    if view.prediction.inner is not None:
+        started = view.prediction.inner
+        inner = started.name
+        each_is_one = placement is not None and started.nodes == placement.processes
+        if most > 1 and not each_is_one:
             yield LaunchFinding(
                 Severity.ERROR,
                 "nested-launcher",
-                f"{outer} starts {most} torchruns on a node, and each starts all of its processes",
+                f"{outer} starts {most} x {inner} on a node, and each starts all of its processes",
                 "start one process on each node",
             )
         return
@@ -346,4 +309,4 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-RULES = (without_value, numbers, bindings, mca, as_root, container, nested, mpi_type)
+RULES = (without_value, numbers, bindings, mca, as_root, nested, mpi_type)

@@ -50,8 +50,13 @@ def behind_program(view: View, program: Program) -> Iterator[LaunchFinding]:
         )
 
 
+_OF_JOB = ("host", "hostfile", "total", "per_node", "nodes")
+
+
 def _without_launcher(one: Misplaced, text: str) -> LaunchFinding:
-    edits: list[Edit] = [ReplaceArgument(one.at, one.length)]
+    # Without the hosts or processes that it asks for, the command starts something else.
+    is_job = one.meaning in _OF_JOB
+    edits: list[Edit] = [] if is_job else [ReplaceArgument(one.at, one.length)]
     fix = "leave it out, or start the program with mpirun or srun"
     if one.meaning == "env" and one.values and "=" in one.values[0]:
         edits.append(SetLead(one.values[0].partition("=")[0], one.values[0], add=True))

@@ -8,7 +8,14 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument
-from nccltune.launch_lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
+from nccltune.launch_lint.options import (
+    COMMON,
+    DEPRECATED_5,
+    OPENMPI_4,
+    OPENMPI_5,
+    TABLES,
+    TRAINERS,
+)
 from nccltune.launch_lint.read import is_launcher, nearest_option
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
@@ -25,7 +32,7 @@ def unknown(view: View) -> Iterator[LaunchFinding]:
         if option.meaning is not None:
             continue
         word = option.words[0].text
-        others = [f.words for f, table in TABLES.items() if option.name in table]
+        others = [f.words for f, table in COMMON.items() if option.name in table]
         whose = f"; it is an option of {' and '.join(others)}" if others else ""
         words = translated(option.name, option.values, view.flavor)
         near = nearest_option(option.name, view.flavor) if not words else None
@@ -201,7 +208,7 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
             "the command names no program to start",
             "name it; where it is on the next line, end this line with a backslash",
         )
-    elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
+    elif view.program is None and view.flavor not in TRAINERS and view.prediction.inner is None:
         words = [word.text for word in view.command.program]
         if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
             return

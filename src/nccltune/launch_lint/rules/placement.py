@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import Host, Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetArgument
+from nccltune.launch_lint.options import ON_JOB, TRAINERS
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
+
+_OF_MPI = (Launcher.OPENMPI, Launcher.HYDRA)
 
 
 def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
@@ -18,7 +21,7 @@ def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
     if ask.total is None or ask.per_node is None or not 0 < ask.total < ask.per_node:
         return
     nodes = len(view.prediction.hosts)
-    if nodes < 2 or view.flavor.launcher is Launcher.SLURM:
+    if nodes < 2 or view.flavor.launcher not in _OF_MPI:
         return
     total, cap = _total(view), view.command.last("per_node") or view.command.last("map_by")
     if total is None or cap is None:
@@ -38,6 +41,9 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     why = view.prediction.fails
     if why is None or any(option.meaning is None for option in view.command.options):
         return
+    if view.flavor in (*ON_JOB, *TRAINERS):
+        yield LaunchFinding(Severity.ERROR, "launch-refused", f"nothing starts: {why}")
+        return
     ask, hosts = _ask(view), view.prediction.hosts
     bare = [option for option in view.command.all("host") if ":" not in option.value]
     edits: tuple[Edit, ...] = ()
@@ -51,7 +57,7 @@ def fails(view: View) -> Iterator[LaunchFinding]:
             Replace(bare[0], ("--host", named)),
             *[Replace(option, ()) for option in bare[1:]],
         )
-    elif ask.total is not None and (total := _total(view)) is not None:
+    elif hosts and ask.total is not None and (total := _total(view)) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
         per_node = view.command.last("per_node")
@@ -149,7 +155,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         edits = (Replace(own, tasks) if own is not None else AppendOption(tasks),)
         if (total := _total(view)) is not None:
             edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
-    elif (total := _total(view)) is not None:
+    elif (total := _total(view)) is not None and view.flavor.launcher in _OF_MPI:
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
         fix = f"write -n {right} and {each} on each node"
@@ -167,6 +173,21 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         f" {placement.most_gpus}; the node has {have} (--gpus)",
         fix,
         edits,
+    )
+
+
+def given_gpus(view: View) -> Iterator[LaunchFinding]:
+    """Find `flux run -g 1 ... all_reduce_perf -g 8`: the launcher gives a process fewer GPUs."""
+    program, given = view.program, view.prediction.gpus
+    if program is None or program.gpus is None or given is None or program.gpus <= given:
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "task-gpus",
+        f"{view.command.launcher.text} gives {count(given, 'GPU')} to each process, which is to use"
+        f" {program.gpus}: invalid device ordinal",
+        f"write -g {max(1, given)}",
+        (SetArgument("t", None), SetArgument("g", str(max(1, given)))),
     )
 
 
@@ -379,6 +400,7 @@ RULES = (
     per_node_forgotten,
     per_node_unsaid,
     too_many_gpus,
+    given_gpus,
     idle_nodes,
     uneven_nodes,
     one_rank,

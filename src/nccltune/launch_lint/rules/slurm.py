@@ -14,7 +14,7 @@ from nccltune.launch_lint.finding import (
     SetArgument,
     SetLead,
 )
-from nccltune.launch_lint.options import SLURM, TABLES
+from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
@@ -31,7 +31,7 @@ def _option(view: View, meaning: str) -> Option | None:
 def allocation(view: View) -> Iterator[LaunchFinding]:
     """Find options of another launcher, such as `#SBATCH -ppn 8`: sbatch refuses the script."""
     for option in view.site.inherited:
-        others = [flavor.words for flavor, table in TABLES.items() if option.name in table]
+        others = [flavor.words for flavor, table in COMMON.items() if option.name in table]
         if option.meaning is None and others:
             yield LaunchFinding(
                 Severity.ERROR,

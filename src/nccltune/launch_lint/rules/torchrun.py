@@ -2,46 +2,51 @@
 """Check torchrun: processes and GPUs, and how nodes find each other."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from nccltune.launch.flavor import Launcher
+from nccltune.launch.flavor import Flavor
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceArgument
-from nccltune.launch_lint.options import TORCHRUN
-from nccltune.launch_lint.read import is_launcher, read
+from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.words import Line, whole_number
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
 _BACKENDS = ("static", "c10d", "etcd", "etcd-v2", "zeus")
-_LOCAL = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
 _PORT = 29500
 
 
-def of_torchrun(rule: Callable[[View, LaunchCommand], Iterator[LaunchFinding]]) -> Rule:
-    """Return a rule that checks torchrun as the launcher, or as the program of another launcher.
+def of_trainer(
+    rule: Callable[[View, LaunchCommand], Iterator[LaunchFinding]], flavors: Sequence[Flavor]
+) -> Rule:
+    """Return a rule that checks a launcher of PyTorch, alone or as the program of another launcher.
 
-    Findings for a torchrun that another launcher starts have no edits: `fix.py` can change only the
+    Findings for one that another launcher starts have no edits: `fix.py` can change only the
     options of the outer launcher.
     """
 
     @functools.wraps(rule)
     def checked(view: View) -> Iterator[LaunchFinding]:
-        if view.flavor.launcher is Launcher.TORCHRUN:
+        inner = view.prediction.inner
+        if view.flavor in flavors:
             yield from rule(view, view.command)
-            return
-        words = view.command.program
-        at = next((n for n, word in enumerate(words) if is_launcher(word.text)), None)
-        if at is None or PurePosixPath(words[at].text).name != "torchrun":
-            return
-        inner = read(Line(words[at:], ""), (TORCHRUN,))[TORCHRUN]
-        for finding in rule(view, inner):
-            yield finding._replace(edits=())
+        elif inner is not None and inner.flavor in flavors:
+            for finding in rule(view, inner.command):
+                yield finding._replace(edits=())
 
     return checked
+
+
+def of_torchrun(rule: Callable[[View, LaunchCommand], Iterator[LaunchFinding]]) -> Rule:
+    """Return a rule that checks torchrun, as `of_trainer` does."""
+    return of_trainer(rule, (TORCHRUN,))
+
+
+of_any = functools.partial(of_trainer, flavors=TRAINERS)
 
 
 def _is_set(view: View, *names: str) -> bool:
@@ -134,7 +139,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     host = address.value
     host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
-    if host in _LOCAL:
+    if host in LOCAL_HOSTS:
         yield LaunchFinding(
             Severity.ERROR,
             "torchrun-endpoint",
@@ -171,18 +176,20 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
 
 
-@of_torchrun
-def script(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+@of_any
+def script(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find a program that is no Python script, and options of torchrun after the script."""
     words = command.program
     if not words or command.last("module") is not None:
         return
+    inner = view.prediction.inner
+    name = inner.name if inner is not None else view.flavor.launcher.value
     first = words[0].text
     if is_nccl_test(first):
         yield LaunchFinding(
             Severity.ERROR,
             "torchrun-binary",
-            "torchrun starts Python scripts, and nccl-tests finds its other processes by MPI alone",
+            f"{name} starts Python scripts, and nccl-tests finds its other processes by MPI alone",
             "start it with mpirun or srun",
         )
         return
@@ -191,11 +198,11 @@ def script(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.ERROR,
             "torchrun-python",
-            f"torchrun starts Python itself: it would run {first!r} as a script",
+            f"{name} starts Python itself: it would run {first!r} as a script",
             f"leave out {first}",
             (ReplaceArgument(0, 1),),
         )
-    behind = _behind(command)
+    behind = _behind(command) if name == TORCHRUN.launcher.value else []
     if behind and command.last("per_node") is None:
         yield LaunchFinding(
             Severity.ERROR,

@@ -463,6 +463,10 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
         why = f"a node shows {shown}, and its processes use {need}"
     elif any(index >= view.site.gpus_per_node for index in indexes):
         why = f"the node has GPUs 0 to {view.site.gpus_per_node - 1} (--gpus)"
+    if view.flavor.launcher is Launcher.DEEPSPEED:
+        return  # It ignores the variable, or takes its devices.
+    if view.command.last("hostfile") and "assumed" in (view.prediction.assumed or ""):
+        return  # The hosts are in a file that is not here.
     if why is None or (gpus is None and view.flavor.launcher is Launcher.LOCAL):
         return
     yield LaunchFinding(

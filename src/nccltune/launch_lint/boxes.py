@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read what starts a program in a container, such as `docker run`, and sudo."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+DOCKERS = ("docker", "podman", "nerdctl")
+"""Commands that read options as docker does."""
+APPTAINERS = ("apptainer", "singularity")
+PODS = ("kubectl", "oc")
+_VERBS = {
+    **dict.fromkeys(DOCKERS, ("run", "exec")),
+    **dict.fromkeys(APPTAINERS, ("run", "exec")),
+    **dict.fromkeys(PODS, ("exec",)),
+    "enroot": ("start",),
+}
+"""The subcommands that start a program in a container."""
+CLEAN = ("--cleanenv", "-e", "--containall", "-C")
+"""Options of apptainer that keep the caller's variables out of the container."""
+_PASSES_ALL = ("--env-file", "--env-host", "--preserve-env", "-E")
+_NAME = re.compile(r"(?:-e|--env=)?(?:(?:APPTAINER|SINGULARITY)ENV_)?([A-Za-z_]\w*)(?:=.*|)", re.S)
+
+
+class ContainerBox(NamedTuple):
+    """What starts a program in a container, or sudo.
+
+    - `words`: the words before the launcher, the shell or the program that it starts.
+    - `verb`: the index of its word, such as `run`, among `words`.
+    - `options`: the words behind it.
+    """
+
+    name: str
+    words: Sequence[str]
+    verb: int
+
+    @property
+    def options(self) -> Sequence[str]:
+        """Return the words behind the verb."""
+        return self.words[self.verb + 1 :]
+
+    @property
+    def text(self) -> str:
+        """Return the words that start it: `docker run`."""
+        verb = self.words[self.verb]
+        return self.name if self.name == "sudo" else f"{self.name} {verb}"
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether it gives the program all variables of its caller."""
+        if self.name in APPTAINERS:
+            return not set(self.options).intersection(CLEAN)
+        return any(word.partition("=")[0] in _PASSES_ALL for word in self.options)
+
+    @property
+    def passed(self) -> set[str]:
+        """Return the names of the variables that its options set or pass on."""
+        return {match[1] for word in self.options if (match := _NAME.fullmatch(word))}
+
+
+def boxes(words: Sequence[str]) -> Iterator[ContainerBox]:
+    """Yield what `words` start a program in."""
+    for at, word in enumerate(words):
+        name = PurePosixPath(word).name
+        if name == "sudo":
+            yield ContainerBox(name, words, at)
+        verbs = _VERBS.get(name, ())
+        verb = next((n for n in range(at + 1, len(words)) if words[n] in verbs), None)
+        if verb is not None:
+            yield ContainerBox(name, words, verb)
+
+
+def inside(
+    words: Sequence[str], exported: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the variables that a shell gets from `words` before it and from their caller."""
+    pairs = [(w.partition("=")[0], w.partition("=")[2]) for w in words if _ASSIGNS.match(w)]
+    found = [*exported, *pairs]
+    for box in boxes(words):
+        given = {w.partition("=")[0] for w in box.options if _ASSIGNS.match(w)}
+        found = [(n, v) for n, v in found if box.keeps or n in box.passed or n in given]
+    return tuple(found)
+
+
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=")

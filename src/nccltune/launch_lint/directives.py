@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the nodes, slots and GPUs that a script asks its scheduler for: #SBATCH, #PBS, #BSUB."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.options import FLUX, SLURM
+from nccltune.launch_lint.read import read_options
+from nccltune.launch_lint.words import Word, split, whole_number
+
+_CHUNK = re.compile(r"(\d+)?((?::?[A-Za-z_]\w*=[^:+\s]+)*)")
+_OF_LSF = {
+    "nodes": re.compile(r"^#BSUB\b.*?\s-nnodes\s+(\d+)", re.M),
+    "total": re.compile(r"^#BSUB\b.*?\s-n\s+(\d+)", re.M),
+    "slots": re.compile(r"^#BSUB\b.*?\bspan\[ptile=(\d+)\]", re.M),
+    "gpus": re.compile(r"^#BSUB\b.*?\s-gpu\s+[\"']?num=(\d+)", re.M),
+}
+_OF_TORQUE = re.compile(
+    r"^#PBS\b.*?\s-l\s*\S*\bnodes=(\d+)(?::ppn=(\d+))?\S*?(?::gpus=(\d+))?", re.M
+)
+_OF_PBS = re.compile(r"^#PBS\b.*?\s-l\s*\S*\bselect=(\S+)", re.M)
+
+
+def with_directives(text: str, site: LaunchContext) -> LaunchContext:
+    """Return `site` with what the directives of a script ask the scheduler for."""
+    inherited = read_options(tuple(_sbatch_words(text)), SLURM)
+    site = _of_lsf(text, _of_pbs(text, _of_flux(text, site)))
+    return allocated(site._replace(inherited=(*site.inherited, *inherited)))
+
+
+def _sbatch_words(text: str) -> Iterator[Word]:
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            for part in split(line.removeprefix("#SBATCH")):
+                yield from part.words
+
+
+def allocated(site: LaunchContext) -> LaunchContext:
+    """Return `site` with the nodes, slots and GPUs of its inherited options (`#SBATCH`).
+
+    An mpirun in the script uses these numbers.
+    """
+    by_meaning = {option.meaning: option.value for option in site.inherited}
+
+    def number(meaning: str) -> int | None:
+        return whole_number(by_meaning.get(meaning, "")) or None
+
+    nodes = number("nodes") or site.nodes
+    slots = number("per_node") or site.slots
+    total = number("total")
+    if slots is None and total is not None:
+        slots = -(-total // (nodes or 1))
+    gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
+    return site._replace(
+        nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
+    )
+
+
+def _of_flux(text: str, site: LaunchContext) -> LaunchContext:
+    for line in text.splitlines():
+        match = re.match(r"#\s*(?:FLUX|flux):\s+(-.*)", line)
+        for part in split(match[1].replace("'", "")) if match is not None else []:
+            for option in read_options(part.words, FLUX):
+                number = whole_number(option.value)
+                if option.meaning == "nodes" and number:
+                    site = site._replace(nodes=number)
+                elif option.meaning == "gpus_per_node" and number:
+                    site = site._replace(gpus_per_node=number)
+    return site
+
+
+def _of_pbs(text: str, site: LaunchContext) -> LaunchContext:
+    """Return `site` with the chunks of `select=2:ngpus=4:mpiprocs=4`, or `nodes=2:ppn=8`.
+
+    Each chunk is taken for a node.
+    """
+    selected = _OF_PBS.search(text)
+    if selected is not None:
+        chunks = [_CHUNK.match(chunk) for chunk in selected[1].split("+")]
+        counts = [int(chunk[1] or 1) if chunk is not None else 0 for chunk in chunks]
+        first = dict(part.partition("=")[::2] for part in selected[1].split("+")[0].split(":")[1:])
+        slots, gpus = whole_number(first.get("mpiprocs", "")), whole_number(first.get("ngpus", ""))
+        nodes = sum(counts)
+    elif (match := _OF_TORQUE.search(text)) is not None:
+        nodes = int(match[1])
+        slots, gpus = (int(part) if part else None for part in match.groups()[1:])
+    else:
+        return site
+    return site._replace(
+        nodes=nodes or site.nodes,
+        slots=slots or site.slots,
+        gpus_per_node=gpus or site.gpus_per_node,
+    )
+
+
+def _of_lsf(text: str, site: LaunchContext) -> LaunchContext:
+    numbers = {
+        name: int(match[1])
+        for name, of in _OF_LSF.items()
+        if (match := of.search(text)) is not None
+    }
+    slots, nodes = numbers.get("slots"), numbers.get("nodes")
+    if slots and nodes is None and "total" in numbers:
+        nodes = -(-numbers["total"] // slots)
+    return site._replace(
+        nodes=nodes or site.nodes,
+        slots=slots or site.slots,
+        gpus_per_node=numbers.get("gpus") or site.gpus_per_node,
+    )

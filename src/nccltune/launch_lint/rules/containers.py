@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check containers, and sudo: GPUs, shared memory, and variables that do not reach the program."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.boxes import APPTAINERS, CLEAN, DOCKERS, PODS, ContainerBox, boxes
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import Edit, LaunchFinding, ReplaceArgument, ReplaceLead, SetLead
+from nccltune.model.finding import Severity
+
+_SHARED_MEMORY = ("--ipc", "--shm-size")
+_FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_VISIBLE", "FI_", "NCCLTUNE_")
+_OF_LAUNCHERS = ("OMPI_", "PMI", "PRTE_", "SLURM_", "FLUX_", "HYDRA_", "I_MPI_")
+"""Beginnings of the variables by which the processes of an MPI launcher find each other."""
+_MPI = (Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.FLUX, Launcher.PALS)
+
+
+class _Placed(NamedTuple):
+    """A box, and where it is: before the launcher, in the launcher's program, or around a shell."""
+
+    box: ContainerBox
+    where: str
+
+    def adding(self, *words: str) -> tuple[Edit, ...]:
+        """Return the edit that adds options behind the verb."""
+        at, all_words = self.box.verb, self.box.words
+        verb = all_words[at]
+        if self.where == "program":
+            return (ReplaceArgument(at, 1, (verb, *words)),)
+        is_one = self.where == "lead" and all_words.count(verb) == 1
+        return (ReplaceLead(verb, (verb, *words)),) if is_one else ()
+
+
+def _boxes(view: View) -> Iterator[_Placed]:
+    program = [word.text for word in view.command.program]
+    end = next((at for at, word in enumerate(program) if is_nccl_test(word)), len(program))
+    lead = [word.text for word in view.command.lead]
+    for where, words in (("around", view.site.around), ("lead", lead), ("program", program[:end])):
+        for box in boxes(words):
+            yield _Placed(box, where)
+
+
+def gpus(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run` without --gpus, and `apptainer exec` without --nv."""
+    for placed in _boxes(view):
+        box = placed.box
+        heads = {word.partition("=")[0] for word in box.options}
+        text = " ".join(box.words)
+        if box.name in DOCKERS and box.words[box.verb] == "run":
+            if "--gpus" in heads or "nvidia" in text or "--privileged" in heads:
+                continue
+            yield LaunchFinding(
+                Severity.ERROR,
+                "container-without-gpus",
+                "the container gets no GPU",
+                "add --gpus all after run",
+                placed.adding("--gpus", "all"),
+            )
+        elif box.name in APPTAINERS and view.program is not None:
+            is_given = heads.intersection(("--nv", "--nvccli", "--rocm")) or "instance://" in text
+            names = [variable.name for variable in view.variables]
+            from_variable = any(name.endswith(("_NV", "_NVCCLI")) for name in names)
+            if is_given or from_variable or _has_hidden_options(box.options):
+                continue
+            verb = box.words[box.verb]
+            yield LaunchFinding(
+                Severity.WARNING,
+                "container-without-gpus",
+                f"the container gets no GPU, unless the site's {box.name}.conf has `always use nv`",
+                f"add --nv after {verb}",
+                placed.adding("--nv"),
+            )
+
+
+def _has_hidden_options(options: Sequence[str]) -> bool:
+    """Return whether a variable before the image may hold options."""
+    bare = [word for word in options if word.startswith(("$", "`"))]
+    return len(bare) > 1 or (bool(bare) and any(w.endswith((".sif", ".simg")) for w in options))
+
+
+def shared_memory(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run` with Docker's default of 64 MiB of shared memory."""
+    placement = view.prediction.placement
+    if placement is not None and placement.most_gpus < 2:
+        return
+    for placed in _boxes(view):
+        box = placed.box
+        if box.name not in DOCKERS or box.words[box.verb] != "run" or placed.where == "program":
+            continue
+        heads = {word.partition("=")[0] for word in box.options}
+        if not heads.intersection(_SHARED_MEMORY) and "/shm" not in " ".join(box.words):
+            yield LaunchFinding(
+                Severity.WARNING,
+                "container-shm",
+                "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
+                "add --ipc=host (or --shm-size=8g) after run",
+                placed.adding("--ipc=host"),
+            )
+
+
+def not_passed(view: View) -> Iterator[LaunchFinding]:
+    """Find `NCCL_ALGO=Ring docker run ...`: the program in the container does not get NCCL_ALGO."""
+    for placed in _boxes(view):
+        box = placed.box
+        if box.keeps or _has_hidden_options(box.options):
+            continue
+        outside: dict[str, str | None] = {
+            variable.name: variable.value
+            for variable in view.variables
+            if placed.where == "program" or variable.option is None
+        }
+        if placed.where == "around":
+            outside = dict(view.site.outside)
+        for name, value in outside.items():
+            if not name.startswith(_FOR_PROCESSES) or name in box.passed:
+                continue
+            words, edits = _passing(placed, name, value)
+            yield LaunchFinding(
+                Severity.WARNING,
+                "env-not-passed",
+                f"{name} is set outside {box.text}, which does not pass it on",
+                words,
+                edits,
+            )
+
+
+def _passing(placed: _Placed, name: str, value: str | None) -> tuple[str, tuple[Edit, ...]]:
+    box = placed.box
+    if box.name in DOCKERS or box.name == "enroot":
+        return f"add -e {name} after {box.words[box.verb]}", placed.adding("-e", name)
+    if box.name in APPTAINERS:
+        return f"leave out {'/'.join(CLEAN[::2])}, or add --env {name}={value}", ()
+    if box.name in PODS:
+        return f"write env {name}={value} after --", ()
+    known = value is not None and "$" not in value and "`" not in value
+    edits = (SetLead(name), *placed.adding(f"{name}={value}"))
+    return f"write {name}={value} after sudo", edits if known else ()
+
+
+def alone(view: View) -> Iterator[LaunchFinding]:
+    """Find `mpirun -n 8 docker run ...`: the processes do not get the launcher's variables."""
+    placement = view.prediction.placement
+    if view.flavor.launcher not in _MPI or view.program is None:
+        return
+    if placement is None or placement.processes < 2:
+        return
+    for placed in _boxes(view):
+        box = placed.box
+        if placed.where != "program" or box.keeps or _has_hidden_options(box.options):
+            continue
+        if any(name.startswith(_OF_LAUNCHERS) for name in box.passed):
+            continue
+        launcher = view.command.launcher.text
+        if box.name == "enroot":
+            yield LaunchFinding(
+                Severity.NOTE,
+                "container-alone",
+                f"{box.text} passes {launcher}'s variables on only with enroot's hooks"
+                " 50-slurm-pmi and 50-slurm-pytorch: assumed",
+            )
+            continue
+        option = next((word for word in box.options if word in CLEAN), None)
+        is_apptainer = box.name in APPTAINERS and option is not None
+        what = f"{box.text} {option}" if is_apptainer else box.text
+        edits: tuple[Edit, ...] = ()
+        if is_apptainer and option == CLEAN[0]:
+            edits = (ReplaceArgument(box.words.index(option), 1),)
+        yield LaunchFinding(
+            Severity.ERROR,
+            "container-alone",
+            f"{what} does not pass {launcher}'s variables on: the processes do not find each other,"
+            " each is rank 0 of its own test",
+            f"leave out {option}" if is_apptainer else f"start {launcher} in the container",
+            edits,
+        )
+
+
+RULES = (gpus, shared_memory, not_passed, alone)

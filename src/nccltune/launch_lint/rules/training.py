@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check launchers of PyTorch: deepspeed, accelerate, and any of them below another launcher."""
+
+import functools
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.command import LaunchCommand, Option, View
+from nccltune.launch_lint.finding import LaunchFinding, Replace
+from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED
+from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
+from nccltune.launch_lint.training import configured, visible
+from nccltune.launch_lint.words import whole_number
+from nccltune.model.finding import Severity
+from nccltune.model.scale import count
+
+_OF_NODE = ("SLURM_NODEID", "SLURM_PROCID")
+of_accelerate = functools.partial(of_trainer, flavors=(ACCELERATE,))
+of_deepspeed = functools.partial(of_trainer, flavors=(DEEPSPEED,))
+
+
+def _text(option: Option) -> str:
+    return " ".join(word.raw for word in option.words)
+
+
+def inner_nodes(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun -N 2 torchrun --nnodes=4`, and launchers on several nodes that form no job."""
+    inner, placement = view.prediction.inner, view.prediction.placement
+    if inner is None or placement is None or inner.nodes is None:
+        return
+    started, outer = placement.processes, view.command.launcher.text
+    if started < 2 and inner.nodes < 2:
+        return
+    if inner.flavor == DEEPSPEED and inner.command.last("no_ssh") is None:
+        if started > 1:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "inner-alone",
+                f"{outer} starts deepspeed {started} times, and each starts a whole job",
+                f"leave out {outer} and name the hosts (--hostfile), or add --no_ssh"
+                " --node_rank=RANK to each",
+            )
+        return
+    if view.prediction.assumed is not None and "assumed" in view.prediction.assumed:
+        return
+    if inner.nodes > started:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "inner-nodes",
+            f"{inner.name} waits for {inner.nodes} nodes, and {outer} starts it"
+            f" {'once' if started == 1 else f'{started} times'}",
+            f"give {outer} {count(inner.nodes, 'node')}, or {inner.name} {started}",
+        )
+    elif inner.nodes == 1 and len(placement.nodes) == started:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "inner-alone",
+            f"{outer} starts {inner.name} on {count(started, 'node')}, and none is given the number"
+            " of nodes: each is a job of its own",
+            f"give {inner.name} the number of nodes, and the address of one of them",
+        )
+
+
+def inner_rank(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun torchrun --node-rank=$SLURM_NODEID`: the shell of the script reads the variable.
+
+    It is 0 there. Only a shell that srun starts on each node reads the rank of that node.
+    """
+    inner, placement = view.prediction.inner, view.prediction.placement
+    if inner is None or placement is None or len(placement.nodes) < 2:
+        return
+    rank, backend = inner.command.last("node_rank"), inner.command.last("rdzv_backend")
+    if rank is None or (backend is not None and backend.value != "static"):
+        return
+    text, outer = _text(rank), view.command.launcher.text
+    name = next((name for name in _OF_NODE if name in rank.value), None)
+    if whole_number(rank.value) is not None:
+        why = f"each of {len(placement.nodes)} nodes gets {text}"
+    elif name is not None and not inner.on_node and view.flavor.launcher is Launcher.SLURM:
+        why = f"the shell of the script replaces ${name} by 0, before {outer} starts"
+    else:
+        return
+    option = rank.words[0].text.partition("=")[0] + (" " if len(rank.words) > 1 else "=")
+    yield LaunchFinding(
+        Severity.ERROR,
+        "inner-rank",
+        f"{why}: every node is node {0 if name else rank.value}",
+        f"start a shell on each node: {outer} bash -c '{inner.name} ... {option}$SLURM_NODEID ...'"
+        if view.flavor.launcher is Launcher.SLURM
+        else f"give each node its own {option.rstrip(' =')}",
+    )
+
+
+def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find numbers of processes and machines that do not go together."""
+    given = configured(command, view.site)
+    total, nodes = whole_number(given.get("total", "")), whole_number(given.get("nodes", "1"))
+    have = view.site.gpus_per_node
+    if not nodes:
+        return
+    option = command.last("total")
+    if total is None:
+        if nodes > 1 and "total" not in given and command.last("configuration") is None:
+            yield LaunchFinding(
+                Severity.WARNING,
+                "accelerate-total",
+                f"without --num_processes accelerate divides the GPUs of one machine by {nodes}",
+                f"add --num_processes={nodes * have}",
+            )
+        return
+    each = total // nodes
+    if total % nodes:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "accelerate-total",
+            f"{count(total, 'process')} on {nodes} machines: accelerate starts {each} on each,"
+            f" {each * nodes} in all",
+            f"write --num_processes={nodes * max(1, each)}",
+        )
+    elif nodes > 1 and total == have:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "accelerate-total",
+            f"--num_processes is the number on all machines: {each} on each of {nodes}, which have"
+            f" {have} GPUs (--gpus)",
+            f"write --num_processes={nodes * have}, if each is to use all its GPUs",
+        )
+    elif each > have:
+        right = f"--num_processes={nodes * have}"
+        edits = (Replace(option, (right,)),) if option is not None else ()
+        yield LaunchFinding(
+            Severity.ERROR,
+            "too-many-gpus",
+            f"{count(each, 'process')} on a node with 1 GPU each need {each}; the node has {have}"
+            " (--gpus)",
+            f"write {right}",
+            edits,
+        )
+    ids = command.last("gpu_ids")
+    named = len(ids.value.split(",")) if ids is not None and ids.value != "all" else each
+    if ids is not None and "$" not in ids.value and named < each:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "visible-devices",
+            f"{_text(ids)} shows {count(named, 'GPU')}, and {count(each, 'process')} use {each}",
+            "name as many GPUs as processes",
+        )
+
+
+def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find several machines without a common address, or without a rank for each."""
+    given = configured(command, view.site)
+    nodes = whole_number(given.get("nodes", ""))
+    file = command.last("configuration")
+    if nodes is None or nodes < 2 or command.last("hostfile") is not None:
+        return
+    address, is_read = given.get("master_addr"), file is None or "" in given
+    if address is None and is_read:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "accelerate-address",
+            f"{nodes} machines without --main_process_ip have no address to meet at",
+            "add --main_process_ip=HOST, with one host for all machines",
+        )
+    elif address in LOCAL_HOSTS:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "accelerate-address",
+            f"--main_process_ip={address}: each of {nodes} machines waits at its own address",
+            "name one host that all machines reach",
+        )
+    rank = given.get("node_rank")
+    if rank is None and is_read:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "accelerate-rank",
+            f"{nodes} machines without --machine_rank: accelerate does not number them",
+            "add --machine_rank=N, another on each machine",
+        )
+    elif rank is not None and (whole_number(rank) or 0) >= nodes:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "accelerate-rank",
+            f"--machine_rank={rank}: of {nodes} machines the ranks are 0 to {nodes - 1}",
+            "number the machines from 0",
+        )
+
+
+def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find --include beside --num_gpus, and a CUDA_VISIBLE_DEVICES that deepspeed ignores."""
+    numbers = [o for name in ("nodes", "per_node") for o in command.all(name)]
+    filters = [o for name in ("include", "exclude_gpus") for o in command.all(name) if o.value]
+    if numbers and filters:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "deepspeed-resources",
+            f"deepspeed refuses {filters[0].words[0].text} beside {numbers[0].words[0].text}",
+            "keep one of them",
+        )
+        return
+    each, have = command.last("per_node"), view.site.gpus_per_node
+    number = whole_number(each.value) if each is not None else None
+    if each is not None and number is not None and number > have:
+        right = (each.words[0].text.partition("=")[0], str(have))
+        yield LaunchFinding(
+            Severity.ERROR,
+            "too-many-gpus",
+            f"{_text(each)}: the node has {have} GPUs (--gpus)",
+            f"write {' '.join(right)}",
+            (Replace(each, right),),
+        )
+    shown = visible(command, view.site)
+    if shown is not None and (numbers or filters):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "deepspeed-visible",
+            f"deepspeed ignores CUDA_VISIBLE_DEVICES={shown} beside"
+            f" {(filters or numbers)[0].words[0].text}",
+            f"write --include localhost:{shown} and leave out the variable",
+        )
+
+
+RULES = (
+    inner_nodes,
+    inner_rank,
+    of_accelerate(accelerate_total),
+    of_accelerate(accelerate_address),
+    of_deepspeed(deepspeed_resources),
+)

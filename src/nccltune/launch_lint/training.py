@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predict the processes of launchers of PyTorch: torchrun, deepspeed, accelerate."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
+from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
+from nccltune.launch_lint.options import DEEPSPEED
+from nccltune.launch_lint.words import whole_number
+from nccltune.model.scale import count
+
+_NODE = re.compile(r"([^:@\s]+)(?::([0-9]+(?:,[0-9]+)*))?")
+_NO_FILE = ("", "/dev/null")
+
+
+def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> Prediction:
+    """Return the prediction for a command of torchrun, deepspeed or accelerate."""
+    if flavor.launcher is Launcher.TORCHRUN:
+        return _torchrun(command, site)
+    return (_deepspeed if flavor.launcher is Launcher.DEEPSPEED else _accelerate)(command, site)
+
+
+def visible(command: LaunchCommand, site: LaunchContext) -> str | None:
+    """Return the value of CUDA_VISIBLE_DEVICES for a command, or None if it is not set."""
+    values = [value for name, value in site.exported if name == "CUDA_VISIBLE_DEVICES"]
+    for word in command.lead:
+        name, sign, value = word.text.partition("=")
+        if sign and name == "CUDA_VISIBLE_DEVICES":
+            values.append(value)
+    return values[-1] if values else None
+
+
+def _all_gpus(command: LaunchCommand, site: LaunchContext) -> tuple[int | None, str | None]:
+    """Return the GPUs that a process sees on a node, None if unknown, and an assumption or None."""
+    shown = visible(command, site)
+    if shown is None:
+        return site.gpus_per_node, f"a node has {count(site.gpus_per_node, 'GPU')}: --gpus"
+    if "$" in shown or "`" in shown:
+        return None, None
+    return len([part for part in shown.split(",") if part.strip()]), None
+
+
+def _even(nodes: int, each: int, assumed: str | None = None) -> Prediction:
+    """Return the prediction of `each` processes on each of `nodes` nodes."""
+    for number, what in ((nodes, "nodes"), (each, "processes per node")):
+        if not 0 < number <= MAX_PROCESSES:
+            return Prediction(None, (), unknown=f"the number of {what} is {number}")
+    hosts = (Host(None, each),) * min(nodes, MAX_NODES)
+    return Prediction(
+        Placement(tuple(NodePlacement(None, each) for _ in hosts), 1), hosts, assumed=assumed
+    )
+
+
+def _unknown(what: str, value: str) -> Prediction:
+    return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
+
+
+def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
+    """Return the prediction for torchrun, whose default is 1 node and 1 process on it."""
+    given = command.last("nodes")
+    # An elastic job has `--nnodes=MIN:MAX`. Assume that MAX nodes are available.
+    nodes = given.value.rpartition(":")[2] if given is not None else "1"
+    per_node = command.last("per_node")
+    each = per_node.value if per_node is not None else "1"
+    assumed = None
+    if each in ("gpu", "auto"):
+        gpus, assumed = _all_gpus(command, site)
+        each = str(gpus) if gpus is not None else f"that of {visible(command, site)}"
+    for value, what in ((nodes, "nodes"), (each, "processes per node")):
+        if not 0 < (whole_number(value) or 0) <= MAX_PROCESSES:
+            return _unknown(what, value)
+    return _even(int(nodes), int(each), assumed)
+
+
+def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
+    """Return the prediction for deepspeed: all GPUs of the hosts in its hostfile, or of this one.
+
+    --num_nodes and --num_gpus take the first of these, --include those that it names.
+    """
+    refused = [option.words[0].text for option in command.options if option.meaning is None]
+    if refused:
+        return Prediction(None, (), fails=f"{refused[0]} is refused")
+    nodes, each = command.last("nodes"), command.last("per_node")
+    for option, what in ((nodes, "nodes"), (each, "GPUs of a node")):
+        if option is not None and whole_number(option.value) is None:
+            return _unknown(what, option.value)
+    file, assumed = command.last("hostfile"), None
+    pool: tuple[Host, ...] | None = None
+    if file is not None and file.value not in _NO_FILE:
+        pool = hostfile(file.value, DEEPSPEED, site)
+        if pool is None and (nodes is None or each is None):
+            why = f"the hosts are in {file.value}, which is not here"
+            return Prediction(None, (), unknown=why)
+        if pool is None:
+            assumed = f"{file.value} is not here: it has the hosts of --num_nodes"
+            pool = (Host(None, None),) * min(whole_number(nodes.value if nodes else "") or 0, 1024)
+    elif nodes is not None and (whole_number(nodes.value) or 0) > 1:
+        why = f"{' '.join(w.text for w in nodes.words)} without --hostfile: deepspeed knows no"
+        return Prediction(None, (), unknown=f"{why} other host, unless /job/hostfile names them")
+    include = command.last("include")
+    if include is not None and include.value:
+        return _included(include.value, pool or (), site)
+    if pool is None:
+        gpus, assumed = _all_gpus(command, site)
+        number = whole_number(each.value) if each is not None else gpus
+        if number is None:
+            shown = visible(command, site)
+            return Prediction(None, (), unknown=f"CUDA_VISIBLE_DEVICES is {shown!r}")
+        return _even(1, number, assumed if each is None else None)
+    if (exclude := command.last("exclude_gpus")) is not None and exclude.value:
+        return Prediction(None, pool, unknown="--exclude is given, which this does not read")
+    kept = pool[: whole_number(nodes.value)] if nodes is not None else pool
+    numbers = [
+        (whole_number(each.value) if each is not None else host.slots) or site.gpus_per_node
+        for host in kept
+    ]
+    placed = tuple(NodePlacement(host.name, n) for host, n in zip(kept, numbers, strict=True))
+    return Prediction(Placement(placed, 1), kept, assumed=assumed)
+
+
+def _included(text: str, pool: tuple[Host, ...], site: LaunchContext) -> Prediction:
+    slots = {host.name: host.slots for host in pool}
+    placed: list[NodePlacement] = []
+    for part in text.split("@"):
+        match = _NODE.fullmatch(part)
+        if match is None or "$" in part:
+            return Prediction(None, (), unknown=f"--include names {text!r}")
+        number = len(set(match[2].split(","))) if match[2] else slots.get(match[1])
+        placed.append(NodePlacement(match[1], number or site.gpus_per_node))
+    hosts = tuple(Host(node.host, node.processes) for node in placed)
+    return Prediction(Placement(tuple(placed), 1), hosts)
+
+
+def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
+    """Return the prediction for accelerate, whose number of processes is that of all machines.
+
+    An option overrides the configuration file. Without both, it uses all GPUs of one machine.
+    """
+    refused = [option.words[0].text for option in command.options if option.meaning is None]
+    if refused:
+        return Prediction(None, (), fails=f"{refused[0]} is refused")
+    given = configured(command, site)
+    numbers: dict[str, int | None] = {}
+    file = command.last("configuration")
+    for meaning, what in (("nodes", "machines"), ("total", "processes")):
+        value = given.get(meaning)
+        if value is not None and whole_number(value) is None:
+            return _unknown(what, value)
+        if value is None and file is not None and "" not in given:
+            why = f"the number of {what} is in {file.value}, which is not here"
+            return Prediction(None, (), unknown=why)
+        numbers[meaning] = whole_number(value) if value is not None else None
+    assumed = None
+    if file is None and None in numbers.values():
+        assumed = "accelerate has no default configuration of its own"
+    nodes, total = numbers["nodes"] or 1, numbers["total"]
+    if total is None:
+        total, more = _all_gpus(command, site)
+        if total is None:
+            shown = visible(command, site)
+            return Prediction(None, (), unknown=f"CUDA_VISIBLE_DEVICES is {shown!r}")
+        assumed = "; ".join(filter(None, (assumed, more)))
+    if total < nodes:
+        return Prediction(None, (), fails=f"{count(total, 'process')} for {nodes} machines")
+    return _even(nodes, total // nodes, assumed)
+
+
+def configured(command: LaunchCommand, site: LaunchContext) -> dict[str, str]:
+    """Return the values of accelerate's options and configuration file, by their meaning.
+
+    A file that was read adds the key "".
+    """
+    found: dict[str, str] = {}
+    file = command.last("configuration")
+    text = text_of(file.value, site) if file is not None else None
+    if text is not None:
+        try:
+            data = yaml.safe_load(text)
+        except yaml.YAMLError:
+            data = None
+        if isinstance(data, dict):
+            found[""] = str(Path(file.value if file is not None else ""))
+            for key, meaning in _KEYS.items():
+                if data.get(key) is not None:
+                    found[meaning] = str(data[key])
+    for meaning in _KEYS.values():
+        if (option := command.last(meaning)) is not None:
+            found[meaning] = option.value
+    return found
+
+
+_KEYS = {
+    "num_machines": "nodes",
+    "num_processes": "total",
+    "machine_rank": "node_rank",
+    "main_process_ip": "master_addr",
+}
+"""Keys of a configuration file of accelerate, and the meaning of their options."""

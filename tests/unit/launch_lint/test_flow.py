@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops, branches, functions, and texts behind `<<`."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.flow import nodes_of
+from nccltune.launch_lint.source import from_text
+from nccltune.launch_lint.words import listed, split
+from nccltune.model.errors import InputError
+
+TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+SRUN = f"srun -N $n --ntasks-per-node=8 {TEST}"
+
+
+def checked(text: str) -> list[LaunchCheck]:
+    return check_all(from_text(text, LaunchContext()))
+
+
+def processes(text: str) -> list[int | None]:
+    starts = [one.predictions[0][0].placement for one in checked(text)]
+    return [one.processes if one is not None else None for one in starts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"for n in 1 2 4; do {SRUN}; done",
+        f"for n in 1 2 4\ndo\n  {SRUN} | tee $n.log\ndone > all.log",
+        f"for ((n=1; n<=4; n*=2)); do {SRUN}; done",
+        f"for (( n = 1 ; n < 5 ; n *= 2 ))\ndo\n{SRUN}\ndone",
+        f'for e in 1 2 4; do n="$e"; {SRUN}; done',
+        f'N=(1 2 4)\nfor n in "${{N[@]}}"; do if [ -f x ]; then {SRUN}; fi; done',
+        f"run() {{\n  local n=$1\n  {SRUN}\n}}\nrun 1\nrun 2\nrun 4",
+        f"function run {{ n=$1; {SRUN}; }}\nfor k in 1 2 4; do run $k; done",
+        f"run() {{ {SRUN.replace('$n', '$1')}; }}\nfor k in 1 2 4; do NCCL_ALGO=Ring run $k; done",
+    ],
+)
+def test_each_round_is_followed(text: str) -> None:
+    assert processes(text) == [8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"for n in $SIZES; do {SRUN}; done",
+        f"while read n; do {SRUN}; done < sizes",
+        f"n=1\nwhile [ $n -le 4 ]; do {SRUN}; n=$((n*2)); done",
+        f"case $1 in\n small) n=1 ;;\n large|huge) n=4 ;;\nesac\n{SRUN}",
+        f"n=2\nif [ $1 ]; then n=4; fi\n{SRUN}",
+        f"run() {{ {SRUN.replace('$n', '$1')}; }}",
+    ],
+)
+def test_what_a_loop_or_branch_decides_is_not_assumed(text: str) -> None:
+    (one,) = checked(text)
+    start = one.predictions[0][0]
+    assert start.placement is None or (start.assumed or "").startswith("1 node assumed, as -N")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"case $1 in\n small) n=1; {SRUN} ;;\n large|huge) n=4; {SRUN} ;;\nesac",
+        f"case $1 in small) n=1\n{SRUN};; *) n=4\n{SRUN};; esac",
+        f"if [ $1 ]; then n=1; {SRUN}; else n=4; {SRUN}; fi",
+        f"if [ $1 ]; then\n n=1\n {SRUN}\nelif [ $2 ]; then\n n=4\n {SRUN}\nfi",
+    ],
+)
+def test_a_branch_knows_what_it_assigns(text: str) -> None:
+    assert processes(text) == [8, 32]
+
+
+def test_rounds_with_one_outcome_are_one() -> None:
+    (one,) = checked(f"for i in 1 2 3; do mpirun -np 16 -H a:8,b:8 {TEST} -n $i; done")
+    assert one.predictions[0][0].assumed is None
+
+
+def test_a_line_is_not_fixed_where_its_rounds_differ() -> None:
+    wrong = "mpirun -np $n -H a:8,b:8 allreduce_perf -b 8 -e 8G -f 2"
+    assert [one.fixed for one in checked(f"for n in 8 16; do {wrong}; done")] == [None, None]
+    assert checked(f"for n in 16; do {wrong}; done")[0].fixed is not None
+
+
+def test_a_list_of_hosts_has_no_known_length() -> None:
+    script = "N=($(cat hosts))\nmpirun -np $(( ${#N[@]} * 8 )) -N 8 " + TEST
+    assert processes(script) == [None]
+    of_slurm = "#SBATCH --nodes=2\nN=( $(scontrol show hostnames $SLURM_JOB_NODELIST) )\n"
+    assert processes(f"{of_slurm}mpirun -np $(( ${{#N[@]}} * 8 )) -N 8 {TEST}") == [16]
+
+
+JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sbatch <<EOF\n{JOB}srun \\\\\n  {TEST}\nEOF\n",
+        f"N=2\nsbatch -N $N <<'EOF'\n#!/bin/bash\n#SBATCH --ntasks-per-node=8\nsrun {TEST}\nEOF\n",
+        f"cat > job.sh <<EOF\n{JOB}srun {TEST}\nEOF\nsbatch job.sh\n",
+        f"cat <<EOF > job.sh\n{JOB}srun {TEST}\nEOF\n",
+        f"bash <<EOF\n{JOB}srun {TEST}\nEOF\n",
+        f"ssh head <<EOF\n{JOB}srun {TEST}\nEOF\n",
+        f"cat <<EOF\nDon't stop.\nEOF\nsrun -N 2 --ntasks-per-node=8 {TEST}\n",
+        f"n=2\nsbatch <<EOF\n#SBATCH --nodes=$n --ntasks-per-node=8\nsrun {TEST}\nEOF\n",
+    ],
+)
+def test_texts_behind_a_command_are_scripts_of_their_own(text: str) -> None:
+    assert processes(text) == [16]
+
+
+@pytest.mark.parametrize(
+    ("head", "slots"),
+    [
+        ("#PBS -l select=2:ncpus=64:ngpus=8:mpiprocs=8\n", 16),
+        ("#PBS -l nodes=2:ppn=8:gpus=8\n", 16),
+        ("#BSUB -n 16\n#BSUB -R span[ptile=8]\n", 16),
+    ],
+)
+def test_schedulers_give_mpirun_its_slots(head: str, slots: int) -> None:
+    assert processes(f"{head}mpirun {TEST}") == [slots]
+
+
+def test_the_node_file_of_a_job_has_its_lines() -> None:
+    script = "#PBS -l select=2:mpiprocs=8\nN=$(sort -u $PBS_NODEFILE | wc -l)\n"
+    assert processes(
+        f"{script}NP=$(wc -l < $PBS_NODEFILE)\nmpirun -np $NP -N $((NP/N)) {TEST}"
+    ) == [16]
+
+
+def test_a_prompt_is_no_word() -> None:
+    assert processes(f"```\n$ mpirun -np 16 -H a:8,b:8 {TEST}\n```\n") == [16]
+
+
+@pytest.mark.parametrize(
+    ("end", "number", "expected"),
+    [("EOF", "$((N*8))", 16), ("'EOF'", "$((N*8))", None), ("EOF", r"\$((N*8))", None)],
+)
+def test_a_text_behind_the_sign_gets_the_values_of_its_script(
+    end: str, number: str, expected: int | None
+) -> None:
+    script = f"N=2\nsbatch <<{end}\n#!/bin/bash\nmpirun -np {number} -N 8 {TEST}\nEOF\n"
+    assert processes(script) == [expected]
+
+
+WORDS = st.sampled_from(
+    (
+        *listed("if then elif else fi for n in 1 2 do done while until case esac a) a|b) ;; { }"),
+        *listed("f() function ; ! ( ) ((n=1; $n echo srun"),
+        *("\n", "<<EOF\n", "EOF\n"),
+    )
+)
+
+
+@given(st.lists(WORDS, max_size=40))
+def test_any_sequence_of_keywords_has_an_end(words: list[str]) -> None:
+    text = " ".join(words)
+    try:
+        nodes_of(split(text))
+        from_text(f"{text}\n{TEST}", LaunchContext())
+    except InputError:
+        return

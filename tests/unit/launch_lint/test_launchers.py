@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launchers other than MPI's and Slurm's: what they start, and what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
+from nccltune.launch_lint.starts import starts
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+
+TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+TWO = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
+
+
+def checked(text: str) -> list[LaunchCheck]:
+    return check_all(from_text(text, LaunchContext()))
+
+
+def said(one: LaunchCheck) -> str:
+    return starts(one.predictions[0][0], one.gpus)
+
+
+def bad(one: LaunchCheck) -> set[str]:
+    return {h.finding.id for h in one.findings if h.finding.severity is not Severity.NOTE}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("flux run -N 2 -n 16 -g 1 ./a", "16 processes, 8 on each of 2 nodes, 1 GPU each"),
+        ("flux run -N2 -n16 -g1 ./a", "16 processes, 8 on each of 2 nodes, 1 GPU each"),
+        ("flux run -N 2 ./a", "2 processes, 1 on each of 2 nodes"),
+        ("flux submit -N 2 --tasks-per-node=8 ./a", "16 processes, 8 on each of 2 nodes"),
+        ("flux run -N 2 --tasks-per-node=8 --gpus-per-node=8 ./a", "1 GPU each = 16 ranks"),
+        ("flux run -n 1 -g 4 ./a", "1 process, on one node, 4 GPUs each"),
+        ("#FLUX: -N 1\nflux run -n 8 ./a", "8 processes, all on one node"),
+        ("flux run -n 48 ./a", "not known: 48 processes; how many of them fit on a node"),
+        ("flux run -N 4 -n 10 ./a", "3 on node 1, 3 on node 2, 3 on node 3, 1 on node 4"),
+        ("flux run -n 8 --tasks-per-node=4 ./a", "nothing: Flux takes -n or --tasks-per-node"),
+        ("flux run --tasks-per-node=4 ./a", "nothing: --tasks-per-node needs -N"),
+        ("flux run -N $N ./a", "not known: the number of nodes is '$N'"),
+        ("jsrun -n 12 -r 6 -a 1 -g 1 -c 7 ./a", "12 processes, 6 on each of 2 nodes, 1 GPU each"),
+        ("jsrun -n2 -r1 -a6 -g6 -c42 ./a", "12 processes, 6 on each of 2 nodes, 1 GPU each"),
+        ("jsrun --nrs=4 --rs_per_host=2 --tasks_per_rs=2 ./a", "8 processes, 4 on each of 2 nodes"),
+        ("#BSUB -nnodes 1\njsrun -n 6 -g 1 ./a", "6 processes, all on one node"),
+        ("jsrun -n 6 -a 1 -c 42 ./a", "not known: 6 processes in 6 resource sets"),
+        ("jsrun -U steps.erf ./a", "not known: -U is given"),
+        ("#BSUB -nnodes 2\njsrun -r6 -g1 -a1 ./a", "12 processes, 6 on each of 2 nodes"),
+        ("jsrun -r6 -g1 -a1 ./a", "not known: the number of hosts: -n is not given"),
+        ("echo 1 2 | jsrun -n 4 -r 2 ./a", "4 processes, 2 on each of 2 nodes"),
+        ("aprun -n 16 -N 8 -d 4 ./a", "16 processes, 8 on each of 2 nodes"),
+        ("aprun -n 16 ./a", "not known: 16 processes; how many of them fit on a node"),
+        ("mpiexec -n 8 --ppn 4 --depth 8 ./a", "8 processes, 4 on each of 2 nodes"),
+        ("#PBS -l select=1:ngpus=4\nmpiexec -n 8 --ppn 4 --depth 8 ./a", "need 2 nodes"),
+        ("deepspeed train.py", "8 processes, all on one node"),
+        ("CUDA_VISIBLE_DEVICES=0,1 deepspeed train.py", "2 processes, both on one node"),
+        ("deepspeed --num_gpus 4 train.py", "4 processes, all on one node"),
+        ("deepspeed --num_gpus=$N train.py", "not known: the number of GPUs of a node is '$N'"),
+        ("deepspeed --include localhost:1,3 t.py", "2 processes, both on localhost"),
+        ("deepspeed -i a:0,1@b:2 t.py", "2 on a, 1 on b"),
+        (
+            "deepspeed --hostfile none.txt t.py",
+            "not known: the hosts are in none.txt, which is not",
+        ),
+        ("deepspeed --num_nodes 2 t.py", "not known: --num_nodes 2 without --hostfile"),
+        ("cat > h <<EOF\na slots=4\nb slots=4\nEOF\ndeepspeed -H h t.py", "4 on each of 2 nodes"),
+        ("cat > h <<EOF\na slots=4\nb slots=4\nEOF\ndeepspeed -H h --num_nodes 1 t.py", "on a"),
+        ("echo a slots=4 > h\necho b slots=4 >> h\ndeepspeed -H h t.py", "4 on each of 2 nodes"),
+        ("eval NCCL_DEBUG=INFO $MORE deepspeed --num_gpus=2 t.py", "2 processes, both on one node"),
+        ("python -m deepspeed.launcher.runner --num_gpus=2 t.py", "2 processes, both on one node"),
+        ("accelerate launch --num_processes 4 t.py", "4 processes, all on one node"),
+        ("accelerate launch --num-processes=4 t.py", "4 processes, all on one node"),
+        ("accelerate launch t.py", "8 processes, all on one node"),
+        (
+            "accelerate launch --config_file none.yaml t.py",
+            "not known: the number of machines is in",
+        ),
+        ("torchrun --nproc-per-node=gpu t.py", "8 processes, all on one node"),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=gpu t.py", "2 processes, both on"),
+    ],
+)
+def test_what_is_started(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert expected in said(one)
+
+
+def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("num_machines: 2\nnum_processes: 16\nmachine_rank: 0\nmain_process_ip: a\n")
+    (one,) = checked(f"accelerate launch --config_file {file} t.py")
+    assert said(one).startswith("16 processes, 8 on each of 2 nodes")
+    assert not one.is_wrong
+    (one,) = checked(f"accelerate launch --config_file {file} --num_processes 12 t.py")
+    assert said(one).startswith("12 processes, 6 on each of 2 nodes")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("flux run -N 1 -n 8 -g 1 all_reduce_perf -b 8 -e 8G -f 2 -g 8", "task-gpus"),
+        ("flux run --bogus 2 ./a", "option-unknown"),
+        ("flux run -n 8 --cores=4 ./a", "launch-refused"),
+        ("accelerate launch --num_machines 2 --num_processes 16 t.py", "accelerate-address"),
+        (
+            "accelerate launch --num_machines 2 --num_processes 16 --machine_rank 0"
+            " --main_process_ip 127.0.0.1 t.py",
+            "accelerate-address",
+        ),
+        (
+            "accelerate launch --num_machines 2 --num_processes 16 --main_process_ip a t.py",
+            "accelerate-rank",
+        ),
+        (
+            "accelerate launch --num_machines 2 --num_processes 8 --machine_rank 0"
+            " --main_process_ip a t.py",
+            "accelerate-total",
+        ),
+        (
+            "accelerate launch --num_machines 3 --num_processes 8 --machine_rank 0"
+            " --main_process_ip a t.py",
+            "accelerate-total",
+        ),
+        ("accelerate launch --num_processes 16 t.py", "too-many-gpus"),
+        ("accelerate launch --gpu_ids 0,1 --num_processes 4 t.py", "visible-devices"),
+        ("accelerate launch python t.py", "torchrun-python"),
+        ("deepspeed --include localhost:0 --num_gpus 1 t.py", "deepspeed-resources"),
+        ("deepspeed --num_gpus 16 t.py", "too-many-gpus"),
+        ("deepspeed --num-gpus 4 t.py", "option-unknown"),
+        ("CUDA_VISIBLE_DEVICES=0 deepspeed --num_gpus 4 t.py", "deepspeed-visible"),
+        (f"{TWO}srun torchrun --nproc-per-node=8 t.py", "inner-alone"),
+        (f"{TWO}srun accelerate launch --num_processes 8 t.py", "inner-alone"),
+        (f"{TWO}srun deepspeed --num_gpus 8 t.py", "inner-alone"),
+        (
+            f"{TWO}srun torchrun --nnodes=4 --nproc-per-node=8 --rdzv-backend=c10d"
+            " --rdzv-endpoint=a:29500 t.py",
+            "inner-nodes",
+        ),
+        (
+            f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=$SLURM_NODEID"
+            " --master-addr=a t.py",
+            "inner-rank",
+        ),
+        (
+            f'{TWO}srun bash -c "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=$SLURM_NODEID'
+            ' --master-addr=a t.py"',
+            "inner-rank",
+        ),
+        (
+            f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=a t.py",
+            "inner-rank",
+        ),
+    ],
+)
+def test_what_is_wrong_is_found(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert expected in bad(one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TWO}srun bash -c 'torchrun --nnodes=$SLURM_NNODES --nproc-per-node=8"
+        " --node-rank=$SLURM_NODEID --master-addr=$A t.py'",
+        f"{TWO}srun torchrun --nnodes=$SLURM_NNODES --nproc-per-node=8 --rdzv-backend=c10d"
+        " --rdzv-endpoint=$A:29500 t.py",
+        "srun -N 2 --ntasks-per-node=1 --gpus-per-node=8 singularity exec --nv a.sif bash -c"
+        " 'torchrun --nnodes=$SLURM_NNODES --nproc-per-node=8 --rdzv-backend=c10d"
+        " --rdzv-endpoint=$A:29500 t.py'",
+        "mpirun -np 2 -H a:1,b:1 torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
+        " --rdzv-endpoint=a:29500 t.py",
+        "flux run -N 2 -n 2 -g 8 torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
+        " --rdzv-endpoint=a:29500 t.py",
+        f"{TWO}srun bash -c 'accelerate launch --num_machines 2 --num_processes 16"
+        " --machine_rank $SLURM_NODEID --main_process_ip $A t.py'",
+        f"{TWO}srun bash -c 'deepspeed --no_ssh --node_rank $SLURM_NODEID -H h --num_nodes 2"
+        " --num_gpus 8 t.py'",
+    ],
+)
+def test_ranks_below_another_launcher_are_counted(text: str) -> None:
+    (one,) = checked(text)
+    assert said(one).startswith("2 processes, 1 on each of 2 nodes")
+    assert said(one).endswith("starts 8 in each = 16 ranks")
+    assert bad(one) == set()
+
+
+def test_the_number_of_nodes_of_torchrun_is_that_of_a_job_that_does_not_say() -> None:
+    script = "srun bash -c 'torchrun --nnodes=4 --nproc-per-node=8 --node-rank=$SLURM_NODEID"
+    (one,) = checked(f"{script} --master-addr=a t.py'")
+    assert said(one).endswith("torchrun starts 8 in each = 32 ranks")
+
+
+def test_a_path_in_a_variable_is_a_launcher() -> None:
+    script = "MPIRUN=/opt/intel/oneapi/mpi/bin/mpirun\n$MPIRUN -n 8 -ppn 4 ./a"
+    (one,) = checked(script)
+    assert one.flavors[0].words == "Intel MPI 2021"
+    assert said(one).startswith("8 processes, 4 on each of 2 nodes")
+    (one,) = checked("export I_MPI_PERHOST=4\nmpirun -n 8 ./a")
+    assert said(one).startswith("8 processes, 4 on each of 2 nodes")
+
+
+def test_devices_are_not_judged_for_hosts_that_are_not_known() -> None:
+    script = "mpirun -np 8 --hostfile $FILE -x CUDA_VISIBLE_DEVICES=0,1,2,3 python t.py"
+    (one,) = checked(script)
+    assert bad(one) == set()
+
+
+def test_one_torchrun_for_each_task_is_a_job_of_its_own_size() -> None:
+    script = "srun -N 1 -n 4 torchrun --nnodes=4 --nproc-per-node=1 --rdzv-backend=c10d"
+    (one,) = checked(f"{script} --rdzv-endpoint=a:1 t.py")
+    assert said(one).endswith("torchrun starts 1 in each = 4 ranks")
+    assert "nested-launcher" not in bad(one)
+
+
+def test_an_inner_launcher_that_is_not_known_is_not_right() -> None:
+    (one,) = checked(f"{TWO}srun torchrun --nnodes=$N --nproc-per-node=$G t.py")
+    assert "is not known: the number of nodes is '$N'" in said(one)
+
+
+def test_variables_reach_torchrun_on_each_node() -> None:
+    script = "export NCCL_DEBUG=INFO\ntorchrun --nnodes=2 --nproc-per-node=8 --node-rank=0"
+    (one,) = checked(f"{script} --master-addr=a t.py")
+    assert bad(one) == set()
+
+
+def test_a_preload_does_not_reach_the_hosts_of_deepspeed() -> None:
+    script = "cat > h <<EOF\na slots=8\nb slots=8\nEOF\nexport NCCL_DEBUG=INFO LD_PRELOAD=l.so\n"
+    (one,) = checked(f"{script}deepspeed --hostfile h t.py")
+    (found,) = (h.finding for h in one.findings)
+    assert (found.id, found.fix) == (
+        "env-not-exported",
+        "write LD_PRELOAD=l.so into ~/.deepspeed_env",
+    )
+
+
+@pytest.mark.parametrize("text", ["pip install deepspeed", "cd deepspeed", "which deepspeed"])
+def test_a_name_alone_starts_nothing(text: str) -> None:
+    with pytest.raises(InputError, match="no launcher"):
+        from_text(text, LaunchContext())
+
+
+def test_ray_is_named() -> None:
+    with pytest.raises(InputError, match="ray starts its processes from Python"):
+        from_text("ray start --head --num-gpus 8\npython train.py", LaunchContext())
+
+
+BOX = "all_reduce_perf -b 8 -e 8G -f 2"
+BY_MPI = "mpirun -np 16 -H a:8,b:8"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{BY_MPI} docker run --gpus all img {BOX}", {"container-alone"}),
+        (f"{BY_MPI} docker run img {BOX}", {"container-alone", "container-without-gpus"}),
+        (f"{BY_MPI} apptainer exec --nv --cleanenv a.sif {BOX}", {"container-alone"}),
+        (f"{BY_MPI} apptainer exec a.sif {BOX}", {"container-without-gpus"}),
+        (f"{BY_MPI} apptainer exec $OPTIONS $IMAGE {BOX}", set()),
+        (f"{BY_MPI} apptainer exec --nv a.sif {BOX}", set()),
+        (f"{BY_MPI} podman run --env-host --device nvidia.com/gpu=all img {BOX}", set()),
+        (f"NCCL_ALGO=Ring srun -N 2 -n 16 enroot start img {BOX}", {"env-not-passed"}),
+        (f"NCCL_ALGO=Ring docker exec c {BOX} -g 8", {"env-not-passed"}),
+        (f"NCCL_ALGO=Ring docker exec c bash -c '{BOX} -g 8'", {"env-not-passed"}),
+        (f"export NCCL_ALGO=Ring\ndocker exec c {BOX} -g 8\n", {"env-not-passed"}),
+        (f"docker exec -e NCCL_ALGO=Ring c bash -c '{BOX} -g 8'", set()),
+        (f"NCCL_ALGO=Ring kubectl exec p -- {BOX} -g 8", {"env-not-passed"}),
+        (f"kubectl exec p -- env NCCL_ALGO=Ring {BOX} -g 8", set()),
+        (f"NCCL_ALGO=Ring sudo {BOX} -g 8", {"env-not-passed"}),
+        (f"NCCL_ALGO=Ring sudo -E {BOX} -g 8", set()),
+        (f"sudo NCCL_ALGO=Ring {BOX} -g 8", set()),
+    ],
+)
+def test_what_does_not_reach_the_program_is_found(text: str, expected: set[str]) -> None:
+    (one,) = checked(text)
+    assert bad(one) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        (f"NCCL_ALGO=Ring docker exec c {BOX}", f"NCCL_ALGO=Ring docker exec -e NCCL_ALGO c {BOX}"),
+        (f"NCCL_ALGO=Ring sudo {BOX}", f"sudo NCCL_ALGO=Ring {BOX}"),
+        (
+            f"{BY_MPI} apptainer exec --nv --cleanenv a.sif {BOX}",
+            f"{BY_MPI} apptainer exec --nv a.sif {BOX}",
+        ),
+        (f"{BY_MPI} apptainer exec a.sif {BOX}", f"{BY_MPI} apptainer exec --nv a.sif {BOX}"),
+    ],
+)
+def test_what_does_not_reach_the_program_is_fixed(text: str, fixed: str) -> None:
+    more = "" if text.startswith("mpirun") else " -g 8"
+    (one,) = checked(text + more)
+    assert one.fixed == fixed + more
+
+
+def test_the_name_of_a_pod_is_no_program() -> None:
+    with pytest.raises(InputError):
+        checked("kubectl logs all-reduce-perf")
+
+
+def test_deepspeed_takes_minus_one_as_not_given() -> None:
+    (one,) = checked("deepspeed --num_nodes -1 --num_gpus 4 train.py")
+    assert said(one).startswith("4 processes, all on one node")
+    assert bad(one) == set()
