@@ -20,11 +20,12 @@ constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
+constexpr std::array kHardwareWords = {"tested"sv, "any"sv};
 constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 28> kSettings = {{
+constexpr std::array<Setting, 29> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -162,6 +163,10 @@ constexpr std::array<Setting, 28> kSettings = {{
      "Seconds after which a wait by a kernel ends and the communicator fails.",
      {},
      {.least = 1, .most = 86400}},
+    {"NCCLTUNE_SENDRECV_HARDWARE", "tested|any", "tested",
+     "tested: copy engines carry messages only between H100 or H200 with NVLink between them. any: "
+     "also elsewhere, where NCCL uses direct access too.",
+     kHardwareWords},
     {"NCCLTUNE_SENDRECV_STATS",
      "path",
      "",

@@ -43,6 +43,7 @@ enum class SettingId {
   kSendrecvGraphs,
   kSendrecvWaits,
   kSendrecvWaitLimit,
+  kSendrecvHardware,
   kSendrecvStats,
   kSendrecvSignal,
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/content_hash.h"
+#include "sendrecv/direct_access.h"
 #include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
@@ -32,26 +33,6 @@ constexpr int kPolls = 10;
 // After this time streams that wait for a lost peer continue without the peer's bytes. A program
 // that polls for errors has seen the error and aborted long before.
 constexpr auto kReleaseAfter = std::chrono::seconds(10);
-
-// Returns whether the GPU `from` can access the memory of the GPU `to`. A GPU that this process
-// cannot see counts as reachable. If that GPU is not reachable, mapping its memory fails later.
-bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
-  int count = 0;
-  std::optional<cu::Device> here;
-  std::optional<cu::Device> there;
-  if (api.DeviceGetCount(&count) != cu::kSuccess) return false;
-  for (int i = 0; i < count; ++i) {
-    cu::Device device = 0;
-    cu::Uuid uuid = {};
-    if (api.DeviceGet(&device, i) != cu::kSuccess) continue;
-    if (api.DeviceGetUuid(&uuid, device) != cu::kSuccess) continue;
-    if (std::memcmp(&uuid, &from, sizeof(uuid)) == 0) here = device;
-    if (std::memcmp(&uuid, &to, sizeof(uuid)) == 0) there = device;
-  }
-  if (!here || !there || *here == *there) return true;
-  int can = 0;
-  return api.DeviceCanAccessPeer(&can, *here, *there) == cu::kSuccess && can != 0;
-}
 
 }  // namespace
 
@@ -114,6 +95,7 @@ struct Communicator::Peer {
   size_t place;
   bool same_process = false;  // the peer's rank belongs to this process
   bool same_gpu = false;
+  bool may_push = false;
   uint64_t floor = 0;
   ImportedMemory imported;
   std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
@@ -125,6 +107,8 @@ Communicator::Communicator(std::string_view key, const SendRecvOptions& options)
 
 std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
                                                  const SendRecvOptions& options, std::string* why) {
+  *why = WhyNoDirectAccess();
+  if (!why->empty()) return nullptr;
   std::shared_ptr<Communicator> made(new Communicator(key, options));
   const cu::Api* const api = OpenCuda(why);
   if (api == nullptr) return nullptr;
@@ -220,18 +204,24 @@ std::unique_ptr<Communicator::Peer> Communicator::ConnectPeerAt(int rank, size_t
          ": its NCCLTUNE_SENDRECV settings differ");
     return nullptr;
   }
-  auto kind = ImportedMemory::Kind::kByHandle;
   const bool same_process = record.process == ThisProcess() && record.process != ProcessToken{};
+  const DirectAccess access =
+      AccessTo(driver_->api(), driver_->device(), driver_->uuid(),
+               {.uuid = record.gpu, .same_process = same_process}, options_.any_hardware);
+  if (!access.refused.empty()) {
+    Warn("NCCL carries messages between GPUs: " + access.refused);
+    return nullptr;
+  }
+  auto kind = ImportedMemory::Kind::kByHandle;
   if (same_process) {
     const auto context = reinterpret_cast<cu::Context>(record.context);
     kind =
         driver_->EnablePeer(context) ? ImportedMemory::Kind::kDirect : ImportedMemory::Kind::kNone;
-  } else if (!CanReach(driver_->api(), driver_->uuid(), record.gpu)) {
-    kind = ImportedMemory::Kind::kNone;
   }
   if (kind == ImportedMemory::Kind::kNone) Info("no peer access to the GPU of " + who);
   auto peer = std::make_unique<Peer>(place, *driver_, record, place_, kind, inbox_.get());
   peer->same_process = same_process;
+  peer->may_push = access.may_push;
   peer->same_gpu = std::memcmp(&record.gpu, &driver_->uuid(), sizeof(record.gpu)) == 0;
   peer->floor = std::min(options_.from, record.from);
   return peer;
@@ -292,6 +282,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   made->port.map_new = [peer] { peer->imported.Update([] { return false; }); };
   made->port.same_process = peer->same_process;
   made->port.same_gpu = peer->same_gpu;
+  made->port.may_push = peer->may_push;
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
   made->port.name = sends ? mine + " to " + other : other + " to " + mine;

@@ -45,6 +45,8 @@ struct SendRecvOptions {
   vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
+  // Copy engines are also used on hardware on which the library was not tested.
+  bool any_hardware = false;
   // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
   // Decides `policy.kernel_waits` when a communicator is created.
   bool kernels_with_one_connection = true;

@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Route::kCount)> kDesc
     "NCCL: first message from one rank to another",
     "NCCL: no free slot between the two ranks",
     "NCCL: sent before it was received",
-    "NCCL: received before it was sent, with one connection",
+    "NCCL: received before it was sent, with one connection or without NVLink",
     "NCCL: after a message that held up others, with one connection",
     "NCCL: decided by the peer",
     "NCCL: captured in a graph, or after a captured message",

@@ -25,7 +25,7 @@ enum class Route : uint8_t {
   kFirst,      // the first message from one rank to another: with it NCCL connects the two
   kFull,       // no free slot for it in the memory that the two ranks share
   kEager,      // a send that must not wait for its receive, and no staging memory was usable
-  kEarly,      // received before it was sent, and streams wait by kernels
+  kEarly,      // received before it was sent, and only receivers copy
   kGaveWay,    // an earlier message held up others, and streams wait by kernels
   kPeer,       // the peer decided that NCCL carries it
   kCaptured,   // captured in a CUDA graph, or after a captured message

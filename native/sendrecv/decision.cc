@@ -14,6 +14,10 @@ MessageDecision DecideFirst(Role role, const MessageConditions& conditions, cons
     const bool pulls = role == Role::kSender && MayWait(conditions, policy) && !policy.vccl;
     return pulls ? MessageDecision::kPull : MessageDecision::kNative;
   }
+  // Without pushes only a receiver copies, and only what its sender has posted first.
+  if (!conditions.may_push && (policy.vccl || role == Role::kReceiver)) {
+    return MessageDecision::kNative;
+  }
   if (policy.vccl) return MessageDecision::kBuffered;
   if (role == Role::kReceiver) return MessageDecision::kPush;
   if (MayWait(conditions, policy)) return MessageDecision::kPull;

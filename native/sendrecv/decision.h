@@ -33,6 +33,8 @@ struct MessageConditions {
   // `can_copy` from the result of LocalRoute. The second side's value matters only for captured
   // messages.
   bool can_copy = false;
+  // Copies into the peer's memory are allowed (direct_access.h).
+  bool may_push = true;
   // The group also has receives. Under NCCL, too, such a group may wait for its peers.
   bool group_receives = false;
   // On the sender's side: the receiver has mapped this rank's staging memory (staging.h). Only

@@ -63,7 +63,8 @@ struct Port {
   // peer.
   bool same_process = false;
   bool same_gpu = false;
-  std::string name;  // "rank 3 to rank 5"
+  bool may_push = true;  // see DirectAccess::may_push
+  std::string name;      // "rank 3 to rank 5"
 };
 
 struct GroupMessage {
@@ -97,7 +98,7 @@ enum class NativeReason : uint8_t {
   kRingFull,  // all slots are in use, or were and less than half of them is free again
   kClosed,    // NCCL carries all messages of the lane from now on
   kEnded,     // the peer's application has ended the communicator
-  kEarly,     // the receiver came first, and streams wait by kernels
+  kEarly,     // the receiver came first, and only receivers copy
 };
 
 // How a message is carried.

@@ -24,6 +24,7 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
   options.kernels_with_one_connection = ReadWord(SettingId::kSendrecvWaits, &problems) != "memory";
   const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
   if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
+  options.any_hardware = ReadWord(SettingId::kSendrecvHardware, &problems) == "any";
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
   options.vccl = vccl::ReadSettings(&problems);
   // NCCLTUNE_SENDRECV_CHUNK is the size of the vccl policy's chunks and of the pieces of a direct

@@ -129,6 +129,24 @@ TEST(Limit, ASendWithoutAReceive) {
   });
 }
 
+// An exchange ends in an error on both ranks, and the program goes on.
+TEST(Limit, LaunchesThatBlock) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ncclResult_t result = kNcclSuccess;
+    for (int round = 0; round < kWarm + 3 && result == kNcclSuccess; ++round) {
+      result = Exchange(pair, round, rank, 1 - rank, comm, stream);
+    }
+    EXPECT_NE(result, kNcclSuccess);
+    two.Meet();
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+  });
+}
+
 // Both ranks must report the message that rank 1 waits for.
 TEST(Exchange, AReceiveThatIsAskedAbout) {
   Ranks two(2);

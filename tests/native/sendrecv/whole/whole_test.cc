@@ -8,44 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "program_output.h"
+#include "sendrecv/whole/output.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
 constexpr int kSeeds = 4;
-
-// Returns standard output and standard error, followed by the exit status if it is not 0. `wrap` is
-// put before the program.
-std::string OutputOf(const std::string& command, Environment environment,
-                     const std::string& wrap = "") {
-  environment.insert({{"NCCLTUNE_SENDRECV", "1"},
-                      {"NCCLTUNE_SENDRECV_FROM", "256K"},
-                      {"NCCLTUNE_SENDRECV_EAGER", "1M"},
-                      {"NCCLTUNE_SENDRECV_STATS", "-"},
-                      {"SOFT_NCCL_BUFFER", "1048576"},
-                      {"LD_PRELOAD", LIBRARY}});
-  return AllOutputOf(wrap + InEnvironment(environment, command));
-}
-
-std::string Case(const std::string& name, const Environment& environment = {},
-                 const std::string& wrap = "") {
-  return OutputOf(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment,
-                  wrap);
-}
-
-std::string Programs(const std::string& arguments, const Environment& environment = {}) {
-  return OutputOf(std::string(PROGRAMS) + " " + arguments, environment);
-}
-
-bool Has(const std::string& text, const std::string& part) { return CountIn(text, part) > 0; }
-
-bool Well(const std::string& output) {
-  return !Has(output, "status ") && Has(output, "PASSED  ] 1 test");
-}
-
-constexpr const char* kWarning = "nccltune sendrecv WARN ";
-const char* const kAllNative[] = {"rank 0: native 7,", "rank 1: native 7,"};
 
 TEST(Whole, RandomProgramsByAllPaths) {
   std::string output;
@@ -188,18 +156,6 @@ TEST(Whole, ADryRunCountsWhatACopyEngineWouldHaveCarried) {
   for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
   EXPECT_TRUE(Has(output, "NCCL: dry run, a copy engine would have carried it: ")) << output;
   EXPECT_FALSE(Has(output, "copy engine, p")) << output;
-}
-
-// NCCL carries all messages, and each process logs one line with the reason.
-void ExpectNative(const Environment& environment, const std::string& why, int warnings,
-                  const std::string& wrap = "") {
-  const std::string output = Case("Exchange.Rounds", environment, wrap);
-  EXPECT_TRUE(Well(output)) << output;
-  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
-  EXPECT_EQ(CountIn(output, kWarning), warnings) << output;
-  if (warnings > 0) {
-    EXPECT_EQ(CountIn(output, why), warnings) << output;
-  }
 }
 
 TEST(Whole, SettingsThatDiffer) {
