@@ -116,6 +116,7 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   if (made->driver_ == nullptr) return nullptr;
   if (options.policy.kernel_waits && !made->driver_->LoadKernels(why)) return nullptr;
   made->enqueued_work_ = std::make_unique<EnqueuedWork>(*made->driver_);
+  made->waiting_streams_ = std::make_unique<WaitingStreams>(made->driver_->context());
   made->segment_ = Segment::Open(key, why);
   if (made->segment_ == nullptr) return nullptr;
   const auto place = made->segment_->Join(why);
@@ -245,6 +246,16 @@ uint64_t Communicator::FloorOf(int peer) {
   return found == nullptr ? UINT64_MAX : found->floor;
 }
 
+// Reserves connections for the streams of a lane that may wait: see PlanStream::Kind.
+bool Communicator::ReserveStreams(Role role) {
+  const Policy& policy = options_.policy;
+  if (options_.connections == 0 || policy.kernel_waits) return true;
+  size_t streams = policy.vccl ? options_.vccl.channels : 1;
+  if (role == Role::kSender && !policy.vccl && policy.eager_limit != 0) ++streams;
+  if (!policy.vccl && policy.piece != 0) streams += 2;
+  return waiting_streams_->Reserve(streams, options_.connections);
+}
+
 Port* Communicator::FindPort(int rank, Role role, bool make) {
   Peer* const peer = FindPeer(rank);
   if (peer == nullptr) return nullptr;
@@ -258,7 +269,9 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   GateMemory& gate = segment_->GateOf(from, to);
   std::string why;
   Segment::LaneMapping lane;
-  if (driver_->Reserve()) {
+  if (!ReserveStreams(role)) {
+    why = "too few connections to the GPU are left for more streams that wait";
+  } else if (driver_->Reserve()) {
     lane = segment_->MapLane(*driver_, from, to, &why);
   } else {
     why = "CUDA refused a stream or an event";
@@ -432,6 +445,7 @@ bool Communicator::Close() {
   segment_->memory().records[place_].state.store(RankRecord::kLeft);
   inbox_.reset();
   mailbox_.reset();
+  waiting_streams_.reset();
   enqueued_work_->Clear();
   driver_->FreeSpares();
   const std::scoped_lock lanes(lanes_mutex_);
@@ -500,9 +514,16 @@ void Communicator::FindLostPeers(bool processes) {
   }
 }
 
-// A wait kernel has ended without its peer.
+// A wait kernel has ended without its peer, or was ended because its launch blocks.
 void Communicator::FindExpiredWaits() {
   if (segment_ == nullptr || !options_.policy.kernel_waits || !failure_.why.empty()) return;
+  if (driver_->EndBlockedLaunch()) {
+    Fail(
+        "the launch of a kernel has not returned for 10 s, so a debugger or a profiler makes "
+        "launches wait for their kernels; set NCCLTUNE_SENDRECV=0 with it",
+        abi::kRemoteError);
+    Warn(failure_.why);
+  }
   for (const auto& [rank, peer] : watched_) {
     for (const auto& [lane, name] : peer.lanes) {
       if (lane->expired.load() == 0) continue;

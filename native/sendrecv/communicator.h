@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "sendrecv/connections.h"
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/enqueued_work.h"
 #include "sendrecv/exported_memory.h"
@@ -47,6 +48,8 @@ struct SendRecvOptions {
   bool verify = false;
   // Copy engines are also used on hardware on which the library was not tested.
   bool any_hardware = false;
+  // Connections::count. 0: not limited.
+  size_t connections = 0;
   // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
   // Decides `policy.kernel_waits` when a communicator is created.
   bool kernels_with_one_connection = true;
@@ -160,6 +163,7 @@ class Communicator {
   std::unique_ptr<Peer> ConnectPeer(int rank);
   std::unique_ptr<Peer> ConnectPeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
+  bool ReserveStreams(Role role);
   int RankAt(size_t place);
   // Like IsIdle, but ignores CUDA graphs, and messages of NCCL that have no event after them.
   bool EverythingIsComplete();
@@ -195,6 +199,7 @@ class Communicator {
   std::unique_ptr<Verifier> verifier_;  // null if the contents are not compared
   std::vector<Event> join_events_;
   HelperStreams helpers_;
+  std::unique_ptr<WaitingStreams> waiting_streams_;
 
   std::mutex lanes_mutex_;
   // A peer that this rank has connected to.

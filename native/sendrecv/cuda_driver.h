@@ -5,9 +5,11 @@
 #define NCCLTUNE_SENDRECV_CUDA_DRIVER_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -130,6 +132,10 @@ class CudaDriver final : public Driver {
   bool LaunchGate(Stream stream, const GateKernel& gate) override;
   bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override;
   bool HasDefaultPriority(Stream stream) override;
+  // Ends a gate whose launch blocks until the gate has ended: for 10 s it has not returned,
+  // although the gate runs. The gate waits for a later launch, so it would never end. Makes the
+  // launch fail, and returns true. A debugger or profiler may make launches block. Thread-safe.
+  bool EndBlockedLaunch();
 
   // Records an event after all work of the context. Returns false if CUDA refuses or is older than
   // 12.5, which lacks the function.
@@ -187,6 +193,15 @@ class CudaDriver final : public Driver {
   std::atomic<Stream> spare_stream_ = nullptr;
   std::atomic<Event> spare_event_ = nullptr;
   LoadedKernels* kernels_ = nullptr;
+  // The launch of a gate that has not returned.
+  struct PendingLaunch {
+    const GateKernel* gate = nullptr;
+    Stream stream = nullptr;
+    std::chrono::steady_clock::time_point began;
+    bool ended = false;
+  };
+  std::mutex pending_mutex_;
+  PendingLaunch pending_;
 };
 
 // Registers host memory with CUDA while the object lives. GPUs of this process see it at the same

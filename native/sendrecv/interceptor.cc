@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -28,6 +27,7 @@
 #include "sendrecv/interpose.h"
 #include "sendrecv/log.h"
 #include "sendrecv/log_counts.h"
+#include "sendrecv/nccl_settings.h"
 #include "sendrecv/open_group.h"
 #include "sendrecv/options.h"
 #include "sendrecv/pending_nonblocking.h"
@@ -46,17 +46,11 @@ constexpr auto kDestroyWait = std::chrono::seconds(1);
 
 pid_t g_process = 0;  // the process that created the interceptor
 
-bool IsSet(const char* name, const char* value) {
-  const char* set = std::getenv(name);
-  return set != nullptr && std::strcmp(set, value) == 0;
-}
-
 // Returns whether NCCL's calls on the new communicator block. Returns `default_blocks` if
 // NCCL_COMM_BLOCKING is not set and there is no configuration.
 bool Blocks(const nccl::CommConfig* config, bool default_blocks = true) {
-  for (const char* const value : {"0", "1"}) {
-    if (IsSet("NCCL_COMM_BLOCKING", value)) return *value == '1';
-  }
+  const std::string value = NcclSetting("NCCL_COMM_BLOCKING").value_or("");
+  if (value == "0" || value == "1") return value == "1";
   return config == nullptr ? default_blocks : config->blocking != 0;
 }
 
@@ -264,7 +258,9 @@ class SendRecv final : public Interceptor {
     if (ranks < 2) return nullptr;
     std::string why;
     SendRecvOptions options = options_;
-    const bool one = IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    const Connections connections = CudaConnections();
+    const bool one = connections.count == 1;
+    options.connections = connections.count;
     // With more connections kernels do not start in the order of their launch.
     options.policy.kernel_waits = one && options.kernels_with_one_connection;
     if (options.policy.kernel_waits) options.from = options.from_with_kernel_waits;
@@ -275,8 +271,8 @@ class SendRecv final : public Interceptor {
       why =
           "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
           "without NCCLTUNE_SENDRECV_WAITS=memory streams wait by kernels instead";
-    } else if (const char* const few = WhyTooFewConnections()) {
-      why = few;
+    } else if (!connections.why.empty()) {
+      why = connections.why;
     } else {
       made = Communicator::Join(key, rank, options, &why);
     }

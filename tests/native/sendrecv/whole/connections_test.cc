@@ -3,11 +3,8 @@
 // Tests of the shipped library by CUDA_DEVICE_MAX_CONNECTIONS, on the stand-ins. With 1 streams
 // wait by kernels. SOFT_CUDA_QUEUES=1 makes the streams share so many connections.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
+#include <utility>
 
 #include "sendrecv/whole/output.h"
 
@@ -91,7 +88,7 @@ TEST(WithOneConnection, NcclCarriesAllIfKernelsCannotBeUsed) {
                   2);
   ExpectAllNative({{"SOFT_CUDA_LACKS", "kernels"}}, "CUDA cannot load the wait kernels", 2);
   ExpectAllNative({{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=32"}},
-                  "its NCCLTUNE_SENDRECV settings differ", 2);
+                  "it is not known how many connections", 1);
   ExpectAllNative({{"NCCLTUNE_SENDRECV_POLICY", "vccl"}}, "", 0);
 }
 
@@ -119,21 +116,38 @@ TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
       << output;
 }
 
-// Clients of MPS share a pool of connections, so the library must not take 32 for each.
-TEST(Connections, UnderMpsOnlyThoseThatTheUserAsksFor) {
-  const std::filesystem::path pipes =
-      std::filesystem::path(testing::TempDir()) / ("mps-" + std::to_string(getpid()));
-  const Environment mps = {{"CUDA_MPS_PIPE_DIRECTORY", pipes},
-                           {"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}};
-  const auto connections = [&] {
-    return OutputWith("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'", mps);
+// The program's own choice decides, also if it is made inside the program.
+TEST(Connections, TheLibraryNeverSetsTheirNumber) {
+  EXPECT_EQ(OutputWith("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'",
+                       {{"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}}),
+            "unset\n");
+  ExpectAllNative({{"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}}, "set CUDA_DEVICE_MAX_CONNECTIONS=32",
+                  2);
+}
+
+// What counts is the value when CUDA was initialised, which may be the former one.
+TEST(Connections, ANumberThatIsSetLaterIsNotTrusted) {
+  for (const auto& [before, later] :
+       {std::pair("8", "32"), {"32", "1"}, {"1", "32"}, {kUnset, "32"}, {"32", "31"}}) {
+    const std::string late = std::string("CUDA_DEVICE_MAX_CONNECTIONS=") + later;
+    ExpectAllNative(
+        {{"CUDA_DEVICE_MAX_CONNECTIONS", before}, {"CASE_RANK0", late}, {"CASE_RANK1", late}},
+        "it is not known how many connections", 2);
+  }
+}
+
+// Of 16 connections the library's streams take half, and leave the others to the application.
+TEST(Connections, StreamsThatWaitAreLimited) {
+  const auto routes = [](const std::string& connections) {
+    return OutputWith(std::string(PROGRAMS) + " 3 6 20 4",
+                      {{"CUDA_DEVICE_MAX_CONNECTIONS", connections}, {"NCCL_DEBUG", "INFO"}});
   };
-  std::filesystem::create_directory(pipes);
-  EXPECT_EQ(connections(), "32\n") << "without a daemon";
-  std::ofstream(pipes / "control").close();
-  EXPECT_EQ(connections(), "unset\n");
-  ExpectAllNative(mps, "under NVIDIA's MPS a process has few connections to the GPU", 2);
-  std::filesystem::remove_all(pipes);
+  const std::string few = routes("16");
+  const std::string many = routes("32");
+  EXPECT_EQ(CountIn(few + many, "well: 120 messages\n"), 2) << few << many;
+  EXPECT_GT(CountIn(few, "too few connections to the GPU are left"), 0) << few;
+  EXPECT_GT(CountIn(few, "copy engine, pushed: "), 0) << few;
+  EXPECT_EQ(CountIn(many, "too few connections to the GPU are left"), 0) << many;
 }
 
 // Streams share connections, and one that waits keeps the others of its connection waiting.
