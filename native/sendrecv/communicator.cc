@@ -30,6 +30,11 @@ LaneMemory::Broken StateAfter(uint32_t abandoned) {
 }
 
 constexpr int kPolls = 10;
+// How long a call waits until a peer knows its rank in a communicator that was split.
+constexpr auto kRankWait = std::chrono::seconds(1);
+// A peer is lost when its lock has been free for so long. A living peer takes its lock again five
+// times a second.
+constexpr auto kLostAfter = std::chrono::seconds(1);
 // After this time streams that wait for a lost peer continue without the peer's bytes. A program
 // that polls for errors has seen the error and aborted long before.
 constexpr auto kReleaseAfter = std::chrono::seconds(10);
@@ -173,12 +178,22 @@ int Communicator::RankAt(size_t place) {
   const RankRecord& mine = segment_->memory().records[place_];
   // After a split the peer does not know its rank until NCCL has created the communicator in the
   // peer's process. Wait until then, or until the peer has left or ended or this communicator is
-  // abandoned.
+  // abandoned. NCCL does not wait for a peer that is stopped, so the wait is short.
+  const auto until = Clock::now() + kRankWait;
   while (record.rank.load() < 0 && record.state.load() == RankRecord::kJoined &&
-         segment_->IsAlive(place) && mine.abandoned.load() == 0) {
+         (left_places_ & PlaceBit(place)) == 0 && segment_->IsAlive(place) &&
+         mine.abandoned.load() == 0) {
+    if (Clock::now() > until) LeavePlaceToNccl(place);
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return record.rank.load();
+}
+
+// NCCL carries all messages with the rank at that place, also when the rank is known later.
+void Communicator::LeavePlaceToNccl(size_t place) {
+  left_places_ |= PlaceBit(place);
+  Gate(segment_->GateOf(place_, place), Role::kSender).CloseForGood(true);
+  Gate(segment_->GateOf(place, place_), Role::kReceiver).CloseForGood(true);
 }
 
 std::unique_ptr<Communicator::Peer> Communicator::ConnectPeer(int rank) {
@@ -237,6 +252,7 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
     enqueued_work_->TrackPeer(rank);
     const std::scoped_lock lock(lanes_mutex_);
     watched_[rank].place = peer->place;
+    watched_[rank].last_alive = Clock::now();
   }
   return peer.get();
 }
@@ -272,7 +288,8 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   if (!ReserveStreams(role)) {
     why = "too few connections to the GPU are left for more streams that wait";
   } else if (driver_->Reserve()) {
-    lane = segment_->MapLane(*driver_, from, to, &why);
+    lane = segment_->MapLane(*driver_, from, to,
+                             {.graphs = options_.policy.graphs, .sums = options_.verify}, &why);
   } else {
     why = "CUDA refused a stream or an event";
   }
@@ -281,6 +298,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     // messages to NCCL as well.
     unusable = true;
     Gate(gate, role).CloseForGood(true);
+    if (why.empty()) return nullptr;
     Info("NCCL carries all messages " + std::string(sends ? "sent to" : "received from") +
          " rank " + std::to_string(rank) + ": " + why);
     return nullptr;
@@ -474,7 +492,7 @@ void Communicator::Release(WatchedPeer& peer, LaneMemory::Broken state) {
   for (const auto& [lane, name] : peer.lanes) sendrecv::BreakLane(*lane, state);
 }
 
-bool Communicator::IsLost(const WatchedPeer& peer, bool processes, std::string* why) {
+bool Communicator::IsLost(WatchedPeer& peer, bool processes, std::string* why) {
   const RankRecord& record = segment_->memory().records[peer.place];
   if (record.abandoned.load() != RankRecord::kUsed ||
       std::ranges::any_of(peer.lanes, [](const auto& lane) {
@@ -483,7 +501,11 @@ bool Communicator::IsLost(const WatchedPeer& peer, bool processes, std::string* 
     *why = " has abandoned the communicator";
     return true;
   }
-  if (!processes || segment_->IsAlive(peer.place)) return false;
+  if (!processes) return false;
+  const auto now = Clock::now();
+  if (segment_->IsAlive(peer.place)) peer.last_alive = now;
+  // A living process locks its place again: see Segment::KeepPlaces.
+  if (now - peer.last_alive < kLostAfter) return false;
   *why = " has ended";
   return true;
 }
@@ -539,6 +561,7 @@ void Communicator::FindExpiredWaits() {
 
 void Communicator::CheckPeers() {
   const std::scoped_lock lock(lanes_mutex_);
+  if (segment_ != nullptr) segment_->KeepPlaces();
   FindExpiredWaits();
   FindLostPeers(true);
   const auto now = Clock::now();

@@ -165,12 +165,13 @@ class Communicator {
   Peer* FindPeer(int rank);
   bool ReserveStreams(Role role);
   int RankAt(size_t place);
+  void LeavePlaceToNccl(size_t place);
   // Like IsIdle, but ignores CUDA graphs, and messages of NCCL that have no event after them.
   bool EverythingIsComplete();
   bool HasUnreceivedSends(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
   struct WatchedPeer;
-  bool IsLost(const WatchedPeer& peer, bool processes, std::string* why);
+  bool IsLost(WatchedPeer& peer, bool processes, std::string* why);
   void FindLostPeers(bool processes);
   void FindExpiredWaits();
   static void Release(WatchedPeer& peer, LaneMemory::Broken state);
@@ -184,6 +185,7 @@ class Communicator {
   std::unique_ptr<EnqueuedWork> enqueued_work_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;
+  uint64_t left_places_ = 0;  // a bit for each place whose rank was not known in time
   // Null if the system refuses the socket. Then only memory with a legacy CUDA IPC handle can be
   // exported, and NCCL carries messages in other memory.
   std::unique_ptr<Mailbox> mailbox_;
@@ -206,6 +208,7 @@ class Communicator {
   struct WatchedPeer {
     size_t place = 0;
     std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each lane with its name
+    Clock::time_point last_alive;
     std::string lost_why;       // why the peer is lost; empty if it is alive
     bool released = false;      // the waits for this peer have been ended
     Clock::time_point lost_at;  // when the peer was found to be lost

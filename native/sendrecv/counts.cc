@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Route::kCount)> kDesc
     "NCCL: memory not mapped by the peer yet",
     "NCCL: memory that the peer cannot map",
     "NCCL: too many allocations exported",
+    "NCCL: stream of another CUDA context",
     "NCCL: dry run, a copy engine would have carried it",
     "contents checked",
 };

@@ -35,6 +35,7 @@ enum class Route : uint8_t {
   kNotYet,     // the peer has not mapped the memory yet
   kRefused,    // the peer could not map the memory
   kNoRoom,     // the table of exported memory is full
+  kForeign,    // the stream belongs to another context than the communicator
   kDry,        // dry run: a copy engine would have carried it
   // Counted in addition to one of the routes above.
   kChecked,  // the contents were compared

@@ -262,6 +262,13 @@ bool CudaDriver::Capturing(Stream stream) {
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
 }
 
+bool CudaDriver::Owns(Stream stream) const {
+  const ScopedContext in(api_, context_);
+  cu::Context owner = context_;
+  if (api_.StreamGetCtx == nullptr) return true;
+  return api_.StreamGetCtx(stream, &owner) == cu::kSuccess && owner == context_;
+}
+
 bool CudaDriver::LoadKernels(std::string* why) {
   kernels_ = LoadedKernels::Of(api_, context_, why);
   return kernels_ != nullptr;

@@ -125,6 +125,9 @@ class CudaDriver final : public Driver {
   bool WriteValue(Stream stream, Flag& flag, uint32_t value) override;
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
+  // Returns whether the stream belongs to this context. Streams of green contexts and of others
+  // that are no primary ones do not.
+  bool Owns(Stream stream) const;
 
   // Loads the wait kernels. The functions below require that it has returned true.
   bool LoadKernels(std::string* why);

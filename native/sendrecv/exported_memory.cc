@@ -46,7 +46,8 @@ ExportLookup ExportedMemory::Find(DeviceAddress address, uint64_t bytes, size_t 
   const auto allocation = driver_.Find(address);
   if (!allocation) return {.status = ExportStatus::kNoMemory};
   if (!allocation->shareable) return spans_.Find(address, bytes, peer);
-  if (address + bytes > allocation->base + allocation->bytes) {
+  // `bytes` is the application's number, so the comparison must not overflow.
+  if (bytes > allocation->bytes - (address - allocation->base)) {
     return {.status = ExportStatus::kNoMemory};
   }
   const auto known = known_.find(allocation->base);

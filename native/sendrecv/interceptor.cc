@@ -276,7 +276,8 @@ class SendRecv final : public Interceptor {
     } else {
       made = Communicator::Join(key, rank, options, &why);
     }
-    if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
+    // An empty reason has been logged before.
+    if (made == nullptr && !why.empty()) Warn("NCCL carries all sends and receives: " + why);
     if (made != nullptr && !blocks) made->SetNonblocking();
     return made;
   }

@@ -34,6 +34,7 @@ Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message) {
   Communicator& communicator = *call.communicator;
   if (message->bytes < communicator.options().from) return Route::kSmall;
   if (message->captured && !communicator.options().policy.graphs) return Route::kCaptured;
+  if (!communicator.driver().Owns(call.stream)) return Route::kForeign;
   const ExportLookup found =
       communicator.FindMemory(call.peer, call.role, message->address, message->bytes);
   message->allocation = found.number;

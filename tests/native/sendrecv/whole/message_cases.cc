@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages between two or more ranks in separate processes.
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -129,6 +131,40 @@ TEST(Limit, ASendWithoutAReceive) {
   });
 }
 
+// The locks with which ranks show that they live end when a process closes any descriptor of the
+// file. That must not look like its end.
+TEST(Exchange, GoesOnAfterLocksAreLost) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    const int file = FileOfSegment();
+    ASSERT_GE(file, 0);
+    if (rank == 1) {
+      const std::string path = "/proc/self/fd/" + std::to_string(file);
+      close(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    }
+    two.Meet();
+    // Rank 0 waits until the place of rank 1 is locked again.
+    const auto locked = [&] {
+      struct flock lock = {};
+      lock.l_type = F_WRLCK;
+      lock.l_whence = SEEK_SET;
+      lock.l_start = 0;
+      lock.l_len = 2;
+      return fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    };
+    if (rank == 0) {
+      EXPECT_TRUE(Soon(locked));
+    }
+    two.Meet();
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
 // An exchange ends in an error on both ranks, and the program goes on.
 TEST(Limit, LaunchesThatBlock) {
   Ranks two(2);
@@ -144,6 +180,34 @@ TEST(Limit, LaunchesThatBlock) {
     two.Meet();
     EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
     EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+  });
+}
+
+// More communicators than /dev/shm has room for. Others need it as well.
+TEST(Limit, CommunicatorsInASmallSharedMemory) {
+  constexpr int kComms = 12;
+  Ranks two(2);
+  two.Run([&](int rank) {
+    struct statvfs before = {};
+    ASSERT_EQ(statvfs("/dev/shm", &before), 0);
+    two.Meet();
+    UseGpu(rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    std::vector<ncclComm_t> comms;
+    for (int i = 0; i < kComms; ++i) {
+      comms.push_back(Init(two, 2, rank));
+      ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comms.back(), stream));
+    }
+    struct statvfs after = {};
+    ASSERT_EQ(statvfs("/dev/shm", &after), 0);
+    two.Meet();
+    if (rank == 0) {
+      std::printf("taken: %llu KiB\n",
+                  static_cast<unsigned long long>(
+                      (before.f_bavail - after.f_bavail) * after.f_frsize >> 10));
+    }
+    for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }
 

@@ -4,7 +4,7 @@
 // processes.
 #include <gtest/gtest.h>
 
-#include <map>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -171,17 +171,46 @@ TEST(Whole, GpusThatLackSomething) {
   ExpectNative({{"SOFT_CUDA_LACKS", "peer"}}, "", 0);
 }
 
+std::string WithSharedMemory(const std::string& options) {
+  return "unshare --user --mount --map-root-user sh -c 'mount -t tmpfs -o " + options +
+         " none /dev/shm && exec \"$0\" \"$@\"' ";
+}
+
 TEST(Whole, WithoutSharedMemory) {
   ExpectNative({{"CASE_FILE_LIMIT", std::to_string(256 << 20)}}, "(ulimit -f)", 2);
   if (OutputOf("true", {{"LD_PRELOAD", ""}}, "unshare --user --mount --map-root-user ") != "") {
     GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
   }
   // The small /dev/shm has room for the first file.
-  for (const auto& [options, warnings] : std::map<std::string, int>{{"ro", 2}, {"size=108k", 1}}) {
-    ExpectNative({}, "/dev/shm", warnings,
-                 "unshare --user --mount --map-root-user sh -c 'mount -t tmpfs -o " + options +
-                     " none /dev/shm && exec \"$0\" \"$@\"' ");
+  for (const char* const options : {"ro", "size=108k"}) {
+    ExpectNative({}, "/dev/shm", 2, WithSharedMemory(options));
   }
+}
+
+TEST(Whole, OthersHaveRoomInASmallSharedMemory) {
+  const auto run = [](const Environment& environment) {
+    return Case("Limit.CommunicatorsInASmallSharedMemory", environment,
+                WithSharedMemory("size=4m"));
+  };
+  const std::string output = run({});
+  if (Has(output, "unshare: ")) GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
+  EXPECT_TRUE(Well(output)) << output;
+  // The stand-in for NCCL takes some as well.
+  const auto taken = [](const std::string& text) {
+    return std::atoi(text.c_str() + text.find("taken: ") + 7);
+  };
+  const std::string without = run({{"NCCLTUNE_SENDRECV", "0"}});
+  EXPECT_GT(taken(output), taken(without)) << output << without;
+  EXPECT_LE(taken(output) - taken(without), 4096 / 4) << output << without;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  EXPECT_EQ(CountIn(output, kWarning), 2) << output;
+  EXPECT_EQ(CountIn(output, " KiB free, of which 2 ranks take at most a quarter"), 2) << output;
+}
+
+TEST(Whole, LocksThatAreLostAreNoEnd) {
+  const std::string output = Case("Exchange.GoesOnAfterLocksAreLost");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_FALSE(Has(output, kWarning)) << output;
 }
 
 // On one rank or on both.
