@@ -25,7 +25,7 @@ constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 29> kSettings = {{
+constexpr std::array<Setting, 31> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -177,6 +177,18 @@ constexpr std::array<Setting, 29> kSettings = {{
      "On this signal the process writes the same counts, to standard error if no file is set, "
      "unless the program handles the signal.",
      kSignalWords},
+    {"NCCLTUNE_SENDRECV_METRICS",
+     "path",
+     "",
+     "Folder in which a process writes the same counts every 10 s, as a text file of Prometheus. "
+     "Not "
+     "set: they are not written.",
+     {}},
+    {"NCCLTUNE_SENDRECV_OFF_FILE",
+     "path",
+     "/dev/shm/nccltune.off",
+     "While this file of the process's user or of root exists, NCCL carries all later messages.",
+     {}},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }
@@ -223,7 +235,8 @@ std::span<const Setting> Settings() { return kSettings; }
 
 std::string ReadPath(SettingId id) {
   const char* const value = std::getenv(Of(id).name);
-  return value == nullptr ? std::string() : std::string(value);
+  return value == nullptr || *value == '\0' ? std::string(Of(id).default_value)
+                                            : std::string(value);
 }
 
 std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings) {

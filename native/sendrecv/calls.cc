@@ -8,12 +8,14 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "sendrecv/collective_work.h"
 #include "sendrecv/counts.h"
 #include "sendrecv/log.h"
 #include "sendrecv/message_routes.h"
@@ -152,7 +154,7 @@ class GroupRun {
       WithdrawStaleOfDryRuns();
       for (const MessageCall& call : group_.already_called) CountCalled(call);
       for (const HeldCall& held : group_.held) CountCalled(held.message);
-      other_communicators_.clear();
+      ReleaseOthers();
     }
     if (result_ == abi::kInProgress) {
       enqueue_rest_ = [] { return true; };
@@ -232,7 +234,13 @@ class GroupRun {
       MapPeerMemoryOnce(call);
       batches_[batch].messages.push_back(MessageOf(call, port, call_index, batch));
     }
+    ReleaseOthers();
+  }
+
+  // Ends what IsIdle has begun.
+  void ReleaseOthers() {
     other_communicators_.clear();
+    if (no_collectives_.owns_lock()) no_collectives_.unlock();
   }
 
   // Maps the memory that the peer has exported, once for each peer of the group.
@@ -247,6 +255,8 @@ class GroupRun {
   // while another thread is in a call. Keeps the mutexes of all communicators until Prepare ends,
   // so that no new work begins.
   bool IsIdle() {
+    if (!no_collectives_.owns_lock() && !no_collectives_.try_lock()) return false;
+    if (CollectiveWork::Get().MayRun()) return false;
     std::vector<Stream> streams;
     for (const Batch& batch : batches_) AddUnique<Stream>(&streams, batch.stream);
     for (const std::shared_ptr<Communicator>& each : Watcher::Get().All()) {
@@ -512,6 +522,8 @@ class GroupRun {
 
   const GroupCalls& group_;
   const Native& native_;
+  std::unique_lock<std::shared_mutex> no_collectives_{CollectiveWork::Get().calls(),
+                                                      std::defer_lock};
   std::vector<OtherCommunicator> other_communicators_;
   std::vector<Communicator*> communicators_;
   std::vector<Batch> batches_;

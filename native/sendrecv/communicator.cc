@@ -366,6 +366,23 @@ void Communicator::MapPeerMemory(int peer, const std::function<bool()>& is_idle)
   peers_.at(peer)->imported.Update(is_idle);
 }
 
+bool Communicator::GiveBackMemory() {
+  if (segment_ == nullptr || driver_->IsContextReset()) return false;
+  exported_->CheckFreed();
+  exported_->WithdrawStale([this](uint64_t number) { return IsInUse(number); });
+  bool waiting = false;
+  for (const auto& [rank, peer] : peers_) {
+    if (peer != nullptr && peer->imported.UnmapWithdrawn()) waiting = true;
+  }
+  return waiting;
+}
+
+void Communicator::CloseWithdrawn() {
+  for (const auto& [rank, peer] : peers_) {
+    if (peer != nullptr) peer->imported.CloseWithdrawn();
+  }
+}
+
 bool Communicator::IsInUse(uint64_t allocation) const {
   return std::ranges::any_of(peers_, [&](const auto& each) {
     return each.second != nullptr &&

@@ -104,6 +104,11 @@ class Communicator {
   // Maps the memory that the peer has exported since the last call. `is_idle` returns whether no
   // GPU work is in progress: see ImportedMemory::Update.
   void MapPeerMemory(int peer, const std::function<bool()>& is_idle);
+  // Gives back memory that its owner has freed: withdraws this rank's, and unmaps that of peers.
+  // Returns whether handles wait for CloseWithdrawn.
+  bool GiveBackMemory();
+  // See ImportedMemory::CloseWithdrawn.
+  void CloseWithdrawn();
   // Returns whether no work of the library or of NCCL is in progress on this communicator. May
   // record events in `streams`, the streams of the present calls. A communicator with messages in
   // CUDA graphs is never idle.

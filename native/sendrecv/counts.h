@@ -36,6 +36,7 @@ enum class Route : uint8_t {
   kRefused,    // the peer could not map the memory
   kNoRoom,     // the table of exported memory is full
   kForeign,    // the stream belongs to another context than the communicator
+  kOff,        // the operator has switched the library off
   kDry,        // dry run: a copy engine would have carried it
   // Counted in addition to one of the routes above.
   kChecked,  // the contents were compared
@@ -59,8 +60,9 @@ class Counts {
   }
   Total Get(Route route) const;
 
-  // Returns one line for each route that was used, or an empty text if none was.
-  std::string Report() const;
+  // Returns one line for each route that was used, or an empty text if none was. `separator` ends
+  // each line.
+  std::string Report(std::string_view separator = "\n") const;
 
  private:
   struct Counter {

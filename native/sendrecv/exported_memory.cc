@@ -16,6 +16,10 @@ void ExportedMemory::Withdraw(const KnownAllocation& known) {
   table_.Withdraw(&record_.exports[known.index]);
 }
 
+void ExportedMemory::CheckFreed() {
+  if (std::chrono::steady_clock::now() - checked_ > kCheckInterval) WithdrawFreed();
+}
+
 void ExportedMemory::WithdrawFreed() {
   checked_ = std::chrono::steady_clock::now();
   std::erase_if(known_, [&](const auto& each) {
@@ -42,7 +46,7 @@ ExportEntry* ExportedMemory::Export(const Allocation& allocation) {
 }
 
 ExportLookup ExportedMemory::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
-  if (std::chrono::steady_clock::now() - checked_ > kCheckInterval) WithdrawFreed();
+  CheckFreed();
   const auto allocation = driver_.Find(address);
   if (!allocation) return {.status = ExportStatus::kNoMemory};
   if (!allocation->shareable) return spans_.Find(address, bytes, peer);

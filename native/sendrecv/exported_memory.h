@@ -36,9 +36,10 @@ class ExportedMemory {
   // segment.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
 
-  // Withdraws allocations that the application has freed. Find calls WithdrawFreed when the last
-  // check is over a second old. Until then peers keep the memory mapped.
+  // Withdraws allocations that the application has freed. Until then peers keep the memory mapped.
   void WithdrawFreed();
+  // Calls WithdrawFreed if the last check is over a second old. Find does this as well.
+  void CheckFreed();
   // Withdraws spans (spans.h) that have changed and that no message uses. Do not call WithdrawStale
   // between Find and LaneEnd::Post of a message.
   void WithdrawStale(const Spans::InUse& in_use) { spans_.WithdrawStale(in_use); }

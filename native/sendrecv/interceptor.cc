@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -20,13 +21,15 @@
 #include "common/random_bytes.h"
 #include "common/settings.h"
 #include "sendrecv/calls.h"
+#include "sendrecv/collective_work.h"
 #include "sendrecv/communicator.h"
 #include "sendrecv/communicator_table.h"
 #include "sendrecv/connections.h"
+#include "sendrecv/counts.h"
 #include "sendrecv/eligibility.h"
 #include "sendrecv/interpose.h"
+#include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
-#include "sendrecv/log_counts.h"
 #include "sendrecv/nccl_settings.h"
 #include "sendrecv/open_group.h"
 #include "sendrecv/options.h"
@@ -127,6 +130,7 @@ class SendRecv final : public Interceptor {
     // Break ends the waits of a failed communicator, so that Release need not wait for its
     // operations.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
+    LogRoutes(communicator);
     if (failed) communicator->Break("the communicator was destroyed");
     retired_.Add(communicator);
     retired_.Release(kDestroyWait);
@@ -137,6 +141,7 @@ class SendRecv final : public Interceptor {
     const SplitChildren::KeptChildren ending = children_.End(comm);
     const SharedCommunicator communicator = RemoveFromTable(comm);
     if (communicator != nullptr) communicator->End("the communicator was aborted");
+    LogRoutes(communicator);
     const nccl::Result result = native().CommAbort(comm);
     retired_.Add(communicator);
     retired_.Release(std::chrono::milliseconds(0));
@@ -210,8 +215,9 @@ class SendRecv final : public Interceptor {
 
   nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call) override {
     OpenGroup* const open = OpenGroup::Find(thread);
-    if (open == nullptr || !open->IsOpen()) return call();
+    if (open == nullptr || !open->IsOpen()) return CallCollective(call);
     StopRepeating(open);
+    CollectiveWork::Get().NoteUntracked();
     if (open->failed() || !open->HasHeldCalls()) return open->CallNow(call);
     if (IsRefused(call, communicators_.Find(call.comm).ranks, native())) {
       open->Flush(native());
@@ -345,6 +351,26 @@ class SendRecv final : public Interceptor {
     if (communicators_.Add(made, comm)) Watcher::Get().Add(made);
   }
 
+  nccl::Result CallCollective(const EnqueueCall& call) {
+    CollectiveWork& collectives = CollectiveWork::Get();
+    if (!collectives.tracked()) {
+      collectives.NoteUntracked();
+      return call();
+    }
+    const std::shared_lock lock(collectives.calls());
+    const nccl::Result result = call();
+    NoteCollective(call.comm, call.stream);
+    return result;
+  }
+
+  // Records an event after a collective.
+  void NoteCollective(nccl::Comm comm, nccl::Stream stream) {
+    const SharedCommunicator communicator = communicators_.Find(comm).communicator;
+    if (communicator == nullptr) return CollectiveWork::Get().NoteUntracked();
+    if (communicator->driver().Capturing(stream)) return CollectiveWork::Get().NoteCaptured();
+    communicator->enqueued_work().Enqueued({.stream = stream, .ours = true, .native = {}});
+  }
+
   void BeginNew(const OpenGroup::Contents& ended, nccl::Result result) {
     for (const OpenGroup::NewCommunicator& each : ended.made) {
       Begin(each.communicator, each.comm, result);
@@ -356,6 +382,12 @@ class SendRecv final : public Interceptor {
   const CommunicatorTable::Entry& FindReady(nccl::Comm comm) {
     pending_.Progress(comm);
     return communicators_.Find(comm);
+  }
+
+  static void LogRoutes(const SharedCommunicator& communicator) {
+    if (communicator == nullptr) return;
+    Info("rank " + std::to_string(communicator->rank()) +
+         " ends; messages of this process so far: " + ProcessCounts().Report("; "));
   }
 
   // Removes a communicator that ends from the table.
@@ -483,6 +515,7 @@ class SendRecv final : public Interceptor {
     OpenGroup::Contents ended = open->End();
     if (doubtful) return EndDoubtful(std::move(ended), open, end);
     GroupCalls& calls = ended.calls;
+    const std::vector<GroupCalls::OtherWork> other_work = calls.other_work;
     GroupResult result;
     if (failed || (calls.already_called.empty() && calls.held.empty())) {
       result.native = result.result = end();
@@ -492,6 +525,9 @@ class SendRecv final : public Interceptor {
       result = Run(std::move(calls), open, ended.error);
     }
     BeginNew(ended, result.native);
+    if (CollectiveWork::Get().tracked()) {
+      for (const auto& other : other_work) NoteCollective(other.comm, other.stream);
+    }
     return ended.error == abi::kSuccess ? result.result : ended.error;
   }
 
@@ -565,7 +601,9 @@ class SendRecv final : public Interceptor {
 
 // Waits for receivers, but not in a forked child, where locks may be held for ever.
 void WaitAtExit() {
-  if (getpid() == g_process) WaitForReceivers();
+  if (getpid() != g_process) return;
+  WaitForReceivers();
+  RemoveMetrics();
 }
 
 }  // namespace

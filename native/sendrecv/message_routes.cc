@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "sendrecv/communicator.h"
+#include "sendrecv/live_control.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -34,6 +35,7 @@ Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message) {
   Communicator& communicator = *call.communicator;
   if (message->bytes < communicator.options().from) return Route::kSmall;
   if (message->captured && !communicator.options().policy.graphs) return Route::kCaptured;
+  if (IsSwitchedOff()) return Route::kOff;
   if (!communicator.driver().Owns(call.stream)) return Route::kForeign;
   const ExportLookup found =
       communicator.FindMemory(call.peer, call.role, message->address, message->bytes);

@@ -11,6 +11,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -211,6 +215,61 @@ TEST(Limit, CommunicatorsInASmallSharedMemory) {
   });
 }
 
+// Prints the file with the counts of each process.
+TEST(Exchange, AScrape) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    const std::string mine = "nccltune-sendrecv-" + std::to_string(getpid()) + "-";
+    std::string text;
+    EXPECT_TRUE(Soon([&] {
+      for (const auto& each :
+           std::filesystem::directory_iterator(std::getenv("NCCLTUNE_SENDRECV_METRICS"))) {
+        const std::string name = each.path().filename();
+        if (!name.starts_with(mine) || !name.ends_with(".prom")) continue;
+        std::ifstream file(each.path());
+        text.assign(std::istreambuf_iterator<char>(file), {});
+      }
+      return !text.empty();
+    }));
+    std::printf("%s", text.c_str());
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// Rank 0 has a file made and removed while messages go on.
+TEST(Exchange, SwitchedOffAndOn) {
+  const char* const file = std::getenv("NCCLTUNE_SENDRECV_OFF_FILE");
+  ASSERT_NE(file, nullptr);
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    // Whether NCCL carries the messages of the next round.
+    const auto native = [&] {
+      const uint64_t before = NativeSends();
+      EXPECT_EQ(Exchange(pair, 1, rank, 1 - rank, comm, stream), kNcclSuccess);
+      two.shared().flags[rank].store(NativeSends() > before ? 1 : 0);
+      two.Meet();
+      const bool both = two.shared().flags[0].load() + two.shared().flags[1].load() == 2;
+      two.Meet();
+      return both;
+    };
+    EXPECT_FALSE(native());
+    if (rank == 0) std::ofstream(file).close();
+    EXPECT_TRUE(Soon(native));
+    two.Meet();
+    if (rank == 0) std::remove(file);
+    EXPECT_TRUE(Soon([&] { return !native(); }));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
 // Both ranks must report the message that rank 1 waits for.
 TEST(Exchange, AReceiveThatIsAskedAbout) {
   Ranks two(2);
@@ -345,6 +404,60 @@ TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
     }
     EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(kTurns * kWarm)) << "it is let go of";
     EXPECT_EQ(ncclCommDestroy(other), kNcclSuccess);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// Peers map the memory. A program that frees it gets it back, also if it makes no more calls.
+TEST(Memory, ThatIsFreedIsGivenBack) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair kept = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, kept, rank, comm, stream));
+    const size_t before = CountFiles();
+    const Pair freed = NewPair(2 * kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, freed, rank, comm, stream));
+    EXPECT_GT(CountFiles(), before);
+    two.Meet();
+    Free(freed);
+    // The stand-in has a file for each import.
+    EXPECT_TRUE(Soon([&] { return CountFiles() <= before; })) << CountFiles() << " " << before;
+    two.Meet();
+    ASSERT_NO_FATAL_FAILURE(Warm(two, kept, rank, comm, stream));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// As above, but a kernel of NCCL that was called without the library's knowledge of its end may
+// run.
+TEST(Memory, ThatIsFreedBesideACollective) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    CUstream beside = NewStream();
+    const Pair pair = NewPair(kBytes);
+    const CUdeviceptr data = Fill(1000, 0);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    const size_t before = CountFiles();
+    // Rank 0 waits for rank 1.
+    const auto reduce = [&] {
+      return ncclAllReduce(At(data), At(data), 250, kNcclFloat32, kNcclSum, comm, beside);
+    };
+    if (rank == 0) {
+      ASSERT_EQ(reduce(), kNcclSuccess);
+    }
+    two.Meet();
+    if (rank == 1) Free(pair);
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    EXPECT_EQ(CountFiles() < before, rank == 1) << "a handle was closed beside a kernel that waits";
+    two.Meet();
+    if (rank == 1) {
+      ASSERT_EQ(reduce(), kNcclSuccess);
+    }
+    ASSERT_EQ(cuStreamSynchronize(beside), kCudaSuccess);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }

@@ -3,8 +3,10 @@
 // Tests of the shipped library, on the stand-ins for CUDA and NCCL, in programs of several
 // processes.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -368,6 +370,38 @@ TEST(Whole, ASignalReportsWhatIsWaitedFor) {
       << output;
 }
 
+TEST(Whole, AFileSwitchesItOffWithoutARestart) {
+  const std::string file = testing::TempDir() + "/off-" + std::to_string(getpid());
+  const std::string output = Case("Exchange.SwitchedOffAndOn",
+                                  {{"NCCLTUNE_SENDRECV_OFF_FILE", file}, {"NCCL_DEBUG", "INFO"}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "NCCL: switched off: ")) << output;
+  EXPECT_EQ(CountIn(output, " exists: NCCL carries all later messages\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, " was removed: copy engines carry messages again\n"), 2) << output;
+}
+
+TEST(Whole, NcclsLogHasTheCountsByRoute) {
+  const std::string output = Case("Exchange.Rounds", {{"NCCL_DEBUG", "INFO"}});
+  for (const char* const rank : {"0", "1"}) {
+    EXPECT_TRUE(Has(output, std::string("nccltune sendrecv INFO rank ") + rank +
+                                " ends; messages of this process so far: copy engine, "))
+        << output;
+  }
+}
+
+TEST(Whole, AScraperReadsTheCounts) {
+  const std::filesystem::path folder = testing::TempDir() + "/metrics-" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::string output =
+      Case("Exchange.AScrape", {{"NCCLTUNE_SENDRECV_METRICS", folder.string()}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_EQ(CountIn(output, "# TYPE nccltune_sendrecv_messages_total counter\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, "route=\"copy engine, pushed\"} "), 4) << output;
+  EXPECT_EQ(CountIn(output, "nccltune_sendrecv_off 0\n"), 2) << output;
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the files end with their processes";
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Whole, SizesThatDifferNameRanksAndBytes) {
   const std::string output = Case("Wrong.SizesThatDifferAreAnErrorOnBothSides");
   EXPECT_TRUE(Well(output)) << output;
@@ -385,7 +419,8 @@ TEST(Whole, Memory) {
   EXPECT_EQ(CountIn(pool, "NCCL: memory cannot be shared: "), 2) << pool;
   for (const char* const name :
        {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation",
-        "Memory.ThatIsFreedWhileAnotherCommunicatorWaits"}) {
+        "Memory.ThatIsFreedWhileAnotherCommunicatorWaits", "Memory.ThatIsFreedIsGivenBack",
+        "Memory.ThatIsFreedBesideACollective"}) {
     const std::string output = Case(name);
     EXPECT_TRUE(Well(output)) << output;
     EXPECT_FALSE(Has(output, kWarning)) << output;
