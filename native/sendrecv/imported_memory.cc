@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "sendrecv/collective_work.h"
-#include "sendrecv/export_table.h"
+#include "sendrecv/segment.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sendrecv/cuda_driver.h"
-#include "sendrecv/inbox.h"
+#include "sendrecv/mailbox.h"
 #include "sendrecv/segment.h"
 
 namespace nccltune::sendrecv {

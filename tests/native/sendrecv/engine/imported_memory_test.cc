@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "sendrecv/export_table.h"
+#include "sendrecv/segment.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {
