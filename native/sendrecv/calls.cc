@@ -18,7 +18,7 @@
 #include "sendrecv/collective_work.h"
 #include "sendrecv/counts.h"
 #include "sendrecv/log.h"
-#include "sendrecv/message_routes.h"
+#include "sendrecv/message_facts.h"
 #include "sendrecv/ranges.h"
 #include "sendrecv/repeated_group.h"
 #include "sendrecv/watch.h"
@@ -172,10 +172,10 @@ class GroupRun {
     }
     Port* const port = PortOf(call, false);
     if (port != nullptr) port->end->CountNative();
-    Route route = call.bytes() < communicator.options().from ? Route::kSmall : Route::kElsewhere;
-    const bool closed = port != nullptr && port->end->closed();
-    if (closed && !port->end->is_unusable()) route = RouteOfClosed(*port->end);
-    CountOne(call, port, route);
+    const bool closed = port != nullptr && port->end->closed() && !port->end->is_unusable();
+    CountOne(call, port,
+             closed ? RouteOfClosed(port->end->gave_way())
+                    : RouteWithoutLane(call.bytes(), communicator.options().from));
   }
 
   void WithdrawStaleOfDryRuns() {
@@ -205,7 +205,7 @@ class GroupRun {
 
   static void CountOne(const MessageCall& call, const Port* port, Route route) {
     ProcessCounts().Add(route, call.bytes());
-    if (port != nullptr && ProfilerRange::IsActive()) Mark(port->name, call.bytes(), route);
+    if (port != nullptr) ProfilerRange::Mark(port->name, call.bytes(), DescribeRoute(route));
   }
 
   void Prepare() {
@@ -227,8 +227,8 @@ class GroupRun {
       Port* const port = PortOf(call, call.eligible);
       if (port == nullptr) {
         native_calls_.push_back(call_index);
-        const bool small = call.bytes() < call.communicator->options().from;
-        ProcessCounts().Add(small ? Route::kSmall : Route::kElsewhere, call.bytes());
+        const uint64_t from = call.communicator->options().from;
+        ProcessCounts().Add(RouteWithoutLane(call.bytes(), from), call.bytes());
         continue;
       }
       MapPeerMemoryOnce(call);
@@ -308,9 +308,7 @@ class GroupRun {
     }
   }
 
-  // Returns the message for RunGroup. Sets `can_copy` from the result of LocalRoute
-  // (message_routes.h). RunGroup makes the next decisions: LaneEnd::PassGate (message_lane.h), then
-  // DecideFirst (decision.h).
+  // Returns the message for RunGroup. Sets `can_copy` from the result of LocalRoute.
   GroupMessage MessageOf(const MessageCall& call, Port* port, size_t call_index, size_t batch) {
     Communicator& communicator = *call.communicator;
     GroupMessage message = {.port = port,
@@ -491,16 +489,9 @@ class GroupRun {
         const GroupMessage& message = batches_[batch].messages[i];
         const Route route = RouteTaken(outcome.messages[batch][i], routes_[batch][i], message);
         ProcessCounts().Add(route, message.bytes);
-        if (ProfilerRange::IsActive()) Mark(message.port->name, message.bytes, route);
+        ProfilerRange::Mark(message.port->name, message.bytes, DescribeRoute(route));
       }
     }
-  }
-
-  static void Mark(const std::string& lane, uint64_t bytes, Route route) {
-    std::string text = lane;
-    text += ": " + std::to_string(bytes) + " bytes, ";
-    text += DescribeRoute(route);
-    ProfilerRange::Mark(text);
   }
 
   nccl::Result Fail(const std::string& problem, nccl::Result result) {

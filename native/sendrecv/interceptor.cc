@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles the application's NCCL calls. eligibility.h decides which messages a copy engine may
-// carry. open_group.h holds the calls of a group.
+// Handles the application's NCCL calls. open_group.h holds the calls of a group.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,12 +23,10 @@
 #include "sendrecv/collective_work.h"
 #include "sendrecv/communicator.h"
 #include "sendrecv/communicator_table.h"
-#include "sendrecv/connections.h"
-#include "sendrecv/counts.h"
-#include "sendrecv/eligibility.h"
 #include "sendrecv/interpose.h"
 #include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
+#include "sendrecv/message_facts.h"
 #include "sendrecv/nccl_settings.h"
 #include "sendrecv/open_group.h"
 #include "sendrecv/options.h"
@@ -130,7 +127,7 @@ class SendRecv final : public Interceptor {
     // Break ends the waits of a failed communicator, so that Release need not wait for its
     // operations.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
-    LogRoutes(communicator);
+    if (communicator != nullptr) LogRoutes(communicator->rank());
     if (failed) communicator->Break("the communicator was destroyed");
     retired_.Add(communicator);
     retired_.Release(kDestroyWait);
@@ -141,7 +138,7 @@ class SendRecv final : public Interceptor {
     const SplitChildren::KeptChildren ending = children_.End(comm);
     const SharedCommunicator communicator = RemoveFromTable(comm);
     if (communicator != nullptr) communicator->End("the communicator was aborted");
-    LogRoutes(communicator);
+    if (communicator != nullptr) LogRoutes(communicator->rank());
     const nccl::Result result = native().CommAbort(comm);
     retired_.Add(communicator);
     retired_.Release(std::chrono::milliseconds(0));
@@ -262,26 +259,10 @@ class SendRecv final : public Interceptor {
   // messages.
   SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
-    std::string why;
     SendRecvOptions options = options_;
-    const Connections connections = CudaConnections();
-    const bool one = connections.count == 1;
-    options.connections = connections.count;
-    // With more connections kernels do not start in the order of their launch.
-    options.policy.kernel_waits = one && options.kernels_with_one_connection;
-    if (options.policy.kernel_waits) options.from = options.from_with_kernel_waits;
-    // NCCL carries captured messages if waits are kernels.
-    options.policy.graphs = options.policy.graphs && !options.policy.kernel_waits;
+    std::string why = AdaptToConnections(&options);
     SharedCommunicator made;
-    if (one && !options.policy.kernel_waits) {
-      why =
-          "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
-          "without NCCLTUNE_SENDRECV_WAITS=memory streams wait by kernels instead";
-    } else if (!connections.why.empty()) {
-      why = connections.why;
-    } else {
-      made = Communicator::Join(key, rank, options, &why);
-    }
+    if (why.empty()) made = Communicator::Join(key, rank, options, &why);
     // An empty reason has been logged before.
     if (made == nullptr && !why.empty()) Warn("NCCL carries all sends and receives: " + why);
     if (made != nullptr && !blocks) made->SetNonblocking();
@@ -382,12 +363,6 @@ class SendRecv final : public Interceptor {
   const CommunicatorTable::Entry& FindReady(nccl::Comm comm) {
     pending_.Progress(comm);
     return communicators_.Find(comm);
-  }
-
-  static void LogRoutes(const SharedCommunicator& communicator) {
-    if (communicator == nullptr) return;
-    Info("rank " + std::to_string(communicator->rank()) +
-         " ends; messages of this process so far: " + ProcessCounts().Report("; "));
   }
 
   // Removes a communicator that ends from the table.

@@ -76,6 +76,11 @@ void LogCountsAtSignal() {
   sigaction(number, &ours, nullptr);
 }
 
+void LogRoutes(int rank) {
+  Info("rank " + std::to_string(rank) +
+       " ends; messages of this process so far: " + ProcessCounts().Report("; "));
+}
+
 void WriteMetrics() {
   static const std::string file = MetricsFile();
   static int calls = 0;

@@ -19,6 +19,9 @@ void LogCountsAtSignal();
 // Returns whether the signal of NCCLTUNE_SENDRECV_SIGNAL has arrived since the last call.
 bool TakeCountsSignal();
 
+// Logs the counters at level INFO when a communicator of this rank ends.
+void LogRoutes(int rank);
+
 // Writes the counters to a file in the folder that NCCLTUNE_SENDRECV_METRICS names, at every 50th
 // call. RemoveMetrics removes the file.
 void WriteMetrics();

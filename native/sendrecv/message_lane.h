@@ -185,7 +185,7 @@ class LaneEnd {
   bool is_unusable() const { return gate_.is_unusable(); }
 
   // Returns whether the next message has a slot. For a message with a slot, the next decision is
-  // DecideFirst (decision.h). A message without a slot is carried by NCCL on both sides, and
+  // DecideFirst (route.h). A message without a slot is carried by NCCL on both sides, and
   // PassGate counts the message.
   bool PassGate();
   // Opens the gate if that is possible now. Returns whether the next message would have a slot.

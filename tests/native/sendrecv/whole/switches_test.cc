@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests of the switches with which a site tells NCCL and CUDA what its machines can do, and of the
-// hardware on which copy engines are used.
+// Tests of the settings of NCCL and CUDA with which a site states what its machines can do, and of
+// the hardware on which copy engines are used.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
