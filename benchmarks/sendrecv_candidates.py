@@ -39,7 +39,11 @@ def candidates(args: argparse.Namespace) -> list[Candidate]:
 
 
 def _ours(args: argparse.Namespace, name: str, settings: dict[str, str]) -> Candidate:
-    before = {"LD_PRELOAD": str(Path(args.library).resolve()), "NCCLTUNE_SENDRECV": "1"}
+    before = {
+        "LD_PRELOAD": str(Path(args.library).resolve()),
+        "NCCLTUNE_SENDRECV": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
+    }
     return Candidate(name, before | settings)
 
 

@@ -32,6 +32,7 @@ def nanoseconds(build: Path, library: Path, mode: str | None, kib: str) -> float
     if mode is not None:
         env |= {"LD_PRELOAD": str(library), "NCCLTUNE_SENDRECV": mode}
         env["NCCLTUNE_SENDRECV_STATS"] = "-"
+        env.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     done = subprocess.run(
         [build / "benchmarks/native/small_groups"],
         env=env,

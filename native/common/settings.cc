@@ -20,6 +20,7 @@ constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
+constexpr std::array kHardwareWords = {"tested"sv, "any"sv};
 constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
@@ -182,6 +183,10 @@ constexpr std::array<Setting, 31> kSettings = {{
      "Seconds after which a wait by a kernel ends and the communicator fails.",
      {},
      {.least = 1, .most = 86400}},
+    {"NCCLTUNE_SENDRECV_HARDWARE", "tested|any", "tested",
+     "tested: copy engines carry messages only between H100 or H200 with NVLink between them. any: "
+     "also elsewhere, where NCCL uses direct access too.",
+     kHardwareWords},
     {"NCCLTUNE_SENDRECV_STATS",
      "path",
      "",
@@ -192,6 +197,18 @@ constexpr std::array<Setting, 31> kSettings = {{
      "On this signal the process writes the same counts, to standard error if no file is set, "
      "unless the program handles the signal.",
      kSignalWords},
+    {"NCCLTUNE_SENDRECV_METRICS",
+     "path",
+     "",
+     "Folder in which a process writes the same counts every 10 s, as a text file of Prometheus. "
+     "Not "
+     "set: they are not written.",
+     {}},
+    {"NCCLTUNE_SENDRECV_OFF_FILE",
+     "path",
+     "/dev/shm/nccltune.off",
+     "While this file of the process's user or of root exists, NCCL carries all later messages.",
+     {}},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }
@@ -238,7 +255,8 @@ std::span<const Setting> Settings() { return kSettings; }
 
 std::string ReadPath(SettingId id) {
   const char* const value = std::getenv(Of(id).name);
-  return value == nullptr ? std::string() : std::string(value);
+  return value == nullptr || *value == '\0' ? std::string(Of(id).default_value)
+                                            : std::string(value);
 }
 
 std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings) {

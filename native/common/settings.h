@@ -46,8 +46,11 @@ enum class SettingId {
   kSendrecvGraphs,
   kSendrecvWaits,
   kSendrecvWaitLimit,
+  kSendrecvHardware,
   kSendrecvStats,
   kSendrecvSignal,
+  kSendrecvMetrics,
+  kSendrecvOffFile,
 };
 
 // The valid values of a numeric setting.
@@ -76,7 +79,8 @@ struct NumberRange {
 // Returns the table in the order of SettingId.
 std::span<const Setting> Settings();
 
-// Returns the value of a setting that is a path or a text; empty if the variable is unset or empty.
+// Returns the value of a setting that is a path or a text; the default, which is mostly empty, if
+// the variable is unset or empty.
 std::string ReadPath(SettingId id);
 
 // Returns the value of a setting that is one of several words; the default if the variable is unset

@@ -8,15 +8,17 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "sendrecv/collective_work.h"
 #include "sendrecv/counts.h"
 #include "sendrecv/log.h"
-#include "sendrecv/message_routes.h"
+#include "sendrecv/message_facts.h"
 #include "sendrecv/ranges.h"
 #include "sendrecv/repeated_group.h"
 #include "sendrecv/watch.h"
@@ -152,7 +154,7 @@ class GroupRun {
       WithdrawStaleOfDryRuns();
       for (const MessageCall& call : group_.already_called) CountCalled(call);
       for (const HeldCall& held : group_.held) CountCalled(held.message);
-      other_communicators_.clear();
+      ReleaseOthers();
     }
     if (result_ == abi::kInProgress) {
       enqueue_rest_ = [] { return true; };
@@ -170,10 +172,10 @@ class GroupRun {
     }
     Port* const port = PortOf(call, false);
     if (port != nullptr) port->end->CountNative();
-    Route route = call.bytes() < communicator.options().from ? Route::kSmall : Route::kElsewhere;
-    const bool closed = port != nullptr && port->end->closed();
-    if (closed && !port->end->is_unusable()) route = RouteOfClosed(*port->end);
-    CountOne(call, port, route);
+    const bool closed = port != nullptr && port->end->closed() && !port->end->is_unusable();
+    CountOne(call, port,
+             closed ? RouteOfClosed(port->end->gave_way())
+                    : RouteWithoutLane(call.bytes(), communicator.options().from));
   }
 
   void WithdrawStaleOfDryRuns() {
@@ -203,7 +205,7 @@ class GroupRun {
 
   static void CountOne(const MessageCall& call, const Port* port, Route route) {
     ProcessCounts().Add(route, call.bytes());
-    if (port != nullptr && ProfilerRange::IsActive()) Mark(port->name, call.bytes(), route);
+    if (port != nullptr) ProfilerRange::Mark(port->name, call.bytes(), DescribeRoute(route));
   }
 
   void Prepare() {
@@ -225,14 +227,20 @@ class GroupRun {
       Port* const port = PortOf(call, call.eligible);
       if (port == nullptr) {
         native_calls_.push_back(call_index);
-        const bool small = call.bytes() < call.communicator->options().from;
-        ProcessCounts().Add(small ? Route::kSmall : Route::kElsewhere, call.bytes());
+        const uint64_t from = call.communicator->options().from;
+        ProcessCounts().Add(RouteWithoutLane(call.bytes(), from), call.bytes());
         continue;
       }
       MapPeerMemoryOnce(call);
       batches_[batch].messages.push_back(MessageOf(call, port, call_index, batch));
     }
+    ReleaseOthers();
+  }
+
+  // Ends what IsIdle has begun.
+  void ReleaseOthers() {
     other_communicators_.clear();
+    if (no_collectives_.owns_lock()) no_collectives_.unlock();
   }
 
   // Maps the memory that the peer has exported, once for each peer of the group.
@@ -247,6 +255,8 @@ class GroupRun {
   // while another thread is in a call. Keeps the mutexes of all communicators until Prepare ends,
   // so that no new work begins.
   bool IsIdle() {
+    if (!no_collectives_.owns_lock() && !no_collectives_.try_lock()) return false;
+    if (CollectiveWork::Get().MayRun()) return false;
     std::vector<Stream> streams;
     for (const Batch& batch : batches_) AddUnique<Stream>(&streams, batch.stream);
     for (const std::shared_ptr<Communicator>& each : Watcher::Get().All()) {
@@ -298,9 +308,7 @@ class GroupRun {
     }
   }
 
-  // Returns the message for RunGroup. Sets `can_copy` from the result of LocalRoute
-  // (message_routes.h). RunGroup makes the next decisions: LaneEnd::PassGate (message_lane.h), then
-  // DecideFirst (decision.h).
+  // Returns the message for RunGroup. Sets `can_copy` from the result of LocalRoute.
   GroupMessage MessageOf(const MessageCall& call, Port* port, size_t call_index, size_t batch) {
     Communicator& communicator = *call.communicator;
     GroupMessage message = {.port = port,
@@ -481,16 +489,9 @@ class GroupRun {
         const GroupMessage& message = batches_[batch].messages[i];
         const Route route = RouteTaken(outcome.messages[batch][i], routes_[batch][i], message);
         ProcessCounts().Add(route, message.bytes);
-        if (ProfilerRange::IsActive()) Mark(message.port->name, message.bytes, route);
+        ProfilerRange::Mark(message.port->name, message.bytes, DescribeRoute(route));
       }
     }
-  }
-
-  static void Mark(const std::string& lane, uint64_t bytes, Route route) {
-    std::string text = lane;
-    text += ": " + std::to_string(bytes) + " bytes, ";
-    text += DescribeRoute(route);
-    ProfilerRange::Mark(text);
   }
 
   nccl::Result Fail(const std::string& problem, nccl::Result result) {
@@ -512,6 +513,8 @@ class GroupRun {
 
   const GroupCalls& group_;
   const Native& native_;
+  std::unique_lock<std::shared_mutex> no_collectives_{CollectiveWork::Get().calls(),
+                                                      std::defer_lock};
   std::vector<OtherCommunicator> other_communicators_;
   std::vector<Communicator*> communicators_;
   std::vector<Batch> batches_;

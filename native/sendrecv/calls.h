@@ -32,7 +32,7 @@ struct MessageCall {
   nccl::Stream stream = nullptr;
   // Null if NCCL carries the message and the library does not count it.
   std::shared_ptr<Communicator> communicator;
-  bool eligible = false;  // a copy engine may carry the message: see eligibility.h
+  bool eligible = false;  // a copy engine may carry the message: see route.h
 
   uint64_t bytes() const { return count * nccl::SizeOf(type); }
 };

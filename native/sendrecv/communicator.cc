@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/content_hash.h"
+#include "sendrecv/direct_access.h"
 #include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
@@ -24,34 +25,9 @@ uint64_t HashSettings(const SendRecvOptions& options) {
   return ContentHash(text);
 }
 
-LaneMemory::Broken StateAfter(uint32_t abandoned) {
-  return abandoned == RankRecord::kEnded ? LaneMemory::kEnded : LaneMemory::kBrokenIdle;
-}
-
 constexpr int kPolls = 10;
-// After this time streams that wait for a lost peer continue without the peer's bytes. A program
-// that polls for errors has seen the error and aborted long before.
-constexpr auto kReleaseAfter = std::chrono::seconds(10);
-
-// Returns whether the GPU `from` can access the memory of the GPU `to`. A GPU that this process
-// cannot see counts as reachable. If that GPU is not reachable, mapping its memory fails later.
-bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
-  int count = 0;
-  std::optional<cu::Device> here;
-  std::optional<cu::Device> there;
-  if (api.DeviceGetCount(&count) != cu::kSuccess) return false;
-  for (int i = 0; i < count; ++i) {
-    cu::Device device = 0;
-    cu::Uuid uuid = {};
-    if (api.DeviceGet(&device, i) != cu::kSuccess) continue;
-    if (api.DeviceGetUuid(&uuid, device) != cu::kSuccess) continue;
-    if (std::memcmp(&uuid, &from, sizeof(uuid)) == 0) here = device;
-    if (std::memcmp(&uuid, &to, sizeof(uuid)) == 0) there = device;
-  }
-  if (!here || !there || *here == *there) return true;
-  int can = 0;
-  return api.DeviceCanAccessPeer(&can, *here, *there) == cu::kSuccess && can != 0;
-}
+// How long a call waits until a peer knows its rank in a communicator that was split.
+constexpr auto kRankWait = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -114,6 +90,7 @@ struct Communicator::Peer {
   size_t place;
   bool same_process = false;  // the peer's rank belongs to this process
   bool same_gpu = false;
+  bool may_push = false;
   uint64_t floor = 0;
   ImportedMemory imported;
   std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
@@ -125,6 +102,8 @@ Communicator::Communicator(std::string_view key, const SendRecvOptions& options)
 
 std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
                                                  const SendRecvOptions& options, std::string* why) {
+  *why = WhyNoDirectAccess();
+  if (!why->empty()) return nullptr;
   std::shared_ptr<Communicator> made(new Communicator(key, options));
   const cu::Api* const api = OpenCuda(why);
   if (api == nullptr) return nullptr;
@@ -132,6 +111,7 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   if (made->driver_ == nullptr) return nullptr;
   if (options.policy.kernel_waits && !made->driver_->LoadKernels(why)) return nullptr;
   made->enqueued_work_ = std::make_unique<EnqueuedWork>(*made->driver_);
+  made->waiting_streams_ = std::make_unique<WaitingStreams>(made->driver_->context());
   made->segment_ = Segment::Open(key, why);
   if (made->segment_ == nullptr) return nullptr;
   const auto place = made->segment_->Join(why);
@@ -188,12 +168,22 @@ int Communicator::RankAt(size_t place) {
   const RankRecord& mine = segment_->memory().records[place_];
   // After a split the peer does not know its rank until NCCL has created the communicator in the
   // peer's process. Wait until then, or until the peer has left or ended or this communicator is
-  // abandoned.
+  // abandoned. NCCL does not wait for a peer that is stopped, so the wait is short.
+  const auto until = Clock::now() + kRankWait;
   while (record.rank.load() < 0 && record.state.load() == RankRecord::kJoined &&
-         segment_->IsAlive(place) && mine.abandoned.load() == 0) {
+         (left_places_ & PlaceBit(place)) == 0 && segment_->IsAlive(place) &&
+         mine.abandoned.load() == 0) {
+    if (Clock::now() > until) LeavePlaceToNccl(place);
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return record.rank.load();
+}
+
+// NCCL carries all messages with the rank at that place, also when the rank is known later.
+void Communicator::LeavePlaceToNccl(size_t place) {
+  left_places_ |= PlaceBit(place);
+  Gate(segment_->GateOf(place_, place), Role::kSender).CloseForGood(true);
+  Gate(segment_->GateOf(place, place_), Role::kReceiver).CloseForGood(true);
 }
 
 std::unique_ptr<Communicator::Peer> Communicator::ConnectPeer(int rank) {
@@ -220,18 +210,24 @@ std::unique_ptr<Communicator::Peer> Communicator::ConnectPeerAt(int rank, size_t
          ": its NCCLTUNE_SENDRECV settings differ");
     return nullptr;
   }
-  auto kind = ImportedMemory::Kind::kByHandle;
   const bool same_process = record.process == ThisProcess() && record.process != ProcessToken{};
+  const DirectAccess access =
+      AccessTo(driver_->api(), driver_->device(), driver_->uuid(),
+               {.uuid = record.gpu, .same_process = same_process}, options_.any_hardware);
+  if (!access.refused.empty()) {
+    Warn("NCCL carries messages between GPUs: " + access.refused);
+    return nullptr;
+  }
+  auto kind = ImportedMemory::Kind::kByHandle;
   if (same_process) {
     const auto context = reinterpret_cast<cu::Context>(record.context);
     kind =
         driver_->EnablePeer(context) ? ImportedMemory::Kind::kDirect : ImportedMemory::Kind::kNone;
-  } else if (!CanReach(driver_->api(), driver_->uuid(), record.gpu)) {
-    kind = ImportedMemory::Kind::kNone;
   }
   if (kind == ImportedMemory::Kind::kNone) Info("no peer access to the GPU of " + who);
   auto peer = std::make_unique<Peer>(place, *driver_, record, place_, kind, inbox_.get());
   peer->same_process = same_process;
+  peer->may_push = access.may_push;
   peer->same_gpu = std::memcmp(&record.gpu, &driver_->uuid(), sizeof(record.gpu)) == 0;
   peer->floor = std::min(options_.from, record.from);
   return peer;
@@ -246,6 +242,7 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
     enqueued_work_->TrackPeer(rank);
     const std::scoped_lock lock(lanes_mutex_);
     watched_[rank].place = peer->place;
+    watched_[rank].last_alive = Clock::now();
   }
   return peer.get();
 }
@@ -253,6 +250,16 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
 uint64_t Communicator::FloorOf(int peer) {
   const Peer* const found = FindPeer(peer);
   return found == nullptr ? UINT64_MAX : found->floor;
+}
+
+// Reserves connections for the streams of a lane that may wait: see PlanStream::Kind.
+bool Communicator::ReserveStreams(Role role) {
+  const Policy& policy = options_.policy;
+  if (options_.connections == 0 || policy.kernel_waits) return true;
+  size_t streams = policy.vccl ? options_.vccl.channels : 1;
+  if (role == Role::kSender && !policy.vccl && policy.eager_limit != 0) ++streams;
+  if (!policy.vccl && policy.piece != 0) streams += 2;
+  return waiting_streams_->Reserve(streams, options_.connections);
 }
 
 Port* Communicator::FindPort(int rank, Role role, bool make) {
@@ -268,8 +275,11 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   GateMemory& gate = segment_->GateOf(from, to);
   std::string why;
   Segment::LaneMapping lane;
-  if (driver_->Reserve()) {
-    lane = segment_->MapLane(*driver_, from, to, &why);
+  if (!ReserveStreams(role)) {
+    why = "too few connections to the GPU are left for more streams that wait";
+  } else if (driver_->Reserve()) {
+    lane = segment_->MapLane(*driver_, from, to,
+                             {.graphs = options_.policy.graphs, .sums = options_.verify}, &why);
   } else {
     why = "CUDA refused a stream or an event";
   }
@@ -278,6 +288,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     // messages to NCCL as well.
     unusable = true;
     Gate(gate, role).CloseForGood(true);
+    if (why.empty()) return nullptr;
     Info("NCCL carries all messages " + std::string(sends ? "sent to" : "received from") +
          " rank " + std::to_string(rank) + ": " + why);
     return nullptr;
@@ -292,6 +303,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   made->port.map_new = [peer] { peer->imported.Update([] { return false; }); };
   made->port.same_process = peer->same_process;
   made->port.same_gpu = peer->same_gpu;
+  made->port.may_push = peer->may_push;
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
   made->port.name = sends ? mine + " to " + other : other + " to " + mine;
@@ -342,6 +354,23 @@ Communicator::Checked Communicator::NextChecked(int peer, Role role) {
 
 void Communicator::MapPeerMemory(int peer, const std::function<bool()>& is_idle) {
   peers_.at(peer)->imported.Update(is_idle);
+}
+
+bool Communicator::GiveBackMemory() {
+  if (segment_ == nullptr || driver_->IsContextReset()) return false;
+  exported_->CheckFreed();
+  exported_->WithdrawStale([this](uint64_t number) { return IsInUse(number); });
+  bool waiting = false;
+  for (const auto& [rank, peer] : peers_) {
+    if (peer != nullptr && peer->imported.UnmapWithdrawn()) waiting = true;
+  }
+  return waiting;
+}
+
+void Communicator::CloseWithdrawn() {
+  for (const auto& [rank, peer] : peers_) {
+    if (peer != nullptr) peer->imported.CloseWithdrawn();
+  }
 }
 
 bool Communicator::IsInUse(uint64_t allocation) const {
@@ -441,133 +470,13 @@ bool Communicator::Close() {
   segment_->memory().records[place_].state.store(RankRecord::kLeft);
   inbox_.reset();
   mailbox_.reset();
+  waiting_streams_.reset();
   enqueued_work_->Clear();
   driver_->FreeSpares();
   const std::scoped_lock lanes(lanes_mutex_);
   watched_.clear();
   segment_.reset();
   return true;
-}
-
-void Communicator::Fail(const std::string& why, nccl::Result result) {
-  if (failure_.why.empty()) failure_ = {.why = why, .result = result};
-  needs_check_.store(true);
-}
-
-void Communicator::Abandon(const std::string& why, RankRecord::Abandoned how) {
-  const std::scoped_lock lock(lanes_mutex_);
-  Fail(why, abi::kRemoteError);
-  if (segment_ == nullptr) return;
-  // Keep an earlier state: a failed communicator stays failed when the application ends it.
-  uint32_t used = RankRecord::kUsed;
-  segment_->memory().records[place_].abandoned.compare_exchange_strong(used, how);
-  for (auto& [rank, peer] : watched_) Release(peer, StateAfter(how));
-}
-
-void Communicator::Release(WatchedPeer& peer, LaneMemory::Broken state) {
-  peer.released = true;
-  for (const auto& [lane, name] : peer.lanes) sendrecv::BreakLane(*lane, state);
-}
-
-bool Communicator::IsLost(const WatchedPeer& peer, bool processes, std::string* why) {
-  const RankRecord& record = segment_->memory().records[peer.place];
-  if (record.abandoned.load() != RankRecord::kUsed ||
-      std::ranges::any_of(peer.lanes, [](const auto& lane) {
-        return lane.first->broken.load() != LaneMemory::kUsable;
-      })) {
-    *why = " has abandoned the communicator";
-    return true;
-  }
-  if (!processes || segment_->IsAlive(peer.place)) return false;
-  *why = " has ended";
-  return true;
-}
-
-// A lost peer is an error only while messages with it are incomplete.
-void Communicator::FindLostPeers(bool processes) {
-  if (segment_ == nullptr || !failure_.why.empty()) return;
-  for (auto& [rank, peer] : watched_) {
-    std::string why;
-    if (!peer.lost_why.empty() || !IsLost(peer, processes, &why)) continue;
-    peer.lost_why = "rank " + std::to_string(rank);
-    peer.lost_why += why;
-    peer.lost_at = Clock::now();
-    needs_check_.store(true);
-    enqueued_work_->PeerLost(rank);
-    bool incomplete = false;
-    for (const auto& [lane, name] : peer.lanes) {
-      incomplete = incomplete || lane->broken.load() == LaneMemory::kBrokenIncomplete ||
-                   HasIncomplete(*lane);
-      const uint32_t how = segment_->memory().records[peer.place].abandoned.load();
-      MarkBroken(*lane, incomplete ? LaneMemory::kBrokenIncomplete : StateAfter(how));
-      const std::string mismatch = FindMismatch(*lane);
-      if (!mismatch.empty()) {
-        Fail(std::string(name).append(": ").append(mismatch), abi::kInvalidUsage);
-      }
-    }
-    if (incomplete) Fail(peer.lost_why, abi::kRemoteError);
-  }
-}
-
-// A wait kernel has ended without its peer.
-void Communicator::FindExpiredWaits() {
-  if (segment_ == nullptr || !options_.policy.kernel_waits || !failure_.why.empty()) return;
-  for (const auto& [rank, peer] : watched_) {
-    for (const auto& [lane, name] : peer.lanes) {
-      if (lane->expired.load() == 0) continue;
-      Fail(name + ": a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT",
-           abi::kRemoteError);
-    }
-  }
-  if (failure_.why.empty()) return;
-  uint32_t used = RankRecord::kUsed;
-  segment_->memory().records[place_].abandoned.compare_exchange_strong(used, RankRecord::kFailed);
-  for (auto& [rank, peer] : watched_) Release(peer, StateAfter(RankRecord::kFailed));
-}
-
-void Communicator::CheckPeers() {
-  const std::scoped_lock lock(lanes_mutex_);
-  FindExpiredWaits();
-  FindLostPeers(true);
-  const auto now = Clock::now();
-  const bool late = std::ranges::any_of(watched_, [&](const auto& each) {
-    return !each.second.lost_why.empty() && now - each.second.lost_at > kReleaseAfter;
-  });
-  const bool counted = options_.policy.vccl || options_.policy.graphs;
-  for (auto& [rank, peer] : watched_) {
-    const bool waits = !failure_.why.empty() || !peer.lost_why.empty();
-    if (late && waits && !peer.released) Release(peer, LaneMemory::kBrokenIdle);
-    if (!counted || !peer.released) continue;
-    for (const auto& [lane, name] : peer.lanes) sendrecv::EndRepeatedWaits(*lane);
-  }
-}
-
-std::string Communicator::DescribeIncompleteMessages() {
-  const std::scoped_lock lock(lanes_mutex_);
-  // The hash of the key distinguishes two communicators with the same ranks.
-  std::ostringstream name;
-  name << "communicator " << std::hex << (ContentHash(key_) & 0xffff) << ", ";
-  std::string words;
-  for (const auto& [rank, peer] : watched_) {
-    for (const auto& [lane, lane_name] : peer.lanes) {
-      words += sendrecv::DescribeIncompleteMessages(*lane, name.str() + lane_name);
-    }
-  }
-  return words;
-}
-
-Communicator::FailureInfo Communicator::Failure() {
-  const std::scoped_lock lock(lanes_mutex_);
-  // First, because the peer sees the same flag and may have abandoned the communicator by now.
-  FindExpiredWaits();
-  FindLostPeers(false);
-  if (segment_ == nullptr || !failure_.why.empty()) return failure_;
-  for (const auto& [rank, peer] : watched_) {
-    if (!peer.lost_why.empty() && enqueued_work_->MayWaitFor(rank, peer.lost_at)) {
-      return {.why = peer.lost_why};
-    }
-  }
-  return {};
 }
 
 }  // namespace nccltune::sendrecv

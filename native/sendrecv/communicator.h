@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "sendrecv/connections.h"
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/enqueued_work.h"
 #include "sendrecv/exported_memory.h"
@@ -45,6 +46,10 @@ struct SendRecvOptions {
   vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
+  // Copy engines are also used on hardware on which the library was not tested.
+  bool any_hardware = false;
+  // Connections::count. 0: not limited.
+  size_t connections = 0;
   // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
   // Decides `policy.kernel_waits` when a communicator is created.
   bool kernels_with_one_connection = true;
@@ -99,6 +104,11 @@ class Communicator {
   // Maps the memory that the peer has exported since the last call. `is_idle` returns whether no
   // GPU work is in progress: see ImportedMemory::Update.
   void MapPeerMemory(int peer, const std::function<bool()>& is_idle);
+  // Gives back memory that its owner has freed: withdraws this rank's, and unmaps that of peers.
+  // Returns whether handles wait for CloseWithdrawn.
+  bool GiveBackMemory();
+  // See ImportedMemory::CloseWithdrawn.
+  void CloseWithdrawn();
   // Returns whether no work of the library or of NCCL is in progress on this communicator. May
   // record events in `streams`, the streams of the present calls. A communicator with messages in
   // CUDA graphs is never idle.
@@ -158,13 +168,15 @@ class Communicator {
   std::unique_ptr<Peer> ConnectPeer(int rank);
   std::unique_ptr<Peer> ConnectPeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
+  bool ReserveStreams(Role role);
   int RankAt(size_t place);
+  void LeavePlaceToNccl(size_t place);
   // Like IsIdle, but ignores CUDA graphs, and messages of NCCL that have no event after them.
   bool EverythingIsComplete();
   bool HasUnreceivedSends(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
   struct WatchedPeer;
-  bool IsLost(const WatchedPeer& peer, bool processes, std::string* why);
+  bool IsLost(WatchedPeer& peer, bool processes, std::string* why);
   void FindLostPeers(bool processes);
   void FindExpiredWaits();
   static void Release(WatchedPeer& peer, LaneMemory::Broken state);
@@ -178,6 +190,7 @@ class Communicator {
   std::unique_ptr<EnqueuedWork> enqueued_work_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;
+  uint64_t left_places_ = 0;  // a bit for each place whose rank was not known in time
   // Null if the system refuses the socket. Then only memory with a legacy CUDA IPC handle can be
   // exported, and NCCL carries messages in other memory.
   std::unique_ptr<Mailbox> mailbox_;
@@ -193,12 +206,14 @@ class Communicator {
   std::unique_ptr<Verifier> verifier_;  // null if the contents are not compared
   std::vector<Event> join_events_;
   HelperStreams helpers_;
+  std::unique_ptr<WaitingStreams> waiting_streams_;
 
   std::mutex lanes_mutex_;
   // A peer that this rank has connected to.
   struct WatchedPeer {
     size_t place = 0;
     std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each lane with its name
+    Clock::time_point last_alive;
     std::string lost_why;       // why the peer is lost; empty if it is alive
     bool released = false;      // the waits for this peer have been ended
     Clock::time_point lost_at;  // when the peer was found to be lost

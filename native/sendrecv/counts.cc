@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Route::kCount)> kDesc
     "NCCL: first message from one rank to another",
     "NCCL: no free slot between the two ranks",
     "NCCL: sent before it was received",
-    "NCCL: received before it was sent, with one connection",
+    "NCCL: received before it was sent, with one connection or without NVLink",
     "NCCL: after a message that held up others, with one connection",
     "NCCL: decided by the peer",
     "NCCL: captured in a graph, or after a captured message",
@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Route::kCount)> kDesc
     "NCCL: memory not mapped by the peer yet",
     "NCCL: memory that the peer cannot map",
     "NCCL: too many allocations exported",
+    "NCCL: stream of another CUDA context",
+    "NCCL: switched off",
     "NCCL: dry run, a copy engine would have carried it",
     "contents checked",
 };
@@ -38,13 +40,14 @@ Counts::Total Counts::Get(Route route) const {
           .bytes = counter.bytes.load(std::memory_order_relaxed)};
 }
 
-std::string Counts::Report() const {
+std::string Counts::Report(std::string_view separator) const {
   std::string text;
   for (size_t i = 0; i < counters_.size(); ++i) {
     const Total total = Get(static_cast<Route>(i));
     if (total.messages == 0) continue;
     text += std::string(kDescriptions[i]) + ": " + std::to_string(total.messages) + " messages, " +
-            std::to_string(total.bytes) + " bytes\n";
+            std::to_string(total.bytes) + " bytes";
+    text += separator;
   }
   return text;
 }

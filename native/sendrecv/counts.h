@@ -25,7 +25,7 @@ enum class Route : uint8_t {
   kFirst,      // the first message from one rank to another: with it NCCL connects the two
   kFull,       // no free slot for it in the memory that the two ranks share
   kEager,      // a send that must not wait for its receive, and no staging memory was usable
-  kEarly,      // received before it was sent, and streams wait by kernels
+  kEarly,      // received before it was sent, and only receivers copy
   kGaveWay,    // an earlier message held up others, and streams wait by kernels
   kPeer,       // the peer decided that NCCL carries it
   kCaptured,   // captured in a CUDA graph, or after a captured message
@@ -35,6 +35,8 @@ enum class Route : uint8_t {
   kNotYet,     // the peer has not mapped the memory yet
   kRefused,    // the peer could not map the memory
   kNoRoom,     // the table of exported memory is full
+  kForeign,    // the stream belongs to another context than the communicator
+  kOff,        // the operator has switched the library off
   kDry,        // dry run: a copy engine would have carried it
   // Counted in addition to one of the routes above.
   kChecked,  // the contents were compared
@@ -58,8 +60,9 @@ class Counts {
   }
   Total Get(Route route) const;
 
-  // Returns one line for each route that was used, or an empty text if none was.
-  std::string Report() const;
+  // Returns one line for each route that was used, or an empty text if none was. `separator` ends
+  // each line.
+  std::string Report(std::string_view separator = "\n") const;
 
  private:
   struct Counter {

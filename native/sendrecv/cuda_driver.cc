@@ -16,6 +16,8 @@ constexpr const char* kWaitKernels =
 #include "sendrecv/wait_kernels.inc"
     ;
 
+constexpr auto kLongestLaunch = std::chrono::seconds(10);
+
 // Returns the GPU's address of a flag. It equals the CPU's address: MissingFeature requires unified
 // addressing and CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
 cu::Pointer AddressOf(const Flag& flag) { return reinterpret_cast<cu::Pointer>(&flag); }
@@ -260,6 +262,13 @@ bool CudaDriver::Capturing(Stream stream) {
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
 }
 
+bool CudaDriver::Owns(Stream stream) const {
+  const ScopedContext in(api_, context_);
+  cu::Context owner = context_;
+  if (api_.StreamGetCtx == nullptr) return true;
+  return api_.StreamGetCtx(stream, &owner) == cu::kSuccess && owner == context_;
+}
+
 bool CudaDriver::LoadKernels(std::string* why) {
   kernels_ = LoadedKernels::Of(api_, context_, why);
   return kernels_ != nullptr;
@@ -267,7 +276,25 @@ bool CudaDriver::LoadKernels(std::string* why) {
 
 bool CudaDriver::LaunchGate(Stream stream, const GateKernel& gate) {
   const ScopedContext in(api_, context_);
-  return Succeeded(kernels_->LaunchGate(stream, gate));
+  {
+    const std::scoped_lock lock(pending_mutex_);
+    pending_ = {.gate = &gate, .stream = stream, .began = std::chrono::steady_clock::now()};
+  }
+  const bool launched = Succeeded(kernels_->LaunchGate(stream, gate));
+  const std::scoped_lock lock(pending_mutex_);
+  pending_.gate = nullptr;
+  return launched && !pending_.ended;
+}
+
+bool CudaDriver::EndBlockedLaunch() {
+  const std::scoped_lock lock(pending_mutex_);
+  const auto waited = std::chrono::steady_clock::now() - pending_.began;
+  if (pending_.gate == nullptr || pending_.ended || waited < kLongestLaunch) return false;
+  // If the GPU is busy and CUDA has no room for more launches, the gate is not in its stream yet.
+  if (IsComplete(pending_.stream)) return false;
+  pending_.ended = true;
+  pending_.gate->begun->store(pending_.gate->begun_value);
+  return true;
 }
 
 bool CudaDriver::LaunchExchange(Stream stream, const ExchangeKernel& exchange) {

@@ -5,9 +5,11 @@
 #define NCCLTUNE_SENDRECV_CUDA_DRIVER_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -123,6 +125,9 @@ class CudaDriver final : public Driver {
   bool WriteValue(Stream stream, Flag& flag, uint32_t value) override;
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
+  // Returns whether the stream belongs to this context. Streams of green contexts and of others
+  // that are no primary ones do not.
+  bool Owns(Stream stream) const;
 
   // Loads the wait kernels. The functions below require that it has returned true.
   bool LoadKernels(std::string* why);
@@ -130,6 +135,10 @@ class CudaDriver final : public Driver {
   bool LaunchGate(Stream stream, const GateKernel& gate) override;
   bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override;
   bool HasDefaultPriority(Stream stream) override;
+  // Ends a gate whose launch blocks until the gate has ended: for 10 s it has not returned,
+  // although the gate runs. The gate waits for a later launch, so it would never end. Makes the
+  // launch fail, and returns true. A debugger or profiler may make launches block. Thread-safe.
+  bool EndBlockedLaunch();
 
   // Records an event after all work of the context. Returns false if CUDA refuses or is older than
   // 12.5, which lacks the function.
@@ -187,6 +196,15 @@ class CudaDriver final : public Driver {
   std::atomic<Stream> spare_stream_ = nullptr;
   std::atomic<Event> spare_event_ = nullptr;
   LoadedKernels* kernels_ = nullptr;
+  // The launch of a gate that has not returned.
+  struct PendingLaunch {
+    const GateKernel* gate = nullptr;
+    Stream stream = nullptr;
+    std::chrono::steady_clock::time_point began;
+    bool ended = false;
+  };
+  std::mutex pending_mutex_;
+  PendingLaunch pending_;
 };
 
 // Registers host memory with CUDA while the object lives. GPUs of this process see it at the same

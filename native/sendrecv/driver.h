@@ -63,7 +63,7 @@ class Driver {
   // Returns whether the stream is under capture.
   virtual bool Capturing(Stream stream) = 0;
 
-  // The functions below are used only with Policy::kernel_waits (decision.h).
+  // The functions below are used only with Policy::kernel_waits (route.h).
   virtual GroupStarts& starts() = 0;
   virtual bool LaunchGate(Stream stream, const GateKernel& gate) = 0;
   virtual bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) = 0;

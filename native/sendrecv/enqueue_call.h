@@ -15,43 +15,6 @@
 
 #include "sendrecv/nccl_api.h"
 
-// Names and parameter types of all such functions, as in NCCL's header: X(name, types...).
-#define NCCLTUNE_ENQUEUE_CALLS(X)                                                                  \
-  X(AllGather, const void*, void*, size_t, nccl::DataType, nccl::Comm, nccl::Stream)               \
-  X(AllReduce, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::Comm, nccl::Stream)  \
-  X(AlltoAll, const void*, void*, size_t, nccl::DataType, nccl::Comm, nccl::Stream)                \
-  X(Bcast, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm, nccl::Stream)            \
-  X(Broadcast, const void*, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm,         \
-    nccl::Stream)                                                                                  \
-  X(Gather, const void*, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm,            \
-    nccl::Stream)                                                                                  \
-  X(Reduce, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::RankArgument,           \
-    nccl::Comm, nccl::Stream)                                                                      \
-  X(ReduceScatter, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::Comm,            \
-    nccl::Stream)                                                                                  \
-  X(Scatter, const void*, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm,           \
-    nccl::Stream)                                                                                  \
-  X(AllGatherConfig, const void*, void*, size_t, nccl::DataType, nccl::Comm, nccl::Stream,         \
-    const nccl::CollConfig*)                                                                       \
-  X(AllReduceConfig, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::Comm,          \
-    nccl::Stream, const nccl::CollConfig*)                                                         \
-  X(AlltoAllConfig, const void*, void*, size_t, nccl::DataType, nccl::Comm, nccl::Stream,          \
-    const nccl::CollConfig*)                                                                       \
-  X(BroadcastConfig, const void*, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm,   \
-    nccl::Stream, const nccl::CollConfig*)                                                         \
-  X(GatherConfig, const void*, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm,      \
-    nccl::Stream, const nccl::CollConfig*)                                                         \
-  X(ReduceConfig, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::RankArgument,     \
-    nccl::Comm, nccl::Stream, const nccl::CollConfig*)                                             \
-  X(ReduceScatterConfig, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::Comm,      \
-    nccl::Stream, const nccl::CollConfig*)                                                         \
-  X(ScatterConfig, const void*, void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Comm,     \
-    nccl::Stream, const nccl::CollConfig*)                                                         \
-  X(PutSignal, const void*, size_t, nccl::DataType, nccl::RankArgument, nccl::Window, size_t, int, \
-    int, unsigned, nccl::Comm, nccl::Stream)                                                       \
-  X(Signal, nccl::RankArgument, int, int, unsigned, nccl::Comm, nccl::Stream)                      \
-  X(WaitSignal, int, nccl::WaitSignalDesc*, nccl::Comm, nccl::Stream)
-
 namespace nccltune::sendrecv {
 
 class EnqueueCall {

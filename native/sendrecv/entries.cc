@@ -96,21 +96,13 @@ struct Entry<method, profiled, nccl::Result(Arguments...)> {
   }
 };
 
-// Functions that are passed to NCCL unchanged; the library only checks whether they fail. Each line
-// is X(name, parameter types...).
-#define OBSERVED_CALLS(X)                                                                  \
-  X(CommGrow, nccl::Comm, int, const nccl::UniqueId*, int, nccl::Comm*, nccl::CommConfig*) \
-  X(CommFinalize, nccl::Comm)                                                              \
-  X(CommSuspend, nccl::Comm, int)                                                          \
-  X(CommResume, nccl::Comm)                                                                \
-  X(CommWindowRegister, nccl::Comm, void*, size_t, nccl::Window*, int)                     \
-  X(CommWindowDeregister, nccl::Comm, nccl::Window)
-
 // Functions that have no method of their own in Interceptor.
 enum class GenericFunction : uint8_t {
-#define FUNCTION(name, ...) k##name,
-  NCCLTUNE_ENQUEUE_CALLS(FUNCTION) OBSERVED_CALLS(FUNCTION)
-#undef FUNCTION
+#define IN_GROUPS(...)
+#define HANDLED(...)
+#define ENQUEUED(name, ...) k##name,
+#define OBSERVED(name, ...) k##name,
+#include "sendrecv/hooked_functions.inc"
 };
 
 // The entry for one of the two names of a GenericFunction. If `enqueues` is set, the entry passes
@@ -139,52 +131,11 @@ struct GenericEntry {
   }
 };
 
-#define GENERIC_ENTRY(symbol, name, enqueues, profiled, ...)                                 \
-  Intercepted {                                                                              \
-    symbol,                                                                                  \
-        reinterpret_cast<void*>(                                                             \
-            &GenericEntry<GenericFunction::k##name, enqueues, profiled, __VA_ARGS__>::Call), \
-        &GenericEntry<GenericFunction::k##name, enqueues, profiled, __VA_ARGS__>::original   \
-  }
-#define ENQUEUE_ENTRIES(name, ...)                             \
-  GENERIC_ENTRY("nccl" #name, name, true, false, __VA_ARGS__), \
-      GENERIC_ENTRY("pnccl" #name, name, true, true, __VA_ARGS__),
-#define OBSERVED_ENTRIES(name, ...)                             \
-  GENERIC_ENTRY("nccl" #name, name, false, false, __VA_ARGS__), \
-      GENERIC_ENTRY("pnccl" #name, name, false, true, __VA_ARGS__),
-
-#define ENTRIES(name)                                                                         \
-  Intercepted{"nccl" #name, reinterpret_cast<void*>(&Entry<&Interceptor::name, false>::Call), \
-              &Entry<&Interceptor::name, false>::original},                                   \
-      Intercepted {                                                                           \
-    "pnccl" #name, reinterpret_cast<void*>(&Entry<&Interceptor::name, true>::Call),           \
-        &Entry<&Interceptor::name, true>::original                                            \
-  }
-
-const std::array kIntercepted = {ENTRIES(CommInitRank),
-                                 ENTRIES(CommInitRankConfig),
-                                 ENTRIES(CommInitRankScalable),
-                                 ENTRIES(CommInitAll),
-                                 ENTRIES(CommSplit),
-                                 ENTRIES(CommShrink),
-                                 ENTRIES(CommDestroy),
-                                 ENTRIES(CommAbort),
-                                 ENTRIES(CommRevoke),
-                                 ENTRIES(CommGetAsyncError),
-                                 ENTRIES(GroupStart),
-                                 ENTRIES(GroupEnd),
-                                 ENTRIES(GroupSimulateEnd),
-                                 ENTRIES(Send),
-                                 ENTRIES(Recv),
-                                 ENTRIES(RedOpDestroy),
-                                 NCCLTUNE_ENQUEUE_CALLS(ENQUEUE_ENTRIES)
-                                     OBSERVED_CALLS(OBSERVED_ENTRIES)};
-
-#undef ENTRIES
-#undef ENQUEUE_ENTRIES
-#undef OBSERVED_ENTRIES
-#undef GENERIC_ENTRY
-#undef OBSERVED_CALLS
+// Returns the table entry of one of the two names of a function.
+template <typename EntryType>
+Intercepted Make(const char* symbol) {
+  return {symbol, reinterpret_cast<void*>(&EntryType::Call), &EntryType::original};
+}
 
 template <typename Function>
 void Find(const RealNccl& nccl, const char* symbol, Function** function) {
@@ -193,29 +144,36 @@ void Find(const RealNccl& nccl, const char* symbol, Function** function) {
 
 }  // namespace
 
-std::span<const Intercepted> AllIntercepted() { return kIntercepted; }
+std::span<const Intercepted> AllIntercepted() {
+  // Made at the first call, because other libraries may call NCCL before this one is initialised.
+  static const std::array intercepted = {
+#define METHOD(name)                                    \
+  Make<Entry<&Interceptor::name, false>>("nccl" #name), \
+      Make<Entry<&Interceptor::name, true>>("pnccl" #name),
+#define GENERIC(name, enqueues, ...)                                                        \
+  Make<GenericEntry<GenericFunction::k##name, enqueues, false, __VA_ARGS__>>("nccl" #name), \
+      Make<GenericEntry<GenericFunction::k##name, enqueues, true, __VA_ARGS__>>("pnccl" #name),
+#define IN_GROUPS(name, ...) METHOD(name)
+#define HANDLED(name, ...) METHOD(name)
+#define ENQUEUED(name, ...) GENERIC(name, true, __VA_ARGS__)
+#define OBSERVED(name, ...) GENERIC(name, false, __VA_ARGS__)
+#include "sendrecv/hooked_functions.inc"
+#undef GENERIC
+#undef METHOD
+  };
+  return intercepted;
+}
 
 void Bind(const RealNccl& nccl, Native* native) {
-#define BIND(name) Find(nccl, "nccl" #name, &native->name)
-  BIND(GetVersion);
-  BIND(CommCount);
-  BIND(CommUserRank);
-  BIND(CommInitRank);
-  BIND(CommInitRankConfig);
-  BIND(CommInitRankScalable);
-  BIND(CommInitAll);
-  BIND(CommSplit);
-  BIND(CommShrink);
-  BIND(CommDestroy);
-  BIND(CommAbort);
-  BIND(CommRevoke);
-  BIND(CommGetAsyncError);
-  BIND(GroupStart);
-  BIND(GroupEnd);
-  BIND(GroupSimulateEnd);
-  BIND(Send);
-  BIND(Recv);
-  BIND(RedOpDestroy);
+#define BIND(name) Find(nccl, "nccl" #name, &native->name);
+  BIND(GetVersion)
+  BIND(CommCount)
+  BIND(CommUserRank)
+#define IN_GROUPS(name, ...) BIND(name)
+#define HANDLED(name, ...) BIND(name)
+#define ENQUEUED(...)
+#define OBSERVED(...)
+#include "sendrecv/hooked_functions.inc"
 #undef BIND
 }
 

@@ -78,6 +78,7 @@ class BatchRun {
     MessagePosting posting;
     posting.conditions = {.bytes = message.bytes,
                           .can_copy = message.can_copy && HasRoom(end),
+                          .may_push = message.port->may_push,
                           .group_receives = receives_,
                           .staging = false};
     posting.exported = {.allocation = message.allocation, .offset = message.offset};
@@ -204,10 +205,11 @@ class BatchRun {
     message.port->map_new();
     const DeviceAddress theirs =
         message.port->resolve(captured.theirs.allocation, captured.theirs.offset, message.bytes);
-    LaneMemory::GraphFlags* const flags = end.AcceptCapture(theirs != 0);
+    const bool sends = end.role() == Role::kSender;
+    const bool may_copy = theirs != 0 && (!sends || message.port->may_push);
+    LaneMemory::GraphFlags* const flags = end.AcceptCapture(may_copy);
     if (flags == nullptr) return CountAsNative(index, NativeReason::kClosed);
     MessageTransfer& transfer = AddGraphTransfer(index, flags, MessageTransfer::Kind::kCopy);
-    const bool sends = end.role() == Role::kSender;
     transfer.to = sends ? theirs : message.address;
     transfer.from = sends ? message.address : theirs;
     return true;
@@ -375,7 +377,8 @@ class BatchRun {
 
   bool IsEarly(size_t index, const PostedMessage& posted) const {
     const GroupMessage& message = messages_[index];
-    return context_.policy.kernel_waits && posted.first && message.can_copy &&
+    const bool only_receivers = context_.policy.kernel_waits || !message.port->may_push;
+    return only_receivers && posted.first && message.can_copy &&
            message.port->end->role() == Role::kReceiver;
   }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Carries out the sends and receives of one group. For each message: posts it in its lane
-// (message_lane.h), decides how it is carried (decision.h), and enqueues the operations (plan.h).
-// Only messages that eligibility.h and message_routes.h have examined come here.
+// (message_lane.h), decides how it is carried (route.h), and enqueues the operations (plan.h).
 #ifndef NCCLTUNE_SENDRECV_GROUP_H_
 #define NCCLTUNE_SENDRECV_GROUP_H_
 
@@ -14,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/decision.h"
 #include "sendrecv/driver.h"
 #include "sendrecv/helper_streams.h"
 #include "sendrecv/message_lane.h"
 #include "sendrecv/plan.h"
+#include "sendrecv/route.h"
 #include "sendrecv/staging.h"
 #include "sendrecv/vccl/vccl.h"
 
@@ -63,7 +62,8 @@ struct Port {
   // peer.
   bool same_process = false;
   bool same_gpu = false;
-  std::string name;  // "rank 3 to rank 5"
+  bool may_push = true;  // see DirectAccess::may_push
+  std::string name;      // "rank 3 to rank 5"
 };
 
 struct GroupMessage {
@@ -86,25 +86,6 @@ struct Batch {
   Stream stream = nullptr;
   Driver* driver = nullptr;
   HelperStreams* helpers = nullptr;  // used with Policy::kernel_waits
-};
-
-enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kBuffered };
-
-// Why NCCL carries a message.
-enum class NativeReason : uint8_t {
-  kDecided,   // the first side decided for NCCL
-  kFresh,     // no message of the lane has had a slot yet
-  kRingFull,  // all slots are in use, or were and less than half of them is free again
-  kClosed,    // NCCL carries all messages of the lane from now on
-  kEnded,     // the peer's application has ended the communicator
-  kEarly,     // the receiver came first, and streams wait by kernels
-};
-
-// How a message is carried.
-struct MessageOutcome {
-  Path path = Path::kNative;
-  bool first = false;  // this side posted first and decided
-  NativeReason reason = NativeReason::kDecided;
 };
 
 struct GroupOutcome {

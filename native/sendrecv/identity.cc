@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <new>
+#include <optional>
+#include <string>
 
 #include "common/content_hash.h"
 #include "common/random_bytes.h"
+#include "sendrecv/nccl_settings.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -64,8 +66,8 @@ ProcessToken ThisProcess() {
 }
 
 uint64_t ThisHost() {
-  const char* const set = std::getenv("NCCL_HOSTID");
-  return set == nullptr ? 0 : ContentHash(set);
+  const std::optional<std::string> set = NcclSetting("NCCL_HOSTID");
+  return set ? ContentHash(*set) : 0;
 }
 
 }  // namespace nccltune::sendrecv

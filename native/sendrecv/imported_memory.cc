@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "sendrecv/export_table.h"
+#include "sendrecv/collective_work.h"
+#include "sendrecv/segment.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -64,7 +65,7 @@ OpenHandles& TheHandles() {
 
 ImportedMemory::~ImportedMemory() {
   for (const auto& [number, mapping] : mappings_) Unmap(mapping);
-  for (const Mapping& mapping : deferred_) Unmap(mapping);
+  CloseWithdrawn();
   if (inbox_ != nullptr) inbox_->DropUnless(from_, [](uint64_t) { return false; });
 }
 
@@ -111,16 +112,36 @@ void ImportedMemory::UnmapLater(const Mapping& mapping) {
     return;
   }
   deferred_.push_back(mapping);
+  CollectiveWork::Get().AddWaiting(1);
   deferred_bytes_ += mapping.bytes;
 }
 
 bool ImportedMemory::MakeRoom(const std::function<bool()>& is_idle) {
   if (deferred_bytes_ <= kMaxDeferredBytes) return true;
   if (!is_idle()) return false;
+  CloseWithdrawn();
+  return true;
+}
+
+void ImportedMemory::CloseWithdrawn() {
   for (const Mapping& mapping : deferred_) Unmap(mapping);
+  CollectiveWork::Get().AddWaiting(-static_cast<int64_t>(deferred_.size()));
   deferred_.clear();
   deferred_bytes_ = 0;
-  return true;
+}
+
+bool ImportedMemory::UnmapWithdrawn() {
+  const uint64_t changed = peer_.exports_changed.load();
+  if (std::exchange(seen_withdrawals_, changed) != changed) {
+    std::set<uint64_t> exported;
+    for (const ExportEntry& entry : peer_.exports) exported.insert(entry.number.load());
+    std::erase_if(mappings_, [&](const auto& each) {
+      if (exported.contains(each.first)) return false;
+      UnmapLater(each.second);
+      return true;
+    });
+  }
+  return !deferred_.empty();
 }
 
 void ImportedMemory::Update(const std::function<bool()>& is_idle) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sendrecv/cuda_driver.h"
-#include "sendrecv/inbox.h"
+#include "sendrecv/mailbox.h"
 #include "sendrecv/segment.h"
 
 namespace nccltune::sendrecv {
@@ -37,10 +37,14 @@ class ImportedMemory {
 
   // Maps newly exported memory and unmaps memory that the peer has withdrawn. Closing a legacy
   // handle waits for all work of the GPU (driver 580). That work may wait for the caller's next
-  // operation. So handles of withdrawn memory stay open until the communicator ends. If such
-  // handles hold over 1 GiB, they are closed once `is_idle` returns true. Until then no other
-  // memory of the peer is mapped.
+  // operation. So handles of withdrawn memory stay open until CloseWithdrawn. If such handles hold
+  // over 1 GiB, they are closed once `is_idle` returns true. Until then no other memory of the peer
+  // is mapped.
   void Update(const std::function<bool()>& is_idle);
+  // Unmaps withdrawn memory, but maps nothing. Returns whether handles wait for CloseWithdrawn.
+  bool UnmapWithdrawn();
+  // Closes the handles of withdrawn memory. No work of the GPU may wait for a peer.
+  void CloseWithdrawn();
   // Returns the address of `bytes` bytes of an exported entry, or 0 if not all of them are mapped.
   DeviceAddress Resolve(uint64_t number, uint64_t offset, uint64_t bytes) const;
 
@@ -66,6 +70,7 @@ class ImportedMemory {
   Kind kind_;
   Inbox* inbox_;
   size_t from_;
+  uint64_t seen_withdrawals_ = 0;         // the same, by UnmapWithdrawn
   uint64_t seen_changes_ = 0;             // last seen value of RankRecord::exports_changed
   std::map<uint64_t, Mapping> mappings_;  // by number of the exported entry
   std::vector<Mapping> deferred_;         // withdrawn by the peer, still to be unmapped

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles the application's NCCL calls. eligibility.h decides which messages a copy engine may
-// carry. open_group.h holds the calls of a group.
+// Handles the application's NCCL calls. open_group.h holds the calls of a group.
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -21,13 +20,14 @@
 #include "common/random_bytes.h"
 #include "common/settings.h"
 #include "sendrecv/calls.h"
+#include "sendrecv/collective_work.h"
 #include "sendrecv/communicator.h"
 #include "sendrecv/communicator_table.h"
-#include "sendrecv/connections.h"
-#include "sendrecv/eligibility.h"
 #include "sendrecv/interpose.h"
+#include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
-#include "sendrecv/log_counts.h"
+#include "sendrecv/message_facts.h"
+#include "sendrecv/nccl_settings.h"
 #include "sendrecv/open_group.h"
 #include "sendrecv/options.h"
 #include "sendrecv/pending_nonblocking.h"
@@ -46,17 +46,11 @@ constexpr auto kDestroyWait = std::chrono::seconds(1);
 
 pid_t g_process = 0;  // the process that created the interceptor
 
-bool IsSet(const char* name, const char* value) {
-  const char* set = std::getenv(name);
-  return set != nullptr && std::strcmp(set, value) == 0;
-}
-
 // Returns whether NCCL's calls on the new communicator block. Returns `default_blocks` if
 // NCCL_COMM_BLOCKING is not set and there is no configuration.
 bool Blocks(const nccl::CommConfig* config, bool default_blocks = true) {
-  for (const char* const value : {"0", "1"}) {
-    if (IsSet("NCCL_COMM_BLOCKING", value)) return *value == '1';
-  }
+  const std::string value = NcclSetting("NCCL_COMM_BLOCKING").value_or("");
+  if (value == "0" || value == "1") return value == "1";
   return config == nullptr ? default_blocks : config->blocking != 0;
 }
 
@@ -133,6 +127,7 @@ class SendRecv final : public Interceptor {
     // Break ends the waits of a failed communicator, so that Release need not wait for its
     // operations.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
+    if (communicator != nullptr) LogRoutes(communicator->rank());
     if (failed) communicator->Break("the communicator was destroyed");
     retired_.Add(communicator);
     retired_.Release(kDestroyWait);
@@ -143,6 +138,7 @@ class SendRecv final : public Interceptor {
     const SplitChildren::KeptChildren ending = children_.End(comm);
     const SharedCommunicator communicator = RemoveFromTable(comm);
     if (communicator != nullptr) communicator->End("the communicator was aborted");
+    if (communicator != nullptr) LogRoutes(communicator->rank());
     const nccl::Result result = native().CommAbort(comm);
     retired_.Add(communicator);
     retired_.Release(std::chrono::milliseconds(0));
@@ -216,8 +212,9 @@ class SendRecv final : public Interceptor {
 
   nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call) override {
     OpenGroup* const open = OpenGroup::Find(thread);
-    if (open == nullptr || !open->IsOpen()) return call();
+    if (open == nullptr || !open->IsOpen()) return CallCollective(call);
     StopRepeating(open);
+    CollectiveWork::Get().NoteUntracked();
     if (open->failed() || !open->HasHeldCalls()) return open->CallNow(call);
     if (IsRefused(call, communicators_.Find(call.comm).ranks, native())) {
       open->Flush(native());
@@ -262,25 +259,12 @@ class SendRecv final : public Interceptor {
   // messages.
   SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
-    std::string why;
     SendRecvOptions options = options_;
-    const bool one = IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1");
-    // With more connections kernels do not start in the order of their launch.
-    options.policy.kernel_waits = one && options.kernels_with_one_connection;
-    if (options.policy.kernel_waits) options.from = options.from_with_kernel_waits;
-    // NCCL carries captured messages if waits are kernels.
-    options.policy.graphs = options.policy.graphs && !options.policy.kernel_waits;
+    std::string why = AdaptToConnections(&options);
     SharedCommunicator made;
-    if (one && !options.policy.kernel_waits) {
-      why =
-          "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting; "
-          "without NCCLTUNE_SENDRECV_WAITS=memory streams wait by kernels instead";
-    } else if (const char* const few = WhyTooFewConnections()) {
-      why = few;
-    } else {
-      made = Communicator::Join(key, rank, options, &why);
-    }
-    if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
+    if (why.empty()) made = Communicator::Join(key, rank, options, &why);
+    // An empty reason has been logged before.
+    if (made == nullptr && !why.empty()) Warn("NCCL carries all sends and receives: " + why);
     if (made != nullptr && !blocks) made->SetNonblocking();
     return made;
   }
@@ -346,6 +330,26 @@ class SendRecv final : public Interceptor {
 
   void BeginMade(const SharedCommunicator& made, nccl::Comm comm) {
     if (communicators_.Add(made, comm)) Watcher::Get().Add(made);
+  }
+
+  nccl::Result CallCollective(const EnqueueCall& call) {
+    CollectiveWork& collectives = CollectiveWork::Get();
+    if (!collectives.tracked()) {
+      collectives.NoteUntracked();
+      return call();
+    }
+    const std::shared_lock lock(collectives.calls());
+    const nccl::Result result = call();
+    NoteCollective(call.comm, call.stream);
+    return result;
+  }
+
+  // Records an event after a collective.
+  void NoteCollective(nccl::Comm comm, nccl::Stream stream) {
+    const SharedCommunicator communicator = communicators_.Find(comm).communicator;
+    if (communicator == nullptr) return CollectiveWork::Get().NoteUntracked();
+    if (communicator->driver().Capturing(stream)) return CollectiveWork::Get().NoteCaptured();
+    communicator->enqueued_work().Enqueued({.stream = stream, .ours = true, .native = {}});
   }
 
   void BeginNew(const OpenGroup::Contents& ended, nccl::Result result) {
@@ -486,6 +490,7 @@ class SendRecv final : public Interceptor {
     OpenGroup::Contents ended = open->End();
     if (doubtful) return EndDoubtful(std::move(ended), open, end);
     GroupCalls& calls = ended.calls;
+    const std::vector<GroupCalls::OtherWork> other_work = calls.other_work;
     GroupResult result;
     if (failed || (calls.already_called.empty() && calls.held.empty())) {
       result.native = result.result = end();
@@ -495,6 +500,9 @@ class SendRecv final : public Interceptor {
       result = Run(std::move(calls), open, ended.error);
     }
     BeginNew(ended, result.native);
+    if (CollectiveWork::Get().tracked()) {
+      for (const auto& other : other_work) NoteCollective(other.comm, other.stream);
+    }
     return ended.error == abi::kSuccess ? result.result : ended.error;
   }
 
@@ -568,7 +576,9 @@ class SendRecv final : public Interceptor {
 
 // Waits for receivers, but not in a forked child, where locks may be held for ever.
 void WaitAtExit() {
-  if (getpid() == g_process) WaitForReceivers();
+  if (getpid() != g_process) return;
+  WaitForReceivers();
+  RemoveMetrics();
 }
 
 }  // namespace

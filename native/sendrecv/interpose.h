@@ -21,38 +21,19 @@ enum class InterposeMode { kOn, kVerify, kDryRun };
 // call these functions. While such a call runs, the calls that NCCL makes to its own functions are
 // not intercepted.
 struct Native {
-  // The functions that every message needs come first, so that they are in neighbouring cache
-  // lines.
-  nccl::Result (*GroupStart)() = nullptr;
-  nccl::Result (*GroupEnd)() = nullptr;
-  nccl::Result (*Send)(const void* buffer, size_t count, nccl::DataType type, int peer,
-                       nccl::Comm comm, nccl::Stream stream) = nullptr;
-  nccl::Result (*Recv)(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
-                       nccl::Stream stream) = nullptr;
-
-  std::string path;  // file of the real NCCL
-  int version = 0;   // as ncclGetVersion returns it
+  // Those of every message are in neighbouring cache lines.
+#define IN_GROUPS(name, arguments, ...) nccl::Result (*name)(__VA_ARGS__) = nullptr;
+#define HANDLED(name, arguments, ...) nccl::Result (*name)(__VA_ARGS__) = nullptr;
+#define ENQUEUED(...)
+#define OBSERVED(...)
+#include "sendrecv/hooked_functions.inc"
 
   nccl::Result (*GetVersion)(int* version) = nullptr;
   nccl::Result (*CommCount)(nccl::Comm comm, int* count) = nullptr;
   nccl::Result (*CommUserRank)(nccl::Comm comm, int* rank) = nullptr;
 
-  nccl::Result (*CommInitRank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
-  nccl::Result (*CommInitRankConfig)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
-                                     nccl::CommConfig* config) = nullptr;
-  nccl::Result (*CommInitRankScalable)(nccl::Comm* comm, int ranks, int rank, int ids,
-                                       nccl::UniqueId* id, nccl::CommConfig* config) = nullptr;
-  nccl::Result (*CommInitAll)(nccl::Comm* comms, int devices, const int* list) = nullptr;
-  nccl::Result (*CommSplit)(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                            nccl::CommConfig* config) = nullptr;
-  nccl::Result (*CommShrink)(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                             nccl::CommConfig* config, int flags) = nullptr;
-  nccl::Result (*CommDestroy)(nccl::Comm comm) = nullptr;
-  nccl::Result (*CommAbort)(nccl::Comm comm) = nullptr;
-  nccl::Result (*CommRevoke)(nccl::Comm comm, int flags) = nullptr;
-  nccl::Result (*CommGetAsyncError)(nccl::Comm comm, nccl::Result* error) = nullptr;
-  nccl::Result (*GroupSimulateEnd)(nccl::SimInfo* info) = nullptr;
-  nccl::Result (*RedOpDestroy)(nccl::RedOp op, nccl::Comm comm) = nullptr;
+  std::string path;  // file of the real NCCL
+  int version = 0;   // as ncclGetVersion returns it
 };
 
 // The state that the library keeps for a thread.
@@ -76,30 +57,17 @@ class Interceptor {
   Interceptor(const Interceptor&) = delete;
   Interceptor& operator=(const Interceptor&) = delete;
 
-  virtual nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank);
-  virtual nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
-                                          nccl::CommConfig* config);
-  virtual nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
-                                            nccl::UniqueId* id, nccl::CommConfig* config);
-  virtual nccl::Result CommInitAll(nccl::Comm* comms, int devices, const int* list);
-  virtual nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                                 nccl::CommConfig* config);
-  virtual nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                                  nccl::CommConfig* config, int flags);
-  virtual nccl::Result CommDestroy(nccl::Comm comm);
-  virtual nccl::Result CommAbort(nccl::Comm comm);
-  virtual nccl::Result CommRevoke(nccl::Comm comm, int flags);
-  virtual nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error);
-  virtual nccl::Result GroupStart(ThreadState& thread);
-  virtual nccl::Result GroupEnd(ThreadState& thread);
-  virtual nccl::Result GroupSimulateEnd(ThreadState& thread, nccl::SimInfo* info);
-  virtual nccl::Result Send(ThreadState& thread, const void* buffer, size_t count,
-                            nccl::DataType type, int peer, nccl::Comm comm, nccl::Stream stream);
-  virtual nccl::Result Recv(ThreadState& thread, void* buffer, size_t count, nccl::DataType type,
-                            int peer, nccl::Comm comm, nccl::Stream stream);
-  virtual nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm);
+#define IN_GROUPS(name, arguments, ...)                                           \
+  virtual nccl::Result name(ThreadState& /*thread*/ __VA_OPT__(, ) __VA_ARGS__) { \
+    return native_.name arguments;                                                \
+  }
+#define HANDLED(name, arguments, ...) \
+  virtual nccl::Result name(__VA_ARGS__) { return native_.name arguments; }
+#define ENQUEUED(...)
+#define OBSERVED(...)
+#include "sendrecv/hooked_functions.inc"
   // Handles a collective or a one-sided operation. See enqueue_call.h.
-  virtual nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call);
+  virtual nccl::Result Enqueue(ThreadState& /*thread*/, const EnqueueCall& call) { return call(); }
   // Notes that a call that creates or ends a communicator or a window has failed. If the thread is
   // in a group, NCCL may refuse the whole group.
   virtual void MayHaveRefused(ThreadState& /*thread*/) noexcept {}

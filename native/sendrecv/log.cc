@@ -4,9 +4,10 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <mutex>
 #include <set>
+
+#include "sendrecv/nccl_settings.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -22,8 +23,8 @@ void Write(const char* level, const std::string& text) {
 }
 
 bool InfoIsWanted() {
-  const char* level = std::getenv("NCCL_DEBUG");
-  return level != nullptr && (strcasecmp(level, "INFO") == 0 || strcasecmp(level, "TRACE") == 0);
+  const std::string level = NcclSetting("NCCL_DEBUG").value_or("");
+  return strcasecmp(level.c_str(), "INFO") == 0 || strcasecmp(level.c_str(), "TRACE") == 0;
 }
 
 }  // namespace

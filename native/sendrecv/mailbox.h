@@ -4,22 +4,32 @@
 // nonblocking datagram socket. A rank is identified by its place, the index of its record in the
 // segment (segment.h). A random token in the record is part of the socket's address, so another
 // user of the machine cannot bind the address first.
+//
+// Receives chunks of memory that peers send as file descriptors. A communicator has one inbox for
+// all its peers. A rank is identified by its place, the index of its record in the segment
+// (segment.h).
 #ifndef NCCLTUNE_SENDRECV_MAILBOX_H_
 #define NCCLTUNE_SENDRECV_MAILBOX_H_
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/descriptor.h"
 #include "common/token.h"
 #include "sendrecv/identity.h"
-#include "sendrecv/segment.h"
+#include "sendrecv/mapped_chunks.h"
 
 namespace nccltune::sendrecv {
+
+class Segment;
+struct SegmentMemory;
 
 // One datagram. It describes consecutive chunks of an exported entry. The chunks' file descriptors
 // are attached to the datagram.
@@ -60,7 +70,7 @@ class Mailbox {
 
   const Token& token() const { return token_; }
   // Returns whether the rank at `place` has published a mailbox.
-  bool HasPeer(size_t place) const { return segment_.memory().records[place].mailbox != Token{}; }
+  bool HasPeer(size_t place) const;
   // Sends a datagram to the rank at `place`.
   SendResult Send(size_t place, const ChunkMessage& datagram,
                   const std::vector<Descriptor>& descriptors);
@@ -75,6 +85,46 @@ class Mailbox {
   Segment& segment_;
   Token token_;
   Descriptor socket_;
+};
+
+// Most chunks of one exported entry. With the smallest chunks, of 2 MiB, they hold 8 GiB.
+inline constexpr size_t kMaxEntryChunks = 4096;
+
+// Imports received chunks and keeps them until they are mapped. Not thread-safe.
+class Inbox {
+ public:
+  struct ReceivedChunks {
+    std::vector<ChunkMemory> chunks;  // consecutive chunks, from the first one
+    bool refused = false;             // importing a chunk failed
+  };
+
+  // `memory` has the records of all ranks that may send.
+  Inbox(const CudaDriver& driver, const SegmentMemory& memory, Mailbox& mailbox)
+      : importer_(driver), memory_(memory), mailbox_(mailbox) {}
+  ~Inbox();
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  // Reads the datagrams that have arrived. Returns false if there may be more.
+  bool ReadAll();
+  // Returns the chunks that were received for an exported entry of the rank at `place`. Returns
+  // null if there are none.
+  const ReceivedChunks* Find(size_t place, uint64_t number) const;
+  // Drops the chunks that were received for one entry.
+  void Drop(size_t place, uint64_t number);
+  // Drops the chunks of all entries that the rank at `place` no longer exports. `exported` returns
+  // whether the rank still exports the entry of a number.
+  void DropUnless(size_t place, const std::function<bool(uint64_t)>& exported);
+
+ private:
+  using Key = std::pair<size_t, uint64_t>;
+  void Accept(const Mailbox::Received& received);
+  void Release(const ReceivedChunks& delivery) const;
+
+  MappedChunks importer_;
+  const SegmentMemory& memory_;
+  Mailbox& mailbox_;
+  std::map<Key, ReceivedChunks> deliveries_;
 };
 
 }  // namespace nccltune::sendrecv

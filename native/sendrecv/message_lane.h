@@ -78,7 +78,7 @@ std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received);
 
 // A lane's shared memory. The memory is all zero at first.
 struct LaneMemory {
-  static constexpr uint64_t kSlots = 512;
+  static constexpr uint64_t kSlots = 256;
   // The lane's state. A side breaks the lane when its rank or the peer fails (kBrokenIdle), or when
   // its application ends the communicator (kEnded). In both cases the state is kBrokenIncomplete if
   // a message was incomplete.
@@ -112,7 +112,7 @@ static_assert(offsetof(LaneMemory, mismatched_number) == 8 && offsetof(LaneMemor
 static_assert(offsetof(LaneMemory, vccl) == 64 + LaneMemory::kSlots * sizeof(MessageSlot));
 static_assert(sizeof(vccl::SharedState) == 64 + vccl::kMaxChannels * 128);
 static_assert(sizeof(vccl::SharedState::Channel) == 128 && sizeof(LaneMemory::GraphFlags) == 128);
-static_assert(sizeof(LaneMemory) == 148672);
+static_assert(offsetof(LaneMemory, graph_flags) == 66752 && sizeof(LaneMemory) == 83136);
 
 // Returns whether some message was posted by at least one side and is not complete. A message in a
 // CUDA graph never counts as complete.
@@ -185,7 +185,7 @@ class LaneEnd {
   bool is_unusable() const { return gate_.is_unusable(); }
 
   // Returns whether the next message has a slot. For a message with a slot, the next decision is
-  // DecideFirst (decision.h). A message without a slot is carried by NCCL on both sides, and
+  // DecideFirst (route.h). A message without a slot is carried by NCCL on both sides, and
   // PassGate counts the message.
   bool PassGate();
   // Opens the gate if that is possible now. Returns whether the next message would have a slot.

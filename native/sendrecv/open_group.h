@@ -2,7 +2,7 @@
 //
 // The calls of a thread between ncclGroupStart and the outermost ncclGroupEnd.
 //
-// Calls go to NCCL at once until the first eligible message (eligibility.h). That call and all
+// Calls go to NCCL at once until the first eligible message (route.h). That call and all
 // later ones are held in their order. NCCL puts messages, and some collectives as messages, into
 // one queue for each peer, so no call may overtake another. Messages are posted to peers only at
 // the end of the group, because ncclGroupSimulateEnd or a failing call may end the group without

@@ -36,7 +36,10 @@ ProfilerRange::ProfilerRange(const std::string& text) {
 
 ProfilerRange::~ProfilerRange() { nvtxDomainRangePop(Domain()); }
 
-void ProfilerRange::Mark(const std::string& text) {
+void ProfilerRange::Mark(const std::string& lane, uint64_t bytes, std::string_view route) {
+  if (!IsActive()) return;
+  std::string text = lane + ": " + std::to_string(bytes) + " bytes, ";
+  text += route;
   const nvtxEventAttributes_t attributes = Attributes(text);
   nvtxDomainMarkEx(Domain(), &attributes);
 }
@@ -44,7 +47,8 @@ void ProfilerRange::Mark(const std::string& text) {
 bool ProfilerRange::IsActive() { return false; }
 ProfilerRange::ProfilerRange(const std::string& /*words*/) {}
 ProfilerRange::~ProfilerRange() = default;
-void ProfilerRange::Mark(const std::string& /*words*/) {}
+void ProfilerRange::Mark(const std::string& /*lane*/, uint64_t /*bytes*/,
+                         std::string_view /*route*/) {}
 #endif
 
 }  // namespace nccltune::sendrecv

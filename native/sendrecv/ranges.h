@@ -5,7 +5,9 @@
 #ifndef NCCLTUNE_SENDRECV_RANGES_H_
 #define NCCLTUNE_SENDRECV_RANGES_H_
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace nccltune::sendrecv {
 
@@ -22,8 +24,9 @@ class ProfilerRange {
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
 
-  // Sets an NVTX mark, which is an instant without a duration.
-  static void Mark(const std::string& text);
+  // Sets an NVTX mark for a message, which is an instant without a duration. Does nothing unless
+  // IsActive() is true.
+  static void Mark(const std::string& lane, uint64_t bytes, std::string_view route);
 };
 
 }  // namespace nccltune::sendrecv

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/segment.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "common/content_hash.h"
+#include "common/descriptor.h"
 #include "common/retry.h"
 #include "sendrecv/cuda_driver.h"
+#include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -33,6 +39,14 @@ constexpr size_t kFileBytes = kHeadBytes + kMaxLocalRanks * kMaxLocalRanks * kLa
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr const char* kFolder = "/dev/shm";
+constexpr std::string_view kPrefix = "nccltune-sendrecv-";
+// The ranks of a host take at most this part of the free shared memory: others need it as well.
+constexpr uint64_t kLeastParts = 4;
+// A file that nobody has locked for so long belongs to no process: a rank takes its place as soon
+// as it has opened the file.
+constexpr time_t kStaleAfter = 60;
+std::atomic<uint64_t> g_taken = 0;
+std::atomic<size_t> g_ranks = 1;  // most ranks of a communicator on this host so far
 
 std::mutex& OpenMutex() {
   static std::mutex& mutex = *new std::mutex;
@@ -46,7 +60,7 @@ std::map<std::string, std::weak_ptr<Segment>>& OpenSegments() {
 
 std::string NameFor(std::string_view key) {
   std::ostringstream name;
-  name << "/nccltune-sendrecv-" << SegmentMemory::kLayout << "-" << std::hex << std::setfill('0')
+  name << "/" << kPrefix << SegmentMemory::kLayout << "-" << std::hex << std::setfill('0')
        << std::setw(16) << ContentHash(key);
   return name.str();
 }
@@ -55,13 +69,38 @@ std::string Errno(const std::string& what) { return what + ": " + std::strerror(
 
 // Each place has a file lock on one byte. The lock belongs to the process: it ends with the
 // process, and forked children neither keep it nor release it.
-struct flock LockRequest(size_t place, int16_t type) {
+struct flock LockRequest(size_t place, off_t places = 1) {
   struct flock lock = {};
-  lock.l_type = type;
+  lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = static_cast<off_t>(place);
-  lock.l_len = 1;
+  lock.l_len = places;
   return lock;
+}
+
+bool IsLocked(int file, struct flock lock) {
+  return Retry([&] { return fcntl(file, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;
+}
+
+bool IsStale(int file) {
+  struct stat found = {};
+  return fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
+         found.st_mtime + kStaleAfter < std::time(nullptr) &&
+         !IsLocked(file, LockRequest(0, kMaxLocalRanks));
+}
+
+// Removes the files of processes that were killed while NCCL created their communicators. Call this
+// only while this process has no such file open: closing a descriptor would end its locks.
+void RemoveStaleFiles() {
+  DIR* const folder = opendir(kFolder);
+  if (folder == nullptr) return;
+  while (const dirent* const entry = readdir(folder)) {
+    if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
+    const Descriptor file(
+        openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file && IsStale(file.fd())) unlinkat(dirfd(folder), entry->d_name, 0);
+  }
+  closedir(folder);
 }
 
 }  // namespace
@@ -70,10 +109,12 @@ struct Segment::Mapped {
   LaneMemory* memory = nullptr;
   std::unique_ptr<PinnedMemory> pinned;
 
-  Mapped() = default;
+  explicit Mapped(size_t size) : bytes(size) {}
+  size_t bytes = 0;
+
   bool Map(int file, size_t number, std::string* why) {
     const auto offset = static_cast<off_t>(kHeadBytes + number * kLaneBytes);
-    void* at = mmap(nullptr, kLaneBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
     if (at == MAP_FAILED) {
       *why = Errno("mmap");
       return false;
@@ -82,7 +123,7 @@ struct Segment::Mapped {
     return true;
   }
   bool Pin(const CudaDriver& driver, std::string* why) {
-    pinned = std::make_unique<PinnedMemory>(driver, memory, kLaneBytes);
+    pinned = std::make_unique<PinnedMemory>(driver, memory, bytes);
     if (*pinned) return true;
     *why = "CUDA cannot register it (cuMemHostRegister)";
     return false;
@@ -92,7 +133,7 @@ struct Segment::Mapped {
   }
   ~Mapped() {
     pinned.reset();
-    if (memory != nullptr) munmap(memory, kLaneBytes);
+    if (memory != nullptr) munmap(memory, bytes);
   }
   Mapped(const Mapped&) = delete;
   Mapped& operator=(const Mapped&) = delete;
@@ -106,6 +147,8 @@ std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
   // The destructor of Segment takes the same lock.
   std::shared_ptr<Segment> made;
   const std::scoped_lock lock(OpenMutex());
+  static bool first = true;
+  if (std::exchange(first, false)) RemoveStaleFiles();
   std::weak_ptr<Segment>& known = OpenSegments()[name];
   if (std::shared_ptr<Segment> open = known.lock()) return open;
   made.reset(new Segment(name));
@@ -159,7 +202,10 @@ bool Segment::MapHead(std::string* why) {
     *why = Errno(kFolder + name_ + " cannot have " + std::to_string(kFileBytes) + " bytes");
     return false;
   }
-  if (!ReserveMemory(0, offsetof(SegmentMemory, records), why)) return false;
+  if (!TakeShare(offsetof(SegmentMemory, records), why) ||
+      !ReserveMemory(0, offsetof(SegmentMemory, records), why)) {
+    return false;
+  }
   void* at = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (at == MAP_FAILED) {
     *why = Errno("mmap of " + (kFolder + name_));
@@ -175,9 +221,35 @@ bool Segment::MapHead(std::string* why) {
   return false;
 }
 
+// Counts shared memory of this process. Returns false if the ranks of this host would take more
+// than their share of what is free. Two ranks count half of their lane each. Logs one warning.
+bool Segment::TakeShare(size_t bytes, std::string* why) {
+  struct statvfs found = {};
+  if (fstatvfs(file_, &found) != 0) return true;
+  const uint64_t free = uint64_t{found.f_bavail} * found.f_frsize;
+  size_t ranks = g_ranks.load();
+  if (memory_ != nullptr && places() > ranks) g_ranks.store(ranks = places());
+  const uint64_t taken = g_taken.load();
+  if ((taken + bytes) * ranks * kLeastParts <= free + taken) {
+    g_taken += bytes;
+    taken_ += bytes;
+    return true;
+  }
+  static std::atomic<bool> warned = false;
+  if (!warned.exchange(true)) {
+    Warn("/dev/shm has " + std::to_string(free >> 10U) + " of " +
+         std::to_string((uint64_t{found.f_blocks} * found.f_frsize) >> 10U) +
+         " KiB free, of which " + std::to_string(ranks) +
+         " ranks take at most a quarter; NCCL carries the messages of further communicators "
+         "and peers. Give containers more (docker run --shm-size)");
+  }
+  why->clear();
+  return false;
+}
+
 // Without reserved memory the first write could raise SIGBUS. posix_fallocate is not used: if the
 // file system lacks fallocate, posix_fallocate writes to the file.
-bool Segment::ReserveMemory(size_t begin, size_t bytes, std::string* why) const {
+bool Segment::ReserveMemory(size_t begin, size_t bytes, std::string* why) {
   const int result = Retry(
       [&] { return fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes)); });
   if (result == 0) return true;
@@ -187,6 +259,7 @@ bool Segment::ReserveMemory(size_t begin, size_t bytes, std::string* why) const 
 
 Segment::~Segment() {
   lanes_.clear();
+  g_taken -= taken_;
   if (memory_ != nullptr) munmap(memory_, kHeadBytes);
   if (file_ >= 0) close(file_);
   const std::scoped_lock lock(OpenMutex());
@@ -195,7 +268,7 @@ Segment::~Segment() {
 }
 
 bool Segment::LockPlace(size_t place) {
-  struct flock lock = LockRequest(place, F_WRLCK);
+  struct flock lock = LockRequest(place);
   return Retry([&] { return fcntl(file_, F_SETLK, &lock); }) == 0;
 }
 
@@ -206,7 +279,9 @@ std::optional<size_t> Segment::Join(std::string* why) {
     return {};
   }
   const size_t begin = offsetof(SegmentMemory, records) + place * sizeof(RankRecord);
-  if (!ReserveMemory(begin, sizeof(RankRecord), why)) return {};
+  if (!TakeShare(sizeof(RankRecord), why) || !ReserveMemory(begin, sizeof(RankRecord), why)) {
+    return {};
+  }
   if (!LockPlace(place)) {
     *why = Errno("a lock on " + (kFolder + name_));
     return {};
@@ -216,25 +291,36 @@ std::optional<size_t> Segment::Join(std::string* why) {
   return place;
 }
 
+void Segment::KeepPlaces() {
+  const std::scoped_lock lock(mutex_);
+  for (size_t place = 0; place < kMaxLocalRanks; ++place) {
+    if ((joined_here_ >> place & 1) != 0) LockPlace(place);
+  }
+}
+
 bool Segment::IsAlive(size_t place) {
   {
     const std::scoped_lock lock(mutex_);
     if ((joined_here_ >> place & 1) != 0) return true;
   }
   if (memory_->records[place].state.load() != RankRecord::kJoined) return true;
-  struct flock lock = LockRequest(place, F_WRLCK);
   // If the lock is free, the process that held it has ended.
-  return Retry([&] { return fcntl(file_, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;
+  return IsLocked(file_, LockRequest(place));
 }
 
 Segment::LaneMapping Segment::MapLane(const CudaDriver& driver, size_t from, size_t to,
-                                      std::string* why) {
+                                      LaneParts parts, std::string* why) {
   const size_t number = from * kMaxLocalRanks + to;
   const std::scoped_lock lock(mutex_);
   std::unique_ptr<Mapped>& mapped = lanes_[number];
   if (mapped != nullptr) return mapped->mapping();
-  auto made = std::make_unique<Mapped>();
-  if (!ReserveMemory(kHeadBytes + number * kLaneBytes, kLaneBytes, why) ||
+  const size_t used = parts.sums     ? sizeof(LaneMemory) + sizeof(Sums)
+                      : parts.graphs ? sizeof(LaneMemory)
+                                     : offsetof(LaneMemory, graph_flags);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  auto made = std::make_unique<Mapped>((used + page - 1) / page * page);
+  if (!TakeShare(made->bytes / 2, why) ||
+      !ReserveMemory(kHeadBytes + number * kLaneBytes, made->bytes, why) ||
       !made->Map(file_, number, why) || !made->Pin(driver, why)) {
     return {};
   }
@@ -243,5 +329,38 @@ Segment::LaneMapping Segment::MapLane(const CudaDriver& driver, size_t from, siz
 }
 
 void Segment::Unlink() { unlink((kFolder + name_).c_str()); }
+
+// Uses the entries in a cycle, so that a withdrawn entry is not filled again at once. A peer may be
+// reading the entry at that moment.
+ExportEntry* ExportTable::FindFree() {
+  for (size_t i = 0; i < RankRecord::kExports; ++i) {
+    ExportEntry& entry = record_.exports[(next_ + i) % RankRecord::kExports];
+    if (entry.number.load() != 0) continue;
+    next_ = (next_ + i + 1) % RankRecord::kExports;
+    return &entry;
+  }
+  return nullptr;
+}
+
+void ExportTable::Publish(ExportEntry* entry) {
+  entry->wanted.store(0);
+  entry->imported.store(0);
+  entry->refused.store(0);
+  entry->number.store(++made_);
+}
+
+void ExportTable::Withdraw(ExportEntry* entry) {
+  entry->number.store(0);
+  NotifyPeers();
+}
+
+ExportLookup ExportTable::Request(ExportEntry* entry, uint64_t offset, size_t peer) {
+  ExportLookup lookup = {
+      .status = ExportStatus::kPending, .number = entry->number.load(), .offset = offset};
+  if ((entry->wanted.fetch_or(PlaceBit(peer)) & PlaceBit(peer)) == 0) NotifyPeers();
+  if ((entry->imported.load() & PlaceBit(peer)) != 0) lookup.status = ExportStatus::kMapped;
+  if ((entry->refused.load() & PlaceBit(peer)) != 0) lookup.status = ExportStatus::kRefused;
+  return lookup;
+}
 
 }  // namespace nccltune::sendrecv

@@ -4,6 +4,9 @@
 // place in the file, which is the index of its RankRecord. A rank takes its place before NCCL
 // creates the communicator, and NCCL's handshake waits for all ranks. So after the handshake all
 // ranks of the host are in the file.
+//
+// The table of the memory that this rank exports to its peers. The table is in the rank's record in
+// shared memory (segment.h). Each entry states which peers have mapped it.
 #ifndef NCCLTUNE_SENDRECV_SEGMENT_H_
 #define NCCLTUNE_SENDRECV_SEGMENT_H_
 
@@ -83,7 +86,7 @@ struct RankRecord {
 struct SegmentMemory {
   // The layout version is also part of the file's name, so releases with different layouts use
   // different files.
-  static constexpr uint32_t kLayout = 6;
+  static constexpr uint32_t kLayout = 7;
   static constexpr uint64_t kHeader = uint64_t{0x6e747372} << 32 | kLayout;  // "ntsr"
 
   std::atomic<uint64_t> header = 0;
@@ -114,7 +117,8 @@ class Segment {
  public:
   // Opens the file for `key`, which is equal on all ranks of the communicator and on no others.
   // Returns null and the reason in `why` if the file cannot be used: it cannot be created, belongs
-  // to another user, has another layout, or has no room.
+  // to another user, has another layout, or has no room. Removes files of processes that were
+  // killed.
   static std::shared_ptr<Segment> Open(std::string_view key, std::string* why);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -127,8 +131,13 @@ class Segment {
   // fails. The caller owns the record at that place from then on.
   std::optional<size_t> Join(std::string* why);
   size_t places() const { return std::min<size_t>(memory_->places.load(), kMaxLocalRanks); }
+  // Locks the places of this process again. The locks of a process end when it closes any
+  // descriptor of the file, for example a debugging module that opens all of /proc/self/fd.
+  // Thread-safe.
+  void KeepPlaces();
   // Returns false if the rank's process has ended without marking its record as left. Returns true
-  // in all other cases, also for a record that is empty or left.
+  // in all other cases, also for a record that is empty or left. A false result may be wrong until
+  // the rank calls KeepPlaces.
   bool IsAlive(size_t place);
 
   // A mapped lane (message_lane.h): its shared state, and the checksums that follow it in the file.
@@ -136,9 +145,15 @@ class Segment {
     LaneMemory* memory = nullptr;
     Sums* sums = nullptr;
   };
+  // The parts of a lane that are needed beside its slots. Equal on both sides.
+  struct LaneParts {
+    bool graphs = false;
+    bool sums = false;
+  };
   // Maps the lane from the rank at place `from` to the rank at place `to`, and registers it with
   // CUDA. Returns null pointers and the reason in `why` if this process cannot use the lane.
-  LaneMapping MapLane(const CudaDriver& driver, size_t from, size_t to, std::string* why);
+  LaneMapping MapLane(const CudaDriver& driver, size_t from, size_t to, LaneParts parts,
+                      std::string* why);
   // Returns the gate of a lane, where both sides agree which messages have slots.
   GateMemory& GateOf(size_t from, size_t to) const {
     return memory_->gates[from * kMaxLocalRanks + to];
@@ -153,7 +168,8 @@ class Segment {
   bool OpenFile(std::string* why);
   bool IsOurs(std::string* why) const;
   bool MapHead(std::string* why);
-  bool ReserveMemory(size_t begin, size_t bytes, std::string* why) const;
+  bool ReserveMemory(size_t begin, size_t bytes, std::string* why);
+  bool TakeShare(size_t bytes, std::string* why);
   bool LockPlace(size_t place);
 
   std::string name_;
@@ -162,6 +178,48 @@ class Segment {
   std::mutex mutex_;
   std::map<size_t, std::unique_ptr<Mapped>> lanes_;
   uint64_t joined_here_ = 0;  // a bit for each place that this process has taken
+  uint64_t taken_ = 0;        // bytes of shared memory that count for this process
+};
+
+enum class ExportStatus : uint8_t {
+  kMapped,   // the peer has mapped the memory
+  kPending,  // exported; the peer has not mapped it yet
+  kRefused,  // the peer could not map the memory
+  // The memory cannot be shared: it is of a memory pool, or was not created for sharing (cuMemMap).
+  kUnshareable,
+  kNoMemory,  // not GPU memory of this process, or it spans several allocations
+  kTableFull,
+};
+
+// The state of the memory of a message, and where the peer finds it.
+struct ExportLookup {
+  ExportStatus status = ExportStatus::kNoMemory;
+  uint64_t number = 0;  // number of the exported entry
+  uint64_t offset = 0;
+};
+
+// Returns the bit for a rank's place in ExportEntry::wanted, imported and refused.
+inline uint64_t PlaceBit(size_t place) { return uint64_t{1} << place; }
+
+class ExportTable {
+ public:
+  explicit ExportTable(RankRecord& record) : record_(record) {}
+
+  // Returns a free entry to fill in, or null if all are in use.
+  ExportEntry* FindFree();
+  // Makes an entry visible to peers after it is filled in.
+  void Publish(ExportEntry* entry);
+  void Withdraw(ExportEntry* entry);
+  // Makes peers read the table at their next call.
+  void NotifyPeers() { ++record_.exports_changed; }
+  // Asks a peer to map the entry, unless the peer was asked before. Returns whether the peer has
+  // mapped or refused the entry, with the entry's number and `offset`.
+  ExportLookup Request(ExportEntry* entry, uint64_t offset, size_t peer);
+
+ private:
+  RankRecord& record_;
+  size_t next_ = 0;
+  uint64_t made_ = 0;
 };
 
 }  // namespace nccltune::sendrecv

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -111,6 +112,15 @@ void Fill() {
   t_filling = false;
 }
 
+// Returns NCCL's own function while another thread fills the table.
+void* FindAlone(const Symbol& symbol) {
+  const RealNccl nccl;
+  void* const found = nccl.Find(symbol.name);
+  if (found != nullptr) return found;
+  return nccl.error().empty() ? SubstituteForMissing(symbol.returns)
+                              : SubstituteWithoutNccl(symbol.returns);
+}
+
 }  // namespace
 }  // namespace nccltune::sendrecv
 
@@ -119,6 +129,9 @@ void* nccltune_sendrecv_resolve(unsigned number) {
   if (t_filling) {
     return t_found ? g_native[number] : SubstituteWithoutNccl(kSymbols[number].returns);
   }
-  g_once.Do(&Fill);
+  // A library's constructor that calls NCCL holds the loader's lock, which the thread that fills
+  // the table needs.
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  if (!g_once.Do(&Fill, kPatience)) return FindAlone(kSymbols[number]);
   return std::atomic_ref(nccltune_sendrecv_table[number]).load(std::memory_order_acquire);
 }

@@ -10,8 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "sendrecv/collective_work.h"
+#include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
-#include "sendrecv/log_counts.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -92,6 +93,30 @@ void Watcher::CheckAll() {
   }
   for (const auto& each : watched) each->CheckPeers();
   if (extra_check_) extra_check_();
+  GiveBackMemory(watched);
+  CheckKillSwitch();
+  WriteMetrics();
+}
+
+// Never waits for a call of the application. Other work of the GPU that waits for a peer is unknown
+// here, for example in a graph.
+void Watcher::GiveBackMemory(const Communicators& watched) {
+  CollectiveWork& collectives = CollectiveWork::Get();
+  collectives.Tick();
+  bool waiting = false;
+  for (const auto& each : watched) {
+    const std::unique_lock lock(each->mutex(), std::try_to_lock);
+    if (lock.owns_lock() && each->GiveBackMemory()) waiting = true;
+  }
+  if (!waiting) return;
+  const std::unique_lock no_collectives(collectives.calls(), std::try_to_lock);
+  if (!no_collectives.owns_lock() || collectives.MayRun()) return;
+  std::vector<std::unique_lock<InlineMutex>> locks;
+  for (const auto& each : watched) locks.emplace_back(each->mutex(), std::try_to_lock);
+  const bool idle = std::ranges::all_of(locks, [](const auto& lock) { return lock.owns_lock(); }) &&
+                    std::ranges::all_of(watched, [](const auto& each) { return each->IsIdle({}); });
+  if (!idle) return;
+  for (const auto& each : watched) each->CloseWithdrawn();
 }
 
 }  // namespace nccltune::sendrecv

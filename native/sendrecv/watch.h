@@ -39,6 +39,8 @@ class Watcher {
   void Start();
   void Run();
   void CheckAll();
+  using Communicators = std::vector<std::shared_ptr<Communicator>>;
+  static void GiveBackMemory(const Communicators& watched);
 
   std::function<void()> extra_check_;
   std::mutex mutex_;

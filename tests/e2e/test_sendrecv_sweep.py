@@ -76,6 +76,7 @@ def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, nativ
     assert lines == [
         f"export LD_PRELOAD={library}",
         "export NCCLTUNE_SENDRECV=1",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=32",
         f"export {SET}=4194304",
     ]
     assert not (compared / "study" / "samples.jsonl").exists()

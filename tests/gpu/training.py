@@ -209,6 +209,7 @@ class Training:
         whole |= {"LOCAL_RANK": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
         if preload:
             whole["LD_PRELOAD"] = ":".join(preload)
+        whole.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
         return whole
 
     def command(self, words: list[str], seconds: float) -> list[str]:

@@ -45,6 +45,10 @@ inline constexpr const char* kUnset = "(unset)";
 inline std::string InEnvironment(const Environment& environment, const std::string& command) {
   std::string unset = " -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
   std::string set;
+#ifdef NCCLTUNE_SANITIZED
+  // A preloaded library comes before the sanitizer's runtime.
+  set += " ASAN_OPTIONS=verify_asan_link_order=0";
+#endif
   for (const auto& [name, value] : environment) {
     if (value == kUnset) {
       unset += " -u " + name;

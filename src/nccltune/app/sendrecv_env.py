@@ -8,7 +8,13 @@ from pathlib import Path
 from nccltune.app.env import Deployment, has_threshold
 from nccltune.app.sendrecv_conf import CONF
 from nccltune.formats.tuner_config.nccl_conf import read_conf
-from nccltune.measure.experiments.copies.settings import MEANING, ON, TOO_FEW_CONNECTIONS
+from nccltune.measure.experiments.copies.settings import (
+    CONNECTIONS,
+    ENOUGH_CONNECTIONS,
+    MEANING,
+    ON,
+    TOO_FEW_CONNECTIONS,
+)
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.native import sendrecv_path
@@ -39,13 +45,15 @@ def sendrecv_deployment(*, library: Path | None = None, study: Path | None = Non
             where=str(path),
             hint="move the library",
         )
-    settings = {_PRELOAD: str(path), ON: "1"}
+    connections = os.environ.get(CONNECTIONS) or ENOUGH_CONNECTIONS
+    settings = {_PRELOAD: str(path), ON: "1", CONNECTIONS: connections}
     meanings = {
         _PRELOAD: "Loaded before NCCL, in programs that are linked with it, themselves or by a "
         "module (PyTorch, nccl-tests). For those that open libnccl.so.2 by name (vLLM, CuPy, JAX) "
-        f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead, and set "
-        "CUDA_DEVICE_MAX_CONNECTIONS=32.",
+        f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead.",
         ON: "On every rank. verify compares contents, dry-run decides and counts only, 0 is off.",
+        CONNECTIONS: "Must be set before the program starts. 1 for programs that require it "
+        "(Megatron-LM); 1 or 16 under NVIDIA's MPS, where all processes share them.",
     }
     notes = []
     if study is not None:
@@ -83,15 +91,15 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
             f"{_PRELOAD}={loaded} is set and will be replaced: to have both, name both, "
             f"{settings[_PRELOAD]}:{loaded}"
         )
-    connections = environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
+    connections = environment.get(CONNECTIONS)
     if connections in TOO_FEW_CONNECTIONS:
         found.append(
-            f"CUDA_DEVICE_MAX_CONNECTIONS={connections} is set: NCCL then carries everything; "
+            f"{CONNECTIONS}={connections} is set: NCCL then carries everything; "
             "unset it, or use 1, or at least 16"
         )
     if connections == "1":
         found.append(
-            "CUDA_DEVICE_MAX_CONNECTIONS=1 is set: streams then wait by kernels, and a threshold "
+            f"{CONNECTIONS}=1 is set: streams then wait by kernels, and a threshold "
             "measured with 32 connections is too low; use at least NCCLTUNE_SENDRECV_FROM=8M"
         )
     return found

@@ -78,6 +78,15 @@ def test_settings_that_conflict_are_named() -> None:
     assert sendrecv_conflicts({"CUDA_DEVICE_MAX_CONNECTIONS": "16"}, settings) == []
 
 
+def test_connections_are_requested_unless_their_number_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "CUDA_DEVICE_MAX_CONNECTIONS"
+    assert sendrecv_deployment(library=LIBRARY).settings[name] == "32"
+    monkeypatch.setenv(name, "1")
+    assert sendrecv_deployment(library=LIBRARY).settings[name] == "1"
+
+
 def test_the_form_nccl_conf_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sendrecv", "env", "--format", "nccl.conf"]) == 2
     assert "--format: NCCL reads nccl.conf when" in capsys.readouterr().err
@@ -107,6 +116,7 @@ def test_the_threshold_of_a_study_is_printed_with_the_library(
     assert document["settings"] == {
         "LD_PRELOAD": str(sendrecv_path()),
         "NCCLTUNE_SENDRECV": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "NCCLTUNE_SENDRECV_FROM": "1048576",
     }
     assert document["meanings"].keys() == document["settings"].keys()

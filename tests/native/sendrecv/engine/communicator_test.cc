@@ -97,6 +97,37 @@ TEST(Communicator, APeerLearnsThatItWasGivenUp) {
   EXPECT_TRUE(zero->Close() && one->Close());
 }
 
+// The peer's process may be stopped, and NCCL would not wait for it.
+TEST(Communicator, APeerThatDoesNotKnowItsRankIsLeftToNccl) {
+  const std::string key = "no rank " + std::to_string(getpid());
+  soft::UseGpu(0);
+  std::string why;
+  const auto zero = Communicator::Join(key, -1, {}, &why);
+  const auto one = Communicator::Join(key, -1, {}, &why);
+  ASSERT_TRUE(zero != nullptr && one != nullptr) << why;
+  zero->Begin(0);
+  EXPECT_EQ(zero->FloorOf(1), UINT64_MAX);
+  // Both sides agree on it when the peer goes on.
+  one->Begin(1);
+  Port* const port = one->FindPort(0, Role::kSender, true);
+  ASSERT_NE(port, nullptr);
+  EXPECT_FALSE(port->end->PassGate());
+  EXPECT_TRUE(port->end->closed() && port->end->is_unusable());
+  EXPECT_TRUE(zero->Close() && one->Close());
+}
+
+TEST(Communicator, KnowsStreamsOfOtherContexts) {
+  const auto made = Join("streams " + std::to_string(getpid()), 0);
+  made->Begin(0);
+  const soft::CUstream ours = soft::NewStream();
+  soft::UseGpu(1);
+  const soft::CUstream other = soft::NewStream();
+  EXPECT_TRUE(made->driver().Owns(ours));
+  EXPECT_TRUE(made->driver().Owns(nullptr));
+  EXPECT_FALSE(made->driver().Owns(other));
+  EXPECT_TRUE(made->Close());
+}
+
 // Two processes that are both PID 1 in PID namespaces of their own, like two containers with one
 // /dev/shm. Neither must take the other for itself.
 TEST(Communicator, OfTwoPidNamespaces) {

@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +54,31 @@ std::vector<std::string> VisibleAddresses(const std::string& segment) {
     if (at != std::string::npos) names.push_back(line.substr(at + 1));
   }
   return names;
+}
+
+// Sends a datagram with one descriptor to the socket with this abstract address.
+bool SendTo(const std::string& name, const ChunkMessage& datagram,
+            const std::vector<Descriptor>& descriptors) {
+  const Descriptor socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+  iovec data = {.iov_base = const_cast<ChunkMessage*>(&datagram), .iov_len = sizeof(datagram)};
+  msghdr message = {};
+  message.msg_name = &address;
+  message.msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int number = descriptors[0].fd();
+  std::memcpy(CMSG_DATA(header), &number, sizeof(number));
+  return sendmsg(socket_.fd(), &message, 0) >= 0;
 }
 
 TEST(Mailbox, ASocketThatWasBoundBeforeTheRankJoinedGetsNothing) {
@@ -105,6 +131,36 @@ TEST(Mailbox, NothingIsSentToARankWithoutAMailbox) {
         pair.Meet();
       },
       [&](Side&) { pair.Meet(); });
+}
+
+// Every user sees the address, and a user who can read the record also knows the sender's token.
+TEST(Mailbox, ADatagramOfAnotherUserIsNotAccepted) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can send as another user";
+  soft::Ranks one(1);
+  one.Run([](int) {
+    soft::UseGpu(0);
+    Side side("user", 0);
+    side.segment->Unlink();
+    const auto send = [&](uint64_t number, bool as_other) {
+      const ChunkMessage datagram = {
+          .process = ThisProcess(), .place = 0, .number = number, .first = 0, .count = 1};
+      const pid_t child = fork();
+      if (child == 0) {
+        if (as_other && setresuid(65534, 65534, 65534) != 0) _exit(1);
+        std::vector<Descriptor> descriptors;
+        descriptors.emplace_back(dup(0));
+        const bool sent = SendTo(VisibleAddresses(side.segment->name())[0], datagram, descriptors);
+        _exit(sent ? 0 : 2);
+      }
+      int status = -1;
+      waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+      EXPECT_TRUE(side.inbox->ReadAll());
+      return side.inbox->Find(0, number) != nullptr;
+    };
+    EXPECT_TRUE(send(7, false));
+    EXPECT_FALSE(send(8, true));
+  });
 }
 
 // Another user reads the address of a mailbox and binds it as soon as it is free.

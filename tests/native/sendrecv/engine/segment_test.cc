@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/segment.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -83,6 +85,37 @@ TEST(Segment, KnowsWhoLives) {
   close(ways[1]);
 }
 
+// Files of processes that were killed before NCCL had created their communicators.
+TEST(Segment, TheNextStartRemovesStaleFiles) {
+  const std::string path = "/dev/shm/nccltune-sendrecv-6-" + std::to_string(getpid());
+  const std::string held = path + "-held";
+  const std::string fresh = path + "-fresh";
+  for (const std::string& each : {path, held, fresh}) {
+    std::ofstream(each) << "of another release";
+    const timespec old[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
+    if (each != fresh) {
+      ASSERT_EQ(utimensat(AT_FDCWD, each.c_str(), old, 0), 0);
+    }
+  }
+  const int file = open(held.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = 3;
+  lock.l_len = 1;
+  ASSERT_EQ(fcntl(file, F_SETLK, &lock), 0);
+  // Another process of a program that starts.
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX " + self +
+                              " --gtest_filter=Segment.LeavesNoFileBehind >/dev/null";
+  EXPECT_EQ(system(command.c_str()), 0);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(std::filesystem::exists(held)) << "its rank may be starting";
+  EXPECT_TRUE(std::filesystem::exists(fresh)) << "its rank may not have locked its place yet";
+  close(file);
+  for (const std::string& each : {held, fresh}) unlink(each.c_str());
+}
+
 TEST(Segment, LeavesNoFileBehind) {
   std::string why;
   auto segment = Segment::Open(Key("file"), &why);
@@ -104,10 +137,10 @@ TEST(Segment, ALaneIsThereForBothSides) {
   const auto segment = Segment::Open(Key("lane"), &why);
   ASSERT_NE(segment, nullptr) << why;
   segment->Unlink();
-  const Segment::LaneMapping lane = segment->MapLane(*driver, 3, 5, &why);
+  const Segment::LaneMapping lane = segment->MapLane(*driver, 3, 5, {}, &why);
   ASSERT_NE(lane.memory, nullptr) << why;
-  EXPECT_EQ(segment->MapLane(*driver, 3, 5, &why).memory, lane.memory);
-  EXPECT_NE(segment->MapLane(*driver, 5, 3, &why).memory, lane.memory);
+  EXPECT_EQ(segment->MapLane(*driver, 3, 5, {}, &why).memory, lane.memory);
+  EXPECT_NE(segment->MapLane(*driver, 5, 3, {}, &why).memory, lane.memory);
   EXPECT_NE(&segment->GateOf(3, 5), &segment->GateOf(5, 3));
   BreakLane(*lane.memory);
   EXPECT_TRUE(LaneEnd(*lane.memory, segment->GateOf(3, 5), Role::kReceiver).broken());
@@ -202,7 +235,7 @@ TEST_F(ForeignFile, ALaneOfAFileThatWasCutHasMemory) {
   const auto segment = Segment::Open(key_, &why);
   ASSERT_NE(segment, nullptr) << why;
   ASSERT_EQ(truncate(path_.c_str(), static_cast<off_t>(sizeof(SegmentMemory))), 0);
-  const Segment::LaneMapping lane = segment->MapLane(*driver, 3, 5, &why);
+  const Segment::LaneMapping lane = segment->MapLane(*driver, 3, 5, {}, &why);
   ASSERT_NE(lane.memory, nullptr) << why;
   BreakLane(*lane.memory);
   EXPECT_FALSE(HasIncomplete(*lane.memory));

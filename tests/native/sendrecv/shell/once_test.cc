@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
 namespace nccltune::sendrecv {
 namespace {
+
+constexpr auto kLong = std::chrono::seconds(60);
 
 TEST(Once, IsDoneByOneThreadAndSeenByAll) {
   Once once;
@@ -19,7 +22,7 @@ TEST(Once, IsDoneByOneThreadAndSeenByAll) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      once.Do([&] { ++done; });
+      once.Do([&] { ++done; }, kLong);
       if (done != 1) ++wrong;
     });
   }
@@ -33,17 +36,20 @@ TEST(Once, AChildThatWasForkedMeanwhileDoesItAgain) {
   std::atomic<bool> begun = false;
   std::atomic<bool> go_on = false;
   std::thread thread([&] {
-    once.Do([&] {
-      begun = true;
-      while (!go_on) sched_yield();
-    });
+    once.Do(
+        [&] {
+          begun = true;
+          while (!go_on) sched_yield();
+        },
+        kLong);
   });
   while (!begun) sched_yield();
+  EXPECT_FALSE(once.Do([] {}, std::chrono::milliseconds(1))) << "the other thread is not done";
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);  // ends the test if it hangs
     bool done = false;
-    once.Do([&] { done = true; });
+    once.Do([&] { done = true; }, kLong);
     _exit(done ? 0 : 1);
   }
   int status = -1;
@@ -52,7 +58,7 @@ TEST(Once, AChildThatWasForkedMeanwhileDoesItAgain) {
   go_on = true;
   thread.join();
   bool again = false;
-  once.Do([&] { again = true; });
+  once.Do([&] { again = true; }, kLong);
   EXPECT_FALSE(again);
 }
 

@@ -302,6 +302,14 @@ TEST(Shell, ThreadsThatComeLaterSeeWhatTheFirstOneMade) {
   EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
 }
 
+// The thread that makes the first call needs the loader's lock, which the other thread holds.
+TEST(Shell, ALibraryMayCallNcclWhileItIsLoaded) {
+  EXPECT_EQ(
+      OutputOf(PROGRAM " module " MODULE " ModuleSends",
+               {{"LD_LIBRARY_PATH", kFakeFolder}, {"LD_PRELOAD", SHELL}, {"MODULE_CALLS", "1"}}),
+      "ncclSend: forwarded\n");
+}
+
 TEST(Shell, AChildAndItsParentEachHaveAFirst) {
   EXPECT_EQ(AsNccl("child", kProbeFolder, {{"NCCLTUNE_SENDRECV", "1"}}),
             "made: on, NCCL 22809, " + kFake +

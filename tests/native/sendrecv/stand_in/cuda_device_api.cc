@@ -67,7 +67,7 @@ int Attribute(int attribute) {
     case 40:  // ASYNC_ENGINE_COUNT
       return 3;
     case 75:  // COMPUTE_CAPABILITY_MAJOR
-      return 9;
+      return options.Lacks("hopper") ? 8 : 9;
     case 41:   // UNIFIED_ADDRESSING
     case 115:  // MEMORY_POOLS_SUPPORTED
     case 19:   // CAN_MAP_HOST_MEMORY

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -187,7 +188,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         block_x == sendrecv::kWaitKernelThreads;
   if (!one_warp) return kInvalidValue;
   Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
+  std::unique_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
   if (stream == nullptr) return kInvalidHandle;
   Context& context = stream->context();
@@ -204,7 +205,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     std::memcpy(static_cast<void*>(&exchange), parameters[0], sizeof(exchange));
     operation.run = [&context, exchange] { RunExchange(context, exchange); };
   }
-  all.Enqueue(*stream, std::move(operation));
+  const Mark mark = all.Enqueue(*stream, std::move(operation));
+  lock.unlock();
+  if (all.options.blocking) mark.Wait();
   return kCudaSuccess;
 }
 

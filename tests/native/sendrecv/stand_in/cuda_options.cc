@@ -25,6 +25,7 @@ CudaOptions CudaOptions::FromEnvironment() {
   }
   options.seed = static_cast<uint64_t>(NumberOf("SOFT_CUDA_SEED", 1));
   options.delay_us = static_cast<unsigned>(NumberOf("SOFT_CUDA_DELAY_US", options.delay_us));
+  options.blocking = NumberOf("SOFT_CUDA_BLOCKING", 0) == 1;
   if (NumberOf("SOFT_CUDA_QUEUES", 0) == 1) {
     options.queues = static_cast<size_t>(NumberOf("CUDA_DEVICE_MAX_CONNECTIONS", 8));
   }

@@ -18,6 +18,7 @@ struct CudaOptions {
   std::set<std::string> lacks;  // SOFT_CUDA_LACKS: see README.md
   uint64_t seed = 1;            // SOFT_CUDA_SEED
   unsigned delay_us = 20;       // SOFT_CUDA_DELAY_US: the longest delay of an operation or a piece
+  bool blocking = false;        // SOFT_CUDA_BLOCKING
   // CUDA_DEVICE_MAX_CONNECTIONS if SOFT_CUDA_QUEUES=1; 0: each stream has its own queue.
   size_t queues = 0;
 

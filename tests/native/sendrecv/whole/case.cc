@@ -118,6 +118,16 @@ size_t CountFiles() {
   return count;
 }
 
+int FileOfSegment() {
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const std::string file = std::filesystem::read_symlink(each.path(), error).string();
+    if (file.find("/dev/shm/nccltune-sendrecv-") != 0) continue;
+    return std::stoi(each.path().filename().string());
+  }
+  return -1;
+}
+
 size_t CountSegments() { return CountMappings(true); }
 
 size_t CountNamedSegments() { return CountMappings(false); }

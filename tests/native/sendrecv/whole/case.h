@@ -57,6 +57,8 @@ bool LearnsOfAnError(soft::ncclComm_t comm);
 size_t CountThreads();
 size_t CountFiles();
 size_t CountSegments();
+// Returns a descriptor of the library's file in shared memory, or -1.
+int FileOfSegment();
 size_t CountNamedSegments();
 
 }  // namespace nccltune::sendrecv

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -110,24 +111,6 @@ void ReceiveLate(bool destroy) {
 
 TEST(Exchange, SendsThatAreReceivedLate) { ReceiveLate(true); }
 TEST(Exchange, SendsOfAProcessThatEndsEarly) { ReceiveLate(false); }
-
-// The receive never comes. Needs NCCLTUNE_SENDRECV_WAIT_LIMIT and NCCLTUNE_SENDRECV_EAGER=0.
-TEST(Limit, ASendWithoutAReceive) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
-    if (rank == 0) {
-      ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
-      EXPECT_TRUE(LearnsOfAnError(comm));
-      EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
-    }
-    two.Meet();
-    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-  });
-}
 
 // Both ranks must report the message that rank 1 waits for.
 TEST(Exchange, AReceiveThatIsAskedAbout) {

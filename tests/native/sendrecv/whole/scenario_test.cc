@@ -25,7 +25,8 @@ Environment WithLibrary(const std::string& mode) {
           {"NCCLTUNE_SENDRECV", mode},
           {"NCCLTUNE_SENDRECV_FROM", "256K"},
           {"NCCLTUNE_SENDRECV_EAGER", "1M"},
-          {"NCCLTUNE_SENDRECV_STATS", "-"}};
+          {"NCCLTUNE_SENDRECV_STATS", "-"},
+          {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
 }
 
 // By rank, in the order in which each rank printed them.

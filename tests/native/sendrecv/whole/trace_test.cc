@@ -40,6 +40,7 @@ Traces TracesOf(const std::string& name, Environment environment) {
                       {"NCCLTUNE_SENDRECV_EAGER", "1M"},
                       {"SOFT_NCCL_BUFFER", "1048576"},
                       {"SOFT_CUDA_DELAY_US", "0"},
+                      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
                       {"CASE_TRACE", path},
                       {"LD_PRELOAD", LIBRARY}});
   const std::string command = std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name;

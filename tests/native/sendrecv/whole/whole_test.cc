@@ -3,49 +3,19 @@
 // Tests of the shipped library, on the stand-ins for CUDA and NCCL, in programs of several
 // processes.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <map>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "program_output.h"
+#include "sendrecv/whole/output.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
 constexpr int kSeeds = 4;
-
-// Returns standard output and standard error, followed by the exit status if it is not 0. `wrap` is
-// put before the program.
-std::string OutputOf(const std::string& command, Environment environment,
-                     const std::string& wrap = "") {
-  environment.insert({{"NCCLTUNE_SENDRECV", "1"},
-                      {"NCCLTUNE_SENDRECV_FROM", "256K"},
-                      {"NCCLTUNE_SENDRECV_EAGER", "1M"},
-                      {"NCCLTUNE_SENDRECV_STATS", "-"},
-                      {"SOFT_NCCL_BUFFER", "1048576"},
-                      {"LD_PRELOAD", LIBRARY}});
-  return AllOutputOf(wrap + InEnvironment(environment, command));
-}
-
-std::string Case(const std::string& name, const Environment& environment = {},
-                 const std::string& wrap = "") {
-  return OutputOf(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment,
-                  wrap);
-}
-
-std::string Programs(const std::string& arguments, const Environment& environment = {}) {
-  return OutputOf(std::string(PROGRAMS) + " " + arguments, environment);
-}
-
-bool Has(const std::string& text, const std::string& part) { return CountIn(text, part) > 0; }
-
-bool Well(const std::string& output) {
-  return !Has(output, "status ") && Has(output, "PASSED  ] 1 test");
-}
-
-constexpr const char* kWarning = "nccltune sendrecv WARN ";
-const char* const kAllNative[] = {"rank 0: native 7,", "rank 1: native 7,"};
 
 TEST(Whole, RandomProgramsByAllPaths) {
   std::string output;
@@ -190,18 +160,6 @@ TEST(Whole, ADryRunCountsWhatACopyEngineWouldHaveCarried) {
   EXPECT_FALSE(Has(output, "copy engine, p")) << output;
 }
 
-// NCCL carries all messages, and each process logs one line with the reason.
-void ExpectNative(const Environment& environment, const std::string& why, int warnings,
-                  const std::string& wrap = "") {
-  const std::string output = Case("Exchange.Rounds", environment, wrap);
-  EXPECT_TRUE(Well(output)) << output;
-  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
-  EXPECT_EQ(CountIn(output, kWarning), warnings) << output;
-  if (warnings > 0) {
-    EXPECT_EQ(CountIn(output, why), warnings) << output;
-  }
-}
-
 TEST(Whole, SettingsThatDiffer) {
   ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=0"}}, "", 0);
   ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=dry-run"}},
@@ -215,17 +173,46 @@ TEST(Whole, GpusThatLackSomething) {
   ExpectNative({{"SOFT_CUDA_LACKS", "peer"}}, "", 0);
 }
 
+std::string WithSharedMemory(const std::string& options) {
+  return "unshare --user --mount --map-root-user sh -c 'mount -t tmpfs -o " + options +
+         " none /dev/shm && exec \"$0\" \"$@\"' ";
+}
+
 TEST(Whole, WithoutSharedMemory) {
   ExpectNative({{"CASE_FILE_LIMIT", std::to_string(256 << 20)}}, "(ulimit -f)", 2);
   if (OutputOf("true", {{"LD_PRELOAD", ""}}, "unshare --user --mount --map-root-user ") != "") {
     GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
   }
   // The small /dev/shm has room for the first file.
-  for (const auto& [options, warnings] : std::map<std::string, int>{{"ro", 2}, {"size=108k", 1}}) {
-    ExpectNative({}, "/dev/shm", warnings,
-                 "unshare --user --mount --map-root-user sh -c 'mount -t tmpfs -o " + options +
-                     " none /dev/shm && exec \"$0\" \"$@\"' ");
+  for (const char* const options : {"ro", "size=108k"}) {
+    ExpectNative({}, "/dev/shm", 2, WithSharedMemory(options));
   }
+}
+
+TEST(Whole, OthersHaveRoomInASmallSharedMemory) {
+  const auto run = [](const Environment& environment) {
+    return Case("Limit.CommunicatorsInASmallSharedMemory", environment,
+                WithSharedMemory("size=4m"));
+  };
+  const std::string output = run({});
+  if (Has(output, "unshare: ")) GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
+  EXPECT_TRUE(Well(output)) << output;
+  // The stand-in for NCCL takes some as well.
+  const auto taken = [](const std::string& text) {
+    return std::atoi(text.c_str() + text.find("taken: ") + 7);
+  };
+  const std::string without = run({{"NCCLTUNE_SENDRECV", "0"}});
+  EXPECT_GT(taken(output), taken(without)) << output << without;
+  EXPECT_LE(taken(output) - taken(without), 4096 / 4) << output << without;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  EXPECT_EQ(CountIn(output, kWarning), 2) << output;
+  EXPECT_EQ(CountIn(output, " KiB free, of which 2 ranks take at most a quarter"), 2) << output;
+}
+
+TEST(Whole, LocksThatAreLostAreNoEnd) {
+  const std::string output = Case("Exchange.GoesOnAfterLocksAreLost");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_FALSE(Has(output, kWarning)) << output;
 }
 
 // On one rank or on both.
@@ -383,6 +370,38 @@ TEST(Whole, ASignalReportsWhatIsWaitedFor) {
       << output;
 }
 
+TEST(Whole, AFileSwitchesItOffWithoutARestart) {
+  const std::string file = testing::TempDir() + "/off-" + std::to_string(getpid());
+  const std::string output = Case("Exchange.SwitchedOffAndOn",
+                                  {{"NCCLTUNE_SENDRECV_OFF_FILE", file}, {"NCCL_DEBUG", "INFO"}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "NCCL: switched off: ")) << output;
+  EXPECT_EQ(CountIn(output, " exists: NCCL carries all later messages\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, " was removed: copy engines carry messages again\n"), 2) << output;
+}
+
+TEST(Whole, NcclsLogHasTheCountsByRoute) {
+  const std::string output = Case("Exchange.Rounds", {{"NCCL_DEBUG", "INFO"}});
+  for (const char* const rank : {"0", "1"}) {
+    EXPECT_TRUE(Has(output, std::string("nccltune sendrecv INFO rank ") + rank +
+                                " ends; messages of this process so far: copy engine, "))
+        << output;
+  }
+}
+
+TEST(Whole, AScraperReadsTheCounts) {
+  const std::filesystem::path folder = testing::TempDir() + "/metrics-" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::string output =
+      Case("Exchange.AScrape", {{"NCCLTUNE_SENDRECV_METRICS", folder.string()}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_EQ(CountIn(output, "# TYPE nccltune_sendrecv_messages_total counter\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, "route=\"copy engine, pushed\"} "), 4) << output;
+  EXPECT_EQ(CountIn(output, "nccltune_sendrecv_off 0\n"), 2) << output;
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the files end with their processes";
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Whole, SizesThatDifferNameRanksAndBytes) {
   const std::string output = Case("Wrong.SizesThatDifferAreAnErrorOnBothSides");
   EXPECT_TRUE(Well(output)) << output;
@@ -400,7 +419,8 @@ TEST(Whole, Memory) {
   EXPECT_EQ(CountIn(pool, "NCCL: memory cannot be shared: "), 2) << pool;
   for (const char* const name :
        {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation",
-        "Memory.ThatIsFreedWhileAnotherCommunicatorWaits"}) {
+        "Memory.ThatIsFreedWhileAnotherCommunicatorWaits", "Memory.ThatIsFreedIsGivenBack",
+        "Memory.ThatIsFreedBesideACollective"}) {
     const std::string output = Case(name);
     EXPECT_TRUE(Well(output)) << output;
     EXPECT_FALSE(Has(output, kWarning)) << output;

@@ -33,11 +33,19 @@ def test_messages_are_summed_over_processes() -> None:
 
 
 def test_what_is_preloaded_already_stays_behind() -> None:
-    assert preloaded(LIBRARY, None, {}) == {"LD_PRELOAD": str(LIBRARY)}
+    assert preloaded(LIBRARY, None, {}) == {
+        "LD_PRELOAD": str(LIBRARY),
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+    }
     both = preloaded(LIBRARY, "/x/libnccl.so.2", {"LD_PRELOAD": "/lib/libjemalloc.so"})
     assert both == {
         "LD_PRELOAD": f"{LIBRARY}:/lib/libjemalloc.so",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "NCCLTUNE_SENDRECV_NCCL": "/x/libnccl.so.2",
+    }
+    assert preloaded(LIBRARY, None, {"CUDA_DEVICE_MAX_CONNECTIONS": "16"}) == {
+        "LD_PRELOAD": str(LIBRARY),
+        "CUDA_DEVICE_MAX_CONNECTIONS": "16",
     }
 
 

@@ -13,7 +13,7 @@ from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.experiments.copies.settings import ON
+from nccltune.measure.experiments.copies.settings import CONNECTIONS, ENOUGH_CONNECTIONS, ON
 from nccltune.model.errors import InputError, LaunchError
 
 SENDRECV = RecordKind("sendrecv", "comparison of NCCL with copy engines", "sendrecv sweep")
@@ -100,6 +100,7 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
     """
     others = environment.get("LD_PRELOAD")
     variables = {"LD_PRELOAD": f"{library}:{others}" if others else str(library)}
+    variables[CONNECTIONS] = environment.get(CONNECTIONS) or ENOUGH_CONNECTIONS
     if nccl is not None:
         variables["NCCLTUNE_SENDRECV_NCCL"] = nccl
     return variables

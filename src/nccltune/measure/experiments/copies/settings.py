@@ -27,8 +27,11 @@ DEFAULT_FROM = 2 << 20
 LEAST_FROM = 4 << 10
 MOST_FROM = 1 << 30
 """The default, smallest and largest value of `FROM`, in bytes."""
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+ENOUGH_CONNECTIONS = "32"
+"""Its value for the library, if it is not set. The library does not set it."""
 TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
-"""Values of CUDA_DEVICE_MAX_CONNECTIONS with which NCCL carries everything
+"""Values of `CONNECTIONS` with which NCCL carries everything
 (`native/sendrecv/connections.cc`)."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
@@ -116,11 +119,8 @@ def check_environment(environment: Mapping[str, str]) -> None:
                 hint=f"unset {name}",
             )
     for name, value, why in (
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "the library then waits by kernels"),
-        *(
-            ("CUDA_DEVICE_MAX_CONNECTIONS", few, "NCCL then carries everything")
-            for few in TOO_FEW_CONNECTIONS
-        ),
+        (CONNECTIONS, "1", "the library then waits by kernels"),
+        *((CONNECTIONS, few, "NCCL then carries everything") for few in TOO_FEW_CONNECTIONS),
         ("NCCL_COMM_BLOCKING", "0", "calls return before the timed work begins"),
     ):
         if environment.get(name) == value:

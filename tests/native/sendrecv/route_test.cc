@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/decision.h"
+#include "sendrecv/route.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs programs with the shipped library, on the stand-ins, and returns what they print.
+#ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
+#define NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "program_output.h"
+
+namespace nccltune::sendrecv {
+
+// Returns standard output and standard error, followed by the exit status if it is not 0. `wrap` is
+// put before the program. `environment` is added to these defaults, and replaces them.
+inline std::string OutputOf(const std::string& command, Environment environment,
+                            const std::string& wrap = "") {
+  environment.insert({{"NCCLTUNE_SENDRECV", "1"},
+                      {"NCCLTUNE_SENDRECV_FROM", "256K"},
+                      {"NCCLTUNE_SENDRECV_EAGER", "1M"},
+                      {"NCCLTUNE_SENDRECV_STATS", "-"},
+                      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+                      {"SOFT_NCCL_BUFFER", "1048576"},
+                      {"LD_PRELOAD", LIBRARY}});
+  return AllOutputOf(wrap + InEnvironment(environment, command));
+}
+
+inline std::string Case(const std::string& name, const Environment& environment = {},
+                        const std::string& wrap = "") {
+  return OutputOf(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment,
+                  wrap);
+}
+
+inline std::string Programs(const std::string& arguments, const Environment& environment = {}) {
+  return OutputOf(std::string(PROGRAMS) + " " + arguments, environment);
+}
+
+inline bool Has(const std::string& text, const std::string& part) {
+  return CountIn(text, part) > 0;
+}
+
+inline bool Well(const std::string& output) {
+  return !Has(output, "status ") && Has(output, "PASSED  ] 1 test");
+}
+
+inline constexpr const char* kWarning = "nccltune sendrecv WARN ";
+inline constexpr const char* kAllNative[] = {"rank 0: native 7,", "rank 1: native 7,"};
+
+// NCCL carries all messages, and each process logs one line with the reason.
+inline void ExpectNative(const Environment& environment, const std::string& why, int warnings,
+                         const std::string& wrap = "") {
+  const std::string output = Case("Exchange.Rounds", environment, wrap);
+  EXPECT_TRUE(Well(output)) << output;
+  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
+  EXPECT_EQ(CountIn(output, kWarning), warnings) << output;
+  if (warnings > 0) {
+    EXPECT_EQ(CountIn(output, why), warnings) << output;
+  }
+}
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
