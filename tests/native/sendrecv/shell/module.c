@@ -14,8 +14,9 @@ int ncclSend(WORDS(WORD_TYPE));
 uint64_t ModuleSends(WORDS(WORD_PARAMETER));
 uint64_t ModuleSends(WORDS(WORD_PARAMETER)) { return (uint64_t)ncclSend(WORDS(WORD_NAME)); }
 
-/* With MODULE_CALLS set, the module calls NCCL while it is loaded, in two threads. The first one cannot
-   look up functions meanwhile: the loader's lock belongs to the thread that loads the module. */
+/* With MODULE_CALLS set, the module calls NCCL while it is loaded, in two threads. The first one
+   cannot look up functions meanwhile: the loader's lock belongs to the thread that loads the
+   module. */
 #define WORD_ZERO(i) 0
 
 static void* Call(void* nothing) {
