@@ -25,7 +25,7 @@ constexpr std::array kWaitWords = {"auto"sv, "memory"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 31> kSettings = {{
+constexpr auto kSettings = std::to_array<Setting>({
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -209,7 +209,7 @@ constexpr std::array<Setting, 31> kSettings = {{
      "/dev/shm/nccltune.off",
      "While this file of the process's user or of root exists, NCCL carries all later messages.",
      {}},
-}};
+});
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }
 
