@@ -92,13 +92,17 @@ void Communicator::FindLostPeers(bool processes) {
 
 // A wait kernel has ended without its peer, or was ended because its launch blocks.
 void Communicator::FindExpiredWaits() {
-  if (segment_ == nullptr || !options_.policy.kernel_waits || !failure_.why.empty()) return;
-  if (driver_->EndBlockedLaunch()) {
-    Fail(
+  if (segment_ == nullptr || !options_.policy.kernel_waits) return;
+  // Also after a failure: a launch that blocks does not end with the lanes.
+  const bool blocked = driver_->EndBlockedLaunch();
+  if (blocked) {
+    const std::string why =
         "the launch of a kernel has not returned for 10 s, so a debugger or a profiler makes "
-        "launches wait for their kernels; set NCCLTUNE_SENDRECV=0 with it",
-        abi::kRemoteError);
-    Warn(failure_.why);
+        "launches wait for their kernels; set NCCLTUNE_SENDRECV=0 with it";
+    Warn(why);
+    Fail(why, abi::kRemoteError);
+  } else if (!failure_.why.empty()) {
+    return;
   }
   for (const auto& [rank, peer] : watched_) {
     for (const auto& [lane, name] : peer.lanes) {

@@ -132,9 +132,9 @@ TEST_F(Switches, BlockingLaunchesLeaveAllToNccl) {
 
 // A debugger may block launches without the variable.
 TEST_F(Switches, ALaunchThatBlocksIsAnErrorAndNoHang) {
-  const std::string output =
-      Case("Limit.LaunchesThatBlock",
-           {{"SOFT_CUDA_BLOCKING", "1"}, {"CUDA_DEVICE_MAX_CONNECTIONS", "1"}});
+  const std::string output = Case("Limit.LaunchesThatBlock", {{"SOFT_CUDA_BLOCKING", "1"},
+                                                              {"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+                                                              {"NCCLTUNE_SENDRECV_EAGER", "0"}});
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_TRUE(Has(output, "the launch of a kernel has not returned for 10 s")) << output;
 }
