@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.compare.fleet import FleetTest, judge_fleet
+from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
     FactDifference,
     MeasuredRun,
@@ -18,7 +19,7 @@ from nccltune.compare.runs import (
     facts_not_shown,
 )
 from nccltune.compare.series import ScalingSeries, scaling
-from nccltune.compare.sides import CurveComparison, NothingInCommonError, compare_sides
+from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import ImportRecord
@@ -143,13 +144,17 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
         raise InputError(
             str(error),
             where=where,
-            hint="compare the same collective, scale, type and sizes; --nodes and --ranks state a "
-            "scale that a file does not show",
+            hint="compare the same collective and sizes; --nodes and --ranks state a scale that a "
+            "file does not show",
         ) from error
     return SidesCompared(
         first=labels[0],
         second=labels[1],
-        different=[*fact_differences(here, there), *_choices(tests)],
+        different=list(
+            dict.fromkeys(
+                [*fact_differences(here, there), *(item for test in tests for item in test.differs)]
+            )
+        ),
         not_shown=facts_not_shown(here, there),
         tests=tests,
         warnings=[
@@ -182,15 +187,6 @@ def _fleet(found: RunsRead) -> FleetCompared:
         ),
         warnings=[*_left_out(runs), *found.unread],
     )
-
-
-def _choices(tests: list[CurveComparison]) -> list[FactDifference]:
-    """Return the choices, if those of a test differ between the sides."""
-    return [
-        FactDifference("choice", *choices)
-        for choices in dict.fromkeys(test.choices for test in tests)
-        if choices[0] != choices[1]
-    ]
 
 
 def _labels(first: Path, second: Path) -> tuple[str, str]:

@@ -10,10 +10,10 @@ from nccltune.app.compare import FleetCompared, SidesCompared
 from nccltune.cli.output import hanging, harmless, stdout, warn
 from nccltune.compare.fleet import FleetTest, SlowPart
 from nccltune.compare.series import ScalingSeries
-from nccltune.compare.sides import CurveComparison
+from nccltune.compare.sides import CurveComparison, SizeRatio
 from nccltune.model.numbers import counted, gain_text, percent_text, significant, size_form
 from nccltune.model.sizes import format_bytes
-from nccltune.report.words import listed, time_text
+from nccltune.report.words import listed, rate_text, time_text
 
 _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""
@@ -70,7 +70,9 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         hanging(out, "cause      ", 11, words)
     for test in found.tests:
         label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
-        if test.ranges and not test.slower:
+        if test.bus_factors is not None:
+            label = "scales     "
+        elif test.ranges and not test.slower:
             label, style = "faster     ", "green"
         hanging(out, (label, style), 11, f"{_title(test)}: {test.verdict(*_names(found))}")
     tables = _ordered(found.tests)
@@ -93,7 +95,7 @@ def _names(found: SidesCompared) -> tuple[str, str]:
         item = found.different[0]
         if item.fact == "NCCL":
             return item.first, f"NCCL {item.second}"
-        if item.fact == "choice":
+        if item.fact in ("choice", "ran"):
             return item.first, item.second
     if max(len(found.first), len(found.second)) > _LONG:
         return "the first", "the second"
@@ -107,6 +109,7 @@ def _title(test: CurveComparison) -> str:
 
 def _show_table(test: CurveComparison, out: Console) -> None:
     both = " (mean of out of place and in place)" if len(test.placements) > 1 else ""
+    both += ", bus bandwidth" if test.bus_factors else ""
     out.print(f"\n{_title(test)}{both}", style="bold")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("size", "first", "second", "ratio", "95 % CI" if test.noise == "runs" else ""):
@@ -115,13 +118,13 @@ def _show_table(test: CurveComparison, out: Console) -> None:
     form = size_form(point.bytes for point in test.points)
     for point in test.points:
         interval = "" if point.low is None else f"{point.low:.2f}-{point.high:.2f}"
-        remark = ("slower" if point.ratio > 1 else "faster") if point.beyond else ""
+        words = ("less", "more") if test.bus_factors else ("slower", "faster")
+        remark = words[point.ratio < 1] if point.beyond else ""
         if point.bytes in test.isolated:
             remark = "unclear: run it again"
         table.add_row(
             form(point.bytes),
-            time_text(point.first_us),
-            time_text(point.second_us),
+            *_both(test, point),
             gain_text(point.ratio),
             interval,
             remark,
@@ -138,6 +141,15 @@ def _show_table(test: CurveComparison, out: Console) -> None:
             "than noise; give several runs of each to measure it"
         )
     hanging(out, "noise      ", 11, words)
+
+
+def _both(test: CurveComparison, point: SizeRatio) -> list[str]:
+    """Return the values of both sides: times, or bus bandwidths at two scales."""
+    times = point.first_us, point.second_us
+    if test.bus_factors is None:
+        return [time_text(time_us) for time_us in times]
+    rates = zip(test.bus_factors, times, strict=True)
+    return [rate_text(factor * point.bytes / (time_us * 1e3)) for factor, time_us in rates]
 
 
 def _show_fleet(found: FleetCompared, out: Console) -> None:

@@ -8,6 +8,7 @@ is divided by the scatter of its own series.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,22 +45,32 @@ def stretches(series: Floats, allowance: Floats | float, level: float) -> list[S
     that differs from both neighbours may be an outlier.
     """
     n = len(series)
-    if n < FEWEST:
-        return []
-    critical = _critical(n, level)
-    spread, allowed = scatter(series), np.broadcast_to(allowance, n)
-    smooth = _smoothed(series[None])[0]
     found: list[Stretch] = []
-    parts = [(0, n)]
-    while parts:
-        low, high = parts.pop()
-        best = _best(smooth, spread, allowed, low, high)
-        if best is None or best[0] <= critical:
-            continue
-        _, start, stop = best
-        parts += [(low, start), (stop, high)]
-        found += _dense(series, smooth, spread, allowed, start, stop, critical)
-    return sorted(found)
+    if n < FEWEST:
+        return found
+    critical, allowed = _critical(n, level), np.broadcast_to(allowance, n)
+    smooth = _smoothed(series[None])[0]
+    while True:
+        # A found difference is a part of the scatter around it, and could hide another one.
+        spread = scatter(series, found)
+        edges = [0, *(edge for item in found for edge in item[:2]), n]
+        parts = list(zip(edges[::2], edges[1::2], strict=True))
+        more: list[Stretch] = []
+        while parts:
+            low, high = parts.pop()
+            best = _best(smooth, spread, allowed, low, high)
+            if best is None or best[0] <= critical:
+                continue
+            _, start, stop = best
+            parts += [(low, start), (stop, high)]
+            more += [
+                item
+                for item in _dense(series, smooth, spread, allowed, start, stop, critical)
+                if not any(item.start < old.stop and old.start < item.stop for old in found)
+            ]
+        if not more:
+            return found
+        found = sorted([*found, *more])
 
 
 def _dense(
@@ -90,25 +101,38 @@ def _dense(
     return strong or [max(parts)[1]] if parts else []
 
 
-def scatter(series: Floats) -> Floats:
+def scatter(series: Floats, found: Sequence[Stretch] = ()) -> Floats:
     """Return the noise of one value at each place, as a natural log.
 
     It is the larger of the scatter of the whole series and of its neighbourhood, so that a quiet
-    part does not vouch for a noisy one.
+    part does not vouch for a noisy one. The stretches `found` count only if too little is left.
     """
-    result: Floats = np.maximum(_scatter(series[None])[0], LEAST_SCATTER)
+    distances = np.abs(np.diff(series)) / math.sqrt(2)
+    kept = np.ones(len(distances), dtype=bool)
+    for item in found:
+        kept[max(item.start - 1, 0) : item.stop] = False
+    if kept.sum() < FEWEST - 1:
+        kept[:] = True
+    places = np.concatenate([[0], kept.cumsum()])
+    result: Floats = np.maximum(_near(distances[None, kept], places)[0], LEAST_SCATTER)
     return result
 
 
 def _scatter(series: Floats) -> Floats:
     """Return the scatter at each place of each row."""
     distances = np.abs(np.diff(series, axis=1)) / math.sqrt(2)
+    return _near(distances, np.arange(series.shape[1]))
+
+
+def _near(distances: Floats, places: npt.NDArray[np.int_]) -> Floats:
+    """Return the scatter of each row of distances around `places` among them."""
     count = distances.shape[1]
     width = min(_NEAR, count)
     near = np.median(np.lib.stride_tricks.sliding_window_view(distances, width, axis=1), axis=2)
     whole = np.median(distances, axis=1, keepdims=True)
-    first = np.clip(np.arange(count + 1) - width // 2, 0, count - width)
-    return 1.4826 * np.maximum(whole, near[:, first])
+    first = np.clip(places - width // 2, 0, count - width)
+    result: Floats = 1.4826 * np.maximum(whole, near[:, first])
+    return result
 
 
 def _smoothed(series: Floats) -> Floats:

@@ -7,13 +7,14 @@ noise of single sizes is the scatter of the ratio along the sizes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
 
 from nccltune.analyze.stats import normal_z, student_t, trimmed_mean
-from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, TimedPoint
+from nccltune.compare.matching import NothingInCommonError, PairedTests, paired_tests
+from nccltune.compare.runs import FactDifference, MeasuredRun, MeasuredTest, RunCurve, TimedPoint
 from nccltune.compare.scan import FEWEST, Floats, Stretch, scatter, stretches
 from nccltune.model.numbers import counted, gain_text, percent_text, size_form
 
@@ -34,7 +35,8 @@ that they are not, and timings of 15 % noise are common on busy networks."""
 class SizeRatio(msgspec.Struct, frozen=True):
     """The times of both sides at one size in us, and second over first.
 
-    `low` and `high` bound the 95 % interval of the ratio; None if there are too few runs. `beyond`
+    At two scales the ratio is of bus bandwidths, the first over the second. `low` and `high` bound
+    the 95 % interval of the ratio; None if there are too few runs. `beyond`
     states that the size is in a range that differs beyond noise, and differs in that direction.
     """
 
@@ -50,8 +52,8 @@ class SizeRatio(msgspec.Struct, frozen=True):
 class RangeFound(msgspec.Struct, frozen=True):
     """A range of sizes in which the sides differ beyond noise; `ratio` is second over first.
 
-    `sizes` is the number of sizes, and `beyond` the number of sizes that differ beyond the noise of
-    a single size. `ran` names what NCCL ran on both sides, if that is known and differs.
+    `sizes` is the number of sizes, and `beyond` the number of those that differ in the direction of
+    the range. `ran` names what NCCL ran on both sides, if that is known and differs.
     """
 
     low_bytes: int
@@ -66,6 +68,9 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One test on both sides.
 
     - `choices`: the choice on each side, `runs`: the number of runs of each side
+    - `differs`: the properties of the test in which the sides differ
+    - `bus_factors`: None if the scale is one. Else bus bandwidth over bytes a second of each side:
+      the ratios are then of bus bandwidths, the first over the second
     - `placements`: `out of place`, `in place`, or both if their ratios agree
     - `noise`: `runs` if the noise of a run was measured. Else it was assumed, and the noise of a
       size is by the `scatter` along the sizes, or `assumed`, too
@@ -76,6 +81,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     choices: tuple[str, str]
+    differs: list[FactDifference]
+    bus_factors: tuple[float, float] | None
     runs: tuple[int, int]
     placements: list[str]
     noise: str
@@ -104,11 +111,14 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 if item.low_bytes < item.high_bytes
                 else f"at {sizes(item.low_bytes)}"
             )
+            how = f"is {ratio} {'slower' if slower else 'faster'}"
+            if self.bus_factors is not None:
+                how = f"has {ratio} {'less' if slower else 'more'} bus bandwidth"
             noise = "noise of the runs" if self.noise == "runs" else "scatter"
             ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
             parts.append(
-                f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
-                f"({item.beyond} of {counted(item.sizes, 'size')} beyond the {noise}{ran})"
+                f"{second} {how} than {first} {where} "
+                f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"
             )
         others = sum(not point.beyond for point in self.points)
         if rest is not None:
@@ -119,12 +129,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slower(self) -> bool:
-        """Return whether the second side is slower beyond noise in any range."""
-        return any(item.ratio > 1 for item in self.ranges)
-
-
-class NothingInCommonError(ValueError):
-    """The two sides share no test, or no size of one."""
+        """Return whether the second side is slower beyond noise in any range, at one scale."""
+        return self.bus_factors is None and any(item.ratio > 1 for item in self.ranges)
 
 
 def compare_sides(
@@ -135,8 +141,8 @@ def compare_sides(
     `assumed` is the noise of a timing and of a run as a fraction, used where it cannot be measured.
     Raises NothingInCommonError, with the reason as its text.
     """
-    pairs = _pairs(first, second)
-    series = [item for test, labels in pairs for item in _series(test, labels, first, second)]
+    pairs = paired_tests(first, second)
+    series = [item for pair in pairs for item in _series(pair, first, second)]
     if not series:
         raise NothingInCommonError("no size was measured on both sides")
     level = LEVEL / len(series)
@@ -147,12 +153,13 @@ class _Series(msgspec.Struct):
     """One test, one choice of each side, one or both placements: the log times of all runs.
 
     The arrays have a row for each run and a column for each size. `placed` has the log ratio of
-    each placement.
+    each placement. `across` states that the second side has the other placement.
     """
 
-    test: MeasuredTest
+    pair: PairedTests
     labels: tuple[str, str]
     placements: list[bool]
+    across: bool
     sizes: list[int]
     first: Floats
     second: Floats
@@ -161,9 +168,45 @@ class _Series(msgspec.Struct):
 
     @property
     def ratios(self) -> Floats:
-        """Return the log ratio of the medians at each size."""
+        """Return the log ratio of the medians at each size; of bus bandwidths at two scales."""
         result: Floats = np.median(self.second, axis=0) - np.median(self.first, axis=0)
-        return result
+        factors = self.bus_factors
+        return result if factors is None else result + math.log(factors[0] / factors[1])
+
+    @property
+    def bus_factors(self) -> tuple[float, float] | None:
+        """Return bus bandwidth over bytes a second of both sides; None if the scale is one."""
+        tests = self.pair.first, self.pair.second
+        if tests[0].scale == tests[1].scale:
+            return None
+        return tests[0].bandwidth(1000, 0.0), tests[1].bandwidth(1000, 0.0)
+
+    @property
+    def differs(self) -> list[FactDifference]:
+        """Return in what the two sides differ, with both values as texts."""
+        found = list(self.pair.differs)
+        if self.labels[0] != self.labels[1]:
+            found.append(FactDifference("choice", *self.labels))
+        elif ran := self._ran(self.sizes):
+            found.append(FactDifference("ran", *ran))
+        if self.across:
+            words = (
+                ("in place", "out of place")
+                if self.placements[0]
+                else (
+                    "out of place",
+                    "in place",
+                )
+            )
+            found.append(FactDifference("placement", *words))
+        return found
+
+    def _ran(self, sizes: Iterable[int]) -> tuple[str, str] | None:
+        """Return what NCCL ran on both sides, at those of the sizes where that differs."""
+        one, other = self.ran
+        apart = [s for s in sizes if s in one and s in other and one[s] != other[s]]
+        words = [", ".join(dict.fromkeys(side[size] for size in apart)) for side in self.ran]
+        return (words[0], words[1]) if apart else None
 
     def judged(self, assumed: float, level: float) -> CurveComparison:
         """Return the comparison, judged at the probability `level` of a false difference."""
@@ -176,10 +219,10 @@ class _Series(msgspec.Struct):
             whole = np.hypot(student_t(1 - level, degrees) * errors, LEAST_DIFFERENCE)
             # With few sizes there is no scatter along them, and the runs show the noise of a size.
             spread = errors * student_t(1 - level / n, degrees) / normal_z(1 - level / n)
-        if n >= FEWEST:
-            spread = scatter(self.ratios)
-        single = np.hypot(normal_z(1 - level / n) * spread, whole)
         found = stretches(self.ratios, whole, level)
+        if n >= FEWEST:
+            spread = scatter(self.ratios, found)
+        single = np.hypot(normal_z(1 - level / n) * spread, whole)
         alone = [
             i
             for i in range(n)
@@ -189,7 +232,9 @@ class _Series(msgspec.Struct):
         found = sorted([*found, *(Stretch(i, i + 1, float(self.ratios[i])) for i in counted_alone)])
         half = student_t(0.95, degrees) * errors if measured else None
         return CurveComparison(
-            title=self.test.title,
+            title=self.pair.title,
+            differs=self.differs,
+            bus_factors=self.bus_factors,
             choices=self.labels,
             runs=(len(self.first), len(self.second)),
             placements=["in place" if item else "out of place" for item in self.placements],
@@ -197,7 +242,7 @@ class _Series(msgspec.Struct):
             whole=math.expm1(float(np.median(whole))),
             single=math.expm1(float(np.median(single))),
             points=self._points(found, half),
-            ranges=[self._range(item, single) for item in found],
+            ranges=[self._range(item) for item in found],
             isolated=[self.sizes[i] for i in alone if i not in counted_alone],
         )
 
@@ -245,76 +290,42 @@ class _Series(msgspec.Struct):
                 else (math.exp(self.ratios[i] - half[i]), math.exp(self.ratios[i] + half[i]))
             )
             beyond = any(x.start <= i < x.stop and x.value * self.ratios[i] > 0 for x in found)
-            points.append(SizeRatio(size, one, other, other / one, low, high, beyond))
+            ratio = math.exp(float(self.ratios[i]))
+            points.append(SizeRatio(size, one, other, ratio, low, high, beyond))
         return points
 
-    def _range(self, found: Stretch, single: Floats) -> RangeFound:
+    def _range(self, found: Stretch) -> RangeFound:
         inside = range(found.start, found.stop)
         sign = math.copysign(1, found.value)
         sizes = [self.sizes[i] for i in inside]
-        ran = tuple(
-            ", ".join(dict.fromkeys(side[size] for size in sizes if size in side))
-            for side in self.ran
-        )
         return RangeFound(
             sizes[0],
             sizes[-1],
             math.exp(found.value),
             len(sizes),
-            sum(bool(sign * self.ratios[i] > single[i]) for i in inside),
-            (ran[0], ran[1]) if all(ran) and ran[0] != ran[1] else None,
+            sum(bool(sign * self.ratios[i] > 0) for i in inside),
+            self._ran(sizes),
         )
-
-
-def _pairs(
-    first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]
-) -> list[tuple[MeasuredTest, list[tuple[str, str]]]]:
-    """Return the tests of both sides, each with the pairs of choice labels to compare.
-
-    The default is compared if both sides have it. Else a single choice of each side, or else the
-    choices that both have.
-    """
-    sides: list[dict[MeasuredTest, dict[str, None]]] = [{}, {}]
-    for side, runs in zip(sides, (first, second), strict=True):
-        for test, label in (key for run in runs for key in run.curves):
-            side.setdefault(test, {})[label] = None
-    found = []
-    for test in sides[0].keys() & sides[1].keys():
-        here, there = sides[0][test], sides[1][test]
-        if "default" in here and "default" in there:
-            labels = [("default", "default")]
-        elif len(here) == len(there) == 1:
-            labels = [(next(iter(here)), next(iter(there)))]
-        else:
-            labels = [(label, label) for label in here if label in there]
-        if labels:
-            found.append((test, labels))
-    if not found:
-        titles = ["; ".join(sorted({test.words for test in side})[:4]) for side in sides]
-        raise NothingInCommonError(
-            f"no common test. First: {titles[0]}. Second: {titles[1]}"
-            if titles[0] != titles[1]
-            else "the sides share no choice (algorithm and protocol)"
-        )
-    return sorted(found, key=lambda item: item[0].words)
 
 
 def _series(
-    test: MeasuredTest,
-    pairs: list[tuple[str, str]],
+    pair: PairedTests,
     first: Sequence[MeasuredRun],
     second: Sequence[MeasuredRun],
 ) -> list[_Series]:
     """Return the series of a test: both placements as one if their ratios agree, else each."""
     found = []
-    for labels in pairs:
-        curves = _curves(test, labels[0], first), _curves(test, labels[1], second)
-        both = _placed(test, labels, curves, [False, True])
+    for labels in pair.labels:
+        curves = _curves(pair.first, labels[0], first), _curves(pair.second, labels[1], second)
+        both = _placed(pair, labels, curves, [False, True])
         apart = [
             item
+            for across in (False, True)
             for place in (False, True)
-            if (item := _placed(test, labels, curves, [place])) is not None
+            if (item := _placed(pair, labels, curves, [place], across=across)) is not None
         ]
+        # Different placements are compared only if the sides have none in common.
+        apart = [item for item in apart if item.across == apart[0].across]
         agree = both is not None and len(both.sizes) == max(len(item.sizes) for item in apart)
         if both is not None and agree and len(both.sizes) >= FEWEST:
             agree = not stretches(both.placed[1] - both.placed[0], LEAST_DIFFERENCE, LEVEL)
@@ -327,17 +338,23 @@ def _curves(test: MeasuredTest, label: str, runs: Sequence[MeasuredRun]) -> list
 
 
 def _placed(
-    test: MeasuredTest,
+    pair: PairedTests,
     labels: tuple[str, str],
     curves: tuple[list[RunCurve], list[RunCurve]],
     placements: list[bool],
+    *,
+    across: bool = False,
 ) -> _Series | None:
-    """Return the series of some placements; None if no size is common to all runs that remain."""
+    """Return the series of some placements; None if no size is common to all runs that remain.
+
+    With `across`, the second side has the other placements.
+    """
     sides, kept = [], []
-    for side in curves:
+    places = placements, [place != across for place in placements]
+    for side, own_places in zip(curves, places, strict=True):
         sizes = [
-            {place.bytes for place in curve.times if place.in_place == placements[0]}
-            & {place.bytes for place in curve.times if place.in_place == placements[-1]}
+            {place.bytes for place in curve.times if place.in_place == own_places[0]}
+            & {place.bytes for place in curve.times if place.in_place == own_places[-1]}
             for curve in side
         ]
         most = max(map(len, sizes), default=0)
@@ -355,11 +372,11 @@ def _placed(
     rows = [
         np.array(
             [
-                [[curve.times[TimedPoint(p, size)] for size in common] for p in placements]
+                [[curve.times[TimedPoint(p, size)] for size in common] for p in own_places]
                 for curve in side
             ]
         )
-        for side in kept
+        for side, own_places in zip(kept, places, strict=True)
     ]
     ratios = np.median(rows[1], axis=0) - np.median(rows[0], axis=0)
     ran = tuple(
@@ -367,9 +384,10 @@ def _placed(
         for side in kept
     )
     return _Series(
-        test,
+        pair,
         labels,
         placements,
+        across,
         common,
         rows[0].mean(axis=1),
         rows[1].mean(axis=1),

@@ -45,7 +45,7 @@ def test_the_verdict_comes_before_the_table(capsys: Captured) -> None:
         "unknown    not shown by both, so they may differ, too: CUDA driver version, network, NCCL"
         " settings",
         "slower     all-reduce, 1 node, 8 ranks: NCCL 2.29.7 is 1.37x slower than 2.28.3 from 1 KiB"
-        " to 256 KiB (9 of 9 sizes beyond the scatter)",
+        " to 256 KiB (9 of 9 sizes, beyond the scatter)",
         "",
         "all-reduce, 1 node, 8 ranks (mean of out of place and in place)",
         "   size    first   second  ratio",
@@ -68,7 +68,7 @@ def test_one_line_for_a_chat(capsys: Captured) -> None:
     assert run(["compare", BEFORE, AFTER, "--oneline"]) == 1
     assert capsys.readouterr().out == (
         "nccl-2.28.txt to nccl-2.29.txt (NCCL 2.28.3 to 2.29.7): all-reduce, 1 node, 8 ranks: NCCL"
-        " 2.29.7 is 1.37x slower than 2.28.3 from 1 KiB to 256 KiB (9 of 9 sizes beyond the"
+        " 2.29.7 is 1.37x slower than 2.28.3 from 1 KiB to 256 KiB (9 of 9 sizes, beyond the"
         " scatter)\n"
     )
 

@@ -91,7 +91,7 @@ def test_a_range_has_its_sizes_and_its_ratio() -> None:
     assert [x.bytes for x in found.points if x.beyond] == SIZES[2:6]
     assert found.slower
     assert found.verdict("A", "B").startswith(
-        "B is 1.30x slower than A from 4 KiB to 32 KiB (4 of 4 sizes beyond the scatter); "
+        "B is 1.30x slower than A from 4 KiB to 32 KiB (4 of 4 sizes, beyond the scatter); "
         "8 other sizes differ by at most 0."
     )
 
