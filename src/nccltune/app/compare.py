@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.compare.fleet import FleetTest, judge_fleet
+from nccltune.compare.fleet import FleetTest, RunPeak, judge_fleet, run_peaks
 from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
     FactDifference,
@@ -17,6 +17,7 @@ from nccltune.compare.runs import (
     curves_of,
     fact_differences,
     facts_not_shown,
+    labelled_by_ran,
 )
 from nccltune.compare.series import ScalingSeries, scaling
 from nccltune.compare.sides import CurveComparison, compare_sides
@@ -74,12 +75,14 @@ class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
 class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of many runs.
 
-    `failed` are the files of tests that gave no result. `failed_nodes` counts them by node.
+    `peaks` are the peaks of the runs. `failed` are the files of tests that gave no result.
+    `failed_nodes` counts them by node.
     """
 
     runs: int
     tests: list[FleetTest]
     scaling: list[ScalingSeries]
+    peaks: list[RunPeak]
     failed: list[str]
     failed_nodes: dict[str, int]
     warnings: list[str]
@@ -109,11 +112,8 @@ def compare_paths(
     found = _read(paths, options)
     runs = found.runs
     if len(runs) == 2:
-        names = [run.name for run in runs]
-        if names[0] == names[1]:
-            names = [f"{name}, run {number}" for number, name in enumerate(names, 1)]
         sides = [found._replace(runs=[run]) for run in runs]
-        return _sides((names[0], names[1]), sides, assumed_noise)
+        return _sides((runs[0].name, runs[1].name), sides, assumed_noise)
     if len(runs) < 2:
         why = f": {'; '.join(found.unread[:3])}" if found.unread else ""
         raise InputError(
@@ -169,18 +169,12 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
 
 
 def _fleet(found: RunsRead) -> FleetCompared:
-    runs = _named_hosts(found.runs)
-    tests, series = judge_fleet(runs), scaling(runs)
-    if not tests and not series:
-        raise InputError(
-            f"nothing to compare among {len(runs)} runs: fewer than 4 are of one test and scale, "
-            "and no test has three numbers of nodes",
-            hint="name two of them: nccltune compare BEFORE AFTER",
-        )
+    runs = labelled_by_ran(_named_hosts(found.runs))
     return FleetCompared(
         runs=len(runs),
-        tests=tests,
-        scaling=series,
+        tests=judge_fleet(runs),
+        scaling=scaling(runs),
+        peaks=run_peaks(runs),
         failed=[name for name, _ in found.failed],
         failed_nodes=dict(
             Counter(host for _, hosts in found.failed for host in hosts).most_common()
@@ -204,6 +198,8 @@ def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
 def _read(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
     """Read the runs of files, studies and folders of both. A run that occurs twice is read once."""
     found = RunsRead([], [], [])
+    lines: dict[Path, list[int]] = {}
+    paths = [_without_line(path, lines) for path in paths]
     known: dict[str, MeasuredRun] = {}
     studies: list[Path] = []
     for path in paths:
@@ -218,13 +214,23 @@ def _read(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
         if item.path is None or not inside & set(item.path.resolve().parents)
     ]
     for reading in read_inputs(files, options):
-        _add_file(reading, found, known)
+        path = reading.found.path
+        _add_file(reading, found, known, lines.get(path, []) if path else [])
     found.runs.extend(known.values())
     bare = [run for run in found.runs if run.scale == (None, None)]
     if len(bare) < len(found.runs):
         found.runs[:] = [run for run in found.runs if run not in bare]
         found.unread.extend(f"{run.name}: left out, its scale is not shown" for run in bare)
     return found
+
+
+def _without_line(path: Path, lines: dict[Path, list[int]]) -> Path:
+    """Return the file of FILE:LINE, and add the line to `lines`; another path is unchanged."""
+    name, _, line = str(path).rpartition(":")
+    if path.exists() or not line.isdecimal() or not Path(name).is_file():
+        return path
+    lines.setdefault(Path(name), []).append(int(line))
+    return Path(name)
 
 
 def _of_study(study: Study) -> list[MeasuredRun]:
@@ -246,8 +252,10 @@ def _of_study(study: Study) -> list[MeasuredRun]:
     return [run for run in runs if run.curves or run.left_out]
 
 
-def _add_file(reading: Reading, found: RunsRead, known: dict[str, MeasuredRun]) -> None:
-    """Add the runs of a file to `known`.
+def _add_file(
+    reading: Reading, found: RunsRead, known: dict[str, MeasuredRun], lines: Sequence[int]
+) -> None:
+    """Add the runs of a file to `known`; with `lines` only those whose tables hold these lines.
 
     Of two files with the same rows, a log and the table cut out of it, the one with process ids
     counts.
@@ -259,17 +267,24 @@ def _add_file(reading: Reading, found: RunsRead, known: dict[str, MeasuredRun]) 
     # The device list is read from the text, because runs keep only hashes of host names.
     names = _host_names(reading.content()) if report.file_hash else {}
     if not any(samples.values()):
-        if names:
+        if names and not report.unreadable and not report.reasons:
             found.failed.append((item.name, tuple(sorted(names.values()))))
         else:
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
             found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
+    samples = {run: timings for run, timings in samples.items() if timings}
+    # A line above the first table is a part of it, for example its command.
+    heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
+    first = min((run.line for run in samples), default=0)
     for number, (run, timings) in enumerate(samples.items()):
-        if not timings:
+        if lines and run.line not in heads and not (0 in heads and run.line == first):
             continue
+        name = item.name
+        if len(samples) > 1:
+            name += f":{run.line}" if run.line else f", run {number + 1}"
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
-        new = _run(item.name, timings, run.facts, names, _seconds(run))
+        new = _run(name, timings, run.facts, names, _seconds(run))
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)

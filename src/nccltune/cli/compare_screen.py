@@ -19,6 +19,7 @@ _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""
 _KINDS = {"node": "slow node", "period": "slow runs", "run": "slow run"}
 _NODES = 8
+_PEAKS = 24
 _RUNS = 5
 _LONG = 32
 """Longer names of files are not repeated in every sentence."""
@@ -176,6 +177,27 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         out.print(_summary(test))
     for item in found.scaling[:_TABLES]:
         _show_scaling(item, out)
+    if not found.scaling and not any(test.nodes for test in found.tests):
+        _show_peaks(found, out)
+
+
+def _show_peaks(found: FleetCompared, out: Console) -> None:
+    """Print the peak of each run: all that a few runs, or runs of the same nodes, have to show."""
+    if not found.tests:
+        words = "nothing: no test has four runs at one scale, or three scales"
+        hanging(out, "judged     ", 11, words)
+    out.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("test")
+    table.add_column("run", overflow="fold")
+    table.add_column("peak", justify="right", no_wrap=True)
+    table.add_column("at", justify="right", no_wrap=True)
+    for item in found.peaks[:_PEAKS]:
+        rate, size = rate_text(item.gb_per_s), format_bytes(item.bytes)
+        table.add_row(item.title, harmless(item.run), rate, size)
+    out.print(table)
+    if len(found.peaks) > _PEAKS:
+        out.print(f"and {len(found.peaks) - _PEAKS} more (--json lists them)")
 
 
 def _more(number: int) -> str:
@@ -200,6 +222,9 @@ def _show_slow(test: FleetTest, out: Console) -> None:
         out.print(f"           and {len(runs) - _RUNS} more slow runs (--json lists them)")
     if any(len(item.hosts) > 1 for item in runs):
         hanging(out, "           ", 11, _path_words(runs))
+    elif runs and test.hosts and not any(item.hosts or item.facts for item in runs):
+        words = "all runs have the same nodes: look at what else differs, such as settings and time"
+        hanging(out, "           ", 11, words)
 
 
 def _path_words(runs: list[SlowPart]) -> str:

@@ -38,8 +38,9 @@ class SlowPart(msgspec.Struct, frozen=True):
 
     `names` are nodes, or for runs and periods the runs. `ratio` is its time over the usual time.
     `value` and `usual` are in `unit` (GB/s or us) at `bytes`. `low` of its `runs` are slower than
-    the others. `hosts` are the nodes of a slow run. `facts` are the facts in which the runs of a
-    node differ from the others. `noun` is what its runs are: runs or pairs (of nodes).
+    the others. `hosts` are the nodes of a slow run,
+    empty if all runs have the same. `facts` are the facts in which its
+    runs differ from the others. `noun` is what its runs are: runs or pairs (of nodes).
     """
 
     kind: str
@@ -88,9 +89,9 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of one test at one scale.
 
     `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
-    relative spread of the runs there. `nodes` are sorted by their mean, the slowest first; empty if
-    the hosts are unknown or the same in all runs. `cut` are runs with less than half of the sizes:
-    they are not judged.
+    relative spread there of the runs that are not slow. `nodes` are sorted by their mean, the
+    slowest first; empty if the hosts are unknown or the same in all runs. `cut` are runs with less
+    than half of the sizes: they are not judged.
     """
 
     title: str
@@ -106,29 +107,58 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTest]:
     """Return a judgement of each test that at least FEWEST_RUNS runs measured at one scale."""
-    found: dict[MeasuredTest, list[tuple[MeasuredRun, RunCurve]]] = defaultdict(list)
+    found: dict[tuple[MeasuredTest, str], list[tuple[MeasuredRun, RunCurve]]] = defaultdict(list)
     for run in runs:
         for (test, label), curve in run.curves.items():
             if label == "default" or (test, "default") not in run.curves:
-                found[test].append((run, curve))
-    tests = [(test, items) for test, items in found.items() if len(items) >= FEWEST_RUNS]
-    return [_judge(test, items, LEVEL / len(tests)) for test, items in tests]
+                found[test, label].append((run, curve))
+    tests = [(key, items) for key, items in found.items() if len(items) >= FEWEST_RUNS]
+    return [_judge(*key, items, LEVEL / len(tests)) for key, items in tests]
+
+
+class RunPeak(msgspec.Struct, frozen=True):
+    """The highest bus bandwidth of a run in a test, and the size at which it was reached."""
+
+    title: str
+    run: str
+    gb_per_s: float
+    bytes: int
+
+
+def run_peaks(runs: Sequence[MeasuredRun]) -> list[RunPeak]:
+    """Return the peak of each run and test; the best run of each test is the first."""
+    found = []
+    for run in runs:
+        for (test, label), curve in run.curves.items():
+            rates = {place: test.bandwidth(place.bytes, log) for place, log in curve.times.items()}
+            best = max(rates, key=lambda place: rates[place])
+            found.append(RunPeak(test.titled(label), run.name, rates[best], best.bytes))
+    return sorted(found, key=lambda item: (item.title, -item.gb_per_s))
 
 
 class _Band(msgspec.Struct):
-    """A band of sizes: `values` of the runs, and what is usual at the size that is reported."""
+    """A band of sizes: `values` of the runs, and what is usual at the size that is reported.
+
+    `shown` has what each run reached at this size; NaN if it did not measure it.
+    """
 
     values: Floats
     bytes: int
     usual: float
     unit: str
+    shown: Floats
+
+    def reached(self, inside: Members) -> Floats:
+        """Return what the runs `inside` reached; by their values if none measured this size."""
+        known = self.shown[inside & ~np.isnan(self.shown)]
+        sign = 1 if self.unit == "us" else -1
+        return known if len(known) else self.usual * np.exp(sign * self.values[inside])
 
     def slow(
         self, kind: str, names: Sequence[str], ratio: float, inside: Members, limit: float
     ) -> SlowPart:
         low = int((self.values[inside] > limit).sum())
-        # A bandwidth falls by the factor by which a time grows.
-        value = self.usual / ratio if self.unit == "GB/s" else self.usual * ratio
+        value = float(np.median(self.reached(inside)))
         runs = int(inside.sum())
         return SlowPart(
             kind, list(names), ratio, value, self.usual, self.unit, self.bytes, low, runs
@@ -136,7 +166,7 @@ class _Band(msgspec.Struct):
 
 
 def _judge(
-    test: MeasuredTest, items: list[tuple[MeasuredRun, RunCurve]], level: float
+    test: MeasuredTest, label: str, items: list[tuple[MeasuredRun, RunCurve]], level: float
 ) -> FleetTest:
     most = max(len(curve.times) for _, curve in items)
     cut = [run.name for run, curve in items if 2 * len(curve.times) < most]
@@ -153,20 +183,22 @@ def _judge(
     for band in bands:
         nodes, used = _slow_nodes(band, units, critical)
         rows &= ~used
-        slow += [_with_facts(item, runs, units) for item in nodes]
+        slow += [_with_facts(item, runs, units[tuple(item.names)]) for item in nodes]
         slow += _slow_runs(band, runs, rows, level)
     last = bands[-1]
     hosts = {host for run in runs for host in run.hosts}
+    slow_names = {name for item in slow if item.kind != "node" for name in item.names}
+    usual = np.array([_run_name(run, runs) not in slow_names for run in runs])
     nodes_shown = [
         _node_value(name, last, inside) for names, inside in units.items() for name in names
     ]
     return FleetTest(
-        title=test.title,
+        title=test.titled(label),
         runs=len(runs),
         hosts=len(hosts),
         bytes=last.bytes,
         usual_gb_per_s=last.usual,
-        spread=_spread(last.values),
+        spread=_spread(last.values[usual]),
         nodes=sorted(nodes_shown, key=lambda item: item.mean_gb_per_s),
         slow=_strongest(slow),
         cut=cut,
@@ -174,7 +206,7 @@ def _judge(
 
 
 def _node_value(name: str, band: _Band, inside: Members) -> NodeValue:
-    rates = band.usual / np.exp(band.values[inside])
+    rates = band.reached(inside)
     low = int((band.values[inside] > max(ALLOWANCE, 3 * _spread(band.values))).sum())
     return NodeValue(
         name, len(rates), low, float(np.median(rates)), float(rates.mean()), float(rates.min())
@@ -204,8 +236,13 @@ def _bands(test: MeasuredTest, curves: list[RunCurve]) -> list[_Band]:
             values = np.zeros(len(rows))
             values[known] = np.nanmedian(part[known], axis=1)
             at = columns[-1]
-            shown = (float(math.exp(usual[at])), "us") if columns is small else (rates[at], "GB/s")
-            bands.append(_Band(values - np.median(values), sizes[at], *shown))
+            unit = "us" if columns is small else "GB/s"
+            here = np.exp(table[:, at])
+            if unit == "GB/s":
+                here = test.bandwidth(sizes[at], 0.0) / here
+            bands.append(
+                _Band(values - np.median(values), sizes[at], float(np.nanmedian(here)), unit, here)
+            )
     return bands
 
 
@@ -311,8 +348,9 @@ def _slow_runs(
         if band.values[i] > limit:
             inside = np.arange(len(rows)) == i
             ratio = math.exp(band.values[i] - float(np.median(values)))
-            run = band.slow("run", [_run_name(runs[i])], ratio, inside, limit)
-            found.append(msgspec.structs.replace(run, hosts=list(runs[i].hosts)))
+            run = band.slow("run", [_run_name(runs[i], runs)], ratio, inside, limit)
+            hosts = list(runs[i].hosts) if len({run.hosts for run in runs}) > 1 else []
+            found.append(_with_facts(msgspec.structs.replace(run, hosts=hosts), runs, inside))
     return found
 
 
@@ -361,17 +399,14 @@ def _spread(values: Floats) -> float:
     return float(1.4826 * np.median(np.abs(values - np.median(values))))
 
 
-def _run_name(run: MeasuredRun) -> str:
-    return " - ".join(run.hosts) if 1 < len(run.hosts) < 5 else run.name
+def _run_name(run: MeasuredRun, runs: Sequence[MeasuredRun]) -> str:
+    """Return the nodes of a run, or its file if other runs have the same nodes."""
+    alone = sum(other.hosts == run.hosts for other in runs) == 1
+    return " - ".join(run.hosts) if alone and 1 < len(run.hosts) < 5 else run.name
 
 
-def _with_facts(
-    item: SlowPart, runs: Sequence[MeasuredRun], units: dict[tuple[str, ...], Members]
-) -> SlowPart:
-    """Return `item` with the facts in which the runs of a node differ from all other runs."""
-    inside = units.get(tuple(item.names)) if item.kind == "node" else None
-    if inside is None:
-        return item
+def _with_facts(item: SlowPart, runs: Sequence[MeasuredRun], inside: Members) -> SlowPart:
+    """Return `item` with the facts in which its runs, those `inside`, differ from all others."""
     mine = [run for run, taken in zip(runs, inside, strict=True) if taken]
     others = [run for run, taken in zip(runs, inside, strict=True) if not taken]
     facts = [

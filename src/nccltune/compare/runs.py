@@ -2,7 +2,7 @@
 """A run with its curves, and the facts in which two sets of runs differ."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -45,6 +45,10 @@ class MeasuredTest(NamedTuple):
         parts += ["registered"] if self.registered and not self.graph else []
         parts += ["CUDA graph"] if self.graph else []
         return ", ".join(parts)
+
+    def titled(self, label: str) -> str:
+        """Return the title, with the choice unless that is the default."""
+        return self.title if label == "default" else f"{self.title}, {label}"
 
     @property
     def words(self) -> str:
@@ -123,6 +127,39 @@ def curves_of(
     for key, points in times.items():
         curves[key].times = {place: median(values) for place, values in sorted(points.items())}
     return curves, dict(left_out)
+
+
+def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
+    """Return the runs with the default labelled by what NCCL ran, if not all ran the same.
+
+    This holds for all runs of a collective in which two runs of one test and size ran different
+    choices. The label is what a run ran at most of its sizes.
+    """
+    seen: dict[tuple[MeasuredTest, int], str] = {}
+    mixed = {
+        test.collective
+        for run in runs
+        for (test, label), curve in run.curves.items()
+        if label == "default"
+        for place, ran in curve.ran.items()
+        if seen.setdefault((test, place.bytes), ran) != ran
+    }
+
+    def label_of(test: MeasuredTest, label: str, curve: RunCurve) -> str:
+        if label != "default" or test.collective not in mixed or not curve.ran:
+            return label
+        return Counter(curve.ran.values()).most_common(1)[0][0]
+
+    return [
+        msgspec.structs.replace(
+            run,
+            curves={
+                (test, label_of(test, label, curve)): curve
+                for (test, label), curve in run.curves.items()
+            },
+        )
+        for run in runs
+    ]
 
 
 class FactDifference(msgspec.Struct, frozen=True):

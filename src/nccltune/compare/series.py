@@ -52,9 +52,9 @@ class ScalingSeries(msgspec.Struct, frozen=True):
 
 def scaling(runs: Sequence[MeasuredRun]) -> list[ScalingSeries]:
     """Return the series of each test with at least three numbers of nodes, or of ranks."""
-    found: dict[tuple[object, ...], dict[MeasuredTest, list[dict[int, list[float]]]]] = defaultdict(
-        dict
-    )
+    found: dict[
+        tuple[MeasuredTest, str, object], dict[MeasuredTest, list[dict[int, list[float]]]]
+    ] = defaultdict(dict)
     for run in runs:
         for (test, label), curve in run.curves.items():
             nodes, ranks = test.scale
@@ -65,11 +65,15 @@ def scaling(runs: Sequence[MeasuredRun]) -> list[ScalingSeries]:
                 bare = test._replace(scale=(None, None))
                 for fixed in ((None, ranks / nodes), (nodes, None)):
                     found[bare, label, fixed].setdefault(test, []).append(times)
-    series = [_series(by_scale) for by_scale in found.values() if len(by_scale) > 2]
+    series = [
+        _series(by_scale, label) for (_, label, _), by_scale in found.items() if len(by_scale) > 2
+    ]
     return [item for item in series if item is not None]
 
 
-def _series(by_scale: dict[MeasuredTest, list[dict[int, list[float]]]]) -> ScalingSeries | None:
+def _series(
+    by_scale: dict[MeasuredTest, list[dict[int, list[float]]]], label: str
+) -> ScalingSeries | None:
     common = set.intersection(*(set(item) for items in by_scale.values() for item in items))
     sizes = sorted(common)[-_SIZES:]
     if not sizes:
@@ -101,7 +105,7 @@ def _series(by_scale: dict[MeasuredTest, list[dict[int, list[float]]]]) -> Scali
     test = ordered[0][0]
     each = (test.scale[1] or 0) // (test.scale[0] or 1)
     fixed = count(test.scale[0] or 0, "node") if one_size else f"{count(each, 'rank')} on each node"
-    title = f"{test.collective.prose}, {fixed}"
+    title = f"{test.collective.prose}, {fixed}" + ("" if label == "default" else f", {label}")
     return ScalingSeries(title, sizes, rows, _sentences(rows[first:], sizes[-1]))
 
 

@@ -17,6 +17,7 @@ from nccltune.compare.matching import NothingInCommonError, PairedTests, paired_
 from nccltune.compare.runs import FactDifference, MeasuredRun, MeasuredTest, RunCurve, TimedPoint
 from nccltune.compare.scan import FEWEST, Floats, Stretch, scatter, stretches
 from nccltune.model.numbers import counted, gain_text, percent_text, size_form
+from nccltune.model.sizes import format_bytes
 
 LEVEL = 0.05
 """Probability that a comparison without any difference reports one."""
@@ -144,7 +145,12 @@ def compare_sides(
     pairs = paired_tests(first, second)
     series = [item for pair in pairs for item in _series(pair, first, second)]
     if not series:
-        raise NothingInCommonError("no size was measured on both sides")
+        spans = [
+            " - ".join(map(format_bytes, (min(sizes), max(sizes))))
+            for runs in (first, second)
+            if (sizes := {p.bytes for r in runs for c in r.curves.values() for p in c.times})
+        ]
+        raise NothingInCommonError(f"no size was measured on both sides: {' and '.join(spans)}")
     level = LEVEL / len(series)
     return [item.judged(assumed, level) for item in series]
 
@@ -223,6 +229,7 @@ class _Series(msgspec.Struct):
         if n >= FEWEST:
             spread = scatter(self.ratios, found)
         single = np.hypot(normal_z(1 - level / n) * spread, whole)
+        found = self._widened(found, single)
         alone = [
             i
             for i in range(n)
@@ -245,6 +252,25 @@ class _Series(msgspec.Struct):
             ranges=[self._range(item) for item in found],
             isolated=[self.sizes[i] for i in alone if i not in counted_alone],
         )
+
+    def _widened(self, found: list[Stretch], single: Floats) -> list[Stretch]:
+        """Return the stretches with the neighbouring sizes that differ alike beyond `single`."""
+        taken = {place for item in found for place in range(item.start, item.stop)}
+        wide = []
+        for item in found:
+            ends = [item.start, item.stop]
+            for side, step in ((0, -1), (1, 1)):
+                place = ends[side] - (side == 0)
+                while (
+                    0 <= place < len(single)
+                    and place not in taken
+                    and math.copysign(1, item.value) * self.ratios[place] > single[place]
+                ):
+                    taken.add(place)
+                    ends[side] += step
+                    place += step
+            wide.append(Stretch(*ends, float(np.median(self.ratios[slice(*ends)]))))
+        return wide
 
     def _errors(self) -> tuple[Floats, int]:
         """Return the standard error of the log ratio at each size, and its degrees of freedom.

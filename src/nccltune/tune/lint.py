@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.model.choice import Algorithm, Protocol
+from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.chunks import before_chunks, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
@@ -142,22 +142,22 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
     return sorted(issues, key=lambda issue: (issue.line or 0, issue.severity != Severity.ERROR))
 
 
-def impossible(rule: Rule) -> str | None:
-    """Return why NCCL never runs a rule's choice for the rule's collective and scale, else None.
+def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str | None:
+    """Return why NCCL never runs a choice for a collective on `nodes` nodes, else None.
 
     Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks unsupported combinations as unusable in the
     cost table that it passes to a tuner. The plugin then skips the rule.
     """
-    collective, algorithm = rule.collective, rule.choice.algorithm
+    algorithm = choice.algorithm
     if collective in _RING_ONLY and algorithm is not Algorithm.RING:
         return f"NCCL runs {collective.value} on rings only"
     if collective in _GATHERING and algorithm not in _GATHERING_ALGORITHMS:
         return f"NCCL has no {algorithm.value} algorithm for {collective.value}"
     if collective is Collective.ALLREDUCE and algorithm is Algorithm.PAT:
         return "NCCL has no pat algorithm for allreduce"
-    if algorithm in _SIMPLE_ONLY and rule.choice.protocol is not Protocol.SIMPLE:
+    if algorithm in _SIMPLE_ONLY and choice.protocol is not Protocol.SIMPLE:
         return f"{algorithm.value} runs with the simple protocol only"
-    if algorithm is Algorithm.NVLS_TREE and rule.nodes == 1:
+    if algorithm is Algorithm.NVLS_TREE and nodes == 1:
         return "nvls_tree needs more than one node"
     return None
 
@@ -173,7 +173,7 @@ def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
             " never applies",
             f"the columns are nNodes,nRanks: {ranks},{nodes} if they are interchanged",
         )
-    why = impossible(item.rule)
+    why = impossible(item.rule.collective, item.rule.choice, item.rule.nodes)
     if why is not None:
         yield LintIssue(
             Severity.WARNING,

@@ -18,11 +18,13 @@ from nccltune.analyze.stats import MIN_ROUNDS, Interval
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
+from nccltune.model.numbers import percent_text
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.boundary import boundary
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
+from nccltune.tune.lint import impossible
 from nccltune.tune.result import (
     Decision,
     LeftAlone,
@@ -36,6 +38,13 @@ from nccltune.tune.state import printed_gain, state_of
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""
+
+_BEHIND = math.log(1.1)
+"""Without a default, a rule covers no size at which its choice is slower than the best by more than
+this log ratio and the noise."""
+_SHOWN = 6
+"""The fewest sizes with which the scatter along the curves is that of the timings, and not the
+shape of a curve of which too few sizes are known."""
 
 _ANY = (RuleState.CANDIDATE, RuleState.SURE)
 """The states that the timings of a study can give a rule."""
@@ -266,7 +275,7 @@ def _relative_cost(
     table: GainTable, size: int, choice: Choice, weights: Weights, options: TuneOptions
 ) -> float:
     gain, weight = table.gain(size, choice), weights(size)
-    if gain is None or weight <= 0:
+    if gain is None or weight <= 0 or _never_runs(table, choice):
         return math.inf
     if _unknown_for_some_calls(table, size, choice):
         return math.inf
@@ -307,26 +316,37 @@ def _without_default(
 
     The fastest choice wins at each size, but every change of the choice costs a penalty.
     """
-    costs = []
-    for size in (table.sizes[place] for place in places):
-        logs = [table.log_time(size, choice) for choice in table.choices]
-        least = min((log for log in logs if log is not None), default=0.0)
-        weight = weights(size)
-        costs.append(
-            [
-                math.inf
-                if log is None
-                else weight * (log - least + _chunk_price(table, size, choice))
-                for choice, log in zip(table.choices, logs, strict=True)
-            ]
-        )
     # The scatter along the curves is an upper estimate of the noise. The noise to assume without
     # any timing may be larger, and would swallow a short range with a clear winner.
     noise = table.noise.typical
     if not table.noise.known:
         noise = max(scatter(timings) for timings in table.timings)
+    if len(table.sizes) < _SHOWN:
+        noise = min(noise, table.assumed_noise)
+    costs = []
+    for size in (table.sizes[place] for place in places):
+        logs = [
+            None if _never_runs(table, choice) else table.log_time(size, choice)
+            for choice in table.choices
+        ]
+        least = min((log for log in logs if log is not None), default=0.0)
+        weight = weights(size)
+        costs.append(
+            [
+                math.inf
+                if log is None or log - least > max(_BEHIND, 2 * noise)
+                else weight * (log - least + _chunk_price(table, size, choice))
+                for choice, log in zip(table.choices, logs, strict=True)
+            ]
+        )
     penalty = options.penalty + 2 * noise
     return _shifted(segment(costs, penalty, idle_cost=1e6), places.start)
+
+
+def _never_runs(table: GainTable, choice: Choice) -> bool:
+    """Return whether NCCL never runs a choice for this collective and scale."""
+    scale = table.scale
+    return impossible(table.collective, choice, scale.nodes) is not None
 
 
 def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
@@ -540,16 +560,23 @@ def _candidate_reason(table: GainTable, choice: Choice, pooled: Interval) -> tup
 def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
     """Return how far `choice` is ahead of the next choice at `covered`, without a default."""
     leads = []
+    choices = [item for item in table.choices if not _never_runs(table, item)]
     for size in covered:
-        logs = _log_times(table, size, table.choices)
+        logs = _log_times(table, size, choices)
         own, others = logs.pop(choice, None), list(logs.values())
         if own is not None and others:
             leads.append(math.exp(min(others) - own))
     if not leads:
-        return "the only choice measured; against the default unknown"
+        return "no other choice that NCCL runs was measured; against the default unknown"
+    best = f"best of {len(choices)}"
+    if min(leads) < 1:
+        behind = percent_text(1 / min(leads) - 1)
+        return (
+            f"{best} over the whole range, at most {behind} slower than the best of one size; "
+            "against the default unknown"
+        )
     low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
     ahead = low if low == high else f"{low} to {high}"
-    best = f"best of {len(table.choices)}" + ("" if min(leads) >= 1 else " over the whole range")
     return f"{best}, {ahead} as fast as the next; against the default unknown"
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nccltune.compare.fleet import FleetTest, judge_fleet
-from nccltune.compare.runs import MeasuredRun
+from nccltune.compare.fleet import FleetTest, judge_fleet, run_peaks
+from nccltune.compare.runs import MeasuredRun, labelled_by_ran
+from nccltune.compare.series import scaling
 from tests.unit.compare.simulated import run_of, test_of
 
 Slowness = Callable[[tuple[str, ...]], float]
@@ -86,7 +87,8 @@ def test_a_weak_node_is_named_with_its_numbers_and_its_pairs() -> None:
     (slow,) = found.slow
     assert (slow.kind, slow.names, slow.low, slow.runs) == ("node", [weak], 16, 16)
     assert slow.ratio == pytest.approx(1.135, rel=0.02)
-    assert slow.value == pytest.approx(slow.usual / slow.ratio)
+    assert slow.value == pytest.approx(slow.usual / slow.ratio, rel=0.03)
+    assert slow.value == found.nodes[0].median_gb_per_s
     assert slow.sentence.startswith("node-04: ")
     assert slow.sentence.endswith(" GB/s at 128 KiB in 16 of 16 pairs")
     assert found.runs == 136
@@ -208,3 +210,59 @@ def test_a_run_with_few_sizes_is_named_and_not_judged() -> None:
 
 def test_too_few_runs_are_not_judged() -> None:
     assert judge_fleet(checks(NODES[:3], 0.01)) == []
+
+
+def test_slow_runs_of_the_same_nodes_are_named_by_their_files() -> None:
+    random_ = random.Random(3)
+    factors = (4.0, 11.0, 1.0, 1.0, 1.0)
+    runs = [
+        run_of(
+            random_, 20, 0.003, name=f"dat.{n}", hosts=("a", "b"), slowdown=lambda _, f=factor: f
+        )
+        for n, factor in enumerate(factors, 1)
+    ]  # type: ignore[misc]
+    found = judged(runs)
+    assert [item.names for item in found.slow] == [["dat.2"], ["dat.1"]]
+    assert all(item.hosts == [] for item in found.slow)
+    assert found.spread < 0.02
+    peaks = run_peaks(runs)
+    assert [item.run for item in peaks[-2:]] == ["dat.1", "dat.2"]
+    (slow,) = [item for item in found.slow if item.names == ["dat.1"]]
+    assert slow.value / slow.usual == pytest.approx(slow.ratio, rel=0.05)
+
+
+def test_a_slow_run_with_another_setting_shows_it() -> None:
+    random_ = random.Random(3)
+    runs = [
+        run_of(
+            random_,
+            20,
+            0.003,
+            name=f"{n}",
+            hosts=("a", "b"),
+            slowdown=lambda _, n=n: 2.0 if n == 4 else 1.0,
+            nccl="2.18.1" if n == 4 else "2.28.3",
+        )
+        for n in range(6)
+    ]  # type: ignore[misc]
+    (slow,) = judged(runs).slow
+    assert (slow.names, slow.facts) == (["4"], ["its NCCL: 2.18.1; the others': 2.28.3"])
+
+
+def test_runs_of_different_algorithms_are_no_runs_of_one_test() -> None:
+    random_ = random.Random(3)
+
+    def ran(label: str, ranks: int) -> MeasuredRun:
+        run = run_of(random_, 9, 0.01, name=label, test=test_of(1, ranks))
+        curve = run.curves[test_of(1, ranks), "default"]
+        curve.ran = dict.fromkeys(curve.times, label)
+        return run
+
+    runs = [ran(label, ranks) for ranks in (2, 4, 6) for label in ("ring/simple", "nvls/simple")]
+    apart = labelled_by_ran(runs)
+    assert {item.title for item in scaling(apart)} == {
+        "all-reduce, 1 node, ring/simple",
+        "all-reduce, 1 node, nvls/simple",
+    }
+    same = [ran("ring/simple", ranks) for ranks in (2, 4)] + [ran("nvls/simple", 6)]
+    assert labelled_by_ran(same) == same

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
     FactDifference,
     MeasuredRun,
@@ -14,7 +15,8 @@ from nccltune.compare.runs import (
     fact_differences,
     facts_not_shown,
 )
-from nccltune.compare.sides import CurveComparison, NothingInCommonError, compare_sides
+from nccltune.compare.sides import CurveComparison, compare_sides
+from nccltune.model.collective import Collective
 from tests.unit.compare.simulated import BOTH, run_of, sizes_of, test_of
 
 RANDOM = random.Random(5)
@@ -181,18 +183,78 @@ def test_a_run_that_ended_early_takes_no_sizes_from_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "words"),
+    ("change", "differs"),
     [
-        (
-            run_of(RANDOM, 9, 0.01, test=test_of(2, 16)),
-            "First: .*1 node, 8 ranks, float, sum. Second: .*2 nodes",
-        ),
-        (run_of(RANDOM, 9, 0.01, test=test_of()._replace(dtype="half")), "8 ranks, half, sum"),
+        ({"dtype": "half"}, FactDifference("type", "float", "half")),
+        ({"redop": "prod"}, FactDifference("operation", "sum", "prod")),
+        ({"registered": True, "graph": True}, FactDifference("CUDA graph", "no", "yes")),
+        ({"registered": True}, FactDifference("registered", "no", "yes")),
     ],
 )
-def test_sides_without_a_common_test_are_refused(second: MeasuredRun, words: str) -> None:
-    with pytest.raises(NothingInCommonError, match=words):
-        compare_sides([run_of(RANDOM, 9, 0.01)], [second], 0.05)
+def test_tests_that_differ_in_one_property_are_compared(
+    change: dict[str, object], differs: FactDifference
+) -> None:
+    other = test_of()._replace(**change)  # type: ignore[arg-type]
+    second = run_of(RANDOM, 12, 0.002, test=other, slowdown=lambda _: 1.5)
+    found = compared([run_of(RANDOM, 12, 0.002)], [second])
+    assert found.differs == [differs]
+    assert found.title == "all-reduce, 1 node, 8 ranks"
+    assert found.slower
+    # An equal test counts alone.
+    both = [second, run_of(RANDOM, 12, 0.002)]
+    assert compared([run_of(RANDOM, 12, 0.002)], both).differs == []
+
+
+def test_two_scales_are_compared_by_bus_bandwidth() -> None:
+    first = run_of(RANDOM, 12, 0.001)
+    second = run_of(RANDOM, 12, 0.001, test=test_of(2, 16), slowdown=lambda _: 3.0)
+    found = compared([first], [second])
+    assert found.differs == [FactDifference("scale", "1 node, 8 ranks", "2 nodes, 16 ranks")]
+    assert found.bus_factors == pytest.approx((1.75, 1.875))
+    assert found.points[0].ratio == pytest.approx(3.0 * 1.75 / 1.875, rel=0.02)
+    assert "B has 2.80x less bus bandwidth than A" in found.verdict("A", "B")
+    assert not found.slower
+    assert found.title == "all-reduce, 1 node, 8 ranks and 2 nodes, 16 ranks"
+
+
+def test_placements_are_compared_across_if_the_sides_share_none() -> None:
+    first = run_of(RANDOM, 12, 0.002, places=(False,))
+    second = run_of(RANDOM, 12, 0.002, places=(True,), slowdown=lambda _: 1.5)
+    found = compared([first], [second])
+    assert found.differs == [FactDifference("placement", "out of place", "in place")]
+    assert found.slower
+
+
+def test_what_ran_is_a_difference_of_the_sides() -> None:
+    runs = [run_of(RANDOM, 12, 0.002) for _ in range(2)]
+    for run, label in zip(runs, ("ring/simple", "nvls/simple"), strict=True):
+        curve = run.curves[test_of(), "default"]
+        curve.ran = dict.fromkeys(curve.times, label)
+    assert compared(runs[:1], runs[1:]).differs == [
+        FactDifference("ran", "ring/simple", "nvls/simple")
+    ]
+
+
+def test_a_large_difference_hides_no_small_one_beside_it() -> None:
+    hump = dict(zip(sizes_of(20)[6:14], (1.3, 1.6, 2.6, 2.2, 1.8, 2.3, 1.5, 1.3), strict=True))
+    flat = dict.fromkeys(sizes_of(20)[14:], 1.12)
+    second = run_of(RANDOM, 20, 0.003, slowdown=lambda size: {**flat, **hump}.get(size, 1.0))
+    found = compared([run_of(RANDOM, 20, 0.003)], [second])
+    assert [point.beyond for point in found.points] == [False] * 6 + [True] * 14
+    assert all(item.beyond == item.sizes for item in found.ranges)
+    assert found.single < 0.15
+
+
+def test_sides_without_a_common_test_are_refused() -> None:
+    other = test_of()._replace(collective=Collective.ALLGATHER)
+    with pytest.raises(NothingInCommonError, match="First: all-reduce.*Second: all-gather"):
+        compare_sides([run_of(RANDOM, 9, 0.01)], [run_of(RANDOM, 9, 0.01, test=other)], 0.05)
+    # Two candidates, each different in one property: which one is meant is unknown.
+    several = [
+        run_of(RANDOM, 9, 0.01, test=test_of()._replace(dtype=name)) for name in ("half", "double")
+    ]
+    with pytest.raises(NothingInCommonError, match="no common test"):
+        compare_sides([run_of(RANDOM, 9, 0.01)], several, 0.05)
 
 
 def test_sides_without_a_common_size_are_refused() -> None:

@@ -85,6 +85,7 @@ class TableReader:
         self.copies = False
         self.sound = True
         self.found = RunFound()
+        self.found.line = line
         self._passes: dict[tuple[object, ...], list[int]] = {}
         self.average: tuple[float, int] | None = None
         self._context = context
