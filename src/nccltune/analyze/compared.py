@@ -131,7 +131,7 @@ def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
     """
     for items in _groups(conditions):
         condition, found = items[0].condition.for_tuner, compared(items)
-        if not condition.collective.tuned or not found.alone:
+        if not condition.collective.tuned or not found.alone or not condition.scale.nodes:
             continue
         at = f"at {_ranges(found.alone, _sizes(items))} " if found.sizes else ""
         yield Finding(
@@ -163,6 +163,8 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     """Return what the default was compared with. `claim` allows the claim that none is faster."""
     if not items[0].condition.collective.tuned:
         return "with nothing: NCCL asks no tuner about it"
+    if not items[0].condition.scale.nodes:
+        return "with nothing: the number of nodes is unknown, and a rule needs it"
     if not found.has_default:
         if found.choices > 1:
             return f"{count(found.choices, 'choice')} with each other; the default was not measured"

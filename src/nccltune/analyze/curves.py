@@ -13,6 +13,7 @@ from nccltune.analyze.stats import (
     median_interval,
     quantile,
     relative_spread,
+    student_t,
     trimmed_interval,
 )
 from nccltune.analyze.timings import Series, Timings
@@ -24,8 +25,9 @@ medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. 
 noisier."""
 _APART = math.log(1.1)
 """Whole runs differ if one takes longer than the other by more than this log ratio."""
-_FAR = 6
-"""A run is no part of the scatter of the runs if it is as many standard deviations away."""
+_CHANCE = 0.002
+"""The accepted chance that a run is called slow although all runs scatter alike (normally). Runs
+with heavier tails are called slow more often (tests/unit/analyze/test_findings.py)."""
 SATURATED_GROWTH = 0.05
 """A curve is saturated if the last doubling of the size adds less than this share of bandwidth,
 or if the peak is at a smaller size."""
@@ -104,9 +106,9 @@ def slow_runs(timings: Timings, choice: AnyChoice) -> SlowRuns | None:
     """Return the runs that are slower than the others; None if there is none.
 
     A run is slower if it takes over 10 % longer at the median size, longer at 90 % of sizes, and
-    longer than the scatter of the runs explains. The sizes are all, or the largest third if more
-    runs are slower there. Of four or more runs, fewer than half are slow. Two or three runs are
-    compared with the fastest.
+    longer than the scatter of the other runs explains (Student's t, for as many runs). The sizes
+    are all, or the largest third if more runs are slower there. Of four or more runs, fewer than
+    half are slow. Two or three runs are compared with the fastest.
     """
     logs, common = _run_curves(timings, choice)
     large = common[-(len(common) // 3) :]
@@ -125,14 +127,22 @@ def _slow_at(logs: dict[int, dict[int, float]], sizes: list[int]) -> dict[int, f
     usual = fastest if few else {s: median([run[s] for run in logs.values()]) for s in sizes}
     gaps = {place: [run[size] - usual[size] for size in sizes] for place, run in logs.items()}
     levels = {place: median(gap) for place, gap in gaps.items()}
-    scatter_ = 0.0 if few else 1.4826 * median([abs(level) for level in levels.values()])
-    slow = {
-        place: math.exp(levels[place])
-        for place in sorted(levels, key=lambda place: -levels[place])
-        if levels[place] > max(_APART, _FAR * scatter_)
-        and sum(value > 0 for value in gaps[place]) >= 0.9 * len(sizes)
-    }
-    return slow if few or 2 * len(slow) < len(logs) else {}
+    ranked = sorted(levels, key=lambda place: levels[place])
+    clear = [place for place in ranked if sum(gap > 0 for gap in gaps[place]) >= 0.9 * len(sizes)]
+    for number in range((len(logs) - 1) // 2 if not few else len(logs) - 1, 0, -1):
+        slow, others = ranked[-number:], [levels[place] for place in ranked[:-number]]
+        limit = _APART if few else max(_APART, _most_of(others, len(logs)))
+        if set(slow) <= set(clear) and levels[slow[0]] > limit:
+            return {place: math.exp(levels[place]) for place in reversed(slow)}
+    return {}
+
+
+def _most_of(levels: Sequence[float], runs: int) -> float:
+    """Return the most that one more run of `runs` may take by the scatter of `levels`."""
+    mean = math.fsum(levels) / len(levels)
+    deviation = math.sqrt(math.fsum((level - mean) ** 2 for level in levels) / (len(levels) - 1))
+    quantile_of_t = student_t(1 - 2 * _CHANCE / runs, len(levels) - 1)
+    return mean + quantile_of_t * deviation * math.sqrt(1 + 1 / len(levels))
 
 
 def _run_curves(

@@ -66,16 +66,17 @@ def analyze(
         Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
         for sentence in (*suspect, *found.doubts)
     ]
-    named = titles([*(item.condition for item in found.timings), *(key for key, _ in found.wrong)])
+    every = [*found.timings, *found.unscaled]
+    named = titles([*(item.condition for item in every), *(key for key, _ in found.wrong)])
     findings += _left_out(found, named)
     known = {(item.collective, item.scale): item for item in expected}
     reported: set[tuple[Collective, Scale]] = set()
     conditions = [
         _condition(item, named[item.condition], platform.line_rate_gb_per_s, assumed_noise)
-        for item in found.timings
+        for item in every
     ]
     placed = {item.condition: item for item in conditions}
-    for analysis, timings in zip(conditions, found.timings, strict=True):
+    for analysis, timings in zip(conditions, every, strict=True):
         table = _table(timings, assumed_noise)
         what = (timings.condition.collective, timings.condition.scale)
         findings += condition_findings(
@@ -86,13 +87,13 @@ def analyze(
             names=names,
             rated=what not in known,
         )
-        if what not in reported:
+        if what not in reported and timings.condition.scale.nodes:
             # Report once for each collective and scale, for its first condition. Conditions out of
             # place are sorted before conditions in place.
             reported.add(what)
             findings += expected_findings(platform, analysis, known.get(what))
     crossovers = [item for item in findings if item.kind is FindingKind.BAD_CROSSOVER]
-    pairs = list(zip(conditions, found.timings, strict=True))
+    pairs = list(zip(conditions, every, strict=True))
     findings += falling_findings(pairs, crossovers, assumed_noise, names or {})
     for table in gain_tables(found.timings, assumed_noise):
         findings += _what_is_missing(table)
@@ -140,7 +141,20 @@ def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Find
             Finding(
                 kind=FindingKind.SUSPECT_RUN,
                 sentence=f"{count(found.without_scale, 'timing')} left out because the number of "
-                "nodes and ranks is unknown: import again with --nodes and --ranks",
+                "nodes or ranks is unknown, and runs of unknown scales cannot be compared: import "
+                "again with --nodes and --ranks",
+            )
+        )
+    if found.unscaled:
+        kinds = dict.fromkeys(
+            f"{item.condition.collective.prose} of {item.condition.scale.ranks} ranks"
+            for item in found.unscaled
+        )
+        findings.append(
+            Finding(
+                kind=FindingKind.NOT_COMPARED,
+                sentence=f"{', '.join(kinds)}: the number of nodes is unknown. The curve of the "
+                "default needs none, but a rule does: import again with --nodes",
             )
         )
     if found.one_rank:

@@ -15,6 +15,7 @@ from nccltune.analyze.default_runs import split_defaults
 from nccltune.analyze.result import Condition
 from nccltune.analyze.stats import median
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
+from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import Scale
 
@@ -185,7 +186,8 @@ class SortedSamples:
 
     `timings` has one item for each condition. `samples` is the number of all samples made for
     tuning. `doubts` are sentences on why the runs may come from several platforms. If there is any
-    doubt, no rule is sure.
+    doubt, no rule is sure. `unscaled` has the default of single runs whose number of nodes is
+    unknown: their curves can be shown, but compared with nothing.
     """
 
     timings: list[Timings]
@@ -194,6 +196,7 @@ class SortedSamples:
     without_scale: int
     one_rank: int
     doubts: list[str] = field(default_factory=list)
+    unscaled: list[Timings] = field(default_factory=list)
 
 
 def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) -> SortedSamples:
@@ -224,40 +227,73 @@ def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) 
         if sample.ranks < 2:
             one_rank += 1
             continue
-        condition = Condition(
-            collective=sample.collective,
-            scale=Scale(sample.nodes, sample.ranks),
-            registered=sample.registered or sample.graph,
-            in_place=sample.in_place,
-            graph=sample.graph,
-            dtype=sample.dtype,
-            redop=sample.redop,
-            root=sample.root,
-            pipe_ops=sample.pipe_ops,
-            group_calls=sample.group_calls,
-        )
+        condition = _condition(sample, Scale(sample.nodes, sample.ranks))
         if sample.wrong:
             wrong[condition, sample.choice] += 1
-            continue
-        if sample.bytes == 0:
-            continue
-        timings = found.get(condition)
-        if timings is None:
-            timings = found[condition] = Timings(condition, rounds_of=rounds)
-        number = rounds.number(sample)
-        timings.add(sample.bytes, sample.choice, (number, sample.repeat), sample.time_us)
-        timings.samples += 1
-        if sample.choice == DEFAULT and sample.ran is not None:
-            seen = timings.ran.setdefault(sample.bytes, {})
-            seen[rounds.process(number)] = sample.ran
-        channels = _channels(sample)
-        if channels is not None:
-            timings.note_channels(sample.bytes, sample.choice, channels)
+        elif sample.bytes:
+            _add(found, condition, sample, rounds)
     # A run that was imported again with its scale is not left out.
-    without_scale = sum(not rounds.has(sample) for sample in unscaled)
+    unscaled = [sample for sample in unscaled if not rounds.has(sample)]
+    single = _single_runs(unscaled, rounds)
+    without_scale = len(unscaled) - sum(timings.samples for timings in single)
     ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
     doubts = split_defaults(ordered, rounds, default_runs)
-    return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank, doubts)
+    return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank, doubts, single)
+
+
+def _condition(sample: Sample, scale: Scale) -> Condition:
+    return Condition(
+        collective=sample.collective,
+        scale=scale,
+        registered=sample.registered or sample.graph,
+        in_place=sample.in_place,
+        graph=sample.graph,
+        dtype=sample.dtype,
+        redop=sample.redop,
+        root=sample.root,
+        pipe_ops=sample.pipe_ops,
+        group_calls=sample.group_calls,
+    )
+
+
+def _add(
+    found: dict[Condition, Timings], condition: Condition, sample: Sample, rounds: Rounds
+) -> None:
+    """Add a sample to the timings of its condition."""
+    timings = found.get(condition)
+    if timings is None:
+        timings = found[condition] = Timings(condition, rounds_of=rounds)
+    number = rounds.number(sample)
+    timings.add(sample.bytes, sample.choice, (number, sample.repeat), sample.time_us)
+    timings.samples += 1
+    if sample.choice == DEFAULT and sample.ran is not None:
+        seen = timings.ran.setdefault(sample.bytes, {})
+        seen[rounds.process(number)] = sample.ran
+    channels = _channels(sample)
+    if channels is not None:
+        timings.note_channels(sample.bytes, sample.choice, channels)
+
+
+def _single_runs(unscaled: Iterable[Sample], rounds: Rounds) -> list[Timings]:
+    """Return the timings of the default of runs whose number of nodes alone is unknown.
+
+    Several such runs with one number of ranks may be of several numbers of nodes, so they are left
+    out.
+    """
+    usable = [
+        (_condition(sample, Scale(0, sample.ranks)), sample)
+        for sample in unscaled
+        if sample.choice == DEFAULT and sample.bytes and not sample.wrong
+        if sample.nodes is None and sample.ranks is not None and sample.ranks > 1
+    ]
+    runs: dict[tuple[Collective, int], set[str]] = defaultdict(set)
+    for condition, sample in usable:
+        runs[condition.collective, condition.scale.ranks].add(_process_name(sample))
+    found: dict[Condition, Timings] = {}
+    for condition, sample in usable:
+        if len(runs[condition.collective, condition.scale.ranks]) == 1:
+            _add(found, condition, sample, rounds)
+    return sorted(found.values(), key=lambda timings: _order(timings.condition))
 
 
 def _process_name(sample: Sample) -> str:

@@ -63,7 +63,7 @@ def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
 
     Raises StudyError if there is nothing to analyse or a file of the study is damaged.
     """
-    opened = open_study(path)
+    opened = open_study(path, curves=True)
     analyzed = analyze_study(opened, assumed_noise=assumed_noise)
     unsaved: list[UnwritableError] = []
     if save:

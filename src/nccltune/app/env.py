@@ -108,6 +108,12 @@ def _without_rules(path: Path, config: Path) -> str:
 def doubts(read: RuleFile, config: Path) -> list[str]:
     """Return warnings about rules that are only candidates, or were measured elsewhere."""
     found = []
+    unmarked = sum(item.state is None for item in read.rules)
+    if unmarked and (unmarked < len(read.rules) or not read.header):
+        found.append(
+            f"nothing states where {unmarked} of {count(len(read.rules), 'rule')} are from (written"
+            f" by hand?): they may be slower than NCCL's default; measure first: {_prove(config)}"
+        )
     candidates = sum(item.state is RuleState.CANDIDATE for item in read.rules)
     if candidates:
         verb = "is a candidate" if candidates == 1 else "are candidates"

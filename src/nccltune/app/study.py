@@ -29,10 +29,11 @@ class OpenStudy(NamedTuple):
     samples: SortedSamples
 
 
-def open_study(path: Path) -> OpenStudy:
+def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
     """Return the study at `path` with its samples.
 
-    Raises StudyError if there is no study, or none of its samples can be compared.
+    With `curves` it is enough that the curve of a default can be shown, of an unknown number of
+    nodes. Raises StudyError if there is no study, or none of its samples can be compared.
     """
     study = Study.open(path)
     samples = sort_samples(study.samples(), _default_runs(study))
@@ -40,7 +41,7 @@ def open_study(path: Path) -> OpenStudy:
     with contextlib.suppress(StudyError):
         # The prediction is only shown, so a damaged table does not matter.
         _add_predictions(study, samples)
-    if not samples.timings:
+    if not samples.timings and not (curves and samples.unscaled):
         why = (
             "none of its samples can be compared (unknown scale, one rank, or wrong results)"
             if samples.samples

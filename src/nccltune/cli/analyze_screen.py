@@ -43,6 +43,8 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
     if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
         hint("next: nccltune doctor  # on the machines that were measured")
+    elif not any(item.condition.scale.nodes for item in analysis.conditions):
+        hint(f"next: nccltune import FILES -o {shlex.quote(str(study))} --nodes N")
     elif not tuned:
         next_step("nccltune report", study)
     elif any(item.choices for item in tuned):

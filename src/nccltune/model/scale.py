@@ -5,13 +5,17 @@ import msgspec
 
 
 class Scale(msgspec.Struct, frozen=True, order=True):
-    """The number of nodes and ranks of a communicator. One rank drives one GPU."""
+    """The number of nodes and ranks of a communicator. One rank drives one GPU.
+
+    `nodes` is 0 if it is unknown. Then timings show a curve, but no rule can be made of them.
+    """
 
     nodes: int
     ranks: int
 
     def __str__(self) -> str:
-        return f"{count(self.nodes, 'node')}, {count(self.ranks, 'rank')}"
+        nodes = count(self.nodes, "node") if self.nodes else "? nodes"
+        return f"{nodes}, {count(self.ranks, 'rank')}"
 
 
 def count(number: int, noun: str) -> str:

@@ -162,6 +162,8 @@ class CollectiveProof:
             usable = self.of_rule(index)
             if not usable or any(size in self._failures for size in usable):
                 continue
+            if self.equal_to_default(index, usable) is not None:
+                continue
             if self.state_of_rule(usable) is ProofState.OPEN:
                 end = min(MOST_ROUNDS, min(self._asked[size] for size in usable) + STEP)
                 wanted |= {size: end for size in usable if self._asked[size] < end}
@@ -231,6 +233,24 @@ class CollectiveProof:
         wanted = self._rules[index].choice.without_channels()
         ran = {choice.label for size in sizes if (choice := self._plain(size, TUNED_RUN))}
         return None if not ran or wanted.label in ran else " and ".join(sorted(ran))
+
+    def equal_to_default(self, index: int, sizes: Iterable[int]) -> str | None:
+        """Return as text what NCCL executed both with rule `index` and without it.
+
+        Return None if it differs at any of `sizes`, or is unknown. Channels and chunk sizes that
+        the rule sets must be known to be equal, too.
+        """
+        wanted = self._rules[index].choice
+        seen = []
+        for size in sizes:
+            default, tuned = (self._ran.get((size, kind)) for kind in (DEFAULT, TUNED_RUN))
+            choice = tuned.choice() if default is not None and default == tuned else None
+            if choice is None or choice.without_channels() != wanted.without_channels():
+                return None
+            if wanted.chunk_bytes is not None or wanted.channels not in (None, choice.channels):
+                return None
+            seen.append(choice.without_channels().label)
+        return " and ".join(sorted(set(seen))) or None
 
     def gain_words(self, size: int) -> str:
         """Return the gain at a size as text: `0.93x at 64 KiB (0.91-0.95)`.

@@ -79,7 +79,11 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
 
 
 def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
-    """Return a tuning in which the rules that hold in `proof` are proven."""
+    """Return a tuning in which the rules that hold in `proof` are proven.
+
+    A rule that did not hold is not offered again: its sizes are left alone, with what was found.
+    """
+    tuning = _without_failed(tuning, proof.dropped)
     holding = _holding(proof)
     gains = {item.rule: item.gain for item in proof.rules}
     groups = [
@@ -101,6 +105,35 @@ def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
         for group in tuning.groups
     ]
     return msgspec.structs.replace(tuning, groups=groups)
+
+
+def _without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
+    """Return a tuning without rules that lie within a rule that was removed or narrowed."""
+    for _ in dropped:
+        failed = {
+            rule: found if rule == found.rule else msgspec.structs.replace(found, narrowed=None)
+            for rule in tuning.rules
+            if (found := next((item for item in dropped if _within(rule, item)), None)) is not None
+        }
+        if not failed:
+            break
+        groups = [
+            _reduced(group, failed) if any(item.rule in failed for item in group.rules) else group
+            for group in tuning.groups
+        ]
+        tuning = msgspec.structs.replace(tuning, groups=groups)
+    return tuning
+
+
+def _within(rule: Rule, item: RemovedRule) -> bool:
+    """Return whether a rule is a removed one, or part of it beyond the rule that replaced it."""
+    failed, kept = item.rule, item.narrowed
+    same = msgspec.structs.replace(failed, min_bytes=rule.min_bytes, max_bytes=rule.max_bytes)
+    inside = failed.min_bytes <= rule.min_bytes and rule.max_bytes <= failed.max_bytes
+    held = kept is not None and (
+        kept.min_bytes <= rule.min_bytes and rule.max_bytes <= kept.max_bytes
+    )
+    return rule == same and inside and not held
 
 
 def proof_marks(proof: Proof) -> dict[Rule, str]:

@@ -15,7 +15,7 @@ from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import MAX_BYTES, format_bytes
 from nccltune.prove.collective_proof import CollectiveProof
-from nccltune.prove.judge import ProofState, interval, strictness
+from nccltune.prove.judge import FIRST_LOOK, ProofState, interval, strictness
 from nccltune.prove.result import (
     ROUNDS_OF_A_PASS,
     ProofGroup,
@@ -266,6 +266,9 @@ class ProofPlan:
             dropped = self._harmful(proof, index, rule, may_narrow=may_narrow)
             if dropped is not None:
                 return dropped
+        equal = self._equal(index, proofs)
+        if equal is not None:
+            return RemovedRule(rule, equal)
         gains = [
             interval(proof.pooled(proof.of_rule(index)))
             for proof in proofs
@@ -278,6 +281,20 @@ class ProofPlan:
         low, high = math.exp(found.low), math.exp(found.high)
         gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
         return RemovedRule(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
+
+    def _equal(self, index: int, proofs: Sequence[CollectiveProof]) -> str | None:
+        """Return why a rule can change nothing: NCCL executes its choice without it, too.
+
+        Return None if a call executes something else, or if it is unknown what is executed.
+        """
+        ran = {proof.equal_to_default(index, proof.of_rule(index)) for proof in proofs}
+        rounds = min((len(proof.pooled(proof.of_rule(index))) for proof in proofs), default=0)
+        if len(ran) != 1 or None in ran or rounds < FIRST_LOOK:
+            return None
+        states = [proof.state_of_rule(proof.of_rule(index)) for proof in proofs]
+        if ProofState.GOOD in states:
+            return None
+        return f"equal to the default: NCCL runs {ran.pop()} without the rule, too"
 
     def _harmful(
         self, proof: CollectiveProof, index: int, rule: Rule, *, may_narrow: bool

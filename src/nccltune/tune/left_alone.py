@@ -2,7 +2,7 @@
 """State why sizes have no rule."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,16 +22,22 @@ class _Compared(NamedTuple):
 
 
 def left_alone_at(
-    table: GainTable, covered: Sequence[int], options: TuneOptions
+    table: GainTable,
+    covered: Sequence[int],
+    options: TuneOptions,
+    beside: Collection[Choice | None] = (),
 ) -> list[LeftAlone]:
     """Return the sizes `covered` as ranges without a rule, each with its reason.
 
+    `beside` are the choices of the rules that end where `covered` begins and begin where it ends.
     Sizes at which nothing was compared with the default are ranges of their own.
     """
     found = []
     for is_compared, sizes in groupby(covered, lambda size: bool(_compared(table, [size]))):
         part = list(sizes)
-        reason = _reason(table, part, options) if is_compared else _not_compared(table, part)
+        reason = _not_compared(table, part)
+        if is_compared:
+            reason = _reason(table, part, options, beside)
         found.append(LeftAlone(part[0], part[-1], len(part), reason, is_compared))
     return found
 
@@ -65,7 +71,12 @@ def _not_compared(table: GainTable, sizes: Sequence[int]) -> str:
     return "not compared: no other choice was measured beside the default"
 
 
-def _reason(table: GainTable, covered: Sequence[int], options: TuneOptions) -> str:
+def _reason(
+    table: GainTable,
+    covered: Sequence[int],
+    options: TuneOptions,
+    beside: Collection[Choice | None],
+) -> str:
     """Return why no choice gets a rule. It usually concerns the one with the largest gain."""
     compared = _compared(table, covered)
     allowed = [
@@ -77,7 +88,7 @@ def _reason(table: GainTable, covered: Sequence[int], options: TuneOptions) -> s
     if not_slower:
         best = max(not_slower, key=lambda item: item.gain.value)
         if best.gain.value >= math.log1p(options.min_gain):
-            reason = _not_used(table, best, covered, options)
+            reason = _not_used(table, best, covered, options, beside)
         elif best.gain.value > 0:
             reason = (
                 f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
@@ -95,7 +106,11 @@ def _reason(table: GainTable, covered: Sequence[int], options: TuneOptions) -> s
 
 
 def _not_used(
-    table: GainTable, best: _Compared, covered: Sequence[int], options: TuneOptions
+    table: GainTable,
+    best: _Compared,
+    covered: Sequence[int],
+    options: TuneOptions,
+    beside: Collection[Choice | None],
 ) -> str:
     """Return why a gain that is large enough makes no rule."""
     gain, choice, size = best
@@ -114,6 +129,9 @@ def _not_used(
         return f"{looks}, which may be chance among {count(table.comparisons, 'comparison')}"
     if state_of(table, choice, [size], options.min_gain) is None:
         return f"{looks}, less than the noise of {100 * table.noise.typical:.2g} %"
+    if choice in beside:
+        # The search tried a rule that goes on over these sizes, and its interval reached 1.
+        return f"{looks}, but the rule beside it would not be sure with it: measure more rounds"
     others = [
         other
         for other in covered

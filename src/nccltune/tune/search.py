@@ -109,10 +109,11 @@ def _tune(
     rules: list[RuleEvidence] = []
     left_alone: list[LeftAlone] = []
     decisions: list[Decision] = []
-    for item, choice, (low, high) in zip(segments, chosen, ends, strict=True):
+    for place, (item, choice, (low, high)) in enumerate(zip(segments, chosen, ends, strict=True)):
         covered = sizes[item.first : item.last + 1]
         if choice is None:
-            left_alone += left_alone_at(table, covered, options)
+            beside = [*chosen[max(0, place - 1) : place], *chosen[place + 1 : place + 2]]
+            left_alone += left_alone_at(table, covered, options, beside)
         else:
             rule = Rule(
                 table.collective,

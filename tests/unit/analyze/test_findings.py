@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes of curves that are findings, and those that are none."""
 
+import math
+import random
+
 import msgspec
+import pytest
 
 from nccltune.analyze import analyze, sort_samples
+from nccltune.analyze.curves import slow_runs
+from nccltune.analyze.result import Condition
+from nccltune.analyze.timings import Process, Rounds, Timings
 from nccltune.analyze.units import percent, rate
+from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
+from nccltune.model.scale import Scale
 from tests.unit.builders import analyze_samples, measure
 
 M = 1 << 20
@@ -111,6 +121,40 @@ def test_a_slow_run_among_many_is_named() -> None:
     # Runs of two states, and runs that scatter, have no outlier.
     assert not any("as the others" in words for words in noisy(runs(1, 1, 1, 1.4, 1.4, 1.4)))
     assert not any("as the others" in words for words in noisy(runs(1, 1.05, 1.1, 1.15, 1.2)))
+
+
+@pytest.mark.parametrize("number", [4, 5, 8, 16])
+@pytest.mark.parametrize(("offset", "noise"), [(0.0, 0.15), (0.05, 0.01), (0.1, 0.05), (0.2, 0.02)])
+def test_runs_that_only_scatter_have_no_slow_run(number: int, offset: float, noise: float) -> None:
+    """Of 300 null studies at most 2 % have a slow run (expected: 0.2 %)."""
+    random_ = random.Random(number * 1000 + int(offset * 100))
+    false = 0
+    for _ in range(300):
+        rounds = Rounds([Process(str(run)) for run in range(number)], list(range(number)))
+        timings = Timings(Condition(Collective.ALLREDUCE, Scale(2, 16)), rounds_of=rounds)
+        for run in range(number):
+            level = random_.gauss(0, offset)
+            for power in range(10, 22):
+                time_us = 20 * math.exp(level + random_.gauss(0, noise))
+                timings.add(1 << power, DEFAULT, (run, 0), time_us)
+        false += slow_runs(timings, DEFAULT) is not None
+    assert false <= 6
+
+
+def test_a_cliff_is_named_by_its_edge_and_is_no_missing_size() -> None:
+    def rates(size: int) -> float:
+        return 29.0 if size < 64 * M else 5.0 + size / (8 << 30)
+
+    points = {size << 20: rates(size << 20) for size in range(2, 112, 10)}
+    found = analyze_samples(PLATFORM, samples_of(points)).findings
+    assert FindingKind.NOT_SATURATED not in {item.kind for item in found}
+    (dip,) = (item.sentence for item in found if item.kind is FindingKind.DIP)
+    assert "falls from 29 GB/s" in dip
+    curve = {4 * M: 20.0, 8 * M: 28.0, 16 * M: 27.5, 32 * M: 6.0, 64 * M: 5.5, 128 * M: 5.8}
+    found = analyze_samples(PLATFORM, samples_of(curve)).findings
+    (dip,) = (item.sentence for item in found if item.kind is FindingKind.DIP)
+    assert "from 27.5 GB/s at 16 MiB to 6 GB/s at 32 MiB" in dip
+    assert FindingKind.NOT_SATURATED not in {item.kind for item in found}
 
 
 def test_whole_runs_that_differ_are_not_noise() -> None:

@@ -246,6 +246,18 @@ def test_candidates_and_emulated_nodes_are_warned_about(of_rules: Path) -> None:
     ]
 
 
+def test_rules_that_nothing_is_known_of_are_warned_about(of_rules: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.conf"
+    own.write_text("# from a colleague\nallreduce,0,9,ring,ll,-1,4,4\n")
+    (warning,) = rules_deployment(own, plugin=Path("/p/tuner.so")).warnings
+    assert warning.startswith("nothing states where 1 of 1 rule are from")
+    assert warning.endswith("measure first: nccltune verify STUDY")
+    with (of_rules / "tuner.conf").open("a") as file:
+        file.write("allreduce,20,29,ring,ll,-1,4,4\n")
+    warnings = rules_deployment(of_rules, plugin=Path("/p/tuner.so")).warnings
+    assert any("where 1 of 3 rules are from" in warning for warning in warnings)
+
+
 def test_a_file_away_from_its_study_knows_how_it_was_measured(
     of_rules: Path, tmp_path: Path
 ) -> None:

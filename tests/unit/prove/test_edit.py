@@ -191,6 +191,23 @@ def test_rules_that_were_proven_stay_proven_when_tuned_again(study: Study) -> No
     assert [item.state.value for item in again.groups[0].rules] == ["proven", "sure"]
 
 
+def test_a_rule_that_did_not_hold_is_not_offered_again(study: Study) -> None:
+    first, second = tuning_of(study).rules
+    narrow = rule(first.min_bytes, 4 * K)
+    dropped = [RemovedRule(first, "slower: 0.93x at 8 KiB", narrow), RemovedRule(second, "no gain")]
+    write_proof(study, empty_proof(dropped=dropped))
+    again = save_tuning(study, tune_study(open_study(study.path)))
+    assert again.rules == [narrow]
+    assert rules(study.config_path.read_text()) == [narrow]
+    reasons = {item.min_bytes: item.reason for item in again.groups[0].left_alone}
+    assert reasons[8 * K] == "tree/ll did not hold in verify: slower: 0.93x at 8 KiB"
+    assert "ring/ll did not hold in verify: no gain" in reasons.values()
+    # What replaced it did not hold, either.
+    dropped.append(RemovedRule(narrow, "no gain beyond noise"))
+    write_proof(study, empty_proof(dropped=dropped))
+    assert tune_study(open_study(study.path)).rules == []
+
+
 def proof_of(study: Study, *found: RuleProof) -> Proof:
     return empty_proof(
         config_hash=config_hash(study.config_path.read_bytes()), noise=0.01, rules=list(found)

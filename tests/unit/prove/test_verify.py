@@ -189,6 +189,19 @@ def test_a_rule_that_nccl_never_follows_is_removed() -> None:
     assert dropped.reason == "has no effect: NCCL ran ring/simple"
 
 
+def test_a_rule_for_what_the_default_runs_is_removed_as_equal() -> None:
+    plan = plan_for([rule(4 * K, 64 * K, "ring/simple")])
+    drive(plan, Machine(lambda _: 1.0))
+    (dropped,) = plan.bad([])
+    assert dropped.reason == "equal to the default: NCCL runs ring/simple without the rule, too"
+    assert dropped.narrowed is None
+    assert plan.groups()[0].rounds == FIRST_LOOK, "more rounds cannot tell more"
+    # Channels that the rule sets are part of its choice.
+    plan = plan_for([rule(4 * K, 64 * K, "ring/simple/8")])
+    drive(plan, Machine(lambda _: 1.0))
+    assert "no gain beyond noise" in plan.bad([])[0].reason
+
+
 def test_what_cannot_be_measured_is_told_and_no_failure() -> None:
     plan = plan_for([rule(4 * K, 64 * K)])
     drive(plan, Machine(lambda _: 1.3, fails=lambda _: "unsupported"))

@@ -135,6 +135,20 @@ def test_rounds_that_agree_never_take_a_rule_away(seed: int) -> None:
     assert states == [RuleState.CANDIDATE] * 3 + [RuleState.SURE] * 5
 
 
+def test_a_range_that_is_sure_only_in_parts_names_the_true_reason() -> None:
+    def times(_: int) -> dict[str, float]:
+        return {"default": 130.0, "tree/ll": 100.0, "ring/ll": 131.0}
+
+    every = measure(SIZES, times, rounds=8, noise=0.03, seed=34)
+    samples = [item for item in every if item.round < 5]
+    group = tuned(samples)
+    assert len(group.rules) > 1
+    assert all(item.state is RuleState.SURE for item in group.rules)
+    for item in group.left_alone:
+        assert "tree/ll looks 1.2" in item.reason
+        assert "the rule beside it would not be sure with it" in item.reason
+
+
 def test_rounds_of_another_choice_leave_a_candidate() -> None:
     """tree/ll ran once, then ring/ll got the rounds that show its noise."""
     one = measure(SIZES, lambda _: {"default": 130.0, "tree/ll": 100.0}, rounds=1, noise=0.02)

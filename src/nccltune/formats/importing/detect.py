@@ -6,9 +6,10 @@ from typing import BinaryIO
 
 import msgspec
 
-from nccltune.formats.importing.raw_csv import header_of
+from nccltune.formats.importing.raw_csv import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.reading.table_header import header_of
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
@@ -58,12 +59,13 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
     if looks_like_matrix(text):
         return FileKind.TOPOLOGY
-    if header_of(content) is not None:
-        return FileKind.RAW_CSV
-    if any(_NCCL_TESTS.search(line) for line in lines):
-        return FileKind.NCCL_TESTS_TEXT
+    for line in lines:
+        if (kind := _table_kind(line)) is not FileKind.UNKNOWN:
+            return kind
     if any("# nccltune:" in line for line in lines) or _RULE.match(content):
         return FileKind.TUNER_CSV
+    if is_raw_row(content):
+        return FileKind.RAW_CSV
     if any(map(_is_row, lines)):
         return FileKind.NCCL_TESTS_TEXT
     if any(find_log_line(line) for line in lines):
@@ -75,13 +77,25 @@ def kind_of_rest(file: BinaryIO) -> FileKind:
     """Return the kind of a file whose head shows no format: text before a table, or UNKNOWN."""
     for _, lines in line_blocks(file):
         for line in lines:
-            if _NCCL_TESTS.search(line[:_ROW_WIDTH]) or _is_row(line):
+            if (kind := _table_kind(line[:_ROW_WIDTH])) is not FileKind.UNKNOWN:
+                return kind
+            if _is_row(line):
                 return FileKind.NCCL_TESTS_TEXT
             if find_log_line(line):
                 return FileKind.NCCL_LOG
         if file.tell() > _MOST_BYTES:
             break
     return FileKind.UNKNOWN
+
+
+def _table_kind(line: str) -> FileKind:
+    """Return the kind of a file by the line that begins a table; UNKNOWN for another line."""
+    if _NCCL_TESTS.search(line):
+        return FileKind.NCCL_TESTS_TEXT
+    header = header_of(strip_prefix(line)[1].lstrip("> "))
+    if header is None:
+        return FileKind.UNKNOWN
+    return FileKind.RAW_CSV if header.raw else FileKind.NCCL_TESTS_TEXT
 
 
 def _is_row(line: str) -> bool:

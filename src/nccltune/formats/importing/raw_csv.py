@@ -1,42 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read NVIDIA's raw CSV of measurements, the input of its `optimize_config.py`.
+"""Read NVIDIA's raw CSV of measurements, the input of its `optimize_config.py`, and its variants.
 
-Columns are found by name and may have any order. Reading is strict: one invalid cell makes the
-whole file an error. The error names the line, the column and the nearest valid word.
+Columns are found by name and may have any order, any separator and units. Reading is strict: one
+invalid cell makes the whole file an error, which names the line, the column and the way out.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, TypeVar
+
+import msgspec
 
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
-from nccltune.formats.reading.runs import RunFound, RunSamples
-from nccltune.formats.text.cells import (
-    MAX_INT,
-    CellError,
-    Problem,
-    name_of,
-    number_of,
+from nccltune.formats.reading.quantities import (
+    Number,
+    Sizes,
+    bandwidth_of,
     size_of,
+    time_of,
+    whole_of,
 )
+from nccltune.formats.reading.runs import RunFound, RunSamples
+from nccltune.formats.reading.table_header import Header, header_of
+from nccltune.formats.text.cells import MAX_INT, CellError, Problem, name_of, number_of
+from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import line_blocks, visible
 from nccltune.model.choice import (
     ALGORITHMS,
     DEFAULT,
     MAX_CHANNELS,
     PROTOCOLS,
+    Algorithm,
     AnyChoice,
     Choice,
+    Protocol,
     choice_label,
     parse_algorithm,
+    parse_choice,
     parse_protocol,
 )
 from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.sample import Sample, Source
 
+_Value = TypeVar("_Value")
 TOOL = "raw-csv"
 REQUIRED = (
     "collective",
@@ -48,20 +58,41 @@ REQUIRED = (
     "ranks",
     "latency_us",
 )
-OPTIONAL = ("pipeOps", "regBuff", "cost_metric", "bandwidth_gbps")
+_NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gbps"}
 _COLLECTIVES = [item.value for item in Collective]
 _ALGORITHMS = [item.value for item in ALGORITHMS] + [DEFAULT]
 _PROTOCOLS = [item.value for item in PROTOCOLS]
+_BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
 _BATCH = 4096
+_LEAST_CELLS = 5
+_ASSUMED = "no column names the choice that it was made with: taken as the default"
+_BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
 
 
-def header_of(line: str) -> list[str] | None:
-    """Return the columns of a header line, or None if it is not the header of a raw CSV."""
-    cells = [cell.strip() for cell in re.split(r"[,;\t]", line)]
-    lowered = {cell.lower() for cell in cells}
-    known = lowered & {name.lower() for name in (*REQUIRED, *OPTIONAL)}
-    return cells if len(known) >= 4 and ("collective" in known or "size_bytes" in known) else None
+def is_row(line: str) -> bool:
+    """Return whether `line` is a row of a raw CSV: it has a collective and an algorithm."""
+    for separator in separators_of(line)[:-1]:
+        cells = cells_of(line, separator)
+        if len(cells) >= _LEAST_CELLS and _meanings(cells) >= {"collective", "algorithm"}:
+            return True
+    return False
+
+
+def _meanings(cells: list[str]) -> set[str]:
+    return {meaning for cell in cells if (meaning := _meaning(cell))}
+
+
+def _meaning(cell: str) -> str:
+    """Return which column a cell can only belong to; empty if its value does not show it."""
+    for name, words in (("algorithm", _ALGORITHMS), ("protocol", _PROTOCOLS)):
+        if cell.lower() in words and cell.lower() != DEFAULT:
+            return name
+    return "collective" if _plain_collective(cell) in _COLLECTIVES else ""
+
+
+def _plain_collective(cell: str) -> str:
+    return re.sub(r"[^a-z]", "", cell.lower().partition("_perf")[0].removeprefix("nccl"))
 
 
 def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
@@ -80,15 +111,17 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     waiting = 0
     for number, lines in line_blocks(file, too_long=too_long, progress=context.progress):
         for at, line in enumerate(lines, number):
-            if not line.strip() or line.startswith("#"):
-                continue
             try:
                 if reader is None:
-                    reader = _Rows(_columns(line, context), context)
-                else:
-                    for sample in reader.sample(line, at):
-                        batches.setdefault(reader.run_of(sample), []).append(sample)
-                        waiting += 1
+                    header = header_of(line)
+                    if header is not None and header.raw:
+                        reader = _Rows(header, context, at)
+                    elif is_row(line):
+                        raise _no_header(line)
+                    continue
+                for sample in reader.samples(line, at):
+                    batches.setdefault(reader.run_of(sample), []).append(sample)
+                    waiting += 1
             except CellError as error:
                 raise Problem(at, error.message, error.hint).error(name) from None
         if waiting >= _BATCH:
@@ -97,53 +130,96 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     yield from map(RunSamples, batches, batches.values())
 
 
-def _columns(line: str, context: Context) -> dict[str, int]:
-    for mark, noun in ((";", "semicolons"), ("\t", "tabs")):
-        if mark in line and "," not in line:
-            raise CellError(f"columns are separated by {noun}", "commas are needed")
-    cells = [cell.strip() for cell in line.split(",")]
-    columns: dict[str, int] = {}
-    for index, cell in enumerate(cells):
-        if cell in columns:
-            raise CellError(f"the column {cell!r} is there twice", "delete one")
-        columns[cell] = index
-        lowered = cell.lower()
-        for name in (*REQUIRED, *OPTIONAL):
-            if cell != name and lowered == name.lower():
-                raise CellError(f"column {index + 1}: {cell!r} is not a column", f"write {name}")
-    for name in REQUIRED:
-        if name not in columns:
-            close = nearest(name, [cell for cell in cells if cell])
-            raise CellError(
-                f"the column {name!r} is missing",
-                f"{close.partition('?')[0]}? rename it" if "did you mean" in close else _need(name),
-            )
-    unknown = [cell for cell in cells if cell not in REQUIRED and cell not in OPTIONAL]
-    if unknown:
-        listed = ", ".join(visible(cell, 24) for cell in unknown[:5])
-        context.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", 1)
-    return columns
-
-
-def _need(name: str) -> str:
-    return f"a raw CSV needs {', '.join(REQUIRED)}" + (
-        "; the time cannot be computed from bandwidth alone" if name == "latency_us" else ""
+def _no_header(line: str) -> CellError:
+    separator = separators_of(line)[0]
+    names = [_meaning(cell) or "?" for cell in cells_of(line, separator)]
+    return CellError(
+        "a row, and no line before it names the columns: which one is the size, the time, the nodes"
+        " is unknown",
+        f"put the names before it, with size_bytes, nodes, ranks and latency_us in place of ?:"
+        f" {separator.join(names)}",
     )
+
+
+class _Cell(NamedTuple):
+    """A column that is read: its position, and its name for messages."""
+
+    at: int
+    name: str
 
 
 class _Rows:
     """A parser of rows. The header gives the position of each column."""
 
-    def __init__(self, columns: dict[str, int], context: Context) -> None:
-        self.columns = columns
+    def __init__(self, header: Header, context: Context, line: int) -> None:
+        """Find the columns. Raises CellError if a needed one is missing or is there twice."""
+        self.header = header
         self.context = context
         self.report = context.report
         self.report.tables += 1
-        if context.options.choice is not None:
+        options = context.options
+        if options.choice is not None and header.roles & {"algorithm", "choice"}:
             self.report.flag(FlagKind.NOTE, "rows name their choice: --choice is not applied")
         self.source = Source(tool=TOOL, file_hash=self.report.file_hash or None)
         self._runs: dict[tuple[object, ...], RunFound] = {}
         self._passes: dict[tuple[object, ...], int] = {}
+        self._binary: bool | None = None
+        self.places: dict[str, _Cell] = {}
+        for role in sorted(header.roles - {"time"}):
+            self.places[role] = self._only(role)
+        if "op" in self.places and "collective" not in self.places:
+            self.places["collective"] = self.places.pop("op")
+        self._times = self._time_columns()
+        needed = {"size"}
+        if options.collective is None:
+            needed.add("collective")
+        if {"algorithm", "protocol"} & header.roles:
+            needed |= {"algorithm", "protocol"}
+        elif options.choice is None and "choice" not in self.places:
+            self.report.flag(FlagKind.CHOICE_ASSUMED, _ASSUMED, line)
+        for role in ("collective", "size", "algorithm", "protocol"):
+            if role in needed and role not in self.places:
+                raise self._missing(role)
+        if header.unknown:
+            listed = ", ".join(visible(name, 24) for name in header.unknown[:5])
+            self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", line)
+
+    def _only(self, role: str) -> _Cell:
+        places = self.header.at(role)
+        names = [self.header.columns[at].name for at in places]
+        if len(places) > 1:
+            numbers = " and ".join(
+                f"{at + 1} {name!r}" for at, name in zip(places, names, strict=True)
+            )
+            raise CellError(
+                f"columns {numbers} are both the {_NAMES.get(role, role)}: one is there twice",
+                "delete or rename one",
+            )
+        return _Cell(places[0], names[0])
+
+    def _time_columns(self) -> list[tuple[bool, _Cell]]:
+        """Return the columns of times, each with whether it is in place."""
+        places = self.header.at("time")
+        if not places:
+            raise self._missing("time")
+        columns = [self.header.columns[at] for at in places]
+        placed = {column.placement for column in columns}
+        if len(placed) < len(places) or (len(placed) > 1 and "" in placed):
+            self._only("time")
+        return [
+            (column.placement == "in-place", _Cell(at, column.name))
+            for at, column in zip(places, columns, strict=True)
+        ]
+
+    def _missing(self, role: str) -> CellError:
+        name = _NAMES.get(role, role)
+        unknown = ", ".join(visible(item, 24) for item in self.header.unknown[:8])
+        need = f"a raw CSV needs {', '.join(REQUIRED)}"
+        if role == "time":
+            need += "; the time cannot be computed from bandwidth alone"
+        if unknown:
+            need = f"rename the column that holds it to {name} (not known: {unknown}); {need}"
+        return CellError(f"the column {name!r} is missing", need)
 
     def run_of(self, sample: Sample) -> RunFound:
         """Return the run of a sample.
@@ -170,132 +246,267 @@ class _Rows:
         run.saw(label, 1)
         return run
 
-    def sample(self, line: str, number: int) -> list[Sample]:
-        """Return the sample of a row as a list; empty for size 0.
+    def samples(self, line: str, number: int) -> list[Sample]:
+        """Return the samples of a line; empty for size 0, a comment and the rule of a table.
 
         Raises CellError at the first invalid cell.
         """
-        cells = [cell.strip(" \t") for cell in line.split(",")]
-        if len(cells) != len(self.columns):
-            few = "few" if len(cells) < len(self.columns) else "many"
+        separator = self.header.separator
+        drawn = separator == "|"
+        if not line.strip() or line.startswith("#") or (drawn and "|" not in line):
+            return []
+        cells = cells_of(line, separator)
+        if drawn and not any(char.isalnum() for char in line):
+            return []
+        if len(cells) != len(self.header.columns):
+            few = "few" if len(cells) < len(self.header.columns) else "many"
             raise CellError(
-                f"{len(cells)} fields where the header has {len(self.columns)}: too {few}",
+                f"{len(cells)} fields where the header has {len(self.header.columns)}: too {few}",
                 "every row needs a field for every column",
             )
-        cell = {name: cells[index] for name, index in self.columns.items()}
-        name = ""
-        try:
-            name = "collective"
-            collective = Collective(name_of(cell[name], _COLLECTIVES, "a collective"))
-            name = "size_bytes"
-            size = size_of(cell[name])
-            name = "algorithm"
-            algorithm = name_of(cell[name], _ALGORITHMS, "an algorithm")
-            name = "protocol"
-            protocols = [DEFAULT] if algorithm == DEFAULT else _PROTOCOLS
-            protocol = name_of(cell[name], protocols, "a protocol")
-            name = "channels"
-            channels = number_of(
-                cell[name], "a number of channels", 1, MAX_CHANNELS, "is NCCL's own number"
-            )
-            name = "nodes"
-            nodes = number_of(cell[name], "a number of nodes", 1, MAX_INT, "is unknown")
-            name = "ranks"
-            ranks = number_of(cell[name], "a number of ranks", 1, MAX_INT, "is unknown")
-            name = "latency_us"
-            time_us = _positive(cell[name], "a time")
-            name = "pipeOps"
-            pipe = number_of(cell.get(name, "-1"), "a number of operations", 0, MAX_INT, "is any")
-            name = "regBuff"
-            registered = number_of(cell.get(name, "-1"), "a registration", 0, 1, "is any")
-            name = "bandwidth_gbps"
-            bandwidth = _positive(cell[name], "a bandwidth", zero=True) if name in cell else None
-        except CellError as error:
-            at = self.columns[name] + 1
-            raise CellError(f"column {at} ({name}): {error.message}", error.hint) from None
         self.report.rows += 1
-        if size == 0:
-            self.report.rows_size_0 += 1
-            return []
-        choice: AnyChoice = DEFAULT
-        if algorithm != DEFAULT:
-            choice = Choice(parse_algorithm(algorithm), parse_protocol(protocol), channels)
-        options = self.context.options
-        sample = self._sample(
-            collective,
-            size,
-            choice,
-            nodes or options.nodes,
-            ranks or options.ranks,
-            bool(registered),
-            max(pipe or 1, 1),
-            time_us,
-        )
-        self._check(sample, bandwidth, number)
-        self.report.saw(sample)
-        return [sample]
+        return self._row(_Reader(self, cells), number)
 
-    def _sample(
-        self,
-        collective: Collective,
-        size: int,
-        choice: AnyChoice,
-        nodes: int | None,
-        ranks: int | None,
-        registered: bool,
-        pipe_ops: int,
-        time_us: float,
-    ) -> Sample:
-        key = (collective, size, choice, nodes, ranks, registered, pipe_ops)
+    def _row(self, read: "_Reader", number: int) -> list[Sample]:
+        options = self.context.options
+        collective = read.collective() if "collective" in self.places else options.collective
+        assert collective is not None
+        sizes = read.of("size", lambda cell: size_of(cell, self._unit("size")))
+        assert sizes is not None
+        choice = read.choice() or options.choice or DEFAULT
+        nodes = read.number("nodes", "a number of nodes", 1, "is unknown") or options.nodes
+        ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or options.ranks
+        pipe = read.number("pipeOps", "a number of operations", 0, "is any") or 1
+        registered = read.number("regBuff", "a registration", 0, "is any", 1)
+        wrong = read.wrong()
+        bandwidths = [
+            (role, found) for role in _BANDWIDTHS if (found := read.bandwidth(role)) is not None
+        ]
+        samples = []
+        for in_place, column in self._times:
+            time_us = read.time(column, checked=bool(bandwidths))
+            if time_us is None:
+                continue
+            size = self._size(sizes, time_us, bandwidths, number)
+            if size == 0:
+                self.report.rows_size_0 += 1
+                return []
+            sample = Sample(
+                study=options.study,
+                collective=collective,
+                bytes=size,
+                dtype=read.word("type"),
+                redop=read.word("redop"),
+                nodes=nodes,
+                ranks=ranks,
+                registered=bool(registered),
+                pipe_ops=max(pipe, 1),
+                in_place=in_place,
+                choice=choice,
+                time_us=time_us,
+                wrong=wrong,
+                source=self.source,
+            )
+            sample = self._numbered(sample)
+            if len(self._times) == 1:
+                self._check(sample, bandwidths, number)
+            self.report.saw(sample)
+            samples.append(sample)
+        if not samples:
+            raise CellError("the row has no time", "write a number above 0")
+        return samples
+
+    def _unit(self, role: str) -> str:
+        return self.header.columns[self.places[role].at].unit
+
+    def _numbered(self, sample: Sample) -> Sample:
+        """Return the sample with its round: how many rows of its conditions came before it."""
+        same = (sample.choice, sample.nodes, sample.ranks, sample.registered, sample.pipe_ops)
+        key = (sample.collective, sample.bytes, same, sample.in_place, sample.dtype, sample.redop)
         cycle = self._passes.get(key, 0)
         self._passes[key] = cycle + 1
-        return Sample(
-            study=self.context.options.study,
-            collective=collective,
-            bytes=size,
-            nodes=nodes,
-            ranks=ranks,
-            registered=registered,
-            pipe_ops=pipe_ops,
-            choice=choice,
-            round=cycle,
-            time_us=time_us,
-            source=self.source,
-        )
+        return msgspec.structs.replace(sample, round=cycle) if cycle else sample
 
-    def _check(self, sample: Sample, bandwidth: float | None, number: int) -> None:
+    def _size(
+        self, sizes: Sizes, time_us: float, bandwidths: list[tuple[str, Number]], number: int
+    ) -> int:
+        """Return the bytes of a size: the bandwidths decide what its prefix means."""
+        if sizes.binary == sizes.decimal:
+            assert sizes.binary is not None
+            return sizes.binary
+        rates = [found.value * time_us * 1e3 for role, found in bandwidths if role != "busbw"]
+        fits = {
+            binary: size is not None and any(abs(rate / size - 1) < 0.012 for rate in rates)
+            for binary, size in ((True, sizes.binary), (False, sizes.decimal))
+        }
+        decided = fits[True] if fits[True] != fits[False] else None
+        if self._binary is None:
+            self._binary = decided is not False
+            if decided is None:
+                self.report.flag(FlagKind.NOTE, _BINARY_PREFIXES, number)
+        elif decided is not None and decided is not self._binary:
+            raise CellError(
+                "the prefix of the size is a power of 1000 by the bandwidth of one row, and of 1024"
+                " by another",
+                "write sizes as whole bytes",
+            )
+        size = sizes.binary if self._binary else sizes.decimal
+        if size is None:
+            raise CellError("the size is no whole number of bytes", "write sizes as whole bytes")
+        return size
+
+    def _check(self, sample: Sample, bandwidths: list[tuple[str, Number]], number: int) -> None:
         """Flag an unknown scale, a single rank, and a bandwidth that contradicts the time.
 
-        The bandwidth column may be the algorithm bandwidth or the bus bandwidth.
+        A column `bandwidth` may hold the algorithm bandwidth or the bus bandwidth.
         """
         if sample.nodes is None or sample.ranks is None:
-            self.report.flag(FlagKind.SCALE_UNKNOWN, "nodes or ranks are -1 (unknown)", number)
+            self.report.flag(FlagKind.SCALE_UNKNOWN, "nodes or ranks are unknown", number)
         if sample.ranks == 1:
             self.report.flag(FlagKind.ONE_RANK, "one rank only: nothing was communicated", number)
-        if not bandwidth:
-            return
-        algorithm_bandwidth = sample.bytes / (sample.time_us * 1e3)
-        factor = sample.collective.bus_factor(sample.ranks) if sample.ranks else 1.0
-        for expected in (algorithm_bandwidth, algorithm_bandwidth * factor):
+        rate = sample.bytes / (sample.time_us * 1e3)
+        for role, found in bandwidths:
+            factor = sample.collective.bus_factor(sample.ranks) if sample.ranks else 1.0
+            expected = {"algbw": (rate,), "busbw": (rate * factor,)}.get(
+                role, (rate, rate * factor)
+            )
+            if role == "busbw" and not sample.ranks:
+                continue
             # The addition of 0.01 allows for rounding: the column has at least two decimals.
-            if abs(bandwidth - expected) <= _BANDWIDTH_SLACK * expected + 0.01:
-                return
-        self.report.flag(
-            FlagKind.BANDWIDTH_MISMATCH,
-            f"bandwidth_gbps is {bandwidth:g}, but {sample.bytes} bytes in {sample.time_us:g} us"
-            f" are {algorithm_bandwidth:.3g} GB/s: latency_us is what counts",
-            number,
+            if not found.value or any(
+                abs(found.value - each) <= _BANDWIDTH_SLACK * each + max(0.01, found.half)
+                for each in expected
+            ):
+                continue
+            name, time = self.places[role].name, self._times[0][1]
+            if self.header.columns[time.at].factor is None:
+                raise CellError(
+                    f"column {time.at + 1} ({time.name}): {sample.bytes} bytes in"
+                    f" {sample.time_us:g} us are {rate:.3g} GB/s, but {name} is {found.value:g}",
+                    f"name its unit, as in '{time.name} (ms)'",
+                )
+            self.report.flag(
+                FlagKind.BANDWIDTH_MISMATCH,
+                f"{name} is {found.value:g}, but {sample.bytes} bytes in {sample.time_us:g} us"
+                f" are {rate:.3g} GB/s: {time.name} is what counts",
+                number,
+            )
+
+
+class _Reader:
+    """The cells of one row. Errors name the column."""
+
+    def __init__(self, rows: _Rows, cells: list[str]) -> None:
+        self._columns = rows.header.columns
+        self._places = rows.places
+        self._cells = cells
+
+    def cell(self, role: str) -> str | None:
+        """Return the cell of a role; None if the file has no such column."""
+        place = self._places.get(role)
+        return None if place is None else self._cells[place.at]
+
+    def of(self, role: str, parse: Callable[[str], _Value]) -> _Value | None:
+        """Return the value of a cell; None if the file has no such column."""
+        place = self._places.get(role)
+        return None if place is None else self._at(place, parse)
+
+    def _at(self, place: _Cell, parse: Callable[[str], _Value]) -> _Value:
+        try:
+            return parse(self._cells[place.at])
+        except (CellError, InputError) as error:
+            where = f"column {place.at + 1} ({place.name})"
+            raise CellError(f"{where}: {error.message}", error.hint) from None
+
+    def collective(self) -> Collective | None:
+        """Return the collective, in any spelling of nccl-tests and NCCL."""
+
+        def parse(cell: str) -> Collective:
+            plain = _plain_collective(cell)
+            name = plain if plain in _COLLECTIVES else cell
+            return Collective(name_of(name, _COLLECTIVES, "a collective"))
+
+        return self.of("collective", parse)
+
+    def choice(self) -> AnyChoice | None:
+        """Return the choice; None if the file has no columns for it."""
+        if (choice := self.of("choice", parse_choice)) is not None:
+            return choice
+        algorithm = (self.cell("algorithm") or "").lower()
+        if "algorithm" not in self._places or "protocol" not in self._places:
+            return None
+        if algorithm == DEFAULT:
+            self.of("protocol", lambda cell: name_of(cell.lower(), [DEFAULT], "a protocol"))
+            return DEFAULT
+        chosen = self.of("algorithm", _algorithm_of)
+        protocol = self.of("protocol", _protocol_of)
+        channels = self.of(
+            "channels",
+            lambda cell: number_of(
+                cell, "a number of channels", 1, MAX_CHANNELS, "is NCCL's own number"
+            ),
         )
+        assert chosen is not None
+        assert protocol is not None
+        return Choice(chosen, protocol, channels)
+
+    def number(
+        self, role: str, noun: str, least: int, any_words: str, most: int = MAX_INT
+    ) -> int | None:
+        """Return a whole number; None for -1 and if the file has no such column."""
+        return self.of(role, lambda cell: number_of(cell, noun, least, most, any_words))
+
+    def word(self, role: str) -> str | None:
+        """Return a data type or a reduction as nccl-tests names it; None if there is none."""
+        cell = (self.cell(role) or "").lower()
+        return None if cell in ("", "-", "none", "n/a") else cell
+
+    def wrong(self) -> int | None:
+        """Return the number of wrong elements; None if it was not checked."""
+        if self.word("#wrong") is None:
+            return None
+        return self.of("#wrong", lambda cell: whole_of(cell, "a number of errors"))
+
+    def bandwidth(self, role: str) -> Number | None:
+        """Return a bandwidth; None for an empty cell and if the file has no such column."""
+        place = self._places.get(role)
+        if place is None:
+            return None
+        factor = self._columns[place.at].factor
+
+        def parse(cell: str) -> Number | None:
+            found = bandwidth_of(cell, factor)
+            if found is not None and found.value < 0:
+                raise CellError(f"{cell} is not a bandwidth", "write a number above 0")
+            return found
+
+        return self._at(place, parse)
+
+    def time(self, place: _Cell, *, checked: bool) -> float | None:
+        """Return a time in microseconds. Its unit must be named, or `checked` by a bandwidth."""
+        factor = self._columns[place.at].factor
+
+        def parse(cell: str) -> float:
+            time, united = time_of(cell, factor)
+            if not (united or checked):
+                raise CellError("the unit of this time is not named", f"write '{place.name} (us)'")
+            if not 0 < time.value < inf:
+                raise CellError(f"{cell} is not a time", "write a number above 0")
+            return time.value
+
+        return self._at(place, parse)
 
 
-def _positive(cell: str, noun: str, *, zero: bool = False) -> float:
-    """Return a finite number above 0, or 0 if `zero` is set. Raises CellError otherwise."""
+def _algorithm_of(cell: str) -> Algorithm:
     if not cell:
-        raise CellError(f"empty where {noun} belongs", "write a number")
+        return Algorithm(name_of(cell, _ALGORITHMS, "an algorithm"))
     try:
-        value = float(cell) if "_" not in cell else -1.0
-    except ValueError:
-        raise CellError(f"{visible(cell, 40)!r} is not {noun}", "write a number above 0") from None
-    if not (0 < value < inf or (zero and value == 0)):
-        raise CellError(f"{cell} is not {noun}", "write a number above 0")
-    return value
+        return parse_algorithm(cell)
+    except InputError as error:
+        raise CellError(error.message, nearest(cell, _ALGORITHMS)) from None
+
+
+def _protocol_of(cell: str) -> Protocol:
+    if not cell:
+        return Protocol(name_of(cell, _PROTOCOLS, "a protocol"))
+    return parse_protocol(cell)

@@ -74,7 +74,10 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class TunerPlugin(msgspec.Struct, frozen=True):
-    """The plugin in `TUNER/Plugin: Using tuner plugin NAME`; empty if NCCL found none."""
+    """The plugin in `TUNER/Plugin: Using tuner plugin NAME`; empty if NCCL found none.
+
+    NCCL 2.19 to 2.20 write `Using tuner plugin: 'NAME'`.
+    """
 
     name: str
 
@@ -165,7 +168,7 @@ _COMMUNICATOR = re.compile(
 _DRIVER = re.compile(r"cudaDriverVersion (?P<version>\d{4,6})\b")
 _TUNER = re.compile(
     r"TUNER/Plugin: (?:Using (?!internal )(?:tuner plugin )?(?P<name>[^\s(]+)|Could not find|"
-    r".*sing internal tuner)"
+    r".*sing internal tuner)|Using tuner plugin:? '?(?P<early>[^\s']+)"
 )
 
 _Reader = Callable[[str], Message | None]
@@ -239,7 +242,7 @@ def _read_start(message: str) -> Message | None:
     if (match := VERSION_LINE.search(message)) is not None:
         return Version(match["version"])
     if (match := _TUNER.search(message)) is not None:
-        return TunerPlugin(match["name"] or "")
+        return TunerPlugin(match["name"] or match["early"] or "")
     if (match := _NETWORK.search(message)) is not None:
         return Network(match["name"])
     return None

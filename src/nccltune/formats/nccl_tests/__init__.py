@@ -5,6 +5,8 @@ text.py                 text output, mixed with lines of launchers and NCCL
 source.py               the output of one process
 run.py                  the header: version, parameters, devices, scale
 conditions.py           in which way a run measured something else than plain calls
+wrapped.py              join lines that a terminal wrapped
+copied_table.py         copies of a table: Markdown, CSV, TSV, other column names
 columns.py              the columns of a table, from its header lines
 table.py                convert rows to samples
 checks.py               check that a table is consistent

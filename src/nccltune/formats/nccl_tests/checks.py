@@ -49,9 +49,9 @@ class BandwidthCheck:
         for place in range(_FIRST_TIME, len(rows[0]), 3):
             for row in rows:
                 time_us = row[place]
-                if time_us is None:
-                    continue
                 printed = row[place + 1]
+                if time_us is None or printed is None:
+                    continue
                 total += printed
                 count += 1
                 if printed > most:  # noqa: PLR1730 - max() costs three times as much
@@ -110,9 +110,9 @@ def bus_factor_of(rows: list[FlatRow]) -> float | None:
     The row with the largest bandwidth is used, because it has the most printed digits. None if its
     bandwidth is below 1 GB/s, so that fewer than three digits are printed, or if it has no time.
     """
-    row = max(rows, key=lambda row: row[_FIRST_TIME + 1])
+    row = max(rows, key=lambda row: row[_FIRST_TIME + 1] or 0.0)
     time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]
-    return printed * time_us * 1e3 / row[1] if time_us and printed >= 1.0 else None
+    return printed * time_us * 1e3 / row[1] if time_us and printed and printed >= 1.0 else None
 
 
 def _half(printed: float) -> float:

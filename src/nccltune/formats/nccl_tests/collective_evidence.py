@@ -29,13 +29,17 @@ _ROOTED = frozenset(
 
 
 class Shape(NamedTuple):
-    """The cells of a row that limit the possible collectives."""
+    """The cells of a row that limit the possible collectives.
+
+    `columns` are the columns that the table has. A copied table may lack some.
+    """
 
     size: int
     elements: int
     dtype: str
     redop: str | None
     root: int | None
+    columns: frozenset[str] = frozenset({"count", "type", "redop", "root"})
 
 
 def possible_collectives(shape: Shape) -> set[Collective]:
@@ -53,11 +57,13 @@ def possible_collectives(shape: Shape) -> set[Collective]:
         reduces = collective in _REDUCING
         # Since 2.13 sendrecv_perf also prints a reduction, although send/recv has none. So any
         # reduction is accepted for send/recv.
-        if (shape.redop is not None) is not reduces and collective is not Collective.SENDRECV:
+        other = (shape.redop is not None) is not reduces and collective is not Collective.SENDRECV
+        if other and "redop" in shape.columns:
             continue
-        if (shape.root is not None) is not (collective in _ROOTED):
+        other = (shape.root is not None) is not (collective in _ROOTED)
+        if other and "root" in shape.columns:
             continue
-        if width is not None:
+        if width is not None and "count" in shape.columns:
             each = shape.elements * width
             per_rank = collective in _PER_RANK_COUNT
             if per_rank and (each == 0 or shape.size % each or shape.size == each):
@@ -111,21 +117,18 @@ def _narrowed(
 ) -> set[Collective]:
     """Return the `possible` collectives whose busbw is `factor` times the algorithm bandwidth.
 
-    If no collective fits, return all of `possible`; the mismatch is flagged later. All of
-    `possible` are also returned if `factor` is unknown or there is one rank.
+    If no collective fits a known number of ranks, return all of `possible`; the mismatch is flagged
+    later. All of `possible` are also returned if `factor` is unknown or there is one rank.
     """
     if factor is None or ranks == 1:
         return possible
     if ranks is None:
         # With an unknown number of ranks the factor is between its values for 2 and for many ranks.
         many = 1 << 20
-        fitting = {
+        return {
             item
             for item in possible
             if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
         }
-    else:
-        fitting = {
-            item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor
-        }
+    fitting = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
     return fitting or possible

@@ -84,7 +84,8 @@ class Row(NamedTuple):
 
 FlatRow = tuple[Any, ...]
 """A row for the fast path: line, size, count, dtype, redop, root, at; then per group of columns the
-time in microseconds, busbw in GB/s and the number of wrong elements (None: not checked)."""
+time in microseconds, busbw in GB/s (None: unknown or rounded) and the number of wrong elements
+(None: not checked)."""
 
 
 class BadRowError(ValueError):
@@ -105,9 +106,10 @@ class TableColumns:
             raise BadRowError("the header names no size, count, type or time column")
         # Every release prints the out-of-place columns first. Pasted tables often lack the line
         # with the group labels.
-        self.placements_assumed = not placements and len(starts) == len(PLACEMENTS)
+        cut = placements in ([], [PLACEMENTS[0]])
+        self.placements_assumed = cut and len(starts) <= len(PLACEMENTS)
         if self.placements_assumed:
-            placements = list(PLACEMENTS)
+            placements = list(PLACEMENTS[: len(starts)])
         if len(placements) != len(starts) or len(set(placements)) != len(placements):
             raise BadRowError("no line above the header states which columns are in place")
         self.left = labels[: starts[0]]

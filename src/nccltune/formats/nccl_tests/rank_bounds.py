@@ -71,7 +71,7 @@ def rank_bounds(rows: list[FlatRow], collective: Collective) -> RankBounds | Non
     for place in range(_FIRST_TIME, len(rows[0]), 3):
         for row in rows:
             size, time_us, busbw = row[1], row[place], row[place + 1]
-            if not time_us or busbw < _LEAST_BUSBW:
+            if not time_us or busbw is None or busbw < _LEAST_BUSBW:
                 continue
             off_time, off_busbw = _half_digit_of_time(time_us), _half_digit_of_busbw(busbw)
             least = (busbw - off_busbw) * (time_us - off_time) * 1e3 / size / limit

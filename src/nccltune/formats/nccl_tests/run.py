@@ -543,7 +543,8 @@ def _flag_unknown(
         why += f"; its bandwidths are those of {bounds.words}"
     report.flag(
         FlagKind.SCALE_UNKNOWN,
-        f"the number of {nouns} is unknown ({why}): give {options}, else analysis leaves it out",
+        f"the number of {nouns} is unknown ({why}): give {options},"
+        " else it is compared with nothing",
         line,
         doubtful=one_name and nodes is None,
     )

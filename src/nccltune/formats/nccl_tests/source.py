@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from nccltune.formats.nccl_tests.columns import (
     DTYPE_BYTES,
+    PLACEMENTS,
     BadRowError,
     Row,
     TableColumns,
@@ -19,18 +20,22 @@ from nccltune.formats.nccl_tests.columns import (
     placements_of,
     units_fault,
 )
+from nccltune.formats.nccl_tests.copied_table import CopiedTable
 from nccltune.formats.nccl_tests.process_logs import RunLogs
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FlagKind
+from nccltune.formats.reading.table_header import Header, header_of
 
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>[\d.e+-]+)(?: (?P<verdict>OK|FAILED))?")
 _ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
 _NUMERIC = re.compile(r"\s*-?\.?\d")
 _START = frozenset({"version", "starting", "parameters"})
-_NO_HEADER = "a row without a column header: which column is which is unknown"
+_NO_HEADER = (
+    "a row without a column header: which column is which is unknown (keep the line of names)"
+)
 _MAX_TESTS = 1024
 _NO_PLACEMENTS = (
     "no line above the table states which columns are out of place: the first ones are, as every"
@@ -66,10 +71,12 @@ class SourceReader:
         self._accepts = False
         self._unlabelled = False
         self._labelled = False
+        self._no_labels = False
         self._cut = ""
         self._cut_line = 0
         self._one_rank: dict[str, set[tuple[str, int]]] = {}
         self._copies = False
+        self._copied: CopiedTable | None = None
 
     # --- header and footer ---------------------------------------------------------------------
 
@@ -114,13 +121,27 @@ class SourceReader:
         """End the current run and its table. If a row is incomplete, report it with the reason
         `why`."""
         self._drop_cut(why)
+        if self._copied is not None and self.table is not None:
+            rows = self._copied.rows()
+            self.table.left = self._copied.left
+            for row in rows:
+                if row[1]:
+                    self.table.keep(row)
+                else:
+                    self.table.count_empty(len(self.table.layout.in_place))
+        self._copied = None
         if self.table is not None:
             self.finished.append(self.table)
-        self.table, self._labelled = None, False
+        self.table, self._labelled, self._no_labels = None, False, False
         self._again = self._again or bool(self.run.seen)
         self.run = NcclTestsRun()
         self._quick, self._accepts = None, False
         self._refresh()
+
+    def end_unlabelled(self) -> None:
+        """End a table without a header: a setting above further rows is of another run."""
+        if self.table is not None and self._no_labels:
+            self.end_run(_CUT)
 
     def _column_header(self, words: list[str], text: str, number: int) -> None:
         if self._copies and self.table is not None and self.table.layout.labels == words:
@@ -140,7 +161,40 @@ class SourceReader:
         self.report.tables += 1
         self.table = TableReader(self.run, layout, self.context, number, self._logs)
         self.table.copies = self._copies
+        self.table.sound = len(layout.in_place) == len(PLACEMENTS)
         self._quick, self._accepts = layout.fast(self.table.keep), True
+        self._refresh()
+
+    def copied(self, text: str, number: int) -> bool:
+        """Process a line of a table whose cells are separated, or that has other column names.
+
+        Return whether `text` is such a line.
+        """
+        header = header_of(text)
+        if header is not None and not header.raw:
+            self._copied_header(header, text, number)
+            return True
+        if self._copied is not None and self._copied.feed(text, number):
+            return True
+        if "|" in text and (placements := placements_of(text.lower())):
+            self._placements = placements
+            return True
+        return False
+
+    def _copied_header(self, header: Header, text: str, number: int) -> None:
+        if "table" in self.run.seen:
+            self.end_run("a new table began in the middle of a row")
+        self._start("table")
+        try:
+            copied = CopiedTable(header, self._placements, self.report, number)
+        except BadRowError as error:
+            self.report.cannot_read(number, text, str(error))
+            return
+        self.report.tables += 1
+        self.table = TableReader(self.run, copied.layout, self.context, number, self._logs)
+        # A copy often has no footer, and not all rows.
+        self.table.footer, self.table.sound = True, False
+        self._copied, self._quick, self._accepts = copied, None, False
         self._refresh()
 
     def _units(self, body: str, text: str, number: int) -> None:
@@ -232,14 +286,26 @@ class SourceReader:
             return True
         if not _ROW_LIKE.match(text):
             return False
-        if self._unlabelled and (labels := labels_of_row(text)) is not None:
+        labels = None if self._labelled else labels_of_row(text)
+        if labels and (self._unlabelled or self._is_whole_row(labels, text, number)):
             self._unlabelled = False
             self.report.flag(FlagKind.NOTE, _NO_LABELS, number)
             self._column_header(labels, text, number)
             if self.table is not None:
+                # A paste that starts below the header may also end before the footer.
+                self.table.footer, self.table.sound = True, False
+                self._no_labels = True
                 return self.other(text, number)
         self.report.cannot_read(number, text, _NO_HEADER)
         return True
+
+    def _is_whole_row(self, labels: list[str], text: str, number: int) -> bool:
+        """Return whether `text` is a consistent row with these columns, below no header at all."""
+        try:
+            row = TableColumns(labels, list(PLACEMENTS)).row(text, number)
+        except BadRowError:
+            return False
+        return self._agrees(row)
 
     def _shortened(self, text: str, number: int) -> Row | None:
         """Return a row without its in-place columns; None if `text` is no such row."""

@@ -82,6 +82,7 @@ class TableReader:
         self.rows: list[FlatRow] = []
         self.keep = self.rows.append
         self.footer = False
+        self.left = frozenset(("count", "type", "redop", "root"))
         self.copies = False
         self.sound = True
         self.found = RunFound()
@@ -227,7 +228,7 @@ class TableReader:
         known_ranks = run.ranks or log.ranks or options.ranks
         named = find_collective(
             run.collective,
-            Shape(*rows[0][1:6]),
+            Shape(*rows[0][1:6], columns=self.left),
             log,
             options,
             context.name,
@@ -401,7 +402,7 @@ class TableReader:
                     study=study,
                     collective=collective,
                     bytes=size,
-                    dtype=dtype,
+                    dtype=dtype or None,
                     redop=redop,
                     nodes=nodes,
                     ranks=ranks,

@@ -20,12 +20,13 @@ from nccltune.formats.nccl_tests.process_logs import FileLogs, RunLogs
 from nccltune.formats.nccl_tests.run import NcclTestsRun
 from nccltune.formats.nccl_tests.source import SourceReader
 from nccltune.formats.nccl_tests.table import BATCH_ROWS
+from nccltune.formats.nccl_tests.wrapped import unwrapped, wrapping_of
 from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.text.lines import line_blocks, visible
-from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
+from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
 
 # Forms of failure lines:
@@ -47,6 +48,10 @@ _BARE_LINE = re.compile(
     r"|[nr]ccl-tests version \d|Collective test starting: |Reducing maxBytes to \d"
     r"|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
 )
+# Blanks of web pages and word processors, and marks without a width.
+_BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
+_SEPARATED = re.compile(r"[,;|\t]")
+_QUOTED = re.compile(r"(?:\s{0,8}>){1,8} ?(?=\s*[|\w])")
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -62,8 +67,14 @@ _MAX_HOSTS = 65536
 def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     """Yield the samples of nccl-tests output in batches (see `context.Reader`)."""
     reader = _TextReader(context)
+    head = file.read(CHUNK_BYTES)
+    file.seek(0)
+    wrapping = wrapping_of(head.decode(encoding_of(head[:4]), errors="replace"))
+    if wrapping is not None:
+        note = f"lines are wrapped at {wrapping.width} characters: joined"
+        context.report.flag(FlagKind.NOTE, note)
     for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
-        reader.block(number, lines)
+        reader.block(number, lines if wrapping is None else unwrapped(lines, wrapping))
         yield from reader.drain()
     reader.end()
     yield from reader.drain()
@@ -74,6 +85,14 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         report.kind = FileKind.NCCL_LOG
     else:
         report.kind = FileKind.UNKNOWN
+
+
+def _without_prefix(line: str) -> tuple[str, str]:
+    """Return the name of the source process and the text of a line."""
+    if not line.isascii():
+        line = line.translate(_BLANKS)
+    name, text = strip_prefix(line)
+    return name, strip_repeated(line, text) if name and "[" in text else text
 
 
 class _TextReader:
@@ -108,7 +127,7 @@ class _TextReader:
 
     def line(self, line: str, number: int) -> None:
         """Process any line."""
-        name, text = strip_prefix(line)
+        name, text = _without_prefix(line)
         source = self.plain if not name else self.source(name)
         if name and source.fast is not None and source.fast(text, number):
             return
@@ -122,7 +141,10 @@ class _TextReader:
                 return
         body = text.lstrip()
         if body.startswith("#"):
-            self.commands.observe(body, number)
+            if _SEPARATED.search(body) and source.copied(text, number):
+                return
+            if self.commands.observe(body, number):
+                source.end_unlabelled()
             self._comment(source, text, number)
             self.note_time(source.run.stamps, line, line.find("#"))
             if (error := _LAST_ERROR.match(body)) is not None:
@@ -154,8 +176,15 @@ class _TextReader:
 
     def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
         """Process a line that is no comment and no log: a header without `#`, a row, or neither."""
-        self.commands.observe(body, number)
-        if _BARE_HEADER.match(body):
+        if self.commands.observe(body, number):
+            source.end_unlabelled()
+        if _QUOTED.match(text):
+            text = _QUOTED.sub("", text)
+            body = text.lstrip()
+        plain = _BARE_HEADER.match(body) and not _SEPARATED.search(body)
+        if not (plain and body.count("time") != 1) and source.copied(text, number):
+            return
+        if plain:
             source.comment(f"#{text}", number)
         elif _BARE_LINE.match(body):
             self._comment(source, f"# {body}", number)

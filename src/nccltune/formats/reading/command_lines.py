@@ -26,6 +26,12 @@ _ASSIGNMENT = re.compile(
     r"(?:\"(?P<double>[^\"]{0,400})\"|'(?P<single>[^']{0,400})'"
     r"|(?P<bare>(?:(?!,\w+=)[^\s\"';)\]]){0,400}))"
 )
+# Headings of scripts between tables, such as `### ALGO=Ring size=1G`.
+_SHORT = re.compile(
+    r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=[A-Za-z])", re.IGNORECASE
+)
+_HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
+_OF_DEFAULT = re.compile(r"(?:#{1,6}|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE)
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
 _PROGRAM = re.compile(
@@ -92,24 +98,33 @@ class CommandLines:
         self._commands = 0
         self._ambiguous = False
 
-    def observe(self, text: str, number: int) -> None:
-        """Process a line that is neither a log line nor a table row."""
+    def observe(self, text: str, number: int) -> bool:
+        """Process a line that is neither a log line nor a table row.
+
+        Return whether it has a setting or starts a program.
+        """
         if "Collective test " in text or _COMMENTED_OUT.match(text) is not None:
-            return
+            return False
         # A command that continues in the next line is processed as a whole at its end.
         if text.rstrip().endswith("\\"):
             if len(self._begun) < _MOST_CHARACTERS:
                 self._begun += text.rstrip()[:-1] + " "
-            return
+            return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
+        if _HEADING.match(text):
+            text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
+            if "NCCL_" not in text and _OF_DEFAULT.match(text):
+                # What a title or another heading named holds no longer.
+                for name in _CHOICE:
+                    self._block.pop(name, None)
         if not any(mark in text for mark in ("_perf", "NCCL", "RCCL_", _PRELOAD)):
-            return
+            return False
         unset = _UNSET.search(text)
         removed = re.findall(r"\w+", unset["names"]) if unset is not None else []
         program = _program(text)
         found = {} if removed else _assignments(text, program is not None)
         if not (removed or found or program):
-            return
+            return False
         if self._used:
             self._block, self._used, self._ranks = {}, False, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
@@ -122,6 +137,7 @@ class CommandLines:
         (self._exported if lasting else self._block).update(found)
         if found or self._commands:
             self._line = number
+        return True
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
         self._ranks = _ranks_of(text[: program.start()], text[program.end() :])

@@ -64,7 +64,7 @@ alltoall alltoallv hypercube to run runs rep reps repeat repeats round rounds it
 iterations iter iters sweep sweeps trial trials sample samples measurement measurements series
 pass cycle cycles attempt part algo algos algorithm proto protocol choice forced force size
 sizes bytes defaults node nodes rank ranks gpu gpus proc procs process np channels channel intra
-inter single multi internode intranode slurm job jobs ib roce eth tcp socket sockets nvlink
+auto inter single multi internode intranode slurm job jobs ib roce eth tcp socket sockets nvlink
 pcie nvidia dgx hgx rtx cuda driver lib float half double bfloat int uint fp bf float16
 float32 float64 fp16 fp32 fp64 bf16 bfloat16 int8 uint8 int32 int64 sum prod avg max min inplace
 place jan feb mar apr may jun jul aug sep oct nov dec january february march april june july

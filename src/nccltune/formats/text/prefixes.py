@@ -25,7 +25,11 @@ before a line of nccl-tests or NCCL, because before other text it may be part of
 import re
 
 _MOST = 5
-_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
+_LEAST_TAG = 2
+_ANSI = re.compile(
+    r"(?:\x1b|\^\[)(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)"
+    r"|[ -/][0-~]|[=>78cDEHM])"
+)
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
 # Prefixes that only a launcher writes. They are removed before any text.
@@ -57,7 +61,7 @@ _PLAIN = re.compile(
 _NAMES = ("host", "unit", "service", "box", "tagged", "task", "stern")
 _CONTENT = re.compile(
     r"[ \t]{0,64}(?:"
-    r"#|-?\d{1,20}\s{1,64}-?\d{1,20}\s{1,64}[a-z]\w{1,15}(?:\s{1,64}[^\s|]{1,32}){5}"
+    r"#(?!wrong)|-?\d{1,20}\s{1,64}-?\d{1,20}\s{1,64}[a-z]\w{1,15}(?:\s{1,64}[^\s|]{1,32}){5}"
     r"|NCCL version \d"
     r"|[^\s:]{1,300}:\d{1,10}:\d{1,10} (?:\S{1,200} ){0,5}?NCCL (?:INFO|WARN|TRACE) "
     r"|[^\s:]{1,300}: Test (?:NCCL|CUDA|timeout)|\.\. \S{1,300} pid \d+: Test failure"
@@ -78,7 +82,7 @@ def strip_prefix(line: str) -> tuple[str, str]:
     Blanks after a prefix are kept, so that all lines of a source have the same column positions.
     Terminal colours are removed.
     """
-    if "\x1b" in line:
+    if "\x1b" in line or "^[" in line:
         line = _ANSI.sub("", line)
     source = ""
     for _ in range(_MOST):
@@ -96,6 +100,16 @@ def strip_prefix(line: str) -> tuple[str, str]:
         if tag:
             source = f"{source}|{tag}" if source else tag
     return source, line
+
+
+def strip_repeated(line: str, text: str) -> str:
+    """Return `text`, the text of `line` without its prefix, also without repeats of the prefix.
+
+    A launcher puts its tag before each piece that a process writes, so also into a row that the
+    process writes in several pieces.
+    """
+    tag = line[: len(line) - len(text)].strip() if line.endswith(text) else ""
+    return text.replace(tag, "") if tag.startswith("[") and len(tag) > _LEAST_TAG else text
 
 
 def _plain_prefix(line: str) -> tuple[str, str] | None:

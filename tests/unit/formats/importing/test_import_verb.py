@@ -125,13 +125,12 @@ def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune: Command) -> No
 
 def test_strict_csv_errors(tmp_path: Path, nccltune: Command) -> None:
     bad = tmp_path / "raw.csv"
-    bad.write_text(HEADER + "allreduce,1K,NVLS,simple,-1,1,8,9.0\n")
+    bad.write_text(HEADER + "allreduce,1 Kibi,NVLS,simple,-1,1,8,9.0\n")
     result = nccltune("import", bad, "-o", tmp_path / "a")
     assert result.code == 2
     assert result.err.splitlines() == [
-        "error: raw.csv:2: column 2 (size_bytes): '1K' is not a size",
-        "hint:  did you mean 1024? sizes are whole bytes without a unit"
-        " (NVIDIA's plugin would read 1)",
+        "error: raw.csv:2: column 2 (size_bytes): '1 Kibi' is not a size",
+        "hint:  write bytes, or 64K, 1M, 2GiB",
     ]
     assert not (tmp_path / "a").exists()
     # Other files are imported.

@@ -101,7 +101,7 @@ def test_a_refused_file_leaves_no_trace(tmp_path: Path) -> None:
     study, bad = tmp_path / "a", tmp_path / "bad.csv"
     header = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us\n"
     good_rows = "allreduce,4096,ring,ll,-1,1,8,10.0\n" * 5000
-    bad.write_text(header + good_rows + "allreduce,4096,RING,ll,-1,1,8,10.0\n")
+    bad.write_text(header + good_rows + "allreduce,4096,rings,ll,-1,1,8,10.0\n")
     result = do(study, bad)
     assert [item.outcome for item in result.files] == [ImportState.REFUSED]
     report = result.files[0].report

@@ -2,13 +2,13 @@
 """NVIDIA's raw CSV."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccltune.analyze import sort_samples
-from nccltune.formats.importing.detect import kind_of
 from nccltune.formats.importing.raw_csv import REQUIRED
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.choice import (
@@ -22,7 +22,7 @@ from nccltune.model.choice import (
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source
-from tests.unit.formats.reading_tools import csv_file
+from tests.unit.formats.reading_tools import csv_file, files
 
 HEADER = (
     "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,pipeOps,regBuff,"
@@ -72,14 +72,9 @@ def test_the_default_registration_and_repeats() -> None:
 @pytest.mark.parametrize(
     ("row", "column", "hint"),
     [
-        (ROW.replace("tree", "Tree"), "column 3 (algorithm): 'Tree'", "'tree'"),
         (ROW.replace("tree", "treee"), "column 3 (algorithm): 'treee'", "'tree'"),
-        (ROW.replace(",ll,", ",LL128,"), "column 4 (protocol): 'LL128'", "'ll128'"),
-        (ROW.replace("allreduce", "AllReduce"), "column 1 (collective)", "'allreduce'"),
-        (ROW.replace("allreduce", "all_reduce"), "column 1 (collective)", "'allreduce'"),
-        (ROW.replace("65536", "64K"), "column 2 (size_bytes): '64K'", "65536"),
-        (ROW.replace("65536", ""), "column 2 (size_bytes): empty", "whole bytes"),
-        (ROW.replace("65536", "-1"), "column 2 (size_bytes)", "whole bytes"),
+        (ROW.replace("65536", ""), "column 2 (size_bytes): empty", "number"),
+        (ROW.replace("65536", "-1"), "column 2 (size_bytes)", "bytes"),
         (ROW.replace(",-1,4,", ",0,4,"), "column 5 (channels)", "1 to 64"),
         (ROW.replace(",4,32,", ",0,32,"), "column 6 (nodes)", "1 or more"),
         (ROW.replace(",4,32,", ",4,x,"), "column 7 (ranks)", "1 or more"),
@@ -112,10 +107,11 @@ def test_strict_rows(row: str, column: str, hint: str) -> None:
             "'latency_us' is missing",
             "cannot be computed from bandwidth",
         ),
-        (HEADER.replace("size_bytes", "size_byte"), "'size_bytes' is missing", "size_byte"),
-        (HEADER.replace("nodes", "Nodes"), "'Nodes'", "nodes"),
-        (HEADER.replace("pipeOps", "pipeops"), "'pipeops'", "pipeOps"),
         (HEADER + ",ranks", "twice", "delete"),
+        (HEADER.replace("size_bytes", "how_much"), "'size_bytes' is missing", "how_much"),
+        (HEADER.replace("latency_us", "t"), "'latency_us' is missing", "t)"),
+        (HEADER + ",Time (us)", "twice", "delete"),
+        (HEADER.replace("protocol", "p"), "'protocol' is missing", "p)"),
     ],
 )
 def test_strict_headers(header: str, message: str, hint: str) -> None:
@@ -199,10 +195,83 @@ def test_grouped_operations_are_samples_of_their_own_condition(
     assert any(f"{pipe_ops} pipe ops" in title for title in titles) == (pipe_ops > 1)
 
 
-@pytest.mark.parametrize(("mark", "noun"), [(";", "semicolons"), ("\t", "tabs")])
-def test_columns_of_a_spreadsheet_are_named(mark: str, noun: str) -> None:
-    text = f"{HEADER}\n{ROW}\n".replace(",", mark)
-    assert kind_of(text.encode()) is FileKind.RAW_CSV
-    with pytest.raises(InputError, match=f"columns are separated by {noun}") as caught:
-        csv_file(text)
-    assert caught.value.hint == "commas are needed"
+VARIANTS = {
+    "other separators": (HEADER.replace(",", ";"), ROW.replace(",", ";")),
+    "tabs": (HEADER.replace(",", "\t"), ROW.replace(",", "\t")),
+    "blanks": (HEADER.replace(",", " "), ROW.replace(",", "  ")),
+    "Markdown": (f"| {HEADER.replace(',', ' | ')} |", f"| {ROW.replace(',', ' | ')} |"),
+    "upper case": (HEADER.upper(), ROW.upper()),
+    "quotes": (HEADER, ",".join(f'"{cell}"' for cell in ROW.split(","))),
+    "NCCL's names": (HEADER, ROW.replace("allreduce", "AllReduce").replace("tree,ll", "TREE,LL")),
+    "program": (HEADER, ROW.replace("allreduce", "all_reduce_perf")),
+    "units": (HEADER, ROW.replace("65536", "64K").replace("20.0", "20 us")),
+    "unit of the column": (HEADER.replace("latency_us", "Time (ms)"), ROW.replace("20.0", "0.02")),
+    "unit of the size": (HEADER.replace("size_bytes", "Size (KiB)"), ROW.replace("65536", "64")),
+    "a unit that the bandwidth shows": (HEADER.replace("latency_us", "latency"), ROW),
+    "other names": (
+        "Coll,Msg Size,Algo,Proto,nChannels,nNodes,nRanks,NumPipeOps,Registered,BW (GB/s),Lat (us)",
+        ROW,
+    ),
+    "a rule below the header": (f"|{HEADER.replace(',', '|')}|\n|---|---|", ROW.replace(",", "|")),
+    "text above": (f"Measured on Monday, see below:\n\n{HEADER}", ROW),
+    "a header with a comment sign": (f"#{HEADER}", ROW),
+    "one column for the choice": (
+        HEADER.replace("algorithm,protocol", "choice"),
+        ROW.replace("tree,ll", "Tree/LL"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_give_the_same_sample(name: str, tmp_path: Path) -> None:
+    header, row = VARIANTS[name]
+    path = tmp_path / "raw.csv"
+    path.write_text(f"{header}\n{row}\n")
+    (read,) = files(path)
+    assert read.report.error is None
+    (expected,) = csv_file(f"{HEADER}\n{ROW}\n").samples
+    assert [item.choice for item in read.samples] == [expected.choice]
+    (sample,) = read.samples
+    assert (sample.collective, sample.bytes, sample.time_us) == (expected.collective, 65536, 20.0)
+    assert (sample.nodes, sample.ranks, sample.registered) == (4, 32, False)
+    assert read.doubtful == set()
+
+
+def test_rows_without_a_header_name_the_columns_that_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "raw.csv"
+    path.write_text(f"{ROW}\n")
+    (read,) = files(path)
+    assert read.samples == []
+    assert "no line before it names the columns" in (read.report.error or "")
+    assert read.report.error_line == 1
+    assert "collective,?,algorithm,protocol,?,?,?" in (read.report.hint or "")
+
+
+def test_a_unit_that_nothing_names_is_asked_for() -> None:
+    header = HEADER.replace("latency_us", "latency").replace("bandwidth_gbps", "x")
+    with pytest.raises(InputError, match="unit of this time is not named") as caught:
+        csv_file(f"{header}\n{ROW}\n")
+    assert "'latency (us)'" in (caught.value.hint or "")
+    with pytest.raises(InputError, match="65536 bytes in 0.02 us") as caught:
+        csv_file(f"{HEADER.replace('latency_us', 'latency')}\n{ROW.replace('20.0', '0.02')}\n")
+    assert "latency (ms)" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("bandwidth", "size"), [("1000.00", 10**6), ("1048.58", 1 << 20)])
+def test_the_bandwidth_decides_what_a_prefix_means(bandwidth: str, size: int) -> None:
+    header = "collective,size,algorithm,protocol,nodes,ranks,algbw (GB/s),time (us)"
+    read = csv_file(f"{header}\nallreduce,1MB,ring,ll,1,8,{bandwidth},1.0\n")
+    assert [sample.bytes for sample in read.samples] == [size]
+    assert read.flags == set()
+
+
+def test_the_user_adds_what_the_file_does_not_state() -> None:
+    header = "size_bytes,algorithm,protocol,latency_us"
+    row = "1024,ring,ll,8.5"
+    with pytest.raises(InputError, match="'collective' is missing"):
+        csv_file(f"{header}\n{row}\n")
+    read = csv_file(f"{header}\n{row}\n", collective=Collective.BROADCAST, nodes=2, ranks=16)
+    assert [(item.nodes, item.ranks) for item in read.samples] == [(2, 16)]
+    read = csv_file("collective,size_bytes,latency_us\nreduce,1024,9.5\n", choice=DEFAULT)
+    assert [item.choice for item in read.samples] == [DEFAULT]
+    assert "scale_unknown" in read.flags

@@ -103,7 +103,8 @@ def test_prefixes_identify_their_source() -> None:
 
 
 def test_rows_only_under_a_prefix_are_not_guessed() -> None:
-    read = text("\n".join(f"0: {MADE.row(point)}" for point in MADE.points))
+    rows = (MADE.row(point).split()[:9] for point in MADE.points)
+    read = text("\n".join(f"0: {' '.join(row)}" for row in rows))
     assert read.samples == []
     assert read.report.unreadable == len(SIZES)
     assert "column header" in read.reasons[0]

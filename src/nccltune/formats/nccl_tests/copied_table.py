@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a copy of an nccl-tests table: Markdown, CSV, TSV, or columns with other names.
+
+Size, time and bandwidth of a row must agree, so that no column and no unit is taken for another.
+"""
+
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from nccltune.formats.nccl_tests.columns import (
+    DTYPE_BYTES,
+    PLACEMENTS,
+    REDOPS,
+    BadRowError,
+    FlatRow,
+    TableColumns,
+)
+from nccltune.formats.reading.file_report import FileReport, FlagKind
+from nccltune.formats.reading.quantities import (
+    Number,
+    Sizes,
+    bandwidth_of,
+    size_of,
+    time_of,
+    whole_of,
+)
+from nccltune.formats.reading.table_header import Header, is_unit
+from nccltune.formats.text.cells import CellError
+from nccltune.formats.text.delimited import cells_of
+from nccltune.formats.text.lines import visible
+
+_LABELS = ["size", "count", "type", "redop", "root"]
+_GROUP = ["time", "algbw", "busbw", "#wrong"]
+_DTYPES = {
+    "float32": "float", "fp32": "float", "f32": "float", "fp16": "half", "float16": "half",
+    "f16": "half", "bf16": "bfloat16", "fp64": "double", "float64": "double", "f64": "double",
+    "fp8e4m3": "f8e4m3", "fp8e5m2": "f8e5m2",
+}  # fmt: skip
+_NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
+_MOST_ROWS = 1 << 16
+_ASSUMED = (
+    "nothing above the table states which columns are out of place: the first ones are, as every"
+    " release of nccl-tests prints them"
+)
+_BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
+
+
+class _Timing(NamedTuple):
+    """The cells of one placement: its time, its bandwidths and the number of wrong elements."""
+
+    time: Number
+    algbw: Number | None
+    busbw: Number | None
+    wrong: int | None
+    exact: bool
+
+
+class _Row(NamedTuple):
+    line: int
+    text: str
+    sizes: Sizes
+    elements: int
+    dtype: str
+    redop: str | None
+    root: int | None
+    timings: tuple[_Timing | None, ...]
+
+
+class CopiedTable:
+    """The rows of a copied table, which are kept until its end: they decide its units together."""
+
+    def __init__(
+        self, header: Header, placements: list[str], report: FileReport, line: int
+    ) -> None:
+        """Find the columns. Raises BadRowError if it is unknown which column is which."""
+        self.header = header
+        self.report = report
+        self._line = line
+        self._columns = list(header.columns)
+        self._left = {role: header.at(role) for role in _LABELS}
+        for role, places in self._left.items():
+            if len(places) > 1:
+                raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
+        times = header.at("time")
+        if not times:
+            raise BadRowError(_no_time(header))
+        placed = self._placements(times, placements)
+        self._groups = [
+            {role: self._of_group(role, at, len(times), placed[at]) for role in _GROUP[1:]}
+            | {"time": times[at]}
+            for at in range(len(times))
+        ]
+        self.layout = TableColumns(_LABELS + _GROUP * len(times), placed)
+        self._named_as_printed = bool(self._left["count"] or self._left["type"])
+        self._filled: set[str] = set()
+        self._rows: list[_Row] = []
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Return the columns before the times that have values."""
+        return frozenset(self._filled)
+
+    def _placements(self, times: list[int], above: list[str]) -> list[str]:
+        named = [self._columns[at].placement for at in times]
+        if len(times) == 1:
+            return [named[0] or (above[0] if len(above) == 1 else PLACEMENTS[0])]
+        if all(named) and len(set(named)) == len(named) == len(PLACEMENTS):
+            return named
+        repeated = any(len(self.header.at(role)) == len(times) for role in ("algbw", "busbw"))
+        same = len({self._columns[at].name.lower() for at in times}) == 1
+        if len(times) != len(PLACEMENTS) or any(named) or not (repeated or same):
+            raise BadRowError(
+                f"{len(times)} columns are times: {self._named(times)}; keep one, or name two of"
+                " them 'out-of-place time (us)' and 'in-place time (us)'"
+            )
+        if len(above) == len(times):
+            return above
+        self.report.flag(FlagKind.NOTE, _ASSUMED, self._line)
+        return list(PLACEMENTS)
+
+    def _of_group(self, role: str, group: int, groups: int, placement: str) -> int | None:
+        """Return the position of the column of a role in a group of columns; None without one."""
+        places = self.header.at(role) or (self.header.at("error") if role == "#wrong" else [])
+        named = [at for at in places if self._columns[at].placement == placement]
+        if len(named) == 1:
+            return named[0]
+        if len(places) == groups and not any(self._columns[at].placement for at in places):
+            return places[group]
+        if not places or role == "#wrong" or all(self._columns[at].placement for at in places):
+            return None
+        raise BadRowError(
+            f"{len(places)} columns are {role} and {groups} are times: {self._named(places)}; name"
+            " them 'out-of-place' and 'in-place'"
+        )
+
+    def _named(self, places: list[int]) -> str:
+        return ", ".join(f"column {at + 1} {self._columns[at].name!r}" for at in places)
+
+    def feed(self, text: str, number: int) -> bool:
+        """Read a line below the header; return whether it belongs to the table."""
+        cells = cells_of(text, self.header.separator)
+        size_at = self.header.at("size")[0]
+        if not cells or len(self._rows) >= _MOST_ROWS:
+            return False
+        if len(cells) != len(self._columns):
+            split = text.split()
+            if self.header.separator == " " and len(split) == len(self._columns):
+                cells = split
+            elif len(cells) > size_at and cells[size_at][:1].isdigit() and self._numbers(cells):
+                few = f"{len(cells)} cells where the header names {len(self._columns)}"
+                self.report.cannot_read(number, text, few)
+                return True
+            else:
+                return False
+        if self._is_units(cells):
+            self._columns = [
+                column._replace(unit=cell.strip("()[] ")) if cell else column
+                for column, cell in zip(self._columns, cells, strict=True)
+            ]
+            return True
+        if not any(char.isdigit() for char in cells[size_at]):
+            return self.header.separator == "|"
+        try:
+            self._rows.append(self._row(cells, text, number))
+        except CellError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            self.report.cannot_read(number, text, f"{error.message}{hint}")
+        return True
+
+    def _numbers(self, cells: list[str]) -> bool:
+        return sum(cell[:1].isdigit() for cell in cells) >= min(3, len(self._columns))
+
+    @staticmethod
+    def _is_units(cells: list[str]) -> bool:
+        words = [cell.strip("()[] ") for cell in cells if cell.strip()]
+        return len(words) > 1 and all(map(is_unit, words))
+
+    def _row(self, cells: list[str], text: str, number: int) -> _Row:
+        def cell(role: str) -> str:
+            places = self._left[role]
+            value = cells[places[0]] if places else ""
+            if value:
+                self._filled.add(role)
+            return value
+
+        name = "size"
+        try:
+            sizes = size_of(cell("size"), self._columns[self._left["size"][0]].unit)
+            name = "count"
+            count = whole_of(cell("count"), "a count") if self._left["count"] else 0
+            name = "redop"
+            redop = cell("redop").lower()
+            if redop not in REDOPS and redop not in _NONE:
+                raise CellError(f"{visible(redop, 20)!r} is not a reduction", None)
+            name = "root"
+            root = None if cell("root").lower() in _NONE else whole_of(cell("root"), "a root")
+        except CellError as error:
+            raise CellError(f"{name}: {error.message}", error.hint) from None
+        dtype = cell("type").lower()
+        timings = tuple(self._timing(group, cells) for group in self._groups)
+        if not any(timings):
+            raise CellError("the row has no time", None)
+        reduction = None if redop in _NONE else redop
+        dtype = _DTYPES.get(dtype, dtype)
+        return _Row(number, text, sizes, count, dtype, reduction, root, timings)
+
+    def _timing(self, group: dict[str, int | None], cells: list[str]) -> _Timing | None:
+        values = {role: "" if at is None else cells[at] for role, at in group.items()}
+        if values["time"].lower() in _NONE:
+            return None
+        at = group["time"]
+        assert at is not None
+        time, united = time_of(values["time"], self._columns[at].factor)
+        if not 0 < time.value < 1e13:
+            raise CellError(f"a time of {time.value:g} us cannot be", None)
+        algbw, busbw = (
+            bandwidth_of(values[role], self._factor(group[role])) for role in ("algbw", "busbw")
+        )
+        if not (united or self._named_as_printed or algbw or busbw):
+            name = self._columns[at].name
+            raise CellError(f"{name!r} names no unit of time", f"name the column '{name} (us)'")
+        wrong = values["#wrong"].lower()
+        count = None if wrong in _NONE or "e" in wrong else whole_of(wrong, "a number of errors")
+        return _Timing(time, algbw, busbw, count, not time.converted and _printed(time))
+
+    def _factor(self, at: int | None) -> Decimal | None:
+        return None if at is None else self._columns[at].factor
+
+    def rows(self) -> list[FlatRow]:
+        """Return the rows; rows whose numbers disagree are reported and left out."""
+        rows, self._rows = self._rows, []
+        binary = self._prefixes(rows)
+        found, lost = [], 0
+        for row in rows:
+            size = row.sizes.binary if binary else row.sizes.decimal
+            if size is None or (fault := self._fault(row, size)) is not None:
+                reason = fault if size is not None else "its size is no whole number of bytes"
+                self.report.cannot_read(row.line, row.text, reason or "")
+                lost += 1
+                continue
+            flat: list[Any] = [row.line, size, row.elements, row.dtype, row.redop, row.root, None]
+            for timing in row.timings:
+                if timing is None:
+                    flat += [None, None, None]
+                    continue
+                busbw = timing.busbw
+                exact = busbw is not None and timing.exact and busbw.half <= 0.00501
+                flat += [timing.time.value, busbw.value if busbw and exact else None, timing.wrong]
+            found.append(tuple(flat))
+        if 2 * lost > len(rows) and found:
+            # Times so short or so long that rounding hides the disagreement are no evidence.
+            reason = "most rows of the table disagree: which column is which is not known"
+            self.report.cannot_read(found[0][0], "", reason, len(found))
+            return []
+        if self.header.unknown and found:
+            listed = ", ".join(visible(name, 24) for name in self.header.unknown[:5])
+            self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", self._line)
+        return found
+
+    def _prefixes(self, rows: list[_Row]) -> bool:
+        """Return whether prefixes of sizes are binary: the counts and bandwidths show it."""
+        open_rows = [row for row in rows if row.sizes.binary != row.sizes.decimal]
+        if not open_rows:
+            return True
+
+        def fits(binary: bool) -> int:
+            sizes = ((row, row.sizes.binary if binary else row.sizes.decimal) for row in open_rows)
+            return sum(size is not None and self._fault(row, size) is None for row, size in sizes)
+
+        as_binary, as_decimal = fits(True), fits(False)
+        if as_binary == as_decimal:
+            self.report.flag(FlagKind.NOTE, _BINARY_PREFIXES, open_rows[0].line)
+        return as_binary >= as_decimal
+
+    def _fault(self, row: _Row, size: int) -> str | None:
+        """Return why the numbers of a row disagree; None if they agree."""
+        each = row.elements * DTYPE_BYTES.get(row.dtype, 0)
+        if each and size % each:
+            return f"a size of {size} bytes is no multiple of {row.elements} {row.dtype}"
+        for timing in row.timings:
+            if timing is None or not size:
+                continue
+            time, rate = timing.time, size / (timing.time.value * 1e3)
+            slack = 1.02 * time.half / time.value * rate + 1e-3 * rate
+            if timing.algbw is not None:
+                gap = abs(rate - timing.algbw.value)
+                share = timing.algbw.value / rate
+                older = any(abs(share - (n - 1) / n) < 0.004 for n in range(2, 65))
+                prefixed = row.sizes.binary != row.sizes.decimal
+                if gap > slack + timing.algbw.half * 1.01 and (prefixed or not older):
+                    return _disagree(size, time.value, rate, "algbw", timing.algbw.value)
+            elif timing.busbw is not None:
+                most, half = timing.busbw.value, timing.busbw.half
+                if not 0.5 * (rate - slack) - half <= most <= 2 * (rate + slack) + half:
+                    return _disagree(size, time.value, rate, "busbw", most)
+        return None
+
+
+def _no_time(header: Header) -> str:
+    names = header.times_named or header.unknown
+    listed = f" (not known: {', '.join(names[:5])})" if names else ""
+    keep = "keep one of them and name it" if len(names) > 1 else "name it"
+    return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'"
+
+
+def _disagree(size: int, time_us: float, rate: float, what: str, printed: float) -> str:
+    return (
+        f"{size} bytes in {time_us:g} us are {rate:.3g} GB/s, but {what} is {printed:g}: a column"
+        " has another unit or meaning than its name says (name units, as in 'time (ms)')"
+    )
+
+
+def _printed(time: Number) -> bool:
+    """Return whether a time has the digits that nccl-tests prints."""
+    limit = 0.0051 if time.value <= 100 else 0.051 if time.value <= 10_000 else 0.51
+    return time.half <= limit

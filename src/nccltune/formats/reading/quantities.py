@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read numbers with units as people write them: `1,048,576`, `64 KiB`, `1.5 ms`, `12,5`.
+
+Whatever has two meanings is an error, or several values of which the caller's other columns decide.
+"""
+
+import re
+from decimal import Decimal
+from typing import NamedTuple
+
+from nccltune.formats.text.cells import CellError
+from nccltune.formats.text.lines import visible
+
+TIME_UNITS = {
+    "us": Decimal(1), "usec": Decimal(1), "usecs": Decimal(1), "microseconds": Decimal(1),
+    "micros": Decimal(1), "ns": Decimal("0.001"), "ms": Decimal(1000), "msec": Decimal(1000),
+    "milliseconds": Decimal(1000), "s": Decimal(10**6), "sec": Decimal(10**6),
+    "seconds": Decimal(10**6),
+}  # fmt: skip
+"""Microseconds of a unit of time."""
+_BINARY, _DECIMAL = 1024, 1000
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZE_UNIT = re.compile(r"(?P<power>[KMGT]?)(?P<binary>i?)(?:b|bytes?)?", re.IGNORECASE)
+_BANDWIDTH_UNIT = re.compile(
+    r"(?P<power>[KMGT])(?P<binary>i?)(?P<what>B|b|Bytes?|bytes?|bits?|Bits?)"
+    r"(?:ps|PS|s|S|/s|/S|/sec|/SEC| per second)"
+)
+_NUMBER = re.compile(
+    r"(?P<number>[+-]?(?:\d[\d,.'_\s]*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s][^\d]*)?",
+    re.ASCII,
+)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?P<mark>[,'_\s])\d{3})(?:(?P=mark)\d{3})*(?:\.\d+)?")
+_PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+
+
+class Sizes(NamedTuple):
+    """The bytes that a size may stand for: with binary and with decimal prefixes.
+
+    Both are equal for a size without a prefix. None: no whole number of bytes.
+    """
+
+    binary: int | None
+    decimal: int | None
+
+
+class Number(NamedTuple):
+    """A number, half a unit of its last printed digit, and whether it was converted."""
+
+    value: float
+    half: float
+    converted: bool
+
+
+def time_unit(text: str) -> Decimal | None:
+    """Return the microseconds of a unit of time; None for another word."""
+    return TIME_UNITS.get(text.strip(" .").lower().replace("\u00b5", "u").replace("\u03bc", "u"))
+
+
+def size_of(cell: str, unit: str) -> Sizes:
+    """Return the bytes of a size; `unit` is that of its column. Raises CellError."""
+    number, own = _split(cell, "a size", whole=True)
+    match = _SIZE_UNIT.fullmatch(own or unit)
+    if match is None:
+        raise CellError(f"{visible(cell, 40)!r} is not a size", "write bytes, or 64K, 1M, 2GiB")
+    power = _POWERS[match["power"].upper()]
+    found = [number * base**power for base in (_BINARY, _DECIMAL)]
+    whole = [int(value) if value == int(value) >= 0 else None for value in found]
+    if whole == [None, None]:
+        raise CellError(f"{visible(cell, 40)!r} is no whole number of bytes", "write whole bytes")
+    return Sizes(whole[0], whole[0] if match["binary"] else whole[1])
+
+
+def time_of(cell: str, unit: Decimal | None) -> tuple[Number, bool]:
+    """Return a time in microseconds, and whether the cell or the column names its unit.
+
+    Raises CellError.
+    """
+    number, own = _split(cell, "a time")
+    factor = time_unit(own) if own else unit
+    if own and factor is None:
+        raise CellError(f"{own!r} is not a unit of time", "units are us, ms and s")
+    return _scaled(number, factor or Decimal(1)), factor is not None
+
+
+def bandwidth_unit(text: str) -> Decimal | None:
+    """Return the GB/s of a unit of bandwidth; None for another word.
+
+    `gbps` in lower case is 1e9 bytes a second, as in NVIDIA's raw CSV, `Gbps` and `Gb/s` are bits.
+    """
+    text = text.strip()
+    match = _BANDWIDTH_UNIT.fullmatch(text[:1].upper() + text[1:])
+    if match is None:
+        return None
+    base = _BINARY if match["binary"] else _DECIMAL
+    value = Decimal(base) ** _POWERS[match["power"].upper()] / Decimal(10**9)
+    bits = match["what"].startswith("b") and match["what"].lower() not in ("byte", "bytes")
+    lower = text == text.lower() and "bit" not in text
+    return value / 8 if bits and not lower else value
+
+
+def bandwidth_of(cell: str, unit: Decimal | None) -> Number | None:
+    """Return a bandwidth in GB/s; None for an empty cell. Raises CellError."""
+    if not cell.strip("-\u2013\u2014 ") or cell.upper() in ("N/A", "NA", "NAN"):
+        return None
+    number, own = _split(cell, "a bandwidth")
+    factor = bandwidth_unit(own) if own else unit
+    if own and factor is None:
+        raise CellError(f"{own!r} is not a unit of bandwidth", "write GB/s")
+    return _scaled(number, factor or Decimal(1))
+
+
+def whole_of(cell: str, noun: str) -> int:
+    """Return a whole number, also with marks between thousands. Raises CellError."""
+    number, own = _split(cell, noun, whole=True)
+    if own or number != int(number):
+        raise CellError(f"{visible(cell, 40)!r} is not {noun}", "write a whole number")
+    return int(number)
+
+
+def _scaled(number: Decimal, factor: Decimal) -> Number:
+    _, _, exponent = number.as_tuple()
+    half = Decimal(5).scaleb(int(exponent) - 1) if isinstance(exponent, int) else Decimal(0)
+    return Number(float(number * factor), float(half * factor), factor != 1)
+
+
+def _split(cell: str, noun: str, *, whole: bool = False) -> tuple[Decimal, str]:
+    """Return the number of a cell and the unit behind it; `whole`: a comma marks thousands."""
+    text = cell.replace("\u00a0", " ").replace("\u202f", " ").replace("\u2212", "-").strip()
+    if not text:
+        raise CellError(f"empty where {noun} belongs", "write a number")
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise CellError(f"{visible(cell, 40)!r} is not {noun}", "write a number above 0")
+    number, unit = match["number"].strip(), (match["unit"] or "").strip()
+    if _THOUSANDS.fullmatch(number):
+        if number.count(",") == 1 and "." not in number and not whole:
+            raise CellError(
+                f"{number!r} has two meanings: a decimal comma, or one between thousands",
+                f"write {number.replace(',', '')} or {number.replace(',', '.')}",
+            )
+        number = re.sub(r"[,'_\s]", "", number)
+    elif _COMMA.fullmatch(number):
+        number = number.replace(",", ".")
+    if not _PLAIN.fullmatch(number):
+        raise CellError(f"{visible(cell, 40)!r} is not {noun}", "write a number above 0")
+    return Decimal(number), unit

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise the columns of a table by the names that people give them.
+
+A column has a role, which is nccl-tests' or NVIDIA's name of it. A name that is not known has no
+role, and its values are never used.
+"""
+
+import re
+from decimal import Decimal
+from typing import NamedTuple
+
+from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
+from nccltune.formats.text.delimited import cells_of, separators_of
+
+_NAMES = {
+    "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
+    " msgbytes sizeinbytes payload payloadsize totalbytes sizebyte",
+    "count": "count elements nelements numelements elems elementcount countelements",
+    "type": "type dtype datatype",
+    "redop": "redop reduction reductionop reduceop",
+    "root": "root rootrank",
+    "time": "time latency lat duration elapsed avgtime meantime timeavg avglatency latencyavg"
+    " averagetime averagelatency meanlatency elapsedtime calltime tavg",
+    "algbw": "algbw algobw algbandwidth algorithmbandwidth algorithmbw abw",
+    "busbw": "busbw busbandwidth bbw",
+    "#wrong": "wrong errors nwrong wrongresults",
+    "error": "error",
+    "collective": "collective coll collectivetype colltype operation primitive collectivename"
+    " ncclfunc func function",
+    "op": "op",
+    "algorithm": "algorithm algo alg ncclalgo",
+    "protocol": "protocol proto ncclproto",
+    "choice": "choice algoproto algorithmprotocol",
+    "channels": "channels nchannels numchannels nch channelcount",
+    "nodes": "nodes nnodes numnodes nodecount",
+    "ranks": "ranks nranks numranks worldsize rankcount",
+    "pipeOps": "pipeops numpipeops",
+    "regBuff": "regbuff regbuf registered",
+    "bandwidth": "bandwidth bw",
+    "cost_metric": "costmetric",
+    "spread": "tmin tmax min max mintime maxtime timemin timemax std stddev timestd cv",
+}
+_ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
+RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
+"""Roles that only a raw CSV has: rows of several collectives or choices."""
+_MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
+_MEASURED_NAME = re.compile(r"time|latency|busbw|algbw|bandwidth|[uµμ]s\b|\bms\b", re.IGNORECASE)
+_LEAST_KNOWN = 3
+_RULES = frozenset({"minbytes", "maxbytes"})
+"""Columns of a tuner configuration, which is no table of measurements."""
+_HINT = re.compile(r"size|bytes|payload|algo|proto|coll", re.IGNORECASE)
+_PLACEMENT = re.compile(
+    r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
+    r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(r"[(\[](?P<unit>[^)\]]{1,24})[)\]]|[,/]\s*(?P<bare>[^\s,/]{1,12})$")
+_SUFFIX = re.compile(
+    r"[\s_](?P<unit>us|usec|ms|msec|ns|sec|gbps|gb_?s|gb/s|mbps|mbs|mb/s|gib/s|gbit/s|gb/sec"
+    r"|kb|mb|gb|kib|mib|gib|[\u00b5\u03bc]s)$",
+    re.IGNORECASE,
+)
+_SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
+
+
+class Column(NamedTuple):
+    """A column: its name in the header, its role, its unit, and `in-place` or `out-of-place`.
+
+    The role of a column whose name is not known is empty. `unit` is the unit's own text.
+    """
+
+    name: str
+    role: str = ""
+    unit: str = ""
+    placement: str = ""
+
+    @property
+    def factor(self) -> Decimal | None:
+        """Return the microseconds or the GB/s of the unit; None if none is named."""
+        return time_unit(self.unit) if self.role == "time" else bandwidth_unit(self.unit)
+
+
+class Header(NamedTuple):
+    """The header of a table: what separates the cells, and the columns in order."""
+
+    separator: str
+    columns: tuple[Column, ...]
+
+    @property
+    def roles(self) -> set[str]:
+        """Return the roles of the columns."""
+        return {column.role for column in self.columns if column.role}
+
+    @property
+    def raw(self) -> bool:
+        """Return whether the rows name their collective or their choice, as in a raw CSV."""
+        by_row = self.roles & RAW or ("op" in self.roles and "type" not in self.roles)
+        return bool(by_row) and not {"count", "type"} <= self.roles
+
+    def at(self, role: str) -> list[int]:
+        """Return the positions of the columns with a role."""
+        return [index for index, column in enumerate(self.columns) if column.role == role]
+
+    @property
+    def times_named(self) -> list[str]:
+        """Return the names of columns without a role that may be times or bandwidths."""
+        return [name for name in self.unknown if _MEASURED_NAME.search(name)]
+
+    @property
+    def unknown(self) -> list[str]:
+        """Return the names of the columns without a role."""
+        return [item.name for item in self.columns if item.name.strip("# ") and not item.role]
+
+
+def header_of(line: str) -> Header | None:
+    """Return the header in `line`; None if it is not the header of a table of measurements."""
+    if len(line) > 4096 or not _HINT.search(line):
+        return None
+    body = line.strip().removeprefix("#") if "\t" not in line else line
+    for separator in separators_of(body):
+        columns = tuple(column_of(cell) for cell in cells_of(body, separator))
+        header = Header(separator, columns)
+        roles = header.roles
+        known = sum(bool(column.role) for column in columns)
+        times = bool(roles & (_MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
+        measured = "size" in roles and times and len(columns) > 1
+        if not (measured or len(roles & RAW) > 1) or _RULES & _unknown(columns):
+            continue
+        if known < 2 and not header.times_named:
+            continue
+        if separator == " " and (known < len(columns) or known < _LEAST_KNOWN):
+            continue
+        return header
+    return None
+
+
+def _unknown(columns: tuple[Column, ...]) -> set[str]:
+    """Return the plain names of the columns without a role."""
+    return {_plain(column.name) for column in columns if not column.role}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def column_of(cell: str) -> Column:
+    """Return the column that a cell of a header names."""
+    text, unit, placement = cell, "", ""
+    if (place := _PLACEMENT.search(text)) is not None:
+        placement = "out-of-place" if place["out"] else "in-place"
+        text = text[: place.start()] + " " + text[place.end() :]
+    while (match := _UNIT.search(text) or _SUFFIX.search(text.strip(" _"))) is not None:
+        groups = match.groupdict()
+        found = (groups.get("unit") or groups.get("bare") or "").strip()
+        if not is_unit(found):
+            if found.strip():
+                break
+        elif match.re is _SUFFIX:
+            text = text.strip(" _")
+        unit = unit or found.replace("_", "/")
+        text = text[: match.start()] + " " + text[match.end() :]
+    plain = _plain(text)
+    if not unit and plain in ("sizebytes", "sizeinbytes", "bytes", "nbytes"):
+        unit = "B"
+    # A share or a difference, such as `Δ time` and `time %`, is none of the columns.
+    role = "" if re.search(r"[^\x00-\x7fµμ]|%|\bdelta\b", text.lower()) else _ROLES.get(plain, "")
+    return Column(cell, role, unit, placement)
+
+
+def is_unit(text: str) -> bool:
+    """Return whether `text` is a unit of size, time or bandwidth."""
+    return (
+        time_unit(text) is not None
+        or bandwidth_unit(text.replace("_", "/")) is not None
+        or _SIZE_UNIT.fullmatch(text) is not None
+    )

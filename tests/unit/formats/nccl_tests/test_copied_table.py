@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of nccl-tests tables: Markdown, CSV, TSV, other column names and units, wrapped lines."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nccltune.formats.reading.file_report import FileKind
+from tests.unit.formats.maker import Made, points
+from tests.unit.formats.reading_tools import Read, files, text
+
+MADE = Made(points(8, 1024, 65536, 1 << 20, 1 << 24, 1 << 28), ranks=8)
+HEAD = "\n".join(MADE.head()) + "\n"
+GROUP = ["time", "algbw", "busbw", "#wrong"]
+NAMES = ["size", "count", "type", "redop", "root", *GROUP, *GROUP]
+ROWS = [MADE.row(point).split() for point in MADE.points]
+WHOLE = text(MADE.text()).times
+FIRST = [item for item in WHOLE if not item[1]]
+
+
+def markdown(names: list[str], rows: list[list[str]]) -> str:
+    lines = [names, ["---"] * len(names), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def separated(names: list[str], rows: list[list[str]], mark: str = ",") -> str:
+    return "".join(mark.join(line) + "\n" for line in [names, *rows])
+
+
+def prefixed(size: int) -> str:
+    power = max((each for each in (0, 1, 2) if size % 1024**each == 0), default=0)
+    return f"{size // 1024**power}{('', 'K', 'M')[power]}"
+
+
+def quoted(data: str, mark: str = "> ") -> str:
+    return "".join(f"{mark}{line}\n" for line in data.splitlines())
+
+
+def read(tmp_path: Path, data: str) -> Read:
+    path = tmp_path / "all_reduce.txt"
+    path.write_text(data)
+    return files(path)[0]
+
+
+UNITS = ["(B)", "(elements)", "", "", "", *["(us)", "(GB/s)", "(GB/s)", ""] * 2]
+GROUPS = ["", "", "", "", "", "out-of-place", "", "", "", "in-place", "", "", ""]
+OWN = ["Size (B)", "Count", "Type", "RedOp", "Root"]
+TIMES = ["Time (us)", "AlgBW (GB/s)", "BusBW(GB/s)", "#Wrong"]
+PLACED = [f"{place} {name}" for place in ("OOP", "IP") for name in TIMES]
+WHOLE_COPIES = {
+    "markdown": HEAD + markdown(NAMES, ROWS),
+    "markdown without a header": "Results:\n\n" + markdown(NAMES, ROWS),
+    "own names": HEAD + markdown(OWN + TIMES * 2, ROWS),
+    "placements in the names": HEAD + markdown(OWN + PLACED, ROWS),
+    "three header lines": HEAD + markdown(GROUPS, [NAMES, UNITS, *ROWS]),
+    "emphasis": markdown([f"**{name}**" for name in NAMES], [[f"`{x}`" for x in r] for r in ROWS]),
+    "csv": HEAD + separated(NAMES, ROWS),
+    "csv with its footer": HEAD + separated(NAMES, ROWS) + "\n".join(MADE.foot()),
+    "upper case": separated([name.upper() for name in NAMES], ROWS),
+    "tsv": separated(NAMES, ROWS, "\t"),
+    "an empty first column": separated(["#", *NAMES], [["", *row] for row in ROWS]),
+    "quotes": separated([f'"{x}"' for x in NAMES], [[f'"{x}"' for x in row] for row in ROWS]),
+    "box": "\n".join(f"│ {' │ '.join(row)} │" for row in [NAMES, *ROWS]),
+    "other names, aligned": "  ".join(OWN[1:] and ["Size", "Count", "Type", "Redop", "Root"])
+    + "  Time  Algbw  Busbw  Wrong" * 2
+    + "\n"
+    + "\n".join(map(MADE.row, MADE.points)),
+    "quoted": quoted(HEAD + markdown(NAMES, ROWS)),
+    "quoted text": quoted(MADE.text()),
+    "fenced": f"### Output\n```\n{MADE.text()}```\nThanks, all\n",
+    "colours": quoted(MADE.text(), "\x1b(B\x1b[m"),
+    "printed colours": quoted(MADE.text(), "^[[32m"),
+    "blanks of a web page": MADE.text().replace(" ", "\u00a0"),
+    "no header": "\n".join(map(MADE.row, MADE.points)),
+    "only the names": " ".join(NAMES) + "\n" + "\n".join(map(MADE.row, MADE.points)),
+    "tags inside rows": "".join(
+        f"[1,0]<stdout>:{line.replace('  -1  ', '  -1[1,0]<stdout>:  ')}\n"
+        for line in MADE.text().splitlines()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_COPIES)
+def test_copies_of_a_whole_table_give_all_times(name: str, tmp_path: Path) -> None:
+    found = read(tmp_path, WHOLE_COPIES[name])
+    assert found.report.kind is FileKind.NCCL_TESTS_TEXT
+    assert (found.times, found.report.unreadable) == (WHOLE, 0)
+    assert set(found.report.collectives) == {"allreduce"}
+    assert {sample.ranks for sample in found.samples} == {8}
+
+
+PARTS = {
+    "semicolons": separated(OWN + TIMES, [row[:9] for row in ROWS], ";"),
+    "prefixes": separated(["Size", *TIMES[:3]], [[prefixed(int(r[0])), *r[5:8]] for r in ROWS]),
+    "bytes in prefixes": markdown(
+        ["Size", "Time (us)", "busbw"], [[prefixed(int(r[0])) + "iB", r[5], r[7]] for r in ROWS]
+    ),
+    "thousands": separated(
+        ["Size (B)", "Time (us)", "algbw"], [[f'"{int(r[0]):,}"', r[5], r[6]] for r in ROWS]
+    ),
+    "decimal commas": separated(
+        ["Size (B)", "Time (us)", "algbw (GB/s)"],
+        [[r[0], r[5].replace(".", ","), r[6].replace(".", ",")] for r in ROWS],
+        ";",
+    ),
+    "other order": markdown(
+        ["busbw (GB/s)", "Time (us)", "Note", "Size (B)"], [[r[7], r[5], "a", r[0]] for r in ROWS]
+    ),
+    "milliseconds": separated(
+        ["Size (B)", "Time (ms)", "algbw"], [[r[0], f"{float(r[5]) / 1e3:.7g}", r[6]] for r in ROWS]
+    ),
+    "bits": separated(
+        ["size", "time", "algbw (Gb/s)"], [[r[0], r[5], f"{float(r[6]) * 8:.2f}"] for r in ROWS]
+    ),
+    "two columns": separated(["bytes", "latency_us"], [[r[0], r[5]] for r in ROWS]),
+    "one placement": "# size count type redop root time algbw busbw #wrong\n"
+    + "\n".join("  ".join(row[:9]) for row in ROWS),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_copies_of_one_placement_give_its_times(name: str, tmp_path: Path) -> None:
+    found = read(tmp_path, PARTS[name])
+    assert [time for *_, time in found.times] == pytest.approx([time for *_, time in FIRST])
+    assert [size for size, *_ in found.times] == [size for size, *_ in FIRST]
+    assert found.report.unreadable == 0
+
+
+REFUSED = {
+    "an unnamed unit": (
+        separated(["Size", "Time", "algbw"], [[r[0], f"{float(r[5]) / 1e3}", r[6]] for r in ROWS]),
+        "a column has another unit or meaning than its name says",
+    ),
+    "no unit at all": (
+        separated(["Size", "Latency", "x"], [[r[0], r[5], "1"] for r in ROWS]),
+        "names no unit of time",
+    ),
+    "exchanged columns": (
+        markdown(["Size", "busbw", "algbw", "Time (us)"], [[r[0], r[6], r[7], r[5]] for r in ROWS]),
+        "algbw is",
+    ),
+    "two times": (
+        markdown(["Size", "Time (us)", "time_us"], [[r[0], r[5], r[9]] for r in ROWS]),
+        "2 columns are times",
+    ),
+    "named runs": (
+        markdown(["Size", "Ring time (us)", "Tree time (us)"], [[r[0], r[5], r[9]] for r in ROWS]),
+        "no column is known to be the time of a call (not known: Ring time (us), Tree time (us))",
+    ),
+    "no time": (
+        markdown(["Size", "algbw", "busbw"], [[r[0], r[6], r[7]] for r in ROWS]),
+        "no column is known to be the time of a call",
+    ),
+    "one comma": (
+        separated(["Size", "Time (us)"], [[r[0], '"1,234"'] for r in ROWS]),
+        "has two meanings",
+    ),
+    "a missing cell": (
+        markdown(NAMES, [row[:-1] for row in ROWS]),
+        "12 cells where the header names 13",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_unclear_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    data, reason = REFUSED[name]
+    found = read(tmp_path, data)
+    assert found.samples == []
+    assert reason in found.reasons[0]
+    assert found.report.first_unreadable[0].line > 0
+
+
+def test_the_bandwidth_decides_whether_prefixes_are_decimal(tmp_path: Path) -> None:
+    sizes = (1, 10, 100)
+    rows = [[str(size), f"{size * 40.0}", "25.00", "43.75"] for size in sizes]
+    found = read(tmp_path, separated(["Size (MB)", "Time (us)", "algbw", "busbw"], rows))
+    assert [size for size, *_ in found.times] == [size * 10**6 for size in sizes]
+
+
+def test_several_tables_in_one_paste_are_runs_of_their_own(tmp_path: Path) -> None:
+    found = read(tmp_path, f"Before:\n{markdown(NAMES, ROWS)}\nAfter:\n{markdown(NAMES, ROWS)}")
+    assert found.report.tables == 2
+    assert found.times == WHOLE * 2
+
+
+def test_headings_with_a_setting_are_no_runs_of_the_default() -> None:
+    rows = "\n".join(map(MADE.row, MADE.points))
+    found = text(f"### ALGO=Ring\n{rows}\n### ALGO=Ring PROTO=LL\n{rows}\n")
+    assert found.labels == {"ring/ll"}
+    assert found.report.unreadable == len(ROWS)
+    title = f"# DEFAULT vs NCCL_PROTO=Simple\n\n## A: DEFAULT\n{MADE.text()}"
+    assert text(title).labels == {"default"}
+    other = f"# DEFAULT vs NCCL_PROTO=Simple\n\n{MADE.text()}"
+    assert text(other).labels == set()
+
+
+@pytest.mark.parametrize("strip", [False, True])
+@pytest.mark.parametrize("at_words", [False, True])
+@pytest.mark.parametrize("width", [60, 64, 72, 80, 88, 96, 100, 110])
+def test_wrapped_lines_are_joined(width: int, at_words: bool, strip: bool) -> None:
+    lines = []
+    for line in MADE.text().splitlines():
+        pieces = [line[at : at + width] for at in range(0, max(1, len(line)), width)]
+        if at_words:
+            whole = {"break_long_words": False, "break_on_hyphens": False}
+            pieces = textwrap.wrap(line, width, **whole) or [""]  # type: ignore[arg-type]
+        lines += [piece.rstrip() for piece in pieces] if strip else pieces
+    found = text("\n".join(lines) + "\n")
+    assert (found.times, found.report.unreadable) == (WHOLE, 0)
+    assert found.report.gpu == "NVIDIA H200"
