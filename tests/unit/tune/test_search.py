@@ -14,6 +14,7 @@ from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.boundary import boundary
+from nccltune.tune.lint import NumberedRule, lint_rules
 from nccltune.tune.result import TunedGroup, TuneOptions
 from nccltune.tune.search import search
 from tests.unit.builders import measure, sizes
@@ -432,3 +433,57 @@ def test_the_unit_of_weights_does_not_matter() -> None:
     (large,) = search(timings, weights=lambda _: 1000.0)
     assert [item.rule for item in small.rules] == [item.rule for item in large.rules]
     assert len(small.rules) == 2
+
+
+def sparse(times: dict[str, tuple[float, ...]], collective: Collective) -> list[Sample]:
+    """One timing of each choice at 1 KiB, 32 KiB and 1 MiB, of 8 ranks on a node; no default."""
+    places = {1 << 10: 0, 1 << 15: 1, 1 << 20: 2}
+    return measure(
+        places,
+        lambda size: {name: row[places[size]] for name, row in times.items()},
+        rounds=1,
+        collective=collective,
+        nodes=1,
+        ranks=8,
+    )
+
+
+def test_a_few_sizes_far_apart_are_split_where_the_best_choice_changes() -> None:
+    times = {
+        "ring/simple/4": (10.8, 18.4, 45.1),
+        "ring/ll128/8": (12.1, 16.2, 38.7),
+        "nvls/simple/16": (14.0, 19.0, 32.1),
+    }
+    group = tuned(sparse(times, Collective.ALLREDUCE))
+    assert [item.rule.choice.label for item in group.rules] == [
+        "ring/simple/4",
+        "ring/ll128/8",
+        "nvls/simple/16",
+    ]
+    assert all("x as fast as the next" in item.reason for item in group.rules)
+    assert not any(" 0." in item.reason for item in group.rules)
+
+
+def test_a_rule_names_no_choice_that_nccl_never_runs() -> None:
+    times = {"tree/simple/2": (7.0, 10.0, 30.0), "ring/ll128/8": (10.0, 14.0, 40.0)}
+    group = tuned(sparse(times, Collective.BROADCAST))
+    (rule,) = group.rules
+    assert rule.rule.choice.label == "ring/ll128/8"
+    assert [x.kind for x in lint_rules([NumberedRule(1, rule.rule)])] == []
+    beside = tuned(
+        measure(
+            sizes(1024, 1 << 16),
+            lambda _: {"default": 20.0, "tree/ll": 10.0},
+            collective=Collective.BROADCAST,
+        )
+    )
+    assert beside.rules == []
+
+
+def test_one_choice_for_a_range_states_how_far_it_is_behind() -> None:
+    times = {"ring/simple": (10.0, 20.0, 40.0), "ring/ll": (10.5, 19.4, 44.0)}
+    (rule,) = tuned(sparse(times, Collective.ALLREDUCE)).rules
+    assert rule.reason == (
+        "best of 2 over the whole range, at most 3.1 % slower than the best of one size; against "
+        "the default unknown"
+    )

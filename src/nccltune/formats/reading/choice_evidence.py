@@ -192,8 +192,11 @@ def _of_name(named: NamedChoice | None) -> list[_Claim]:
             f"the name {shown!r} states {algorithm or protocol}",
             None if algorithm is None else frozenset({algorithm}),
             None if protocol is None else frozenset({protocol}),
-            # Alone it is an ordinary word, as in `simple-test`.
-            weak=algorithm is None and protocol is Protocol.SIMPLE,
+            # Alone it is an ordinary word, as in `simple-test`; `auto_simple` leaves the algorithm
+            # to NCCL.
+            weak=algorithm is None
+            and protocol is Protocol.SIMPLE
+            and "auto" not in named.name.lower(),
             forces=False,
         )
     ]
