@@ -23,6 +23,8 @@ _FLAT = 1.15
 RISING_SLOPE = 0.35
 """A flat range is a plateau only if the curve rises more steeply than this slope on log-log axes
 while the size doubles. Bandwidth proportional to size has slope 1."""
+_LEAST_LEVEL = 0.01
+"""A flat range below this share of the peak is latency, not a plateau."""
 PLATEAU_CEILING = 0.8
 """A flat range above this share of the peak is saturation and not a plateau."""
 
@@ -124,7 +126,7 @@ def _plateaus(points: Sequence[CurvePoint]) -> Iterator[Shape]:
         after = next((point for point in points[end:] if point.bytes >= 2 * last.bytes), None)
         reliable = first.n > 1 or last.n > 1 or last.bytes >= _RELIABLE_BYTES
         wide = last.bytes >= 2 * first.bytes
-        stuck = last.busbw_gb_per_s < PLATEAU_CEILING * top
+        stuck = _LEAST_LEVEL * top < last.busbw_gb_per_s < PLATEAU_CEILING * top
         if wide and reliable and stuck and after and _slope(last, after) > RISING_SLOPE:
             yield Shape(
                 FindingKind.PLATEAU,

@@ -51,8 +51,8 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
         next_step("nccltune tune", study)
     else:
         again = f"nccltune import FILES -o {shlex.quote(str(study))}"
-        hint(f"next: {measure}  # on the same machines")
-        hint(f"next: or run again with NCCL_ALGO and NCCL_PROTO forced, and {again}")
+        hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {again}")
+        hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")
 
 
 def _show_ran(analysis: Analysis, out: Console) -> None:

@@ -119,18 +119,21 @@ def _show_table(test: CurveComparison, out: Console) -> None:
     form = size_form(point.bytes for point in test.points)
     for point in test.points:
         interval = "" if point.low is None else f"{point.low:.2f}-{point.high:.2f}"
-        words = ("less", "more") if test.bus_factors else ("slower", "faster")
-        remark = words[point.ratio < 1] if point.beyond else ""
-        if point.bytes in test.isolated:
+        remark = ("slower" if point.ratio > 1 else "faster") if point.beyond else ""
+        if test.bus_factors is not None:
+            remark = ""
+        elif point.bytes in test.isolated:
             remark = "unclear: run it again"
         table.add_row(
             form(point.bytes),
             *_both(test, point),
-            gain_text(point.ratio),
+            gain_text(1 / point.ratio if test.bus_factors else point.ratio),
             interval,
             remark,
         )
     out.print(table)
+    if test.bus_factors is not None:
+        return
     runs = f"{counted(test.runs[0], 'run')} and {counted(test.runs[1], 'run')}"
     if test.noise == "runs":
         words = f"{runs}: the noise is that between the runs"
@@ -146,11 +149,9 @@ def _show_table(test: CurveComparison, out: Console) -> None:
 
 def _both(test: CurveComparison, point: SizeRatio) -> list[str]:
     """Return the values of both sides: times, or bus bandwidths at two scales."""
-    times = point.first_us, point.second_us
-    if test.bus_factors is None:
-        return [time_text(time_us) for time_us in times]
-    rates = zip(test.bus_factors, times, strict=True)
-    return [rate_text(factor * point.bytes / (time_us * 1e3)) for factor, time_us in rates]
+    if test.bus_factors is not None:
+        return list(map(rate_text, point.rates(test.bus_factors)))
+    return [time_text(time_us) for time_us in (point.first_us, point.second_us)]
 
 
 def _show_fleet(found: FleetCompared, out: Console) -> None:
@@ -268,6 +269,6 @@ def _show_scaling(series: ScalingSeries, out: Console) -> None:
         efficiency = "" if row.efficiency is None else percent_text(row.efficiency)
         rates = [significant(rate) for rate in row.gb_per_s]
         remark = "below both neighbours" if row.outlier else ""
-        numbers = (str(row.nodes), str(row.ranks), str(row.runs))
+        numbers = (str(row.nodes or "?"), str(row.ranks), str(row.runs))
         table.add_row(*numbers, *rates, efficiency, remark)
     out.print(table)

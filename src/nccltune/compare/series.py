@@ -24,6 +24,8 @@ _DENT = 0.8
 class ScaleRow(msgspec.Struct, frozen=True):
     """One scale: median bus bandwidth at each size, and `efficiency` at the largest size.
 
+    `nodes` is 0 if the number is unknown.
+
     The efficiency is relative to the smallest scale of more than one node. It is None for one node,
     and if the ranks of each node vary.
     """
@@ -58,12 +60,13 @@ def scaling(runs: Sequence[MeasuredRun]) -> list[ScalingSeries]:
     for run in runs:
         for (test, label), curve in run.curves.items():
             nodes, ranks = test.scale
-            if nodes and ranks and (label == "default" or (test, "default") not in run.curves):
+            if ranks and (label == "default" or (test, "default") not in run.curves):
                 times: dict[int, list[float]] = defaultdict(list)
                 for place, value in curve.times.items():
                     times[place.bytes].append(value)
                 bare = test._replace(scale=(None, None))
-                for fixed in ((None, ranks / nodes), (nodes, None)):
+                # Without numbers of nodes, the numbers of ranks are the scales.
+                for fixed in ((None, ranks / nodes), (nodes, None)) if nodes else ((0, None),):
                     found[bare, label, fixed].setdefault(test, []).append(times)
     series = [
         _series(by_scale, label) for (_, label, _), by_scale in found.items() if len(by_scale) > 2
@@ -104,7 +107,8 @@ def _series(
     ]
     test = ordered[0][0]
     each = (test.scale[1] or 0) // (test.scale[0] or 1)
-    fixed = count(test.scale[0] or 0, "node") if one_size else f"{count(each, 'rank')} on each node"
+    known = count(test.scale[0], "node") if test.scale[0] else "number of nodes unknown"
+    fixed = known if one_size else f"{count(each, 'rank')} on each node"
     title = f"{test.collective.prose}, {fixed}" + ("" if label == "default" else f", {label}")
     return ScalingSeries(title, sizes, rows, _sentences(rows[first:], sizes[-1]))
 

@@ -49,6 +49,11 @@ class SizeRatio(msgspec.Struct, frozen=True):
     high: float | None = None
     beyond: bool = False
 
+    def rates(self, bus_factors: tuple[float, float] | None) -> tuple[float, float]:
+        """Return the bus bandwidths of both sides in GB/s."""
+        one, other = bus_factors or (1.0, 1.0)
+        return one * self.bytes / self.first_us / 1e3, other * self.bytes / self.second_us / 1e3
+
 
 class RangeFound(msgspec.Struct, frozen=True):
     """A range of sizes in which the sides differ beyond noise; `ratio` is second over first.
@@ -95,13 +100,21 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def verdict(self, first: str, second: str) -> str:
         """Return what was found in words; `first` and `second` name the sides."""
+        if self.bus_factors is not None:
+            return self._at_two_scales(first, second)
         sizes = size_form(point.bytes for point in self.points)
-        rest = max((abs(x.ratio - 1) for x in self.points if not x.beyond), default=None)
+        others = [x for x in self.points if not x.beyond and x.bytes not in self.isolated]
+        rest = max((abs(x.ratio - 1) for x in others), default=0.0)
+        apart = [abs(x.ratio - 1) for x in self.points if x.bytes in self.isolated]
+        words = ""
+        if apart:
+            noun = "single size differs" if len(apart) == 1 else "single sizes differ"
+            words = f"; {len(apart)} {noun} by up to {percent_text(max(apart))}: run again to judge"
         if not self.ranges:
             return (
-                f"no difference beyond noise at {counted(len(self.points), 'size')} (largest "
-                f"{percent_text(rest or 0)}; a difference below {percent_text(self.whole)} of the "
-                f"whole curve, or {percent_text(self.single)} at one size, would not show)"
+                f"no difference beyond noise at {counted(len(others), 'size')} (largest "
+                f"{percent_text(rest)}; a difference below {percent_text(self.whole)} of the "
+                f"whole curve, or {percent_text(self.single)} at one size, would not show){words}"
             )
         parts = []
         for item in self.ranges:
@@ -112,21 +125,31 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 if item.low_bytes < item.high_bytes
                 else f"at {sizes(item.low_bytes)}"
             )
-            how = f"is {ratio} {'slower' if slower else 'faster'}"
-            if self.bus_factors is not None:
-                how = f"has {ratio} {'less' if slower else 'more'} bus bandwidth"
             noise = "noise of the runs" if self.noise == "runs" else "scatter"
             ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
             parts.append(
-                f"{second} {how} than {first} {where} "
+                f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
                 f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"
             )
-        others = sum(not point.beyond for point in self.points)
-        if rest is not None:
-            differ = "differs" if others == 1 else "differ"
-            words = f"{counted(others, 'other size')} {differ} by at most {percent_text(rest)}"
-            parts.append(words + ", which is not shown to be more than noise")
-        return "; ".join(parts)
+        if others:
+            differ = "differs" if len(others) == 1 else "differ"
+            parts.append(
+                f"{counted(len(others), 'other size')} {differ} by at most {percent_text(rest)}, "
+                "which is not shown to be more than noise"
+            )
+        return "; ".join(parts) + words
+
+    def _at_two_scales(self, first: str, second: str) -> str:
+        """Return the peaks of both sides, and the range of their ratio."""
+        peaks = []
+        for side in (0, 1):
+            rates = [(point.rates(self.bus_factors)[side], point.bytes) for point in self.points]
+            peaks.append(f"{max(rates)[0]:.3g} GB/s at {format_bytes(max(rates)[1])}")
+        ratios = [1 / point.ratio for point in self.points]
+        return (
+            f"bus bandwidth peaks at {peaks[0]} and {peaks[1]}; {second} has {min(ratios):.2f} to "
+            f"{max(ratios):.2f} times that of {first} at {counted(len(ratios), 'common size')}"
+        )
 
     @property
     def slower(self) -> bool:

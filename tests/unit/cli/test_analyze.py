@@ -53,10 +53,10 @@ def test_one_log_of_the_default_is_compared_with_nothing(
     assert "compared   with nothing: only the default was measured, so no rule can be found" in out
     assert "nccltune tune" not in err
     assert (
-        f"next: nccltune sweep --output {study}-again --collectives allreduce --sizes 1M-512M "
-        "--launcher slurm --nodes 2 --gpus 8"
+        f"on the same machines: nccltune sweep --output {study}-again --collectives allreduce "
+        "--sizes 1M-512M --launcher slurm --nodes 2 --gpus 8"
     ) in err
-    assert "NCCL_ALGO and NCCL_PROTO forced" in err
+    assert "next: run again with NCCL_ALGO and NCCL_PROTO forced" in err
 
 
 def test_the_report_of_the_default_alone_lists_what_was_not_compared(

@@ -3,6 +3,7 @@
 
 import math
 import random
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -141,6 +142,9 @@ def test_one_size_far_off_counts_only_if_both_placements_show_it() -> None:
     )
     assert alone.ranges == []
     assert alone.isolated == [1 << 15]
+    words = alone.verdict("A", "B")
+    assert words.startswith("no difference beyond noise at 11 sizes (largest ")
+    assert re.search(r"; 1 single size differs by up to \d{3} %: run again to judge$", words)
 
 
 def test_placements_with_different_ratios_are_compared_apart() -> None:
@@ -212,7 +216,8 @@ def test_two_scales_are_compared_by_bus_bandwidth() -> None:
     assert found.differs == [FactDifference("scale", "1 node, 8 ranks", "2 nodes, 16 ranks")]
     assert found.bus_factors == pytest.approx((1.75, 1.875))
     assert found.points[0].ratio == pytest.approx(3.0 * 1.75 / 1.875, rel=0.02)
-    assert "B has 2.80x less bus bandwidth than A" in found.verdict("A", "B")
+    assert found.verdict("A", "B").startswith("bus bandwidth peaks at ")
+    assert "; B has 0.36 to 0.36 times that of A at 12 common sizes" in found.verdict("A", "B")
     assert not found.slower
     assert found.title == "all-reduce, 1 node, 8 ranks and 2 nodes, 16 ranks"
 
