@@ -278,3 +278,23 @@ def test_runs_that_are_slow_at_large_sizes_only_are_named() -> None:
     (sentence,) = [words for words in noisy([*more, *late]) if "as long" in words]
     assert "1 of 6 runs takes 3.9" in sentence or "1 of 6 runs takes 4.0" in sentence
     assert "as long as the others from 8 MiB on" in sentence
+
+
+def placed(rates: dict[int, float], inside: dict[int, float]) -> list[Sample]:
+    return once(rates) + [msgspec.structs.replace(sample, in_place=True) for sample in once(inside)]
+
+
+def test_a_dip_of_one_size_in_a_short_curve_shows_in_both_placements() -> None:
+    outside = dict(
+        zip((M << n for n in range(3, 9)), (11.9, 16.6, 32.6, 19.1, 30.7, 42.6), strict=False)
+    )
+    inside = dict(zip(sizes, (13.1, 16.8, 32.0, 19.1, 30.9, 42.2), strict=True))
+    (dip,) = sentences(placed(outside, inside), FindingKind.DIP)
+    assert "from 32.6 GB/s at 32 MiB to 19.1 GB/s at 64 MiB" in dip
+    assert "run it again" not in dip
+
+
+def test_less_than_a_doubling_of_the_size_shows_no_growth() -> None:
+    values = (32.0, 33.1, 32.6, 33.1, 33.4, 33.6, 33.9)
+    narrow = {(32 + 2 * n) * M: value for n, value in enumerate(values)}
+    assert sentences(once(narrow), FindingKind.NOT_SATURATED) == []
