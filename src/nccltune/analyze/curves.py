@@ -117,7 +117,7 @@ def slow_runs(timings: Timings, choice: AnyChoice) -> SlowRuns | None:
         for sizes in (common, large)
         if len(logs) > 1 and len(sizes) >= MIN_ROUNDS and (factors := _slow_at(logs, sizes))
     ]
-    return max(found, key=lambda item: len(item.factors), default=None)
+    return max(found, key=lambda item: len(item.factors)) if found else None
 
 
 def _slow_at(logs: dict[int, dict[int, float]], sizes: list[int]) -> dict[int, float]:

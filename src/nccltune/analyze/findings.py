@@ -8,11 +8,12 @@ which another choice is faster than NCCL's default beyond noise. Each finding ha
 import math
 from collections.abc import Iterator, Mapping
 
-from nccltune.analyze.curves import SlowRuns, slow_runs
+from nccltune.analyze.curves import ASSUMED_NOISE, SlowRuns, slow_runs
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.analyze.shapes import MIN_DIP, PLATEAU_CEILING, Shape, point_at, shapes
+from nccltune.analyze.stats import median
 from nccltune.analyze.timings import Timings
 from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
@@ -28,6 +29,9 @@ MIN_GAIN = 0.03
 """A choice that gains less than this over the default is not reported."""
 _CHECKS = "(links, NICs and GPUDirect, CPU binding, left-over NCCL_* settings)"
 _MOST_NAMED = 3
+_STEADY_BYTES = 16 << 10
+_LEAST_PAIRS = 6
+"""The fewest sizes from this one on at which two placements show the noise of a timing."""
 NOT_TUNING = f"Not a tuning problem: check the base performance first {_CHECKS}"
 
 
@@ -49,11 +53,11 @@ def condition_findings(
     - `names` are the files of the processes, `rated` is whether the line rate is the best known
       limit.
     """
-    shown, margin = _curve_and_margin(analysis)
-    other = None if beside is None else _curve_and_margin(beside)
-    found = shapes(shown, margin, other[0] if other else None)
-    if other and analysis.condition.in_place:
-        known = shapes(*other, shown)
+    shown, other = _shown(analysis), _shown(beside) if beside is not None else None
+    margin = _margin(analysis, shown, other)
+    found = shapes(shown, margin, other)
+    if beside is not None and other is not None and analysis.condition.in_place:
+        known = shapes(other, _margin(beside, other, shown), shown)
         found = [
             shape
             for shape in found
@@ -76,9 +80,29 @@ def condition_findings(
         yield from _noisy(analysis, shown)
 
 
-def _curve_and_margin(analysis: ConditionAnalysis) -> tuple[Curve, float]:
-    shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
-    return shown, max(MIN_DIP, 2 * analysis.noise.high)
+def _shown(analysis: ConditionAnalysis) -> Curve:
+    return analysis.curve(DEFAULT) or _fastest(analysis.curves)
+
+
+def _margin(analysis: ConditionAnalysis, shown: Curve, other: Curve | None) -> float:
+    """Return the share by which bandwidth falls by noise.
+
+    Of single timings, the other placement shows the noise. The scatter along a short curve is large
+    where the curve itself falls.
+    """
+    margin = max(MIN_DIP, 2 * analysis.noise.high)
+    if analysis.noise.known:
+        return margin
+    apart = [
+        math.log(point.time_us / same.time_us)
+        for point in shown.points
+        if point.bytes >= _STEADY_BYTES and (same := point_at(other, point.bytes)) is not None
+    ]
+    if len(apart) < _LEAST_PAIRS:
+        return margin
+    centre = median(apart)
+    spread = 1.4826 * median([abs(value - centre) for value in apart]) / math.sqrt(2)
+    return min(margin, max(2 * ASSUMED_NOISE, 4 * spread))
 
 
 def _explained(
@@ -194,6 +218,9 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
     if analysis.saturation is None or analysis.saturation.saturated:
         return
     last = curve.points[-1]
+    if 2 * curve.points[0].bytes > last.bytes:
+        # Over less than a doubling, noise decides what looks like growth.
+        return
     shape = Shape(
         FindingKind.NOT_SATURATED,
         last.bytes,

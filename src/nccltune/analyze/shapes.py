@@ -45,7 +45,7 @@ def shapes(curve: Curve, margin: float, beside: Curve | None) -> list[Shape]:
     `margin` is the share by which bandwidth falls by noise. `beside` is the curve of the other
     placement (in place or out of place), which shows whether a single timing was slow by chance.
     """
-    return [*_dips(curve.points, margin, beside), *_plateaus(curve.points)]
+    return [*_dips(curve.points, margin, beside), *_plateaus(curve.points, margin)]
 
 
 def _dips(points: Sequence[CurvePoint], margin: float, beside: Curve | None) -> Iterator[Shape]:
@@ -110,8 +110,12 @@ def _dip(
     yield Shape(FindingKind.DIP, before.bytes, after.bytes, seen, evidence)
 
 
-def _plateaus(points: Sequence[CurvePoint]) -> Iterator[Shape]:
-    """Yield the ranges in which the curve is flat below its peak and after which it rises again."""
+def _plateaus(points: Sequence[CurvePoint], margin: float) -> Iterator[Shape]:
+    """Yield the ranges in which the curve is flat below its peak and after which it rises again.
+
+    The rise must exceed the `margin` of noise. If noise alone can make two sizes look alike, a flat
+    range has three or more.
+    """
     top = max((point.busbw_gb_per_s for point in points), default=0.0)
     start = 0
     while start < len(points) - 1:
@@ -125,9 +129,12 @@ def _plateaus(points: Sequence[CurvePoint]) -> Iterator[Shape]:
         first, last = points[start], points[end]
         after = next((point for point in points[end:] if point.bytes >= 2 * last.bytes), None)
         reliable = first.n > 1 or last.n > 1 or last.bytes >= _RELIABLE_BYTES
-        wide = last.bytes >= 2 * first.bytes
+        wide = last.bytes >= 2 * first.bytes and (margin < _FLAT - 1 or end - start > 1)
         stuck = _LEAST_LEVEL * top < last.busbw_gb_per_s < PLATEAU_CEILING * top
-        if wide and reliable and stuck and after and _slope(last, after) > RISING_SLOPE:
+        rises = after is not None and (
+            _ratio(last, after) > 1 + margin and _slope(last, after) > RISING_SLOPE
+        )
+        if wide and reliable and stuck and rises:
             yield Shape(
                 FindingKind.PLATEAU,
                 first.bytes,

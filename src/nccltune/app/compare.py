@@ -214,8 +214,8 @@ def _read(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
         if item.path is None or not inside & set(item.path.resolve().parents)
     ]
     for reading in read_inputs(files, options):
-        path = reading.found.path
-        _add_file(reading, found, known, lines.get(path, []) if path else [])
+        file = reading.found.path
+        _add_file(reading, found, known, lines.get(file, []) if file else [])
     found.runs.extend(known.values())
     bare = [run for run in found.runs if run.scale == (None, None)]
     if len(bare) < len(found.runs):

@@ -292,7 +292,7 @@ class _Series(msgspec.Struct):
                     taken.add(place)
                     ends[side] += step
                     place += step
-            wide.append(Stretch(*ends, float(np.median(self.ratios[slice(*ends)]))))
+            wide.append(Stretch(ends[0], ends[1], float(np.median(self.ratios[slice(*ends)]))))
         return wide
 
     def _errors(self) -> tuple[Floats, int]:

@@ -20,8 +20,7 @@ from nccltune.formats.tuner_config.csv_rules import (
 from nccltune.model.rule import Rule, RuleState
 from nccltune.prove.result import Proof, RemovedRule
 from nccltune.study.files import Study, write_whole
-from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
-from nccltune.tune.search import gain_of
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning, gain_of
 
 BEFORE_SUFFIX = ".before-verify"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The structs of a tuning: rules with their evidence, and ranges without a rule with the reason."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -180,3 +181,31 @@ def most_channels(numbers: Sequence[int | None]) -> int | None:
     """Return the largest number of channels; None if any of them is unknown."""
     known = [number for number in numbers if number is not None]
     return max(known) if known and len(known) == len(numbers) else None
+
+
+def gain_of(
+    decisions: Sequence[Decision], rules: Sequence[RuleEvidence]
+) -> tuple[float | None, float | None]:
+    """Return `TunedGroup.expected_gain` and `TunedGroup.recovered`. Candidates promise nothing."""
+    firm = {size for item in rules if item.state is not RuleState.CANDIDATE for size in item.sizes}
+    if rules and not firm:
+        return None, None
+    gains = [item.gain for item in decisions if item.bytes in firm and item.gain is not None]
+    return _geometric_mean(gains), _recovered(decisions)
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float | None:
+    if not ratios:
+        return None
+    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
+
+
+def _recovered(decisions: Sequence[Decision]) -> float | None:
+    """Return the share of the possible gain that the rules reach, in log latency.
+
+    The possible gain takes the fastest choice at every size. Return None if the possible gain is 0.
+    """
+    known = [item for item in decisions if item.default_us is not None]
+    total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)
+    kept = math.fsum(math.log((item.default_us or 1) / item.tuned_us) for item in known)
+    return kept / total if total > 1e-12 else None

@@ -31,6 +31,7 @@ from nccltune.tune.result import (
     RuleEvidence,
     TunedGroup,
     TuneOptions,
+    gain_of,
     most_channels,
 )
 from nccltune.tune.segment import Segment, segment
@@ -142,17 +143,6 @@ def _tune(
         expected_gain=expected_gain,
         recovered=recovered,
     )
-
-
-def gain_of(
-    decisions: Sequence[Decision], rules: Sequence[RuleEvidence]
-) -> tuple[float | None, float | None]:
-    """Return `TunedGroup.expected_gain` and `TunedGroup.recovered`. Candidates promise nothing."""
-    firm = {size for item in rules if item.state is not RuleState.CANDIDATE for size in item.sizes}
-    if rules and not firm:
-        return None, None
-    gains = [item.gain for item in decisions if item.bytes in firm and item.gain is not None]
-    return _geometric_mean(gains), _recovered(decisions)
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
@@ -591,20 +581,3 @@ def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
         reason=doubts[0],
         decided_by="log all runs alike (NCCL_DEBUG=INFO) and import them into a new study",
     )
-
-
-def _geometric_mean(ratios: Sequence[float]) -> float | None:
-    if not ratios:
-        return None
-    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
-
-
-def _recovered(decisions: Sequence[Decision]) -> float | None:
-    """Return the share of the possible gain that the rules reach, in log latency.
-
-    The possible gain takes the fastest choice at every size. Return None if the possible gain is 0.
-    """
-    known = [item for item in decisions if item.default_us is not None]
-    total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)
-    kept = math.fsum(math.log((item.default_us or 1) / item.tuned_us) for item in known)
-    return kept / total if total > 1e-12 else None

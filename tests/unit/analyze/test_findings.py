@@ -182,7 +182,7 @@ def test_the_default_alone_below_its_limit_is_not_called_all_choices() -> None:
 
 
 def test_too_few_timings_do_not_claim_that_another_choice_is_faster() -> None:
-    stuck = {M << n: rate for n, rate in enumerate((10.0, 10.1, 40.0, 90.0))}
+    stuck = {M << n: rate for n, rate in enumerate((10, 10.1, 40, 60, 80, 90, 95, 97, 98))}
 
     def times(size: int) -> dict[str, float]:
         return {"default": size / stuck[size] / 1e3, "ring/ll": size / 80 / 1e3}
@@ -278,3 +278,30 @@ def test_runs_that_are_slow_at_large_sizes_only_are_named() -> None:
     (sentence,) = [words for words in noisy([*more, *late]) if "as long" in words]
     assert "1 of 6 runs takes 3.9" in sentence or "1 of 6 runs takes 4.0" in sentence
     assert "as long as the others from 8 MiB on" in sentence
+
+
+def placed(rates: dict[int, float], inside: dict[int, float]) -> list[Sample]:
+    return once(rates) + [msgspec.structs.replace(sample, in_place=True) for sample in once(inside)]
+
+
+def test_a_dip_of_one_size_in_a_short_curve_shows_in_both_placements() -> None:
+    values = ((11.9, 16.6, 32.6, 19.1, 30.7, 42.6), (13.1, 16.8, 32.0, 19.1, 30.9, 42.2))
+    outside, inside = ({8 * M << n: v for n, v in enumerate(row)} for row in values)
+    (dip,) = sentences(placed(outside, inside), FindingKind.DIP)
+    assert "from 32.6 GB/s at 32 MiB to 19.1 GB/s at 64 MiB" in dip
+    assert "run it again" not in dip
+
+
+def test_noise_alone_seldom_makes_a_plateau() -> None:
+    random_, found = random.Random(1), 0
+    for _ in range(60):
+        rates = {M << n: 100 / (1 + 2.0 ** (4 - n)) for n in range(10)}
+        noisy_rates = {s: rate * math.exp(random_.gauss(0, 0.15)) for s, rate in rates.items()}
+        found += bool(sentences(once(noisy_rates), FindingKind.PLATEAU))
+    assert found <= 12
+
+
+def test_less_than_a_doubling_of_the_size_shows_no_growth() -> None:
+    values = (32.0, 33.1, 32.6, 33.1, 33.4, 33.6, 33.9)
+    narrow = {(32 + 2 * n) * M: value for n, value in enumerate(values)}
+    assert sentences(once(narrow), FindingKind.NOT_SATURATED) == []
