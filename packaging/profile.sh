@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 # Exports the variables that /etc/nccltune/profile.conf requests; by default it requests none.
-# The exports are the same as those of `nccltune env`. A variable that the environment or the user's
+# The exports are those of `nccltune env`, without CUDA_DEVICE_MAX_CONNECTIONS. A variable that the environment or the user's
 # nccl.conf sets keeps its value: NCCL would prefer an exported one to that file. A user who has
 # chosen another plugin gets nothing of ours in its place.
 if [ -r /etc/nccltune/profile.conf ]; then

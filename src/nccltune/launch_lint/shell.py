@@ -100,7 +100,7 @@ def here_text(text: str, scope: ShellScope | None = None) -> tuple[str, tuple[st
 
     Without a scope, keep all variables.
 
-    >>> here_text("mpirun -n $((N*4)) -x A=\$B $C", ShellScope({"N": ShellValue("2")}, {}))
+    >>> here_text(r"mpirun -n $((N*4)) -x A=\$B $C", ShellScope({"N": ShellValue("2")}, {}))
     ('mpirun -n 8 -x A=$B $C', ())
     """
     if scope is None:

@@ -76,7 +76,11 @@ NAMES = (
 )
 TUNER = deployment(Path("/etc/nccltune/tuner.conf"), plugin=FOLDER / "libnccl-tuner-nccltune.so")
 NET = net_deployment(plugin=FOLDER / "libnccl-net-nccltune.so").settings
-SENDRECV = sendrecv_deployment(library=FOLDER / "libnccltune-sendrecv.so", study=None).settings
+SENDRECV = dict(
+    sendrecv_deployment(library=FOLDER / "libnccltune-sendrecv.so", study=None).settings
+)
+# A login shell would set it for programs, too, that set another value where there is none.
+del SENDRECV["CUDA_DEVICE_MAX_CONNECTIONS"]
 
 
 @pytest.fixture
