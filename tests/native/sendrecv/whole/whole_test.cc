@@ -376,8 +376,9 @@ TEST(Whole, AFileSwitchesItOffWithoutARestart) {
                                   {{"NCCLTUNE_SENDRECV_OFF_FILE", file}, {"NCCL_DEBUG", "INFO"}});
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_TRUE(Has(output, "NCCL: switched off: ")) << output;
-  EXPECT_EQ(CountIn(output, " exists: NCCL carries all later messages\n"), 2) << output;
-  EXPECT_EQ(CountIn(output, " was removed: copy engines carry messages again\n"), 2) << output;
+  // One rank that is off is enough for both, so the other may not have looked in between.
+  EXPECT_GE(CountIn(output, " exists: NCCL carries all later messages\n"), 1) << output;
+  EXPECT_GE(CountIn(output, " was removed: copy engines carry messages again\n"), 1) << output;
 }
 
 TEST(Whole, NcclsLogHasTheCountsByRoute) {
