@@ -170,7 +170,7 @@ TEST(Exchange, SwitchedOffAndOn) {
       EXPECT_EQ(Exchange(pair, 1, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.shared().flags[rank].store(NativeSends() > before ? 1 : 0);
       two.Meet();
-      const int ranks = two.shared().flags[0].load() + two.shared().flags[1].load();
+      const uint32_t ranks = two.shared().flags[0].load() + two.shared().flags[1].load();
       two.Meet();
       return ranks;
     };
