@@ -179,7 +179,13 @@ TEST(Exchange, SwitchedOffAndOn) {
     EXPECT_TRUE(Soon([&] { return native() == 2; }));
     two.Meet();
     if (rank == 0) std::remove(file);
-    EXPECT_TRUE(Soon([&] { return native() == 0; }));
+    // A rank that is still off follows a peer that has decided first, but not in many rounds.
+    EXPECT_TRUE(Soon([&] {
+      for (int round = 0; round < 50; ++round) {
+        if (native() != 0) return false;
+      }
+      return true;
+    }));
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }
