@@ -41,6 +41,11 @@ _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+_HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
+_PER_NODE = re.compile(
+    r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
+)
+_SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
@@ -53,7 +58,7 @@ _MOST_ARGUMENTS = 256
 
 
 class CommandFound(NamedTuple):
-    """The settings of a run in a command line, the number of that line, and the number of ranks.
+    """The settings of a run in a command line, the number of that line, its ranks and nodes.
 
     - `unknown`: the settings that force a choice are unknown. Either they were set for an earlier
       run of the file, or a value is a shell variable.
@@ -62,6 +67,7 @@ class CommandFound(NamedTuple):
     - `preloaded`: the names of the files in `LD_PRELOAD`.
     - `tuner`: the value of NCCL_TUNER_PLUGIN. `configured`: a configuration of a tuner is set.
     - `arguments`: the words after the program's name. `collective`: what the program measures.
+    - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
     algorithms: str | None
@@ -69,12 +75,14 @@ class CommandFound(NamedTuple):
     line: int
     unknown: bool = False
     ranks: int | None = None
+    nodes: int | None = None
     settings: dict[str, str] | None = None
     preloaded: tuple[str, ...] = ()
     tuner: str | None = None
     configured: bool = False
     arguments: tuple[str, ...] = ()
     collective: Collective | None = None
+    forced: bool = False
 
     @property
     def limits(self) -> dict[str, str]:
@@ -92,11 +100,13 @@ class CommandLines:
         self._line = 0
         self._used = False
         self._ranks: int | None = None
+        self._nodes: int | None = None
         self._begun = ""
         self._arguments: tuple[str, ...] = ()
         self._collective: Collective | None = None
         self._commands = 0
         self._ambiguous = False
+        self._forced = False
 
     def observe(self, text: str, number: int) -> bool:
         """Process a line that is neither a log line nor a table row.
@@ -126,13 +136,18 @@ class CommandLines:
         if not (removed or found or program):
             return False
         if self._used:
-            self._block, self._used, self._ranks = {}, False, None
+            self._block, self._used, self._ranks, self._nodes = {}, False, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
         if program is not None:
             self._note_program(text, program, found)
         for name in removed:
             self._exported.pop(name, None)
             self._block.pop(name, None)
+        self._forced = (
+            self._forced
+            if found.keys().isdisjoint(_CHOICE)
+            else (program is not None or _is_setting(text.strip("#=*->[] ")))
+        )
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
         if found or self._commands:
@@ -141,6 +156,7 @@ class CommandLines:
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
         self._ranks = _ranks_of(text[: program.start()], text[program.end() :])
+        self._nodes = _nodes_of(text[: program.start()])
         arguments = tuple(_END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0].split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.
@@ -177,12 +193,14 @@ class CommandLines:
             self._line,
             unknown=bool(choice) and (stale or any("$" in value for value in choice)),
             ranks=ranks,
+            nodes=self._nodes if known and not (again and ranks is None) else None,
             settings=_kept(values) if known else None,
             preloaded=file_names(values.get(_PRELOAD, "")),
             tuner=values.get("NCCL_TUNER_PLUGIN"),
             configured=any(name in values for name in _PLUGIN_FILE),
             arguments=() if self._ambiguous else self._arguments,
             collective=None if self._ambiguous else self._collective,
+            forced=self._forced,
         )
 
 
@@ -212,6 +230,10 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
             value = match["double"] or match["single"] or match["bare"] or ""
             found[name] = value.strip().rstrip(",;:)]}.")
     return found
+
+
+def _is_setting(text: str) -> bool:
+    return _only_assigns(text) or _PERSISTENT.match(text) is not None
 
 
 def _only_assigns(text: str) -> bool:
@@ -250,3 +272,32 @@ def _ranks_of(launcher: str, options: str) -> int | None:
         each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
         processes *= int(each[1]) if each is not None else 1
     return processes or None
+
+
+def _nodes_of(launcher: str) -> int | None:
+    """Return the number of nodes that a command starts processes on; None if it is not clear.
+
+    Hosts count if the processes fill them: with fewer processes, a launcher leaves hosts out.
+    """
+    match = _LAUNCHER.search(launcher)
+    if match is None:
+        return None
+    options = launcher[match.end() :]
+    said, each = _PROCESSES.search(options), _PER_NODE.search(options)
+    processes = int(said["count"]) if said is not None else None
+    if match[0] == "srun":
+        nodes = _SRUN_NODES.search(options)
+        return int(nodes["count"]) or None if nodes is not None else None
+    if (listed := _HOSTS.search(options)) is not None:
+        slots: dict[str, int] = {}
+        for item in listed["hosts"].split(","):
+            host, _, number = item.partition(":")
+            if number and not number.isdecimal():
+                return None
+            slots[host] = slots.get(host, 0) + (int(number) if number else 1)
+        if processes is None or processes >= sum(slots.values()):
+            return len(slots)
+        return len(slots) if each and processes == int(each["count"]) * len(slots) else None
+    if processes is not None and each is not None and processes % max(1, int(each["count"])) == 0:
+        return processes // max(1, int(each["count"])) or None
+    return None

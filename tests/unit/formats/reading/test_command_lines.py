@@ -129,3 +129,32 @@ def test_a_choice_that_is_commented_out_was_not_made() -> None:
 @pytest.mark.parametrize("text", ["A=b " * 16000, "env   " * 10000, "+$> " * 15000, "A= " * 20000])
 def test_long_lines_take_no_long_time(text: str) -> None:
     assert found(f"{text}NCCL_!") is None
+
+
+@pytest.mark.parametrize(
+    ("launcher", "nodes"),
+    [
+        ("mpirun -np 16 -H a:8,b:8", 2),
+        ("mpirun --np 16 --host 10.0.0.1:8,10.0.0.2:8", 2),
+        ("mpirun -np 40 -H a:8,b:8,c:8,d:8,e:8 -x NCCL_ALGO=Ring", 5),
+        ("mpirun --host a:4,b:4", 2),
+        ("mpirun -np 2 -host a,b", 2),
+        ("mpirun -np 16 -H a,b --map-by ppr:8:node", 2),
+        ("mpirun -np 16 -npernode 8 --hostfile hosts", 2),
+        ("mpiexec.hydra -n 16 -ppn 8 -hosts a,b", 2),
+        ("srun -N 2 -n 16", 2),
+        ("srun -N2 --ntasks-per-node=8", 2),
+        ("srun --nodes=4", 4),
+        ("srun --nodes 4 --mpi=pmix", 4),
+        # The first host has room for all processes.
+        ("mpirun -np 8 -H a:8,b:8", None),
+        ("mpirun -np 16 --hostfile hosts", None),
+        ("mpirun -np 16 -H $HOSTS", None),
+        ("srun -n 16", None),
+        ("srun --nodes=2-4 -n 16", None),
+    ],
+)
+def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
+    command = found(f"{launcher} {PERF}")
+    assert command is not None
+    assert command.nodes == nodes
