@@ -287,6 +287,7 @@ class TableReader:
             stated=run.stated,
             commanded=run.command.ranks if run.command is not None else None,
             commanded_nodes=run.command.nodes if run.command is not None else None,
+            titled=run.command.titled if run.command is not None else None,
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),
         )

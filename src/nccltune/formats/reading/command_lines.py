@@ -46,6 +46,16 @@ _PER_NODE = re.compile(
     r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
 )
 _SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
+_NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
+# A heading such as `### Two Nodes`, or a line that begins with the number.
+_OF_NODES = re.compile(
+    r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,60}?|)(?<![\w.-])"
+    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b",
+    re.IGNORECASE,
+)
+_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b")
+_LONGEST_TITLE = 160
+_LEVEL = re.compile(r"#{1,6}(?=\s\S)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
@@ -67,6 +77,7 @@ class CommandFound(NamedTuple):
     - `preloaded`: the names of the files in `LD_PRELOAD`.
     - `tuner`: the value of NCCL_TUNER_PLUGIN. `configured`: a configuration of a tuner is set.
     - `arguments`: the words after the program's name. `collective`: what the program measures.
+    - `titled`: the number of nodes in a heading, and the line of that.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
@@ -83,6 +94,7 @@ class CommandFound(NamedTuple):
     arguments: tuple[str, ...] = ()
     collective: Collective | None = None
     forced: bool = False
+    titled: tuple[int, int] | None = None
 
     @property
     def limits(self) -> dict[str, str]:
@@ -107,6 +119,21 @@ class CommandLines:
         self._commands = 0
         self._ambiguous = False
         self._forced = False
+        self._titled: tuple[int, int] | None = None
+        self._level = 0
+
+    def _note_title(self, text: str, number: int) -> None:
+        """Keep the number of nodes in a heading. A heading of its level or above ends it."""
+        mark = _LEVEL.match(text)
+        if mark is not None and len(mark[0]) <= self._level:
+            self._titled = None
+        found = _OF_NODES.match(text) if len(text) < _LONGEST_TITLE else None
+        if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
+            return
+        word = found["nodes"].lower().replace("one", "single")
+        nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
+        self._titled = (nodes, number) if nodes else None
+        self._level = len(mark[0]) if mark is not None else 0
 
     def observe(self, text: str, number: int) -> bool:
         """Process a line that is neither a log line nor a table row.
@@ -121,6 +148,7 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
+        self._note_title(text.strip(), number)
         if _HEADING.match(text):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
@@ -185,7 +213,8 @@ class CommandLines:
         algorithms, protocols = (values.get(name) for name in _CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
-            return None
+            titled = self._titled
+            return CommandFound(None, None, self._line, titled=titled) if titled else None
         known = not (stale or self._ambiguous)
         return CommandFound(
             algorithms,
@@ -201,6 +230,7 @@ class CommandLines:
             arguments=() if self._ambiguous else self._arguments,
             collective=None if self._ambiguous else self._collective,
             forced=self._forced,
+            titled=self._titled,
         )
 
 

@@ -158,3 +158,28 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
     command = found(f"{launcher} {PERF}")
     assert command is not None
     assert command.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("lines", "titled"),
+    [
+        ("### Single Node", (1, 1)),
+        ("### Two Nodes\n#### all-reduce", (2, 1)),
+        ("## Results on 4 nodes (H100)", (4, 1)),
+        ("=== 16-node run ===", (16, 1)),
+        ("**2 nodes**", (2, 1)),
+        ("2 nodes allreduce test, 1 H100 each node, using 4 nics", (2, 1)),
+        ("### Single Node\n### Two Nodes", (2, 2)),
+        ("### Two Nodes\n### Other", None),
+        ("### Two Nodes\n## Other", None),
+        ("## 1 node against 2 nodes", None),
+        ("We have a cluster of 4 nodes and ran this on two", None),
+        ("### 0 nodes", None),
+        ("### Node 2", None),
+        ("### nodes", None),
+    ],
+)
+def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> None:
+    command = found(lines)
+    assert (None if command is None else command.titled) == titled
+    assert command is None or command.settings is None
