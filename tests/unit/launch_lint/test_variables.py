@@ -233,7 +233,7 @@ def test_variables_of_vccl_point_to_our_library(name: str) -> None:
 def test_a_name_exchanged_with_its_value() -> None:
     found = _checked("mpirun -np 2 -x NCCL_INFO=DEBUG ./all_reduce_perf -b 8 -e 1M -f 2")
     (finding,) = [one.finding for one in found.findings if one.finding.id == "variable-unknown"]
-    assert finding.hint == "write NCCL_DEBUG=INFO"
+    assert finding.fix == "write NCCL_DEBUG=INFO"
     assert "NCCL_DEBUG=INFO" in str(found.fixed)
 
 
