@@ -12,7 +12,7 @@ Forms that are read:
 import re
 from typing import NamedTuple
 
-from nccltune.formats.reading.collective_names import collective_of_program
+from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
 from nccltune.formats.text.redact import keep_setting
 from nccltune.model.collective import Collective
 
@@ -55,7 +55,9 @@ _OF_NODES = re.compile(
 )
 _COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b")
 _LONGEST_TITLE = 160
-_LEVEL = re.compile(r"#{1,6}(?=\s\S)")
+_TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
+# One # is also how nccl-tests begins the lines of its header.
+_LEVEL = re.compile(r"#{2,6}(?=\s\S)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
@@ -120,20 +122,27 @@ class CommandLines:
         self._ambiguous = False
         self._forced = False
         self._titled: tuple[int, int] | None = None
-        self._level = 0
+        self._named: Collective | None = None
+        self._level = self._named_level = 0
 
     def _note_title(self, text: str, number: int) -> None:
-        """Keep the number of nodes in a heading. A heading of its level or above ends it."""
+        """Keep the nodes and the collective that a heading names, until one of its level."""
         mark = _LEVEL.match(text)
-        if mark is not None and len(mark[0]) <= self._level:
-            self._titled = None
-        found = _OF_NODES.match(text) if len(text) < _LONGEST_TITLE else None
+        level = len(mark[0]) if mark is not None else 0
+        if level:
+            self._titled = None if level <= self._level else self._titled
+            self._named = None if level <= self._named_level else self._named
+        if not text or len(text) > _LONGEST_TITLE:
+            return
+        if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
+            self._named, self._named_level = named, level
+        found = _OF_NODES.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             return
         word = found["nodes"].lower().replace("one", "single")
         nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
         self._titled = (nodes, number) if nodes else None
-        self._level = len(mark[0]) if mark is not None else 0
+        self._level = level
 
     def observe(self, text: str, number: int) -> bool:
         """Process a line that is neither a log line nor a table row.
@@ -213,8 +222,10 @@ class CommandLines:
         algorithms, protocols = (values.get(name) for name in _CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
-            titled = self._titled
-            return CommandFound(None, None, self._line, titled=titled) if titled else None
+            if not (self._titled or self._named):
+                return None
+            title = CommandFound(None, None, self._line, titled=self._titled)
+            return title._replace(collective=self._named)
         known = not (stale or self._ambiguous)
         return CommandFound(
             algorithms,
@@ -228,7 +239,7 @@ class CommandLines:
             tuner=values.get("NCCL_TUNER_PLUGIN"),
             configured=any(name in values for name in _PLUGIN_FILE),
             arguments=() if self._ambiguous else self._arguments,
-            collective=None if self._ambiguous else self._collective,
+            collective=None if self._ambiguous else self._collective or self._named,
             forced=self._forced,
             titled=self._titled,
         )

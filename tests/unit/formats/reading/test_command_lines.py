@@ -65,7 +65,8 @@ def test_nothing_is_known_without_a_command() -> None:
 
 @pytest.mark.parametrize("line", ["=== broadcast_perf ===", "Results of all_reduce_perf:"])
 def test_a_title_is_no_command(line: str) -> None:
-    assert found(line) is None
+    command = found(line)
+    assert command is None or (command.arguments, command.settings) == ((), None)
 
 
 def test_a_later_run_under_one_command_line() -> None:
@@ -170,6 +171,7 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("**2 nodes**", (2, 1)),
         ("2 nodes allreduce test, 1 H100 each node, using 4 nics", (2, 1)),
         ("### Single Node\n### Two Nodes", (2, 2)),
+        ("### Two Nodes\n# nThread 1 nGpus 1\n# Using devices", (2, 1)),
         ("### Two Nodes\n### Other", None),
         ("### Two Nodes\n## Other", None),
         ("## 1 node against 2 nodes", None),
@@ -183,3 +185,22 @@ def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> N
     command = found(lines)
     assert (None if command is None else command.titled) == titled
     assert command is None or command.settings is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "collective"),
+    [
+        ("## Allreduce", Collective.ALLREDUCE),
+        ("### Reduce Scatter (bf16)", Collective.REDUCESCATTER),
+        ("=== all_gather ===", Collective.ALLGATHER),
+        ("# All-to-All\n## 8 GPUs", Collective.ALLTOALL),
+        ("## Allreduce\n## Broadcast", Collective.BROADCAST),
+        ("## Allreduce\n## Other", None),
+        ("## Allreduce and Broadcast", None),
+        ("The all-reduce was slow", None),
+        ("## Allreduce\nmpirun ./all_gather_perf -g 1", Collective.ALLGATHER),
+    ],
+)
+def test_the_collective_of_a_heading(lines: str, collective: Collective | None) -> None:
+    command = found(lines)
+    assert (None if command is None else command.collective) is collective
