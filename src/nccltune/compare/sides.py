@@ -29,6 +29,8 @@ LEAST_DIFFERENCE = 0.01
 OUTLIER = 1.5
 """Ratio from which a single size counts, if both placements show it far beyond the scatter."""
 _FAR = 4
+_UNEVEN = 1.5
+"""The largest ratio of a range is told if it is this much above the usual one."""
 _MOVED = 1.2
 """Ratio that each of several neighbouring sizes needs, if one of them reaches OUTLIER."""
 _MOVED_SIZES = 3
@@ -133,6 +135,15 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
             )
             noise = "noise of the runs" if self.noise == "runs" else "scatter"
             ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
+            inside = [
+                point
+                for point in self.points
+                if item.low_bytes <= point.bytes <= item.high_bytes and point.beyond
+            ]
+            most = max(inside, key=lambda point: point.ratio if slower else 1 / point.ratio)
+            worst = most.ratio if slower else 1 / most.ratio
+            if worst > _UNEVEN * (item.ratio if slower else 1 / item.ratio):
+                where += f", at most {gain_text(worst)} at {sizes(most.bytes)}"
             parts.append(
                 f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
                 f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"

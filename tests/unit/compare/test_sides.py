@@ -301,3 +301,13 @@ def test_a_crossover_that_moved_is_found_in_single_runs() -> None:
         (high[0], high[-1]),
     ]
     assert found.slower
+
+
+def test_the_largest_ratio_of_an_uneven_range_is_told() -> None:
+    values = [1.0] * 8 + [1.5, 2.1, 1.7, 2.4, 1.6, 2.2, 6.0, 1.9]
+    ratios = dict(zip(sizes_of(16), values, strict=True))
+    random_ = random.Random(2)
+    base = run_of(random_, 16, 0.005)
+    other = run_of(random_, 16, 0.005, slowdown=lambda size: ratios[size])
+    verdict = compared([base], [other]).verdict("a", "b")
+    assert re.search(r"b is [12]\.\d+x slower than a from .*, at most [56]\.\d+x at ", verdict)
