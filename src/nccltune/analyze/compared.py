@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, rest_of
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -163,6 +163,11 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     """Return what the default was compared with. `claim` allows the claim that none is faster."""
     if not items[0].condition.collective.tuned:
         return "with nothing: NCCL asks no tuner about it"
+    limits = items[0].condition.limits
+    if limits is not None:
+        return (
+            f"with nothing: {limits}, {rest_of(limits)}, is neither the default nor a whole choice"
+        )
     if not items[0].condition.scale.nodes:
         return "with nothing: the number of nodes is unknown, and a rule needs it"
     if not found.has_default:

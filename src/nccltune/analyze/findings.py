@@ -214,12 +214,18 @@ def _crossover(analysis: ConditionAnalysis, run: list[tuple[int, Choice, float]]
     )
 
 
+_WIDEST_GAP = 16
+"""Ratio of the last two sizes up to which growth between them is told."""
+
+
 def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
     if analysis.saturation is None or analysis.saturation.saturated:
         return
     last = curve.points[-1]
-    if 2 * curve.points[0].bytes > last.bytes:
-        # Over less than a doubling, noise decides what looks like growth.
+    before = curve.points[-2].bytes if len(curve.points) > 1 else last.bytes
+    if 2 * curve.points[0].bytes > last.bytes or before * _WIDEST_GAP < last.bytes:
+        # Over less than a doubling, noise decides what looks like growth. Over a wide gap, the peak
+        # may be inside.
         return
     shape = Shape(
         FindingKind.NOT_SATURATED,

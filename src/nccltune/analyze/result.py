@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, PartialChoice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding
 from nccltune.model.platform import Platform
@@ -18,7 +18,8 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
     `registered` is the value that NCCL's tuner gets as regBuff. It is True for registered buffers
     and for calls in a CUDA graph (`graph`). `pipe_ops` is the value that it gets as numPipeOps,
-    and `group_calls` the number of calls in a group, which it does not get.
+    and `group_calls` the number of calls in a group, which it does not get. `limits` is the setting
+    that forced an algorithm or a protocol and left the other to NCCL.
     """
 
     collective: Collective
@@ -31,13 +32,14 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     root: int | None = None
     pipe_ops: int = 1
     group_calls: int = 1
+    limits: PartialChoice | None = None
 
     @property
     def title(self) -> str:
         """Return a title such as `all-reduce, 4 nodes, 4 ranks`.
 
-        `in place`, `registered` or `CUDA graph`, and the calls of a group are appended if they
-        apply.
+        `in place`, `registered` or `CUDA graph`, the calls of a group and what a setting forced
+        are appended if they apply.
         """
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
@@ -45,6 +47,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
         parts += ["CUDA graph"] if self.graph else []
         parts += [f"{self.group_calls} calls a group"] if self.group_calls > 1 else []
         parts += [f"{self.pipe_ops} pipe ops"] if self.pipe_ops > 1 else []
+        parts += [self.limits] if self.limits else []
         return ", ".join(parts)
 
     @property
@@ -56,7 +59,11 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     def for_tuner(self) -> "Condition":
         """Return the condition with only those properties that NCCL passes to its tuner."""
         return Condition(
-            self.collective, self.scale, registered=self.registered, pipe_ops=self.pipe_ops
+            self.collective,
+            self.scale,
+            registered=self.registered,
+            pipe_ops=self.pipe_ops,
+            limits=self.limits,
         )
 
 

@@ -13,7 +13,7 @@ from nccltune.analyze.findings import condition_findings
 from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, titles
 from nccltune.analyze.timings import SortedSamples, Timings
-from nccltune.model.choice import choice_label
+from nccltune.model.choice import choice_label, rest_of
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
@@ -66,7 +66,7 @@ def analyze(
         Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
         for sentence in (*suspect, *found.doubts)
     ]
-    every = [*found.timings, *found.unscaled]
+    every = found.curves
     named = titles([*(item.condition for item in every), *(key for key, _ in found.wrong)])
     findings += _left_out(found, named)
     known = {(item.collective, item.scale): item for item in expected}
@@ -153,8 +153,22 @@ def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Find
         findings.append(
             Finding(
                 kind=FindingKind.NOT_COMPARED,
-                sentence=f"{', '.join(kinds)}: the number of nodes is unknown. The curve of the "
-                "default needs none, but a rule does: import again with --nodes",
+                sentence=f"{', '.join(kinds)}: the number of nodes is unknown. A curve "
+                "needs none, but a rule does: import again with --nodes",
+            )
+        )
+    limited = [item.condition for item in found.curves if item.condition.limits]
+    if limited:
+        listed = ", ".join(
+            dict.fromkeys(
+                f"{item.limits}, {rest_of(item.limits)}" for item in limited if item.limits
+            )
+        )
+        findings.append(
+            Finding(
+                kind=FindingKind.NOT_COMPARED,
+                sentence=f"{listed}: such a run is neither NCCL's default nor a whole choice, so "
+                "it is compared with nothing and makes no rule",
             )
         )
     if found.one_rank:

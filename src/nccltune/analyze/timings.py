@@ -14,8 +14,14 @@ from datetime import UTC, datetime
 from nccltune.analyze.default_runs import split_defaults
 from nccltune.analyze.result import Condition
 from nccltune.analyze.stats import median
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
-from nccltune.model.collective import Collective
+from nccltune.model.choice import (
+    DEFAULT,
+    PARTIAL_CHOICES,
+    TUNED_RUN,
+    AnyChoice,
+    Choice,
+    choice_label,
+)
 from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import Scale
 
@@ -187,7 +193,8 @@ class SortedSamples:
     `timings` has one item for each condition. `samples` is the number of all samples made for
     tuning. `doubts` are sentences on why the runs may come from several platforms. If there is any
     doubt, no rule is sure. `unscaled` has the default of single runs whose number of nodes is
-    unknown: their curves can be shown, but compared with nothing.
+    unknown: their curves can be shown, but compared with nothing. The same holds for `partial`,
+    runs for which a setting forced only an algorithm or only a protocol.
     """
 
     timings: list[Timings]
@@ -197,6 +204,12 @@ class SortedSamples:
     one_rank: int
     doubts: list[str] = field(default_factory=list)
     unscaled: list[Timings] = field(default_factory=list)
+    partial: list[Timings] = field(default_factory=list)
+
+    @property
+    def curves(self) -> list[Timings]:
+        """Return everything of which a curve can be shown."""
+        return [*self.timings, *self.unscaled, *self.partial]
 
 
 def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) -> SortedSamples:
@@ -221,13 +234,13 @@ def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) 
         if sample.source.purpose is not Purpose.TUNE:
             continue
         total += 1
-        if sample.nodes is None or sample.ranks is None:
+        if sample.ranks is None or (sample.nodes is None and not sample.wrong):
             unscaled.append(sample)
             continue
         if sample.ranks < 2:
             one_rank += 1
             continue
-        condition = _condition(sample, Scale(sample.nodes, sample.ranks))
+        condition = _condition(sample, Scale(sample.nodes or 0, sample.ranks))
         if sample.wrong:
             wrong[condition, sample.choice] += 1
         elif sample.bytes:
@@ -236,9 +249,13 @@ def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) 
     unscaled = [sample for sample in unscaled if not rounds.has(sample)]
     single = _single_runs(unscaled, rounds)
     without_scale = len(unscaled) - sum(timings.samples for timings in single)
-    ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
+    every = sorted(found.values(), key=lambda timings: _order(timings.condition))
+    ordered = [timings for timings in every if timings.condition.limits is None]
+    partial = [timings for timings in every if timings.condition.limits is not None]
     doubts = split_defaults(ordered, rounds, default_runs)
-    return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank, doubts, single)
+    return SortedSamples(
+        ordered, total, dict(wrong), without_scale, one_rank, doubts, single, partial
+    )
 
 
 def _condition(sample: Sample, scale: Scale) -> Condition:
@@ -253,6 +270,7 @@ def _condition(sample: Sample, scale: Scale) -> Condition:
         root=sample.root,
         pipe_ops=sample.pipe_ops,
         group_calls=sample.group_calls,
+        limits=next((limits for limits in PARTIAL_CHOICES if limits == sample.choice), None),
     )
 
 
@@ -275,7 +293,7 @@ def _add(
 
 
 def _single_runs(unscaled: Iterable[Sample], rounds: Rounds) -> list[Timings]:
-    """Return the timings of the default of runs whose number of nodes alone is unknown.
+    """Return the default or partial choice of runs whose number of nodes alone is unknown.
 
     Several such runs with one number of ranks may be of several numbers of nodes, so they are left
     out.
@@ -283,17 +301,21 @@ def _single_runs(unscaled: Iterable[Sample], rounds: Rounds) -> list[Timings]:
     usable = [
         (_condition(sample, Scale(0, sample.ranks)), sample)
         for sample in unscaled
-        if sample.choice == DEFAULT and sample.bytes and not sample.wrong
-        if sample.nodes is None and sample.ranks is not None and sample.ranks > 1
+        if not isinstance(sample.choice, Choice) and sample.choice != TUNED_RUN
+        if sample.bytes and not sample.wrong and sample.ranks is not None and sample.ranks > 1
     ]
-    runs: dict[tuple[Collective, int], set[str]] = defaultdict(set)
+    runs: dict[Condition, set[str]] = defaultdict(set)
     for condition, sample in usable:
-        runs[condition.collective, condition.scale.ranks].add(_process_name(sample))
+        runs[_alike(condition)].add(_process_name(sample))
     found: dict[Condition, Timings] = {}
     for condition, sample in usable:
-        if len(runs[condition.collective, condition.scale.ranks]) == 1:
+        if len(runs[_alike(condition)]) == 1:
             _add(found, condition, sample, rounds)
     return sorted(found.values(), key=lambda timings: _order(timings.condition))
+
+
+def _alike(condition: Condition) -> Condition:
+    return Condition(condition.collective, condition.scale, limits=condition.limits)
 
 
 def _process_name(sample: Sample) -> str:
@@ -340,6 +362,7 @@ def _order(condition: Condition) -> tuple[object, ...]:
         -1 if condition.root is None else condition.root,
         condition.pipe_ops,
         condition.group_calls,
+        condition.limits or "",
     )
 
 

@@ -119,7 +119,8 @@ def compare_paths(
         raise InputError(
             f"two inputs are needed, or one with several runs; this has {len(runs)}{why}",
             where=", ".join(map(str, paths)),
-            hint="nccltune compare BEFORE AFTER",
+            hint="nccltune compare BEFORE AFTER; for the curve of one run: nccltune import FILE -o"
+            " STUDY && nccltune analyze STUDY",
         )
     return _fleet(found)
 

@@ -12,7 +12,7 @@ from nccltune.formats.importing.suspect import platform_doubts
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.measure.engine.point_record import TableLine
 from nccltune.measure.engine.record import LineFile
-from nccltune.model.choice import DEFAULT, Choice, parse_choice
+from nccltune.model.choice import DEFAULT, Choice, parse_choice, rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.scale import Scale
 from nccltune.study import names
@@ -41,16 +41,22 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
     with contextlib.suppress(StudyError):
         # The prediction is only shown, so a damaged table does not matter.
         _add_predictions(study, samples)
-    if not samples.timings and not (curves and samples.unscaled):
+    if not samples.timings and not (curves and samples.curves):
         why = (
             "none of its samples can be compared (unknown scale, one rank, or wrong results)"
             if samples.samples
             else "it has no samples"
         )
+        limited = next((item.condition.limits for item in samples.curves), None)
         hint = f"add measurements: nccltune import FILES... -o {path}"
         if samples.without_scale or samples.unscaled:
             hint = f"import the files again with their scale: nccltune import FILES... -o {path}"
             hint += " --nodes N --ranks N"
+        if limited is not None:
+            why = f"{limited} leaves the rest to NCCL ({rest_of(limited)}): no rule is made of it"
+            hint = (
+                f"show its curve: nccltune analyze {path}; for rules force NCCL_ALGO and NCCL_PROTO"
+            )
         raise StudyError(why, where=str(path), hint=hint)
     return OpenStudy(study, samples)
 

@@ -110,7 +110,7 @@ def _series(
     known = count(test.scale[0], "node") if test.scale[0] else "number of nodes unknown"
     fixed = known if one_size else f"{count(each, 'rank')} on each node"
     title = f"{test.collective.prose}, {fixed}" + ("" if label == "default" else f", {label}")
-    return ScalingSeries(title, sizes, rows, _sentences(rows[first:], sizes[-1]))
+    return ScalingSeries(title, sizes, rows, _sentences(rows[first:], sizes))
 
 
 def _below(rates: list[float], others: list[float], share: float) -> bool:
@@ -119,15 +119,17 @@ def _below(rates: list[float], others: list[float], share: float) -> bool:
     return 2 * low > len(rates)
 
 
-def _sentences(rows: list[ScaleRow], size: int) -> list[str]:
+def _sentences(rows: list[ScaleRow], sizes: list[int]) -> list[str]:
     """Return a sentence for each outlier and for each step that loses bandwidth."""
     same_nodes = rows[0].nodes == rows[-1].nodes
     noun = "ranks" if same_nodes else "nodes"
 
-    def words(row: ScaleRow) -> str:
-        return f"{row.gb_per_s[-1]:.3g} GB/s with {row.ranks if same_nodes else row.nodes} {noun}"
+    def words(row: ScaleRow, place: int = -1) -> str:
+        return (
+            f"{row.gb_per_s[place]:.3g} GB/s with {row.ranks if same_nodes else row.nodes} {noun}"
+        )
 
-    at, found = f"at {format_bytes(size)}", []
+    at, found = f"at {format_bytes(sizes[-1])}", []
     sound = [row for row in rows if not row.outlier]
     for before, row, after in zip(rows, rows[1:], rows[2:], strict=False):
         if row.outlier:
@@ -136,9 +138,14 @@ def _sentences(rows: list[ScaleRow], size: int) -> list[str]:
                 "at its nodes"
             )
     for before, after in pairwise(sound):
-        if _below(after.gb_per_s, before.gb_per_s, _DROP):
-            share = after.gb_per_s[-1] / before.gb_per_s[-1]
-            found.append(f"{words(before)}, {words(after)} {at}: {100 * (1 - share):.0f} % lost")
+        kept = [rate / other for rate, other in zip(after.gb_per_s, before.gb_per_s, strict=True)]
+        if _below(after.gb_per_s, before.gb_per_s, _DROP) or kept[-1] < _DENT:
+            # The loss at the largest size, unless that size does not lose.
+            place = len(kept) - 1 if kept[-1] < _DROP else kept.index(sorted(kept)[len(kept) // 2])
+            found.append(
+                f"{words(before, place)}, {words(after, place)} at {format_bytes(sizes[place])}: "
+                f"{100 * (1 - kept[place]):.0f} % lost"
+            )
     if len(sound) > 1 and not found:
         found.append(
             f"no step loses more than {100 * (1 - _DROP):.0f} % at most of the sizes shown"

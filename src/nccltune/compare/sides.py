@@ -8,6 +8,7 @@ noise of single sizes is the scatter of the ratio along the sizes.
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -28,6 +29,13 @@ LEAST_DIFFERENCE = 0.01
 OUTLIER = 1.5
 """Ratio from which a single size counts, if both placements show it far beyond the scatter."""
 _FAR = 4
+_UNEVEN = 1.5
+"""The largest ratio of a range is told if it is this much above the usual one."""
+_MOVED = 1.2
+"""Ratio that each of several neighbouring sizes needs, if one of them reaches OUTLIER."""
+_MOVED_SIZES = 3
+_MOVED_BYTES = 1 << 16
+"""Sizes from which they count: a short disturbance spans several smaller ones."""
 _ALONE = 3
 """Timings of fewer sizes than FEWEST are taken to be this much noisier than usual: nothing shows
 that they are not, and timings of 15 % noise are common on busy networks."""
@@ -127,6 +135,15 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
             )
             noise = "noise of the runs" if self.noise == "runs" else "scatter"
             ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
+            inside = [
+                point
+                for point in self.points
+                if item.low_bytes <= point.bytes <= item.high_bytes and point.beyond
+            ]
+            most = max(inside, key=lambda point: point.ratio if slower else 1 / point.ratio)
+            worst = most.ratio if slower else 1 / most.ratio
+            if worst > _UNEVEN * (item.ratio if slower else 1 / item.ratio):
+                where += f", at most {gain_text(worst)} at {sizes(most.bytes)}"
             parts.append(
                 f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
                 f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"
@@ -253,6 +270,8 @@ class _Series(msgspec.Struct):
             spread = scatter(self.ratios, found)
         single = np.hypot(normal_z(1 - level / n) * spread, whole)
         found = self._widened(found, single)
+        if not measured:
+            found = sorted([*found, *self._moved(found)])
         alone = [
             i
             for i in range(n)
@@ -294,6 +313,29 @@ class _Series(msgspec.Struct):
                     place += step
             wide.append(Stretch(ends[0], ends[1], float(np.median(self.ratios[slice(*ends)]))))
         return wide
+
+    def _moved(self, found: list[Stretch]) -> list[Stretch]:
+        """Return neighbouring sizes that differ alike, and far, in both placements.
+
+        A crossover that moved is such a range. It is no noise, but the scatter along the sizes
+        includes it.
+        """
+        if len(self.placed) != 2:
+            return []
+        one, other = self.placed
+        limit = max(math.log(_MOVED), _FAR * float(np.median(np.abs(one - other))))
+        near = np.minimum(np.abs(one), np.abs(other)) * (np.sign(one) == np.sign(other))
+        counts = (near > limit) & (np.array(self.sizes) >= _MOVED_BYTES)
+        for item in found:
+            counts[item.start : item.stop] = False
+        signs = np.where(counts, np.sign(self.ratios), 0)
+        edges = [0, *(i for i in range(1, len(signs)) if signs[i] != signs[i - 1]), len(signs)]
+        return [
+            Stretch(start, stop, float(np.median(self.ratios[start:stop])))
+            for start, stop in pairwise(edges)
+            if signs[start] and stop - start >= _MOVED_SIZES
+            if max(near[start:stop]) > math.log(OUTLIER)
+        ]
 
     def _errors(self) -> tuple[Floats, int]:
         """Return the standard error of the log ratio at each size, and its degrees of freedom.

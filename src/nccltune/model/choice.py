@@ -2,7 +2,7 @@
 """A choice: the algorithm, protocol, channels and chunk size of a call, or NCCL's own choice."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -76,12 +76,33 @@ DEFAULT: Literal["default"] = "default"
 """The choice that NCCL makes without a tuner's rules."""
 TUNED_RUN: Literal["tuned"] = "tuned"
 """A run with the tuner's rules loaded. `nccltune verify` compares such runs with the default."""
-AnyChoice = Choice | Literal["default", "tuned"]
+PartialChoice = Literal[
+    "NCCL_ALGO=Tree",
+    "NCCL_ALGO=Ring",
+    "NCCL_ALGO=CollnetDirect",
+    "NCCL_ALGO=CollnetChain",
+    "NCCL_ALGO=NVLS",
+    "NCCL_ALGO=NVLSTree",
+    "NCCL_ALGO=PAT",
+    "NCCL_PROTO=LL",
+    "NCCL_PROTO=LL128",
+    "NCCL_PROTO=Simple",
+]
+"""A forced algorithm or protocol, with the rest chosen by NCCL. Such a run can be shown, but is
+neither the default nor a choice that a rule could name. The order is that of `ALGORITHMS` and
+`PROTOCOLS`."""
+PARTIAL_CHOICES: tuple[PartialChoice, ...] = get_args(PartialChoice)
+AnyChoice = Choice | Literal["default", "tuned"] | PartialChoice
 
 
 def choice_label(choice: AnyChoice) -> str:
     """Return `default`, `tuned`, or the choice's own label."""
     return choice.label if isinstance(choice, Choice) else choice
+
+
+def rest_of(choice: PartialChoice) -> str:
+    """Return `protocol chosen by NCCL`, or the same of the algorithm: what a choice leaves open."""
+    return f"{'protocol' if 'ALGO' in choice else 'algorithm'} chosen by NCCL"
 
 
 def parse_choice(text: str) -> AnyChoice:

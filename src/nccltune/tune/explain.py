@@ -145,7 +145,9 @@ def decided_ranges(
 
 
 def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
-    """Return `low`, `high`, the powers of two between them, and the ends of rules between them.
+    """Return `low`, `high`, the powers of two and the ends of rules between them.
+
+    The sizes just outside a rule are asked, too: between two rules there may be no rule.
 
     >>> sizes_to_ask([], 1000, 5000)
     [1000, 1024, 2048, 4096, 5000]
@@ -156,7 +158,7 @@ def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
         size *= 2
         found.add(size)
     for rule in rules:
-        found |= {rule.min_bytes, rule.max_bytes}
+        found |= {rule.min_bytes - 1, rule.min_bytes, rule.max_bytes, rule.max_bytes + 1}
     return sorted(size for size in found if low <= size <= high)
 
 

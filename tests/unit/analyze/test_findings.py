@@ -305,3 +305,10 @@ def test_less_than_a_doubling_of_the_size_shows_no_growth() -> None:
     values = (32.0, 33.1, 32.6, 33.1, 33.4, 33.6, 33.9)
     narrow = {(32 + 2 * n) * M: value for n, value in enumerate(values)}
     assert sentences(once(narrow), FindingKind.NOT_SATURATED) == []
+
+
+def test_growth_over_a_wide_gap_of_sizes_is_no_growth() -> None:
+    grows = {M << n: 2.0**n for n in range(5)}
+    assert sentences(once(grows), FindingKind.NOT_SATURATED) != []
+    cut = {8: 0.001, 16: 0.002, 16384 * M: 400.0}
+    assert sentences(once(cut), FindingKind.NOT_SATURATED) == []

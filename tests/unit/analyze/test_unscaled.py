@@ -2,8 +2,10 @@
 """Runs whose number of nodes is unknown."""
 
 import msgspec
+import pytest
 
 from nccltune.analyze import sort_samples
+from nccltune.analyze.compared import comparisons, is_right
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
@@ -60,3 +62,31 @@ def test_a_run_that_was_imported_again_with_its_scale_is_used_once() -> None:
     assert found.unscaled == []
     assert found.without_scale == 0
     assert [item.condition.scale for item in found.timings] == [Scale(2, 8)]
+
+
+@pytest.mark.parametrize("nodes", [None, 2])
+def test_half_a_choice_is_shown_and_compared_with_nothing(nodes: int | None) -> None:
+    half = [
+        msgspec.structs.replace(item, choice="NCCL_ALGO=Tree")
+        for item in run("b", nodes=nodes)
+        if item.choice == "default"
+    ]
+    found = sort_samples([*run("a", nodes=2), *half])
+    assert "NCCL_ALGO=Tree" not in {choice for item in found.timings for choice in item.choices}
+    assert [item.choices for item in (*found.unscaled, *found.partial)] == [["NCCL_ALGO=Tree"]]
+    analysis = analyze_samples(PLATFORM, half)
+    (condition,) = analysis.conditions
+    assert condition.title == f"all-reduce, {nodes or '?'} nodes, 8 ranks, NCCL_ALGO=Tree"
+    assert not is_right(analysis)
+    (comparison,) = comparisons(analysis)
+    assert "NCCL_ALGO=Tree, protocol chosen by NCCL" in comparison.text
+    (falls,) = (item for item in analysis.findings if item.kind is FindingKind.FALLING_TIME)
+    assert "64 KiB 400 us" in falls.sentence
+    assert "default" not in falls.sentence
+
+
+def test_wrong_results_are_not_called_an_unknown_scale() -> None:
+    first, *others = run("a")
+    found = sort_samples([msgspec.structs.replace(first, wrong=3), *others])
+    assert sum(found.wrong.values()) == 1
+    assert found.without_scale == len(run("a")) // 2

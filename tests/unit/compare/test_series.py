@@ -52,6 +52,27 @@ def test_a_scale_below_both_neighbours_is_an_outlier() -> None:
     assert len(found.sentences) == 1
 
 
+def test_a_loss_is_told_at_a_size_that_loses() -> None:
+    random_ = random.Random(1)
+    sizes = sizes_of(10)
+    last = {2: (1.0, 1.0, 1.0), 4: (2.0, 1.5, 1.0), 8: (2.0, 1.5, 2.0)}
+    runs = [
+        run_of(
+            random_,
+            10,
+            0.005,
+            slowdown=lambda size, f=factors: dict(zip(sizes[-3:], f, strict=True)).get(size, 1.0),  # type: ignore[misc]
+            test=test_of(nodes, nodes * 8),
+        )
+        for nodes, factors in last.items()
+    ]
+    (found,) = scaling(runs)
+    middle, largest = found.sentences
+    # The step to 4 nodes loses at two of three sizes, that to 8 nodes only at the largest.
+    assert "with 4 nodes at 256 KiB" in middle
+    assert "with 8 nodes at 512 KiB" in largest
+
+
 def test_a_flat_series_has_no_drop() -> None:
     (found,) = scaling(series({2: 1.0, 4: 1.0, 8: 1.02}))
     assert found.sentences == ["no step loses more than 10 % at most of the sizes shown"]

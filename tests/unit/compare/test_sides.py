@@ -282,3 +282,32 @@ def test_differing_facts_are_listed_and_missing_ones_named() -> None:
     mixed = [first, run_of(RANDOM, 5, 0.01, nccl="2.27.1", hosts=("a", "b"))]
     assert [x.fact for x in fact_differences(mixed, [second])] == ["hosts"]
     assert "NCCL version" in facts_not_shown(mixed, [second])
+
+
+def test_a_crossover_that_moved_is_found_in_single_runs() -> None:
+    """Two ranges of opposite sign make the scatter along the sizes large, but no placement."""
+    sizes = sizes_of(24)
+    low, high = sizes[14:18], sizes[20:24]
+
+    def moved(size: int) -> float:
+        return 1.7 if size in low else 0.6 if size in high else 1.0
+
+    random_ = random.Random(3)
+    first = run_of(random_, 24, 0.01)
+    second = run_of(random_, 24, 0.01, slowdown=moved)
+    found = compared([first], [second])
+    assert [(item.low_bytes, item.high_bytes) for item in found.ranges] == [
+        (low[0], low[-1]),
+        (high[0], high[-1]),
+    ]
+    assert found.slower
+
+
+def test_the_largest_ratio_of_an_uneven_range_is_told() -> None:
+    values = [1.0] * 8 + [1.5, 2.1, 1.7, 2.4, 1.6, 2.2, 6.0, 1.9]
+    ratios = dict(zip(sizes_of(16), values, strict=True))
+    random_ = random.Random(2)
+    base = run_of(random_, 16, 0.005)
+    other = run_of(random_, 16, 0.005, slowdown=lambda size: ratios[size])
+    verdict = compared([base], [other]).verdict("a", "b")
+    assert re.search(r"b is [12]\.\d+x slower than a from .*, at most [56]\.\d+x at ", verdict)

@@ -228,3 +228,19 @@ def test_variables_of_vccl_point_to_our_library(name: str) -> None:
     (held,) = _checked(f"mpirun -n 8 -H a:8 -x {name}=1 sendrecv_perf").findings
     assert held.finding.severity is Severity.NOTE
     assert "NCCLTUNE_SENDRECV=1" in held.finding.fix
+
+
+def test_a_name_exchanged_with_its_value() -> None:
+    found = _checked("mpirun -np 2 -x NCCL_INFO=DEBUG ./all_reduce_perf -b 8 -e 1M -f 2")
+    (finding,) = [one.finding for one in found.findings if one.finding.id == "variable-unknown"]
+    assert finding.fix == "write NCCL_DEBUG=INFO"
+    assert "NCCL_DEBUG=INFO" in str(found.fixed)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [("alltoall_perf", True), ("sendrecv_perf", True), ("all_reduce_perf", False)],
+)
+def test_an_algorithm_for_sends(program: str, expected: bool) -> None:
+    found = _checked(f"mpirun -np 2 -x NCCL_ALGO=Ring ./{program} -b 8 -e 1M -f 2")
+    assert ("algorithm-of-sends" in {one.finding.id for one in found.findings}) is expected

@@ -64,6 +64,8 @@ _ALGORITHMS = [item.value for item in ALGORITHMS] + [DEFAULT]
 _PROTOCOLS = [item.value for item in PROTOCOLS]
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
+_EXACT = 0.006
+"""The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _BATCH = 4096
 _LEAST_CELLS = 5
 _ASSUMED = "no column names the choice that it was made with: taken as the default"
@@ -198,10 +200,15 @@ class _Rows:
             )
         return _Cell(places[0], names[0])
 
-    def _time_columns(self) -> list[tuple[bool, _Cell]]:
-        """Return the columns of times, each with whether it is in place."""
+    def _time_columns(self) -> list[tuple[bool, _Cell | None]]:
+        """Return the columns of times, each with whether it is in place.
+
+        The column is None if the times are computed from bandwidths.
+        """
         places = self.header.at("time")
         if not places:
+            if {"algbw", "busbw"} & self.header.roles:
+                return [(False, None)]
             raise self._missing("time")
         columns = [self.header.columns[at] for at in places]
         placed = {column.placement for column in columns}
@@ -217,7 +224,7 @@ class _Rows:
         unknown = ", ".join(visible(item, 24) for item in self.header.unknown[:8])
         need = f"a raw CSV needs {', '.join(REQUIRED)}"
         if role == "time":
-            need += "; the time cannot be computed from bandwidth alone"
+            need += "; the time can be computed from a column algbw or busbw"
         if unknown:
             need = f"rename the column that holds it to {name} (not known: {unknown}); {need}"
         return CellError(f"the column {name!r} is missing", need)
@@ -287,6 +294,8 @@ class _Rows:
         choice = read.choice() or options.choice or DEFAULT
         nodes = read.number("nodes", "a number of nodes", 1, "is unknown") or options.nodes
         ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or options.ranks
+        each = read.number("per_node", "a number of ranks", 1, "is unknown")
+        ranks = ranks or (nodes * each if nodes and each else None)
         pipe = read.number("pipeOps", "a number of operations", 0, "is any") or 1
         registered = read.number("regBuff", "a registration", 0, "is any", 1)
         wrong = read.wrong()
@@ -295,9 +304,12 @@ class _Rows:
         ]
         samples = []
         for in_place, column in self._times:
-            time_us = read.time(column, checked=bool(bandwidths))
+            if column is None:
+                time_us = self._computed(sizes, bandwidths, collective, ranks, number)
+            else:
+                time_us = read.time(column, checked=bool(bandwidths))
             if time_us is None:
-                continue
+                return []
             size = self._size(sizes, time_us, bandwidths, number)
             if size == 0:
                 self.report.rows_size_0 += 1
@@ -326,6 +338,32 @@ class _Rows:
         if not samples:
             raise CellError("the row has no time", "write a number above 0")
         return samples
+
+    def _computed(
+        self,
+        sizes: PossibleBytes,
+        bandwidths: list[tuple[str, Number]],
+        collective: Collective,
+        ranks: int | None,
+        number: int,
+    ) -> float | None:
+        """Return the time in us by the bandwidth; None if that has too few digits for one."""
+        size = sizes.binary
+        found = dict(bandwidths)
+        if size is None:
+            raise CellError("the size is no whole number of bytes", "write sizes as whole bytes")
+        if size != sizes.decimal:
+            self.report.flag(FlagKind.NOTE, _BINARY_PREFIXES, number)
+        if "algbw" not in found and ranks is None:
+            raise CellError("the time of a busbw needs the number of ranks", "give --ranks")
+        factors = {"algbw": 1.0, "busbw": collective.bus_factor(ranks) if ranks else 1.0}
+        for role, factor in factors.items():
+            rate = found.get(role)
+            if factor and rate is not None and 0 < rate.half <= _EXACT * rate.value:
+                self.report.flag(FlagKind.NOTE, f"times are computed from {role}", number)
+                return size * factor / (rate.value * 1e3)
+        self.report.cannot_read(number, "", "no time, and a bandwidth of too few digits for one")
+        return None
 
     def _unit(self, role: str) -> str:
         return self.header.columns[self.places[role].at].unit
@@ -393,6 +431,8 @@ class _Rows:
             ):
                 continue
             name, time = self.places[role].name, self._times[0][1]
+            if time is None:
+                continue
             if self.header.columns[time.at].factor is None:
                 raise CellError(
                     f"column {time.at + 1} ({time.name}): {sample.bytes} bytes in"

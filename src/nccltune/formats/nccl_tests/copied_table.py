@@ -4,6 +4,7 @@
 Size, time and bandwidth of a row must agree, so that no column and no unit is taken for another.
 """
 
+import re
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -319,7 +320,10 @@ def _no_time(header: Header) -> str:
     names = header.times_named or header.unknown
     listed = f" (not known: {', '.join(names[:5])})" if names else ""
     keep = "keep one of them and name it" if len(names) > 1 else "name it"
-    return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'"
+    other = ""
+    if any(re.search(r"busbw|algbw|bandwidth", name, re.IGNORECASE) for name in names):
+        other = ", or name one 'busbw (GB/s)' and add the columns collective, nodes and ranks"
+    return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
 
 
 def _disagree(size: int, time_us: float, rate: float, what: str, printed: float) -> str:

@@ -376,7 +376,8 @@ class ScaleEvidence(NamedTuple):
     - `last_rank`: the highest rank of an incomplete list.
     - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
-    - `commanded`: the ranks that a command line starts.
+    - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
+    - `titled`: the nodes in a heading above, and the line of that.
     - `bounds`: the numbers of ranks that the table's own numbers allow.
     - `processes`: the number of processes in the device list.
     """
@@ -390,6 +391,8 @@ class ScaleEvidence(NamedTuple):
     given: tuple[int | None, int | None] = (None, None)
     stated: tuple[int | None, int | None] = (None, None)
     commanded: int | None = None
+    commanded_nodes: int | None = None
+    titled: tuple[int, int] | None = None
     bounds: RankBounds | None = None
     processes: int = 1
 
@@ -416,6 +419,14 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     one_name = hosts is not None and evidence.machines != hosts
     nodes = (given[0] or evidence.machines) if one_name else hosts or given[0] or evidence.stated[0]
     nodes = nodes or (None if one_name or ranks != logged[1] else evidence.logged_hosts)
+    if nodes is None and not one_name and ranks in (evidence.commanded, evidence.commanded_nodes):
+        nodes = evidence.commanded_nodes
+    if nodes is None and not one_name and ranks and evidence.titled is not None:
+        titled, at = evidence.titled
+        if ranks % titled == 0:
+            nodes = titled
+            sentence = f"{count(titled, 'node')} by the heading in line {at} (else give --nodes)"
+            report.flag(FlagKind.NOTE, sentence, line)
     emulated = False
     if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]

@@ -286,6 +286,8 @@ class TableReader:
             given=(options.nodes, options.ranks),
             stated=run.stated,
             commanded=run.command.ranks if run.command is not None else None,
+            commanded_nodes=run.command.nodes if run.command is not None else None,
+            titled=run.command.titled if run.command is not None else None,
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),
         )

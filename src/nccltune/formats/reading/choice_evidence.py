@@ -19,12 +19,15 @@ from nccltune.formats.text.lines import visible
 from nccltune.model.choice import (
     ALGORITHMS,
     DEFAULT,
+    PARTIAL_CHOICES,
     PROTOCOLS,
     Algorithm,
     AnyChoice,
     Choice,
+    PartialChoice,
     Protocol,
     choice_label,
+    rest_of,
 )
 from nccltune.model.collective import Collective
 
@@ -52,7 +55,7 @@ class _Claim(NamedTuple):
     protocols that the evidence allows (None: no limit). `whole` is `default`, `tuned` or one
     choice, if the evidence names one of these; else None. `vague` evidence concerns the choice but
     does not identify it. `weak` evidence counts only together with other evidence. `forces` is
-    False for a label that does not force NCCL: `--choice` and the file name.
+    False for a label that does not force NCCL: `--choice`, the file name and a title.
     """
 
     said: str
@@ -119,6 +122,16 @@ def find_label(
     partial = [claim for claim in claims if claim.one and not claim.weak]
     if partial and not options.comparing:
         said = " and ".join(claim.said for claim in partial)
+        label = _partial(partial)
+        if label is not None:
+            report.flag(
+                FlagKind.CHOICE_RESTRICTED,
+                f"{said}, {rest_of(label)}: its curve is shown, but it is neither the default nor a"
+                f" choice for rules; for rules {_HINT}; nccltune compare sets two such runs against"
+                " each other",
+                line,
+            )
+            return Label(label)
         return Label(
             None,
             f"{said}: nothing names the rest, so the choice is unknown; {_HINT};"
@@ -164,7 +177,8 @@ def _of_command(command: CommandFound | None, collective: Collective) -> list[_C
     said = f"line {command.line} has"
     if command.unknown:
         return [_Claim(f"line {command.line} sets NCCL_ALGO or NCCL_PROTO", vague=True)]
-    return _of_settings(said, command.algorithms, command.protocols, collective)
+    claims = _of_settings(said, command.algorithms, command.protocols, collective)
+    return [claim._replace(forces=command.forced) for claim in claims]
 
 
 def _of_choice(said: str, choice: AnyChoice | None) -> list[_Claim]:
@@ -236,6 +250,19 @@ def _combine(claims: list[_Claim]) -> AnyChoice | None:
     if len(algorithms) == 1 and len(protocols) == 1:
         return Choice(next(iter(algorithms)), next(iter(protocols)))
     return None
+
+
+def _partial(claims: list[_Claim]) -> PartialChoice | None:
+    """Return the partial choice that settings forced; None if they forced something else."""
+    algorithms = {claim.algorithms for claim in claims if claim.algorithms is not None}
+    protocols = {claim.protocols for claim in claims if claim.protocols is not None}
+    words = [
+        *(word for some in algorithms for word in some),
+        *(word for some in protocols for word in some),
+    ]
+    if len(words) != 1 or not all(claim.forces for claim in claims):
+        return None
+    return PARTIAL_CHOICES[[*ALGORITHMS, *PROTOCOLS].index(words[0])]
 
 
 def _flag_limits(claims: list[_Claim], report: FileReport, line: int) -> None:
@@ -311,7 +338,7 @@ def label_of_row(
     if ran is None:
         return label, None
     plain = ran.without_channels()
-    if label is None:
+    if label is None or label in PARTIAL_CHOICES:
         return plain, ran
     if isinstance(label, Choice) and label.without_channels() != plain:
         report.flag(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the collective in the name of a file or of a program."""
+"""Find the collective in the name of a file or of a program, or in a title."""
 
 import re
 from pathlib import PurePath
@@ -29,6 +29,15 @@ def collective_of_name(name: str) -> Collective | None:
             if pattern.search(rest):
                 return collective
     return None
+
+
+def collective_of_title(title: str) -> Collective | None:
+    """Return the only collective that a title names; None if it names none or several."""
+    rest, found = title.lower(), []
+    for pattern, collective in _COLLECTIVES:
+        rest, number = pattern.subn(" ", rest)
+        found += [collective] if number else []
+    return found[0] if len(found) == 1 else None
 
 
 def collective_of_program(program: str) -> Collective | None:

@@ -12,7 +12,7 @@ Forms that are read:
 import re
 from typing import NamedTuple
 
-from nccltune.formats.reading.collective_names import collective_of_program
+from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
 from nccltune.formats.text.redact import keep_setting
 from nccltune.model.collective import Collective
 
@@ -41,6 +41,23 @@ _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+_HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
+_PER_NODE = re.compile(
+    r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
+)
+_SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
+_NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
+# A heading such as `### Two Nodes`, or a line that begins with the number.
+_OF_NODES = re.compile(
+    r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,60}?|)(?<![\w.-])"
+    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b",
+    re.IGNORECASE,
+)
+_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b")
+_LONGEST_TITLE = 160
+_TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
+# One # is also how nccl-tests begins the lines of its header.
+_LEVEL = re.compile(r"#{2,6}(?=\s\S)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
@@ -53,7 +70,7 @@ _MOST_ARGUMENTS = 256
 
 
 class CommandFound(NamedTuple):
-    """The settings of a run in a command line, the number of that line, and the number of ranks.
+    """The settings of a run in a command line, the number of that line, its ranks and nodes.
 
     - `unknown`: the settings that force a choice are unknown. Either they were set for an earlier
       run of the file, or a value is a shell variable.
@@ -62,6 +79,8 @@ class CommandFound(NamedTuple):
     - `preloaded`: the names of the files in `LD_PRELOAD`.
     - `tuner`: the value of NCCL_TUNER_PLUGIN. `configured`: a configuration of a tuner is set.
     - `arguments`: the words after the program's name. `collective`: what the program measures.
+    - `titled`: the number of nodes in a heading, and the line of that.
+    - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
     algorithms: str | None
@@ -69,12 +88,15 @@ class CommandFound(NamedTuple):
     line: int
     unknown: bool = False
     ranks: int | None = None
+    nodes: int | None = None
     settings: dict[str, str] | None = None
     preloaded: tuple[str, ...] = ()
     tuner: str | None = None
     configured: bool = False
     arguments: tuple[str, ...] = ()
     collective: Collective | None = None
+    forced: bool = False
+    titled: tuple[int, int] | None = None
 
     @property
     def limits(self) -> dict[str, str]:
@@ -92,11 +114,35 @@ class CommandLines:
         self._line = 0
         self._used = False
         self._ranks: int | None = None
+        self._nodes: int | None = None
         self._begun = ""
         self._arguments: tuple[str, ...] = ()
         self._collective: Collective | None = None
         self._commands = 0
         self._ambiguous = False
+        self._forced = False
+        self._titled: tuple[int, int] | None = None
+        self._named: Collective | None = None
+        self._level = self._named_level = 0
+
+    def _note_title(self, text: str, number: int) -> None:
+        """Keep the nodes and the collective that a heading names, until one of its level."""
+        mark = _LEVEL.match(text)
+        level = len(mark[0]) if mark is not None else 0
+        if level:
+            self._titled = None if level <= self._level else self._titled
+            self._named = None if level <= self._named_level else self._named
+        if not text or len(text) > _LONGEST_TITLE:
+            return
+        if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
+            self._named, self._named_level = named, level
+        found = _OF_NODES.match(text)
+        if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
+            return
+        word = found["nodes"].lower().replace("one", "single")
+        nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
+        self._titled = (nodes, number) if nodes else None
+        self._level = level
 
     def observe(self, text: str, number: int) -> bool:
         """Process a line that is neither a log line nor a table row.
@@ -111,6 +157,7 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
+        self._note_title(text.strip(), number)
         if _HEADING.match(text):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
@@ -126,13 +173,18 @@ class CommandLines:
         if not (removed or found or program):
             return False
         if self._used:
-            self._block, self._used, self._ranks = {}, False, None
+            self._block, self._used, self._ranks, self._nodes = {}, False, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
         if program is not None:
             self._note_program(text, program, found)
         for name in removed:
             self._exported.pop(name, None)
             self._block.pop(name, None)
+        self._forced = (
+            self._forced
+            if found.keys().isdisjoint(_CHOICE)
+            else (program is not None or _is_setting(text.strip("#=*->[] ")))
+        )
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
         if found or self._commands:
@@ -141,6 +193,7 @@ class CommandLines:
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
         self._ranks = _ranks_of(text[: program.start()], text[program.end() :])
+        self._nodes = _nodes_of(text[: program.start()])
         arguments = tuple(_END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0].split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.
@@ -169,7 +222,10 @@ class CommandLines:
         algorithms, protocols = (values.get(name) for name in _CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
-            return None
+            if not (self._titled or self._named):
+                return None
+            title = CommandFound(None, None, self._line, titled=self._titled)
+            return title._replace(collective=self._named)
         known = not (stale or self._ambiguous)
         return CommandFound(
             algorithms,
@@ -177,12 +233,15 @@ class CommandLines:
             self._line,
             unknown=bool(choice) and (stale or any("$" in value for value in choice)),
             ranks=ranks,
+            nodes=self._nodes if known and not (again and ranks is None) else None,
             settings=_kept(values) if known else None,
             preloaded=file_names(values.get(_PRELOAD, "")),
             tuner=values.get("NCCL_TUNER_PLUGIN"),
             configured=any(name in values for name in _PLUGIN_FILE),
             arguments=() if self._ambiguous else self._arguments,
-            collective=None if self._ambiguous else self._collective,
+            collective=None if self._ambiguous else self._collective or self._named,
+            forced=self._forced,
+            titled=self._titled,
         )
 
 
@@ -212,6 +271,10 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
             value = match["double"] or match["single"] or match["bare"] or ""
             found[name] = value.strip().rstrip(",;:)]}.")
     return found
+
+
+def _is_setting(text: str) -> bool:
+    return _only_assigns(text) or _PERSISTENT.match(text) is not None
 
 
 def _only_assigns(text: str) -> bool:
@@ -250,3 +313,32 @@ def _ranks_of(launcher: str, options: str) -> int | None:
         each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
         processes *= int(each[1]) if each is not None else 1
     return processes or None
+
+
+def _nodes_of(launcher: str) -> int | None:
+    """Return the number of nodes that a command starts processes on; None if it is not clear.
+
+    Hosts count if the processes fill them: with fewer processes, a launcher leaves hosts out.
+    """
+    match = _LAUNCHER.search(launcher)
+    if match is None:
+        return None
+    options = launcher[match.end() :]
+    said, each = _PROCESSES.search(options), _PER_NODE.search(options)
+    processes = int(said["count"]) if said is not None else None
+    if match[0] == "srun":
+        nodes = _SRUN_NODES.search(options)
+        return int(nodes["count"]) or None if nodes is not None else None
+    if (listed := _HOSTS.search(options)) is not None:
+        slots: dict[str, int] = {}
+        for item in listed["hosts"].split(","):
+            host, _, number = item.partition(":")
+            if number and not number.isdecimal():
+                return None
+            slots[host] = slots.get(host, 0) + (int(number) if number else 1)
+        if processes is None or processes >= sum(slots.values()):
+            return len(slots)
+        return len(slots) if each and processes == int(each["count"]) * len(slots) else None
+    if processes is not None and each is not None and processes % max(1, int(each["count"])) == 0:
+        return processes // max(1, int(each["count"])) or None
+    return None

@@ -35,6 +35,7 @@ _NAMES = {
     "channels": "channels nchannels numchannels nch channelcount",
     "nodes": "nodes nnodes numnodes nodecount",
     "ranks": "ranks nranks numranks worldsize rankcount",
+    "per_node": "gpuspernode rankspernode ppn npernode ntaskspernode",
     "pipeOps": "pipeops numpipeops",
     "regBuff": "regbuff regbuf registered",
     "bandwidth": "bandwidth bw",

@@ -14,9 +14,9 @@ becomes ring, 1K becomes 1. This reader and our plugin report such a cell as a p
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -34,7 +34,6 @@ from nccltune.model.collective import TUNED
 from nccltune.model.errors import InputError
 from nccltune.model.rule import Rule, RuleState
 
-T = TypeVar("T")
 COLUMNS = (
     "collective",
     "minBytes",
@@ -75,6 +74,22 @@ _ORDINARY = re.compile(
     rf"(?:,(-1|[1-9][0-9]{{0,8}})(?:,(-1|0|1)(?:,(-1|[1-9][0-9]{{0,9}}))?)?)?",
     re.ASCII,
 )
+_CELLS: tuple[tuple[Any, ...], ...] = (
+    (name_of, list(_COLLECTIVES), "a collective that NCCL tunes"),
+    (size_of,),
+    (size_of,),
+    (name_of, list(_ALGORITHMS), "an algorithm"),
+    (name_of, list(_PROTOCOLS), "a protocol"),
+    (number_of, "a number of channels", 1, MAX_CHANNELS, "leaves it to NCCL"),
+    (number_of, "a number of nodes", 1, MAX_INT, "matches any"),
+    (number_of, "a number of ranks", 1, MAX_INT, "matches any"),
+    (number_of, "a number of operations", 1, MAX_INT, "matches any"),
+    (number_of, "a registration", 0, 1, "matches any"),
+    (number_of, "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL"),
+)
+"""The reader of each column, and its limits."""
+_ALGORITHM = COLUMNS.index("algorithm")
+_HEADS = frozenset({"collective", "collective_type", "colltype", "coll_type", "collectivetype"})
 _PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
 _MARKER = re.compile(r"#+\s*nccltune:")
 _END = "# nccltune: end=here"
@@ -269,7 +284,7 @@ def _with_chunk(choice: Choice, chunk_bytes: int | None) -> Choice:
 
 
 def _careful(line: str, number: int) -> Rule | Problem:
-    """Parse a row cell by cell; return its rule, or the first problem in it."""
+    """Parse a row cell by cell; return its rule, or the problems of all its cells."""
     cells = [cell.strip(" \t") for cell in line.split(",")]
     if not LEAST_COLUMNS <= len(cells) <= len(COLUMNS):
         few = len(cells) < LEAST_COLUMNS
@@ -279,50 +294,43 @@ def _careful(line: str, number: int) -> Rule | Problem:
             f"a row has 8 to 11: {','.join(COLUMNS[:8])}[,numPipeOps[,regBuff[,chunkBytes]]]",
         )
 
-    def read(column: int, parse: Callable[..., T], *limits: object) -> T:
+    if cells[0].lower() in _HEADS and not any(cell.lstrip("-").isdigit() for cell in cells):
+        return Problem(
+            number, "the names of the columns without # before them", "write # before it"
+        )
+    found: list[Any] = []
+    errors: list[CellError] = []
+    for column, (cell, (parse, *limits)) in enumerate(zip(cells, _CELLS, strict=False)):
         try:
-            return parse(cells[column], *limits)
+            if column == _ALGORITHM and cell == "default":
+                hint = "for NCCL's own choice leave the row out"
+                raise CellError("'default' is not an algorithm", hint)
+            found.append(parse(cell, *limits))
         except CellError as error:
-            raise _in_column(column, error) from None
+            errors.append(_in_column(column, error))
+    if errors:
+        hints = dict.fromkeys(error.hint for error in errors if error.hint)
+        return Problem(
+            number, "; ".join(error.message for error in errors), "; ".join(hints) or None
+        )
+    if found[1] > found[2]:
+        return Problem(
+            number, f"{_named(2)}: {found[2]} is less than minBytes {found[1]}", "swap them"
+        )
+    found += [None] * (len(COLUMNS) - len(found))
+    collective, low, high, algorithm, protocol, channels, nodes, ranks, *rest = found
+    pipe, registered, chunk = rest
+    choice = _with_chunk(_CHOICES[algorithm, protocol, channels], chunk)
+    registration = None if registered is None else bool(registered)
+    return Rule(_COLLECTIVES[collective], low, high, choice, nodes, ranks, pipe, registration)
 
-    pipe = registered = chunk = None
-    try:
-        collective = read(0, name_of, list(_COLLECTIVES), "a collective that NCCL tunes")
-        low, high = read(1, size_of), read(2, size_of)
-        if low > high:
-            problem = CellError(f"{high} is less than minBytes {low}", "swap them")
-            raise _in_column(2, problem)
-        if cells[3] == "default":
-            hint = "for NCCL's own choice leave the row out"
-            raise _in_column(3, CellError("'default' is not an algorithm", hint))
-        algorithm = read(3, name_of, list(_ALGORITHMS), "an algorithm")
-        protocol = read(4, name_of, list(_PROTOCOLS), "a protocol")
-        noun = "a number of channels"
-        channels = read(5, number_of, noun, 1, MAX_CHANNELS, "leaves it to NCCL")
-        nodes = read(6, number_of, "a number of nodes", 1, MAX_INT, "matches any")
-        ranks = read(7, number_of, "a number of ranks", 1, MAX_INT, "matches any")
-        if len(cells) > 8:
-            pipe = read(8, number_of, "a number of operations", 1, MAX_INT, "matches any")
-        if len(cells) > 9:
-            registered = read(9, number_of, "a registration", 0, 1, "matches any")
-        if len(cells) > 10:
-            chunk = read(10, number_of, "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL")
-    except CellError as error:
-        return Problem(number, error.message, error.hint)
-    return Rule(
-        _COLLECTIVES[collective],
-        low,
-        high,
-        _with_chunk(_CHOICES[algorithm, protocol, channels], chunk),
-        nodes,
-        ranks,
-        pipe,
-        None if registered is None else bool(registered),
-    )
+
+def _named(column: int) -> str:
+    return f"column {column + 1} ({COLUMNS[column]})"
 
 
 def _in_column(column: int, error: CellError) -> CellError:
-    return CellError(f"column {column + 1} ({COLUMNS[column]}): {error.message}", error.hint)
+    return CellError(f"{_named(column)}: {error.message}", error.hint)
 
 
 def _read_header(line: str, number: int, found: RuleFile) -> None:

@@ -426,6 +426,23 @@ def zero_cta(view: View, program: Program) -> Iterator[LaunchFinding]:
         )
 
 
+_SENDS = ("alltoall", "alltoallv", "sendrecv", "scatter", "gather", "hypercube")
+
+
+@of_program
+def algorithm_of_sends(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find NCCL_ALGO for a test of sends and receives, which have no algorithm."""
+    values = [v.value for v in view.variables if v.name == "NCCL_ALGO" and v.value]
+    if values and program.collective in _SENDS:
+        yield LaunchFinding(
+            Severity.NOTE,
+            "algorithm-of-sends",
+            f"NCCL_ALGO={values[-1]} has no effect on {program.collective}: NCCL runs it as sends"
+            " and receives, which have no algorithm",
+            "leave it out, or measure a collective that has one",
+        )
+
+
 @of_program
 def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `-c 0`, which checks no result. Then a fast but wrong result is not noticed."""
@@ -455,6 +472,7 @@ def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 RULES = (
     wrong_binary,
+    algorithm_of_sends,
     one_hyphen,
     without_value,
     ignored,

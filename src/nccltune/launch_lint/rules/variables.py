@@ -96,7 +96,16 @@ def names(view: View) -> Iterator[LaunchFinding]:
             )
             continue
         right = nearest_variable(variable.name)
-        if right is not None and not is_foreign(variable.name):
+        level = variable.name.removeprefix(PREFIX)
+        if (variable.value or "").upper() == "DEBUG" and level in _LEVELS:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "variable-unknown",
+                f"NCCL has no variable {variable.name}: the name and the value are exchanged",
+                f"write NCCL_DEBUG={level}",
+                edits_of(variable, "NCCL_DEBUG", level),
+            )
+        elif right is not None and not is_foreign(variable.name):
             yield LaunchFinding(
                 Severity.ERROR,
                 "variable-unknown",
@@ -112,6 +121,9 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 "variable-unlisted",
                 f"{variable.name} is no variable of NCCL {RELEASES}: only a plugin could read it",
             )
+
+
+_LEVELS = ("VERSION", "WARN", "INFO", "TRACE")
 
 
 def removed(view: View) -> Iterator[LaunchFinding]:

@@ -105,7 +105,7 @@ def test_strict_rows(row: str, column: str, hint: str) -> None:
         (
             HEADER.replace(",latency_us", ""),
             "'latency_us' is missing",
-            "cannot be computed from bandwidth",
+            "computed from a column algbw or busbw",
         ),
         (HEADER + ",ranks", "twice", "delete"),
         (HEADER.replace("size_bytes", "how_much"), "'size_bytes' is missing", "how_much"),
@@ -289,3 +289,22 @@ def test_rows_that_a_column_of_no_known_name_separates_are_no_repeats() -> None:
     # Repeats may be numbered, and what was measured besides differs in each.
     read = csv_file("op,run,size_bytes,time_us,GPU util %\nreduce,1,8,8.5,9\nreduce,2,8,9,7\n")
     assert [sample.round for sample in read.samples] == [0, 1]
+
+
+def test_times_are_computed_from_bandwidths() -> None:
+    rows = "allreduce,65536,0.01,2,8\nallreduce,1048576,2.00,2,8\nallreduce,2097152,3.00,2,8\n"
+    read = csv_file(f"collective,size_bytes,busbw_gbs,nodes,gpus_per_node\n{rows}")
+    times = {sample.bytes: sample.time_us for sample in read.samples}
+    # 2 x 15/16 of the bytes cross the links of 16 ranks. 0.01 GB/s has too few digits.
+    assert times == {
+        1048576: pytest.approx(1048576 * 1.875 / 2e3),
+        2097152: pytest.approx(2097152 * 1.875 / 3e3),
+    }
+    assert {(sample.nodes, sample.ranks) for sample in read.samples} == {(2, 16)}
+    assert read.report.unreadable == 1
+    with pytest.raises(InputError, match="needs the number of ranks"):
+        csv_file("collective,size_bytes,busbw,nodes\nallreduce,1048576,2.00,2\n")
+    drawn = (
+        "| collective | size | busbw (GB/s) | nodes | ranks |\n| --- | --- | --- | --- | --- |\n"
+    )
+    assert csv_file(f"{drawn}| allreduce | 1048576 | 2.00 | 2 | 16 |\n").samples

@@ -65,7 +65,8 @@ def test_nothing_is_known_without_a_command() -> None:
 
 @pytest.mark.parametrize("line", ["=== broadcast_perf ===", "Results of all_reduce_perf:"])
 def test_a_title_is_no_command(line: str) -> None:
-    assert found(line) is None
+    command = found(line)
+    assert command is None or (command.arguments, command.settings) == ((), None)
 
 
 def test_a_later_run_under_one_command_line() -> None:
@@ -129,3 +130,77 @@ def test_a_choice_that_is_commented_out_was_not_made() -> None:
 @pytest.mark.parametrize("text", ["A=b " * 16000, "env   " * 10000, "+$> " * 15000, "A= " * 20000])
 def test_long_lines_take_no_long_time(text: str) -> None:
     assert found(f"{text}NCCL_!") is None
+
+
+@pytest.mark.parametrize(
+    ("launcher", "nodes"),
+    [
+        ("mpirun -np 16 -H a:8,b:8", 2),
+        ("mpirun --np 16 --host 10.0.0.1:8,10.0.0.2:8", 2),
+        ("mpirun -np 40 -H a:8,b:8,c:8,d:8,e:8 -x NCCL_ALGO=Ring", 5),
+        ("mpirun --host a:4,b:4", 2),
+        ("mpirun -np 2 -host a,b", 2),
+        ("mpirun -np 16 -H a,b --map-by ppr:8:node", 2),
+        ("mpirun -np 16 -npernode 8 --hostfile hosts", 2),
+        ("mpiexec.hydra -n 16 -ppn 8 -hosts a,b", 2),
+        ("srun -N 2 -n 16", 2),
+        ("srun -N2 --ntasks-per-node=8", 2),
+        ("srun --nodes=4", 4),
+        ("srun --nodes 4 --mpi=pmix", 4),
+        # The first host has room for all processes.
+        ("mpirun -np 8 -H a:8,b:8", None),
+        ("mpirun -np 16 --hostfile hosts", None),
+        ("mpirun -np 16 -H $HOSTS", None),
+        ("srun -n 16", None),
+        ("srun --nodes=2-4 -n 16", None),
+    ],
+)
+def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
+    command = found(f"{launcher} {PERF}")
+    assert command is not None
+    assert command.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("lines", "titled"),
+    [
+        ("### Single Node", (1, 1)),
+        ("### Two Nodes\n#### all-reduce", (2, 1)),
+        ("## Results on 4 nodes (H100)", (4, 1)),
+        ("=== 16-node run ===", (16, 1)),
+        ("**2 nodes**", (2, 1)),
+        ("2 nodes allreduce test, 1 H100 each node, using 4 nics", (2, 1)),
+        ("### Single Node\n### Two Nodes", (2, 2)),
+        ("### Two Nodes\n# nThread 1 nGpus 1\n# Using devices", (2, 1)),
+        ("### Two Nodes\n### Other", None),
+        ("### Two Nodes\n## Other", None),
+        ("## 1 node against 2 nodes", None),
+        ("We have a cluster of 4 nodes and ran this on two", None),
+        ("### 0 nodes", None),
+        ("### Node 2", None),
+        ("### nodes", None),
+    ],
+)
+def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> None:
+    command = found(lines)
+    assert (None if command is None else command.titled) == titled
+    assert command is None or command.settings is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "collective"),
+    [
+        ("## Allreduce", Collective.ALLREDUCE),
+        ("### Reduce Scatter (bf16)", Collective.REDUCESCATTER),
+        ("=== all_gather ===", Collective.ALLGATHER),
+        ("# All-to-All\n## 8 GPUs", Collective.ALLTOALL),
+        ("## Allreduce\n## Broadcast", Collective.BROADCAST),
+        ("## Allreduce\n## Other", None),
+        ("## Allreduce and Broadcast", None),
+        ("The all-reduce was slow", None),
+        ("## Allreduce\nmpirun ./all_gather_perf -g 1", Collective.ALLGATHER),
+    ],
+)
+def test_the_collective_of_a_heading(lines: str, collective: Collective | None) -> None:
+    command = found(lines)
+    assert (None if command is None else command.collective) is collective

@@ -355,3 +355,19 @@ def test_marks_are_written_above_their_rows_in_lines_that_nvidias_reader_takes_w
     assert max(map(len, text.splitlines())) == MAX_LINE
     (read,) = parse_rules(text).rules
     assert (read.rule, read.state) == (rule, RuleState.CANDIDATE)
+
+
+@pytest.mark.parametrize("first", ["collective_type", "colltype", "Collective"])
+def test_names_of_columns_need_a_comment_sign(first: str) -> None:
+    row = "allreduce,0,65536,tree,simple,2,1,-1"
+    data = f"{first},min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n{row}\n"
+    read = parse_rules(data)
+    assert len(read.rules) == 1
+    assert [(item.line, item.hint) for item in read.problems] == [(1, "write # before it")]
+    assert parse_rules("# " + data).problems == []
+
+
+def test_all_invalid_cells_of_a_row_are_named() -> None:
+    (problem,) = parse_rules("allreduce,0,9,-1,-1,256,2,16,-1,-1\n").problems
+    for cell in ("(algorithm): '-1'", "(protocol): '-1'", "(channels): '256'"):
+        assert cell in problem.message
