@@ -138,8 +138,9 @@ def test_an_outage_that_ends_every_flow_costs_no_message(hosts: Hosts) -> None:
 def test_an_outage_ends_a_connection_at_the_limit_that_is_set(hosts: Hosts) -> None:
     ended = hosts.end(outage(hosts, NCCLTUNE_NET_DOWN_TIMEOUT="1"))
     assert ended.statuses == [1, 1]
-    for error in ended.errors:
-        assert re.search(r"failed with \d+ bytes outstanding: no flow for 1 s: ", error), error
+    # The other rank may learn of the end from the first one.
+    reason = r"failed with \d+ bytes outstanding: no flow for 1 s: "
+    assert any(re.search(reason, error) for error in ended.errors), ended.errors
 
 
 def test_hosts_whose_packets_differ_in_length(hosts: Hosts) -> None:
