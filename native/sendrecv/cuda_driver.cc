@@ -121,19 +121,20 @@ cu::Result LoadedKernels::Load() {
   return result;
 }
 
-LoadedKernels* LoadedKernels::Of(const cu::Api& api, cu::Context context, std::string* why) {
+std::shared_ptr<LoadedKernels> LoadedKernels::Of(const cu::Api& api, cu::Context context,
+                                                 std::string* why) {
   static std::mutex& mutex = *new std::mutex;
-  static auto& all = *new std::map<cu::Context, LoadedKernels*>;
+  static auto& all = *new std::map<cu::Context, std::shared_ptr<LoadedKernels>>;
   const ScopedRelaxedContext in(api, context);
   const std::scoped_lock lock(mutex);
-  LoadedKernels*& known = all[context];
-  // A reset makes the functions invalid.
+  std::shared_ptr<LoadedKernels>& known = all[context];
+  // A reset makes the functions invalid. Communicators from before it may still hold them.
   if (known != nullptr && known->context_id_ == ContextId(api, context)) return known;
   known = nullptr;
-  std::unique_ptr<LoadedKernels> made(new LoadedKernels(api));
+  std::shared_ptr<LoadedKernels> made(new LoadedKernels(api));
   const cu::Result result = made->Load();
   made->context_id_ = ContextId(api, context);
-  if (result == cu::kSuccess) return known = made.release();
+  if (result == cu::kSuccess) return known = std::move(made);
   *why = "CUDA cannot load the wait kernels: " + cu::NameOf(api, result);
   return nullptr;
 }

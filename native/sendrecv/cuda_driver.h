@@ -35,7 +35,8 @@ class LoadedKernels {
   // a reset of the context. Such a call waits for work in progress, so make it before a stream may
   // wait. Returns null and the reason in `why` if CUDA refuses. Never unloaded, because unloading
   // waits as well.
-  static LoadedKernels* Of(const cu::Api& api, cu::Context context, std::string* why);
+  static std::shared_ptr<LoadedKernels> Of(const cu::Api& api, cu::Context context,
+                                           std::string* why);
 
   GroupStarts& starts() { return starts_; }
   cu::Result LaunchGate(Stream stream, GateKernel gate);
@@ -195,7 +196,7 @@ class CudaDriver final : public Driver {
   cu::Uuid uuid_;
   std::atomic<Stream> spare_stream_ = nullptr;
   std::atomic<Event> spare_event_ = nullptr;
-  LoadedKernels* kernels_ = nullptr;
+  std::shared_ptr<LoadedKernels> kernels_;
   // The launch of a gate that has not returned.
   struct PendingLaunch {
     const GateKernel* gate = nullptr;
