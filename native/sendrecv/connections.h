@@ -37,7 +37,7 @@ class WaitingStreams {
   bool Reserve(size_t count, size_t connections);
 
  private:
-  const cu::Context context_;
+  cu::Context context_;
   size_t reserved_ = 0;
 };
 

@@ -58,7 +58,7 @@ Switches ReadSwitches() {
   const std::string level = NcclSetting("NCCL_P2P_LEVEL").value_or("");
   if (NcclNumber("NCCL_P2P_DISABLE") == 1) {
     access.farthest = Link::kSameGpu;
-    access.why = "NCCL_P2P_DISABLE=" + *NcclSetting("NCCL_P2P_DISABLE");
+    access.why = "NCCL_P2P_DISABLE=" + NcclSetting("NCCL_P2P_DISABLE").value_or("1");
   } else if (const std::optional<Link> known = LevelOf(level)) {
     access.farthest = *known;
     access.why = "NCCL_P2P_LEVEL=" + level;

@@ -96,9 +96,9 @@ void RemoveStaleFiles() {
   if (folder == nullptr) return;
   while (const dirent* const entry = readdir(folder)) {
     if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
-    const Descriptor file(
-        openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (file && IsStale(file.fd())) unlinkat(dirfd(folder), entry->d_name, 0);
+    const std::string path = std::string(kFolder) + '/' + entry->d_name;
+    const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file && IsStale(file.fd())) unlink(path.c_str());
   }
   closedir(folder);
 }
