@@ -93,12 +93,13 @@ bool IsStale(int file) {
 // only while this process has no such file open: closing a descriptor would end its locks.
 void RemoveStaleFiles() {
   DIR* const folder = opendir(kFolder);
-  if (folder == nullptr) return;
+  const int directory = folder == nullptr ? -1 : dirfd(folder);
+  if (directory < 0) return;
   while (const dirent* const entry = readdir(folder)) {
     if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
-    const std::string path = std::string(kFolder) + '/' + entry->d_name;
-    const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (file && IsStale(file.fd())) unlink(path.c_str());
+    const Descriptor file(
+        openat(directory, entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file && IsStale(file.fd())) unlinkat(directory, entry->d_name, 0);
   }
   closedir(folder);
 }
