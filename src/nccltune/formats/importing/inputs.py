@@ -14,8 +14,10 @@ from typing import BinaryIO, NamedTuple
 
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of, kind_of_rest
 from nccltune.formats.importing.hardware import read_hardware
+from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
+from nccltune.formats.importing.unrecognised import describe
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
@@ -24,7 +26,7 @@ from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.text.lines import CHUNK_BYTES
+from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.study import names
 
@@ -33,6 +35,7 @@ READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_JSON: read_json,
     FileKind.RCCL_RESULTS: read_rccl_results,
     FileKind.RAW_CSV: read_raw_csv,
+    FileKind.JSON_RECORDS: read_json_records,
     FileKind.SAMPLES: read_samples,
     # A log may hold tables after the part of the file that detection reads. So the reader of tables
     # also reads logs.
@@ -136,18 +139,12 @@ class Reading:
                 hint=f"look for the cause: nccltune doctor {report.name}",
             )
         elif report.error is None and report.kind is FileKind.UNKNOWN:
-            report.refuse("nothing in it is known", hint=_KNOWN)
+            _refuse_unknown(self._file, report)
         elif report.kind is FileKind.NCCL_LOG:
             report.flag(
                 FlagKind.NOTE,
                 "an NCCL log without a table: it names what ran for tables of the same processes",
             )
-
-
-_KNOWN = (
-    "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, samples of nccltune,"
-    " and topologies (NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m)"
-)
 
 
 def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[InputFile]:
@@ -269,8 +266,24 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
             hint=f"look at it: nccltune topo show {report.name}",
         )
     elif report.kind is FileKind.UNKNOWN:
-        report.refuse("nothing in it is known", hint=_KNOWN)
+        if is_records(_start(file)):
+            report.kind = FileKind.JSON_RECORDS
+        else:
+            _refuse_unknown(file, report)
     return READERS.get(report.kind)
+
+
+def _start(file: BinaryIO) -> str:
+    file.seek(0)
+    data = file.read(MOST_BYTES)
+    return data.decode(encoding_of(data[:4]), errors="replace")
+
+
+def _refuse_unknown(file: BinaryIO, report: FileReport) -> None:
+    """Refuse a file without measurements, with what it is and what to give instead."""
+    found = describe(_start(file))
+    hint = found.hint.replace("{name}", report.name)
+    report.refuse(found.message, hint=hint, line=found.line)
 
 
 def _digest(file: BinaryIO) -> tuple[int, str]:

@@ -27,6 +27,7 @@ class FileKind(StrEnum):
     NCCL_TESTS_JSON = "nccl-tests JSON"
     RCCL_RESULTS = "rccl-tests results"
     RAW_CSV = "raw CSV"
+    JSON_RECORDS = "JSON records"
     SAMPLES = "samples"
     NCCL_LOG = "NCCL log"
     TUNER_CSV = "tuner configuration"

@@ -40,13 +40,16 @@ _NAMES = {
     "regBuff": "regbuff regbuf registered",
     "bandwidth": "bandwidth bw",
     "cost_metric": "costmetric",
-    "spread": "tmin tmax min max mintime maxtime timemin timemax std stddev timestd cv",
+    "spread": "tmin tmax minbw maxbw avgbw min max mintime maxtime timemin timemax std stddev"
+    " timestd cv",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 """Roles that only a raw CSV has: rows of several collectives or choices."""
-_MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
-_MEASURED_NAME = re.compile(r"time|latency|busbw|algbw|bandwidth|[uµμ]s\b|\bms\b", re.IGNORECASE)
+MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
+MEASURED_NAME = re.compile(
+    r"time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s", re.IGNORECASE
+)
 _LEAST_KNOWN = 3
 _REPEAT = re.compile(
     r"\b(?:run|rep|repeat|round|iter\w*|trial|cycle|pass|date|time\w*|index|id|seq\w*|notes?|comments?)\b"
@@ -58,8 +61,9 @@ _SEPARATES = re.compile(
     r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic",
     re.IGNORECASE,
 )
-_RULES = frozenset({"minbytes", "maxbytes"})
+_RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
+_VALUE = re.compile(r"<.*>|-?\d{1,20}")
 _HINT = re.compile(r"size|bytes|payload|algo|proto|coll", re.IGNORECASE)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
@@ -117,7 +121,7 @@ class Header(NamedTuple):
     @property
     def times_named(self) -> list[str]:
         """Return the names of columns without a role that may be times or bandwidths."""
-        return [name for name in self.unknown if _MEASURED_NAME.search(name)]
+        return [name for name in self.unknown if MEASURED_NAME.search(name)]
 
     @property
     def unknown(self) -> list[str]:
@@ -162,9 +166,12 @@ def header_of(line: str) -> Header | None:
         header = Header(separator, columns)
         roles = header.roles
         known = sum(bool(column.role) for column in columns)
-        times = bool(roles & (_MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
+        times = bool(roles & (MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
         measured = "size" in roles and times and len(columns) > 1
         if not (measured or len(roles & RAW) > 1) or _RULES & _unknown(columns):
+            continue
+        values = sum(bool(_VALUE.fullmatch(column.name)) for column in columns)
+        if values > 1 and not roles & MEASURED:
             continue
         if known < 2 and not header.times_named:
             continue
