@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from nccltune.formats.importing.environments import is_environment
 from nccltune.formats.importing.raw_csv import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
@@ -71,7 +72,7 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.NCCL_TESTS_TEXT
     if any(find_log_line(line) for line in lines):
         return FileKind.NCCL_LOG
-    return FileKind.UNKNOWN
+    return FileKind.ENVIRONMENT if is_environment(lines) else FileKind.UNKNOWN
 
 
 def kind_of_rest(file: BinaryIO) -> FileKind:

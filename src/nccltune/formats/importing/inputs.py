@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of, kind_of_rest
+from nccltune.formats.importing.environments import (
+    environment_of,
+    read_environment,
+    settings_in,
+)
 from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
 from nccltune.formats.importing.raw_csv import read_raw_csv
@@ -41,6 +46,7 @@ READERS: dict[FileKind, Reader] = {
     # also reads logs.
     FileKind.NCCL_LOG: read_text,
     FileKind.TOPOLOGY: read_hardware,
+    FileKind.ENVIRONMENT: read_environment,
 }
 STDIN = "-"
 _SPOOL_BYTES = 16 << 20
@@ -216,7 +222,7 @@ def read_inputs(
     read twice (standard input, pipes) is copied to a file in `spool`.
     """
     found = list(inputs)
-    logs = _logs(found)
+    logs, environments = _beside(found)
     for item in found:
         report = FileReport(name=item.name, asked=item.asked)
         context = Context(
@@ -224,6 +230,7 @@ def read_inputs(
             options=options,
             report=report,
             logs=logs,
+            environment=environment_of(item.name, environments),
             progress=progress,
             modified=item.modified,
         )
@@ -323,22 +330,29 @@ def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
         yield copy  # type: ignore[misc]  # has the methods that readers use: read and seek
 
 
-def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
-    """Return the NCCL logs that are separate files (`NCCL_DEBUG_FILE`), by host and process id.
+def _beside(
+    found: list[InputFile],
+) -> tuple[dict[tuple[str, int], NcclLog], dict[str, dict[str, str]]]:
+    """Return what files of their own state about the others.
 
-    A file that cannot be read is skipped. A single input file gives an empty result.
+    These are NCCL logs (`NCCL_DEBUG_FILE`), by host and process id, and environments by file. A
+    file that cannot be read is skipped. A single input file gives nothing.
     """
     logs: dict[tuple[str, int], NcclLog] = {}
+    environments: dict[str, dict[str, str]] = {}
     if len(found) < 2:
-        return logs
+        return logs, environments
     for item in found:
         if item.path is None or not item.path.is_file() or len(logs) >= _MAX_LOGS:
             continue
         try:
             with item.path.open("rb") as file:
-                if kind_of(file.read(HEAD_BYTES)) is FileKind.NCCL_LOG:
-                    file.seek(0)
+                kind = kind_of(file.read(HEAD_BYTES))
+                file.seek(0)
+                if kind is FileKind.NCCL_LOG:
                     logs.update(read_process_logs(file))
+                elif kind is FileKind.ENVIRONMENT:
+                    environments[item.name] = settings_in(_start(file))
         except (InputError, OSError):
             continue  # the error is reported when this file is read as an input
-    return logs
+    return logs, environments

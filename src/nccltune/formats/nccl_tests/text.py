@@ -114,7 +114,7 @@ class _TextReader:
         self.report = context.report
         self.context = context
         self.logs = FileLogs()
-        self.commands = CommandLines()
+        self.commands = CommandLines(context.environment)
         self.facts = RunLog()
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0

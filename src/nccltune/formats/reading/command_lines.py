@@ -10,6 +10,7 @@ Forms that are read:
 """
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
@@ -48,13 +49,14 @@ _PER_NODE = re.compile(
 )
 _SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
+_NODE = "(?:节点|節點|ノード|노드)"
 # A heading such as `### Two Nodes`, or a line that begins with the number.
 _OF_NODES = re.compile(
     r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,60}?|)(?<![\w.-])"
-    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b",
+    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b")
+_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})")
 _LONGEST_TITLE = 160
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
 _WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
@@ -117,8 +119,9 @@ class CommandFound(NamedTuple):
 class CommandLines:
     """The settings in force at the current line of one text."""
 
-    def __init__(self) -> None:
-        self._exported: dict[str, str] = {}
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """Begin with the settings of `environment`, if that is known."""
+        self._exported = dict(environment or {})
         self._block: dict[str, str] = {}
         self._line = 0
         self._used = False

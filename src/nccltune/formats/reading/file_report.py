@@ -30,6 +30,7 @@ class FileKind(StrEnum):
     JSON_RECORDS = "JSON records"
     SAMPLES = "samples"
     NCCL_LOG = "NCCL log"
+    ENVIRONMENT = "environment"
     TUNER_CSV = "tuner configuration"
     TOPOLOGY = "topology"
     GRAPHS = "NCCL graphs"

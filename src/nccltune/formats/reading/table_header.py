@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from decimal import Decimal
 from typing import NamedTuple
 
+from nccltune.formats.reading.foreign_names import has_foreign_name, in_english
 from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
 from nccltune.formats.text.delimited import cells_of, separators_of
 
@@ -64,7 +65,7 @@ _SEPARATES = re.compile(
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
-_HINT = re.compile(r"size|bytes|payload|algo|proto|coll", re.IGNORECASE)
+_HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
@@ -158,7 +159,9 @@ class DifferingColumns:
 
 def header_of(line: str) -> Header | None:
     """Return the header in `line`; None if it is not the header of a table of measurements."""
-    if len(line) > 4096 or not _HINT.search(line):
+    if len(line) > 4096:
+        return None
+    if not (_HINT.search(line) or has_foreign_name(line)):
         return None
     body = line.strip().removeprefix("#") if "\t" not in line else line
     for separator in separators_of(body):
@@ -193,6 +196,7 @@ def _plain(text: str) -> str:
 def column_of(cell: str) -> Column:
     """Return the column that a cell of a header names."""
     text, unit, placement = cell, "", ""
+    text = in_english(text)
     if (place := _PLACEMENT.search(text)) is not None:
         placement = "out-of-place" if place["out"] else "in-place"
         text = text[: place.start()] + " " + text[place.end() :]
