@@ -23,6 +23,7 @@ _MOST_BYTES = 64 << 20
 of kilobytes before it."""
 _JSON_KEYS = re.compile(r'"(?:version|start_time|args|env|nccl_version|config|results)"\s*:')
 _RCCL_KEYS = frozenset({"name", "size", "time", "busBw", "inPlace"})
+_MATRIX_HEADER = re.compile(r"[^\w]*GPU0\s+(?:GPU1|NIC0|mlx|CPU)")
 _SAMPLE_KEYS = frozenset({"collective", "bytes", "choice", "time_us", "study"})
 _RULE = re.compile(
     rf"\s*(?:{'|'.join(item.value for item in TUNED)})\s*,\s*\d+\s*,\s*\d+\s*,"
@@ -59,11 +60,11 @@ def kind_of(head: bytes) -> FileKind:
         return kind
     if content.startswith("<") and (xml := _XML.match(text)) is not None:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
-    if looks_like_matrix(text):
-        return FileKind.TOPOLOGY
     for line in lines:
         if (kind := _table_kind(line)) is not FileKind.UNKNOWN:
             return kind
+    if looks_like_matrix(text) and any(map(_MATRIX_HEADER.match, lines)):
+        return FileKind.TOPOLOGY
     if any("# nccltune:" in line for line in lines) or _RULE.match(content):
         return FileKind.TUNER_CSV
     if is_raw_row(content):

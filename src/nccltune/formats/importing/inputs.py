@@ -138,13 +138,10 @@ class Reading:
                 line=failure.line or None,
             )
             report.flags.remove(failure)
-        elif nothing and report.tables and report.kind is FileKind.NCCL_TESTS_TEXT:
-            report.refuse(
-                "has the header of nccl-tests and no row: the run hung or ended at its first size,"
-                " or the text is cut",
-                hint=f"look for the cause: nccltune doctor {report.name}",
-            )
-        elif report.error is None and report.kind is FileKind.UNKNOWN:
+        elif report.error is None and (
+            report.kind is FileKind.UNKNOWN
+            or (nothing and report.tables and report.kind is FileKind.NCCL_TESTS_TEXT)
+        ):
             _refuse_unknown(self._file, report)
         elif report.kind is FileKind.NCCL_LOG:
             report.flag(

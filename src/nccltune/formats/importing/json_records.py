@@ -6,6 +6,7 @@ the objects around a record (`"world_size": 4`) are columns, too.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ from nccltune.formats.reading.table_header import MEASURED, Header, column_of, h
 from nccltune.formats.text.lines import encoding_of
 
 MOST_BYTES = 64 << 20
+_COMMENT = re.compile(r"(?<=[\s,{\[])//[^\n]*")
 _MOST_DEPTH = 8
 _PER_ROW = frozenset({"nodes", "ranks", "algorithm", "protocol", "choice"})
 _AROUND = _PER_ROW | {"collective", "op", "per_node", "type", "redop", "channels", "size"}
@@ -29,6 +31,8 @@ _Found = tuple[int, _Fields]
 
 def json_documents(text: str) -> Iterator[tuple[int, int, object]]:
     """Yield the objects and lists that begin a line: first line, last line and value."""
+    if text.lstrip()[:1] in ("{", "["):
+        text = _COMMENT.sub("", text)
     decoder, at, line = json.JSONDecoder(), 0, 1
     while at < len(text):
         end = text.find("\n", at)
@@ -121,7 +125,8 @@ def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
             tables.setdefault(tuple(fields), []).append((line, fields))
         taken.update(range(first, last + 1))
     others = [(at, [line]) for at, line in enumerate(lines, 1) if at not in taken]
-    for names, found in tables.items():
+    for found in map(_with_collective, tables.values()):
+        names = tuple(found[0][1])
         header = header_of("\t".join(names))
         if header is None:
             continue
@@ -133,6 +138,20 @@ def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
             before = [block for block in others if block[0] < found[0][0]]
             yield from read_blocks([*before, *_as_copies(header, found)], context)
     context.report.kind = FileKind.JSON_RECORDS
+
+
+def _with_collective(found: list[_Found]) -> list[_Found]:
+    """Return records in which the field whose values are collectives is named for that."""
+    names = list(found[0][1])
+    if {"collective", "op"} & {column_of(name).role for name in names}:
+        return found
+    for name in names:
+        if all(collective_of_title(fields[name]) is not None for _, fields in found):
+            return [
+                (line, {"collective" if key == name else key: each for key, each in item.items()})
+                for line, item in found
+            ]
+    return found
 
 
 def _as_copies(header: Header, found: list[_Found]) -> Iterable[tuple[int, list[str]]]:

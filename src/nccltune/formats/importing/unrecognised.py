@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
 from nccltune.formats.nccl_tests.run import header_part
+from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
@@ -31,10 +32,13 @@ _PROSE = re.compile(
 _SIZE_NAME = re.compile(r"\bsizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
+_LABELS = re.compile(r"#?\s*size\s+count\s+type\s+(?:redop|root|time)")
 _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
+_VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
+_SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
 _MOST_LINES, _WIDTH = 20_000, 2048
-_LEAST = 3
+_LEAST, _MOST_NAMES = 3, 24
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
 _SHOWN = 10
 
@@ -92,7 +96,8 @@ def describe(text: str) -> Described:
     if text.lstrip()[:1] in ("{", "[") and (found := _of_json(text)) is not None:
         return found
     for table in _tables(lines):
-        if {re.sub(r"[^a-z]", "", name.lower()) for name in table.names} >= _RULES:
+        plain = {re.sub(r"[^a-z]", "", name.lower()) for name in table.names}
+        if plain >= _RULES and plain & {"algorithm", "algo"}:
             return Described(
                 "is a tuner configuration: it holds rules, not measurements",
                 "check it: nccltune lint {name}",
@@ -110,8 +115,10 @@ def describe(text: str) -> Described:
             "give its output; check the command: nccltune lint {name}",
             text.count("\n", 0, match.start()) + 1,
         )
-    if tables and tables[0].line <= _LEAST and not re.search(r"\d", tables[0].listed):
-        return _of_table(tables[0])
+    for table in tables:
+        first = table.line <= _LEAST and not re.search(r"\d", table.listed)
+        if first or any(collective_of_title(cell) for row in table.first for cell in row):
+            return _of_table(table)
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
     if prose is not None:
         return Described(
@@ -148,16 +155,17 @@ def _of_header(lines: list[str]) -> Described | None:
     """Describe the header of a run of nccl-tests without a table."""
     parts = [(at, header_part(f"# {line.lstrip(' #>')}")) for at, line in enumerate(lines, 1)]
     found = [(at, *part) for at, part in parts if part is not None]
-    if not found:
+    labels = next((at for at, line in enumerate(lines, 1) if _LABELS.search(line)), None)
+    if not found and labels is None:
         return None
     devices = [match for _, name, match in found if name == "device"]
     hosts = {match["host"] for match in devices}
     listed = f" ({len(devices)} ranks on {len(hosts)} host{'s' * (len(hosts) > 1)})"
     return Described(
-        f"has the header of nccl-tests{listed if devices else ''} and no row: the run ended before"
-        " its first size, or the text is cut",
+        f"has the header of nccl-tests{listed if devices else ''} and no row: the run hung or ended"
+        " at its first size, or the text is cut",
         "give the whole output; look for the cause: nccltune doctor {name}",
-        found[0][0],
+        found[0][0] if found else labels,
     )
 
 
@@ -165,17 +173,22 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
     """Yield the tables in lines: a line of names above a line of as many cells with numbers."""
     skip = 0
     for at, line in enumerate(lines):
-        if at < skip or not line.strip() or not any(char.isalpha() for char in line):
+        if at < skip or not any(char.isalpha() for char in line) or _VALUE.search(line):
             continue
         body = line.strip().removeprefix("#").strip() if "\t" not in line else line
         for separator in separators_of(body):
             names = cells_of(body, separator)
             if len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names)):
                 continue
+            if separator == " " and (len(names) > _MOST_NAMES or _SENTENCE.search(line)):
+                continue
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
             if index and not any(map(str.isalpha, index)):
                 index = []
             rows = _rows(lines[at + 1 : at + 12], separator, len(names))
+            if not rows and separator == " ":
+                rows = _rows(lines[at + 1 : at + 12], separator, len(body.split()))
+                names = body.split() if rows else names
             if not rows and index:
                 # Printed by pandas: the names of the index are on a line of their own.
                 names = [*index, *line.split()]
@@ -203,16 +216,16 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
         cells = cells_of(line, separator)
         if separator == " " and len(cells) != width:
             cells = line.split()
-        if len(cells) != width and not (rows or separator == "|"):
+        if len(cells) != width and separator != "|" and not rows:
             # Units, or the second line of a header in two lines.
             if len(cells) > 1 and len(rows) == 0 and line is lines[0]:
                 continue
             break
-        if len(cells) != width:
+        if len(cells) != width and separator != "|":
             break
         rows.append(cells)
     numbers = sum(any(char.isdigit() for char in cell) for row in rows[:1] for cell in row)
-    return rows if numbers else []
+    return rows if numbers >= (1 if separator != " " else max(2, width // 3)) else []
 
 
 def _of_json(text: str) -> Described | None:

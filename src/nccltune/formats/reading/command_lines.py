@@ -43,6 +43,8 @@ _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+# What may stand before a program that no launcher starts: prompts, assignments, `time`.
+_ALONE = re.compile(r"(?:[$#>+%:]+|\S+=\S*|\S*[$#%>\])]|\[?\S+@\S*|sudo|time|env|nohup|CMD|RUN)$")
 _HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
 _PER_NODE = re.compile(
     r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
@@ -213,11 +215,10 @@ class CommandLines:
         return True
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
-        self._ranks = _ranks_of(text[: program.start()], text[program.end() :])
-        if self._ranks == 1 and text[program.start()] == "`":
-            self._ranks = None  # in a sentence, the launcher is left out
+        options = _END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0]
+        self._ranks = _ranks_of(text[: program.start() + 1], options)
         self._nodes = _nodes_of(text[: program.start()])
-        arguments = tuple(_END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0].split())
+        arguments = tuple(options.split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.
         others = self._commands and (
@@ -325,18 +326,24 @@ def file_names(value: str) -> tuple[str, ...]:
 def _ranks_of(launcher: str, options: str) -> int | None:
     """Return the number of ranks that a command starts.
 
-    None if a launcher starts the program and its command line has no number of processes.
+    None if a launcher starts the program and its command line has no number of processes. A single
+    rank needs a command that is whole: `${MPIRUN} ./all_reduce_perf` and a path alone are not.
     """
     processes: int | None = 1
+    alone = False
     if (match := _LAUNCHER.search(launcher)) is not None:
         said = _PROCESSES.search(launcher, match.end())
         processes = int(said["count"]) if said is not None else None
+    else:
+        before = re.sub(r"\S*[/\s]$", "", launcher)
+        alone = options.lstrip().startswith("-") and all(map(_ALONE.match, before.split()))
+        processes = None if _PROCESSES.search(f"{before} ") else 1
     if processes is None:
         return None
     for option in ("t", "g"):
         each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
         processes *= int(each[1]) if each is not None else 1
-    return processes or None
+    return processes if processes > 1 or alone or match is not None else None
 
 
 def _nodes_of(launcher: str) -> int | None:

@@ -19,8 +19,10 @@ _NAMES = {
     "max": "最大",
     "time": "时间 時間 耗时 耗時 延迟 时延 延遲 レイテンシ 所要時間 시간 지연 время задержка"
     " zeit latenz temps latence tiempo latencia tempo",
-    "bandwidth": "带宽 頻寬 吞吐量 吞吐 帯域幅 帯域 대역폭 bandbreite débit",
+    "throughput": "吞吐量 吞吐",
+    "bandwidth": "带宽 頻寬 帯域幅 帯域 대역폭 bandbreite débit",
     "count": "元素数量 元素数 元素個數 数量",
+    "operation": "操作 演算 연산 операция",
     "collective": "集合通信 集合操作 集体操作 通信原语",
     "redop": "归约操作 归约",
     "algorithm": "算法 演算法 アルゴリズム 알고리즘 алгоритм",

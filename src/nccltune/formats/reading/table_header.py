@@ -16,7 +16,7 @@ from nccltune.formats.text.delimited import cells_of, separators_of
 
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
-    " msgbytes sizeinbytes payload payloadsize totalbytes sizebyte",
+    " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
@@ -59,7 +59,7 @@ _REPEAT = re.compile(
 )
 _SEPARATES = re.compile(
     r"(?<![a-z])np(?![a-z])|gpu|rank|node|world|proc|mode|config|variant|case|setting|version|nccl"
-    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic",
+    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel",
     re.IGNORECASE,
 )
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})

@@ -243,3 +243,24 @@ def test_words_state_the_ranks(line: str) -> None:
     found = lines.begin_run(again=False)
     assert found is not None
     assert found.worded == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        ("./all_reduce_perf -b 8 -g 1", 1),
+        ("root@pod:/# NCCL_DEBUG=INFO ./build/all_reduce_perf -b 8 -g 1", 1),
+        ("(base) me@v100:~/x$ ./all_reduce_perf -b 8", 1),
+        ("${MPIRUN} -n ${GPUS} -N 8 ./all_gather_perf -b 8M -e 8G -g 1", None),
+        ("docker run --gpus all image ./all_reduce_perf -b 8 -g 8", 8),
+        ("docker run image ./all_reduce_perf -b 8 -g 1", None),
+        ("EXEC_CMD=/opt/nccl-tests/bin/all_reduce_perf", None),
+        ("`./all_reduce_perf -b 1G -e 8G -f 2 -g 2`", 2),
+        ("`all_reduce_perf -b 8 -g 1` hangs", None),
+    ],
+)
+def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> None:
+    lines = CommandLines()
+    lines.observe(line, 1)
+    found = lines.begin_run(again=False)
+    assert (found and found.ranks) == ranks
