@@ -131,7 +131,11 @@ def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
     """
     for items in _groups(conditions):
         condition, found = items[0].condition.for_tuner, compared(items)
-        if not condition.collective.tuned or not found.alone or not condition.scale.nodes:
+        if (
+            not condition.collective.tuned
+            or not found.alone
+            or 0 in (condition.scale.nodes, condition.scale.ranks)
+        ):
             continue
         at = f"at {_ranges(found.alone, _sizes(items))} " if found.sizes else ""
         yield Finding(
@@ -168,8 +172,12 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
         return (
             f"with nothing: {limits}, {rest_of(limits)}, is neither the default nor a whole choice"
         )
-    if not items[0].condition.scale.nodes:
-        return "with nothing: the number of nodes is unknown, and a rule needs it"
+    scale = items[0].condition.scale
+    if not (scale.nodes and scale.ranks):
+        unknown = [word for word in ("nodes", "ranks") if not getattr(scale, word)]
+        return (
+            f"with nothing: the number of {' and '.join(unknown)} is unknown, and a rule needs it"
+        )
     if not found.has_default:
         if found.choices > 1:
             return f"{count(found.choices, 'choice')} with each other; the default was not measured"

@@ -200,7 +200,10 @@ def _point(timings: Timings, size: int, series: Series, ran: Choice | None) -> C
         low_us=min(low, centre),
         high_us=max(high, centre),
         spread=relative_spread(times),
-        busbw_gb_per_s=condition.collective.busbw_gb_per_s(size, centre, condition.scale.ranks),
+        # Of an unknown number of ranks only the time is known: as for one rank, that gives 0.
+        busbw_gb_per_s=condition.collective.busbw_gb_per_s(
+            size, centre, max(1, condition.scale.ranks)
+        ),
         ran=ran,
     )
 

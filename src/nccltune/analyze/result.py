@@ -19,7 +19,8 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     `registered` is the value that NCCL's tuner gets as regBuff. It is True for registered buffers
     and for calls in a CUDA graph (`graph`). `pipe_ops` is the value that it gets as numPipeOps,
     and `group_calls` the number of calls in a group, which it does not get. `limits` is the setting
-    that forced an algorithm or a protocol and left the other to NCCL.
+    that forced an algorithm or a protocol and left the other to NCCL. `run` names one of several
+    runs whose scale is unknown, so that they are not taken for rounds of one test.
     """
 
     collective: Collective
@@ -33,6 +34,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     pipe_ops: int = 1
     group_calls: int = 1
     limits: PartialChoice | None = None
+    run: str = ""
 
     @property
     def title(self) -> str:
@@ -48,6 +50,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
         parts += [f"{self.group_calls} calls a group"] if self.group_calls > 1 else []
         parts += [f"{self.pipe_ops} pipe ops"] if self.pipe_ops > 1 else []
         parts += [self.limits] if self.limits else []
+        parts += [self.run] if self.run else []
         return ", ".join(parts)
 
     @property
@@ -64,6 +67,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
             registered=self.registered,
             pipe_ops=self.pipe_ops,
             limits=self.limits,
+            run=self.run,
         )
 
 

@@ -87,7 +87,7 @@ def analyze(
             names=names,
             rated=what not in known,
         )
-        if what not in reported and timings.condition.scale.nodes:
+        if what not in reported and timings.condition.scale.nodes and what[1].ranks:
             # Report once for each collective and scale, for its first condition. Conditions out of
             # place are sorted before conditions in place.
             reported.add(what)
@@ -147,14 +147,13 @@ def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Find
         )
     if found.unscaled:
         kinds = dict.fromkeys(
-            f"{item.condition.collective.prose} of {item.condition.scale.ranks} ranks"
-            for item in found.unscaled
+            f"{item.condition.collective.prose}, {item.condition.scale}" for item in found.unscaled
         )
         findings.append(
             Finding(
                 kind=FindingKind.NOT_COMPARED,
-                sentence=f"{', '.join(kinds)}: the number of nodes is unknown. A curve "
-                "needs none, but a rule does: import again with --nodes",
+                sentence=f"{'; '.join(kinds)}. A curve needs no scale, but a rule does: import "
+                "again with --nodes and --ranks",
             )
         )
     limited = [item.condition for item in found.curves if item.condition.limits]

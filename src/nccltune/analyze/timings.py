@@ -7,9 +7,11 @@ together in time by one process. A point is one choice at one size under one con
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+import msgspec
 
 from nccltune.analyze.default_runs import split_defaults
 from nccltune.analyze.result import Condition
@@ -27,6 +29,8 @@ from nccltune.model.scale import Scale
 
 Series = dict[tuple[int, int], float]
 """Times in us by (round, repeat)."""
+_MOST_RUNS = 12
+"""Of more runs of unknown scales no curves are shown."""
 
 _ONE_PROCESS_A_CHOICE = frozenset({"nccl-tests", "raw-csv"})
 """Tools that run one choice in each process. nccltune 0.1 stored their samples without a process
@@ -192,7 +196,7 @@ class SortedSamples:
 
     `timings` has one item for each condition. `samples` is the number of all samples made for
     tuning. `doubts` are sentences on why the runs may come from several platforms. If there is any
-    doubt, no rule is sure. `unscaled` has the default of single runs whose number of nodes is
+    doubt, no rule is sure. `unscaled` has the default of runs whose number of nodes or ranks is
     unknown: their curves can be shown, but compared with nothing. The same holds for `partial`,
     runs for which a setting forced only an algorithm or only a protocol.
     """
@@ -212,11 +216,16 @@ class SortedSamples:
         return [*self.timings, *self.unscaled, *self.partial]
 
 
-def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) -> SortedSamples:
+def sort_samples(
+    samples: Iterable[Sample],
+    default_runs: Collection[str] = (),
+    names: Mapping[str, str] | None = None,
+) -> SortedSamples:
     """Sort samples for comparison.
 
     Runs labelled default in which NCCL ran different algorithms or protocols are separated (see
-    `split_defaults`). `default_runs` are the processes that surely ran the default.
+    `split_defaults`). `default_runs` are the processes that surely ran the default. `names` are the
+    files of processes, which name runs of an unknown scale.
 
     Samples that were not made for tuning and samples of 0 bytes are left out. Samples with wrong
     results, with an unknown scale, and with one rank are left out and counted. A sample with the
@@ -234,20 +243,21 @@ def sort_samples(samples: Iterable[Sample], default_runs: Collection[str] = ()) 
         if sample.source.purpose is not Purpose.TUNE:
             continue
         total += 1
-        if sample.ranks is None or (sample.nodes is None and not sample.wrong):
-            unscaled.append(sample)
-            continue
-        if sample.ranks < 2:
+        unknown = sample.nodes is None or sample.ranks is None
+        if sample.ranks == 1:
             one_rank += 1
             continue
-        condition = _condition(sample, Scale(sample.nodes or 0, sample.ranks))
+        if unknown and not sample.wrong:
+            unscaled.append(sample)
+            continue
+        condition = _condition(sample, Scale(sample.nodes or 0, sample.ranks or 0))
         if sample.wrong:
             wrong[condition, sample.choice] += 1
         elif sample.bytes:
             _add(found, condition, sample, rounds)
     # A run that was imported again with its scale is not left out.
     unscaled = [sample for sample in unscaled if not rounds.has(sample)]
-    single = _single_runs(unscaled, rounds)
+    single = _single_runs(unscaled, rounds, names or {})
     without_scale = len(unscaled) - sum(timings.samples for timings in single)
     every = sorted(found.values(), key=lambda timings: _order(timings.condition))
     ordered = [timings for timings in every if timings.condition.limits is None]
@@ -292,26 +302,45 @@ def _add(
         timings.note_channels(sample.bytes, sample.choice, channels)
 
 
-def _single_runs(unscaled: Iterable[Sample], rounds: Rounds) -> list[Timings]:
-    """Return the default or partial choice of runs whose number of nodes alone is unknown.
+def _single_runs(
+    unscaled: Iterable[Sample], rounds: Rounds, names: Mapping[str, str]
+) -> list[Timings]:
+    """Return the default or partial choice of runs whose number of nodes or ranks is unknown.
 
-    Several such runs with one number of ranks may be of several numbers of nodes, so they are left
-    out.
+    Several such runs may be of several numbers of nodes, so each has a curve of its own. Of very
+    many runs none is shown.
     """
     usable = [
-        (_condition(sample, Scale(0, sample.ranks)), sample)
+        (_condition(sample, Scale(sample.nodes or 0, sample.ranks or 0)), sample)
         for sample in unscaled
         if not isinstance(sample.choice, Choice) and sample.choice != TUNED_RUN
-        if sample.bytes and not sample.wrong and sample.ranks is not None and sample.ranks > 1
+        if sample.bytes
     ]
-    runs: dict[Condition, set[str]] = defaultdict(set)
+    runs: dict[Condition, dict[str, set[int]]] = defaultdict(dict)
     for condition, sample in usable:
-        runs[_alike(condition)].add(_process_name(sample))
+        sizes = runs[_alike(condition)].setdefault(_process_name(sample), set())
+        sizes.add(-sample.bytes if sample.in_place else sample.bytes)
+    if len({name for alike in runs.values() for name in alike}) > _MOST_RUNS:
+        return []
+    labels = {alike: _run_labels(sizes, names) for alike, sizes in runs.items()}
     found: dict[Condition, Timings] = {}
     for condition, sample in usable:
-        if len(runs[_alike(condition)]) == 1:
-            _add(found, condition, sample, rounds)
+        run = labels[_alike(condition)].get(_process_name(sample), "")
+        _add(found, msgspec.structs.replace(condition, run=run), sample, rounds)
     return sorted(found.values(), key=lambda timings: _order(timings.condition))
+
+
+def _run_labels(sizes: Mapping[str, set[int]], names: Mapping[str, str]) -> dict[str, str]:
+    """Return a label of each process; empty if the runs share no size, as one sweep in pieces."""
+    if sum(map(len, sizes.values())) == len(set().union(*sizes.values())):
+        return {}
+    labels = {
+        process: names.get(process, f"run {number}") for number, process in enumerate(sizes, 1)
+    }
+    parts = [label.rpartition(", ") for label in labels.values()]
+    if len({file for file, _, _ in parts}) == 1:
+        return dict(zip(labels, (run for _, _, run in parts), strict=True))
+    return labels
 
 
 def _alike(condition: Condition) -> Condition:
@@ -363,6 +392,7 @@ def _order(condition: Condition) -> tuple[object, ...]:
         condition.pipe_ops,
         condition.group_calls,
         condition.limits or "",
+        condition.run,
     )
 
 

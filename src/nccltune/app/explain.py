@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from nccltune.formats.tuner_config.csv_rules import FileRule, read_rules
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
@@ -24,6 +26,9 @@ from nccltune.tune.explain import (
 )
 from nccltune.tune.lint import file_issue
 from nccltune.tune.result import Tuning
+
+_FOREIGN_OCTAVE = 16
+"""Sizes asked from one power of two to the next if the ends of a plugin's ranges are unknown."""
 
 
 class ExplainRequest(NamedTuple):
@@ -58,6 +63,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
     low, high = request.sizes
     high = max(high, low + 1)
     plain = [item.rule for item in rules]
+    sizes = sizes_to_ask(plain, low, high, octave=1 if tuner is None else _FOREIGN_OCTAVE)
     found = [
         explain(
             tuner or tuner_path(),
@@ -65,14 +71,16 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
             nccl_version=request.nccl_version or header.get("nccl") or NEWEST_KNOWN,
             scale=scale,
             collectives=_collectives(request.collectives, rules),
-            sizes=sizes_to_ask(plain, low, high),
+            sizes=sizes,
             pipe_ops=request.pipe_ops,
             registered=request.registered,
         )
         for scale in _scales(request.nodes, request.ranks, plain, config)
     ]
     found = [with_states(item, rules, request.pipe_ops, request.registered) for item in found]
-    if tuner is None:
+    if tuner is not None:
+        found = [msgspec.structs.replace(item, asked=len(sizes)) for item in found]
+    else:
         # Numbers of channels are optional: show the decisions even if tuning.json is damaged.
         with contextlib.suppress(StudyError):
             tuning = _tuning_of(config)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples, sort_samples
-from nccltune.formats.importing.suspect import platform_doubts
+from nccltune.formats.importing.suspect import platform_doubts, run_names
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.measure.engine.point_record import TableLine
 from nccltune.measure.engine.record import LineFile
 from nccltune.model.choice import DEFAULT, Choice, parse_choice, rest_of
 from nccltune.model.errors import StudyError, UnwritableError
-from nccltune.model.scale import Scale
+from nccltune.model.scale import Scale, count
 from nccltune.study import names
 from nccltune.study.files import Study
 
@@ -36,14 +36,14 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
     nodes. Raises StudyError if there is no study, or none of its samples can be compared.
     """
     study = Study.open(path)
-    samples = sort_samples(study.samples(), _default_runs(study))
+    samples = sort_samples(study.samples(), _default_runs(study), run_names(study))
     samples.doubts += platform_doubts(study)
     with contextlib.suppress(StudyError):
         # The prediction is only shown, so a damaged table does not matter.
         _add_predictions(study, samples)
     if not samples.timings and not (curves and samples.curves):
         why = (
-            "none of its samples can be compared (unknown scale, one rank, or wrong results)"
+            f"none of its samples can be compared: {_why_none(samples)}"
             if samples.samples
             else "it has no samples"
         )
@@ -51,7 +51,9 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
         hint = f"add measurements: nccltune import FILES... -o {path}"
         if samples.without_scale or samples.unscaled:
             hint = f"import the files again with their scale: nccltune import FILES... -o {path}"
-            hint += " --nodes N --ranks N"
+            hint += " --nodes N" + (" --ranks N" if _lacks_ranks(samples) else "")
+            if samples.curves and not curves:
+                hint += f"; or show the curves: nccltune analyze {path}"
         if limited is not None:
             why = f"{limited} leaves the rest to NCCL ({rest_of(limited)}): no rule is made of it"
             hint = (
@@ -59,6 +61,25 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
             )
         raise StudyError(why, where=str(path), hint=hint)
     return OpenStudy(study, samples)
+
+
+def _lacks_ranks(samples: SortedSamples) -> bool:
+    return not samples.unscaled or any(
+        not timings.condition.scale.ranks for timings in samples.unscaled
+    )
+
+
+def _why_none(samples: SortedSamples) -> str:
+    """Return why no sample can be compared, with the number of timings for each reason."""
+    unscaled = samples.without_scale + sum(timings.samples for timings in samples.unscaled)
+    unknown = "nodes or ranks" if _lacks_ranks(samples) else "nodes"
+    reasons = [
+        (unscaled, f"of an unknown number of {unknown}"),
+        (samples.one_rank, "of one rank, where nothing is communicated"),
+        (sum(samples.wrong.values()), "with wrong results"),
+    ]
+    found = [f"{count(number, 'timing')} {words}" for number, words in reasons if number]
+    return ", ".join(found) or "all are of size 0"
 
 
 def _default_runs(study: Study) -> set[str]:

@@ -17,6 +17,8 @@ from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
 from nccltune.report.words import range_text, rate_text
 
+_GAP = 4
+"""Neighbouring sizes with a larger ratio leave a gap in the curve."""
 _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
@@ -44,7 +46,8 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
     if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
-        hint(f"next: nccltune import FILES -o {shlex.quote(str(study))} --nodes N")
+        ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
+        hint(f"next: nccltune import FILES -o {shlex.quote(str(study))} --nodes N{ranks}")
     elif not tuned:
         next_step("nccltune report", study)
     elif any(item.choices for item in tuned):
@@ -103,17 +106,28 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
             sizes,
             str(item.rounds),
             peak,
-            _reached(top.half_bytes, first, half) if top else "",
-            _reached(top.ninety_bytes, first, ninety) if top else "",
+            _reached(top.half_bytes, item.sizes, half) if top else "",
+            _reached(top.ninety_bytes, item.sizes, ninety) if top else "",
             noise,
         )
     if table.rows:
         out.print(table)
 
 
-def _reached(size: int, first: int, form: Callable[[int], str]) -> str:
-    """Return a size; `<= 1 GiB` for the first size, because smaller ones were not measured."""
-    return f"<= {form(size)}" if size == first else form(size)
+def _curve_text(analysis: Analysis) -> str:
+    """Return what curves without findings show: one size has no shape, nor have times alone."""
+    if all(len(item.sizes) < 2 for item in analysis.conditions):
+        return "curve      one size: it shows no shape"
+    rates = all(item.saturation is not None for item in analysis.conditions)
+    shapes = "no dip, no plateau and " if rates else ""
+    return f"curve      {shapes}no falling time beyond noise"
+
+
+def _reached(size: int, sizes: Sequence[int], form: Callable[[int], str]) -> str:
+    """Return a size; `<= 1 GiB` for the first one and above a gap, where none was measured."""
+    at = sizes.index(size)
+    gap = at == 0 or size > _GAP * sizes[at - 1]
+    return f"<= {form(size)}" if gap else form(size)
 
 
 def _show_findings(analysis: Analysis, out: Console) -> None:
@@ -140,4 +154,4 @@ def _show_findings(analysis: Analysis, out: Console) -> None:
     if is_right(analysis) and not shown:
         out.print("nothing found: the default is right at every size measured")
     elif not shown:
-        out.print("curve      no dip, no plateau and no falling time beyond noise")
+        out.print(_curve_text(analysis))

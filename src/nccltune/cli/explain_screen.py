@@ -27,6 +27,9 @@ def _show(out: Console, item: Explained) -> None:
         out.print(styled((f"{line.level.lower():<11}{line.text}", style)))
     for warning in item.warnings:
         out.print(styled((f"{'warning':<11}{warning}", "yellow")))
+    if item.asked:
+        words = f"{item.asked} sizes of each collective: a narrower range between two can be missed"
+        out.print(styled((f"{'asked':<11}{words}", "dim")))
     for collective, ranges in item.collectives.items():
         out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
         form = size_form(end for one in ranges for end in (one.min_bytes, one.max_bytes))

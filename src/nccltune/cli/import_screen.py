@@ -88,7 +88,9 @@ def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: b
     elif result.samples:
         where = " and ".join(result.studies)
         out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
-        hint(f"next: {_scale_command(result, names, name) or f'nccltune analyze {name}'}")
+        hint(f"next: nccltune analyze {name}")
+        if again := _scale_command(result, names, name):
+            hint(f"next: for rules, add what is unknown: {again}")
     elif ImportState.IMPORTED in outcomes:
         hint(f"next: nccltune topo show {name}")
     elif outcomes & {ImportState.ALREADY, ImportState.DUPLICATE}:

@@ -7,7 +7,8 @@ import msgspec
 class Scale(msgspec.Struct, frozen=True, order=True):
     """The number of nodes and ranks of a communicator. One rank drives one GPU.
 
-    `nodes` is 0 if it is unknown. Then timings show a curve, but no rule can be made of them.
+    `nodes` or `ranks` is 0 if it is unknown. Then timings show a curve, but no rule can be made of
+    them.
     """
 
     nodes: int
@@ -15,7 +16,7 @@ class Scale(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         nodes = count(self.nodes, "node") if self.nodes else "? nodes"
-        return f"{nodes}, {count(self.ranks, 'rank')}"
+        return f"{nodes}, {count(self.ranks, 'rank') if self.ranks else '? ranks'}"
 
 
 def count(number: int, noun: str) -> str:

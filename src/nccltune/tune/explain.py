@@ -47,7 +47,9 @@ class DecidedRange(msgspec.Struct, frozen=True):
 class Explained(msgspec.Struct, frozen=True):
     """The decisions of one plugin at one scale.
 
-    The plugin was loaded as NCCL of the version `nccl` loads it.
+    The plugin was loaded as NCCL of the version `nccl` loads it. `asked` is the number of sizes at
+    which a plugin of others was asked: a change and its reverse between two of them are missed. It
+    is 0 if the ends of all ranges are known.
     """
 
     tuner: str
@@ -58,6 +60,7 @@ class Explained(msgspec.Struct, frozen=True):
     log: list[PluginLogLine]
     warnings: list[str]
     collectives: dict[Collective, list[DecidedRange]]
+    asked: int = 0
 
 
 def environment_for(config: Path | None) -> dict[str, str | None]:
@@ -127,25 +130,28 @@ def decided_ranges(
 ) -> list[DecidedRange]:
     """Return the decisions at `sizes` (bytes, ascending) as ranges.
 
-    If the decisions at two neighbouring sizes differ, bisection finds the byte of the change. At
-    most one change between two sizes is assumed. Raises what `decide` raises.
+    If the decisions at two neighbouring sizes differ, bisection finds the byte of each change that
+    it meets. A change and its reverse between two sizes are missed. Raises what `decide` raises.
     """
     ranges: list[DecidedRange] = []
     low, before = sizes[0], decide(sizes[0])
     previous = low
     for size in sizes[1:]:
         decision = decide(size)
-        if decision.label != before.label:
+        while decision.label != before.label:
             edge = _last_alike(decide, before.label, previous, size)
             ranges.append(_range(low, edge, before))
-            low, before = edge + 1, decision
+            low = previous = edge + 1
+            before = decision if low == size else decide(low)
         previous = size
     ranges.append(_range(low, sizes[-1], before))
     return ranges
 
 
-def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
+def sizes_to_ask(rules: Iterable[Rule], low: int, high: int, *, octave: int = 1) -> list[int]:
     """Return `low`, `high`, the powers of two and the ends of rules between them.
+
+    `octave` is the number of sizes from one power of two to the next.
 
     The sizes just outside a rule are asked, too: between two rules there may be no rule.
 
@@ -155,8 +161,8 @@ def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
     found = {low, high}
     size = 1
     while size < high:
+        found |= {size + size * step // octave for step in range(1, octave + 1)}
         size *= 2
-        found.add(size)
     for rule in rules:
         found |= {rule.min_bytes - 1, rule.min_bytes, rule.max_bytes, rule.max_bytes + 1}
     return sorted(size for size in found if low <= size <= high)

@@ -3,6 +3,7 @@ import pytest
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.result import Analysis
+from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
@@ -170,7 +171,7 @@ def test_wrong_results_are_left_out_and_said() -> None:
 
 
 def test_what_has_no_scale_or_one_rank_is_left_out_and_said() -> None:
-    good = measure([1024], smooth)
+    good = [item for item in measure([1024], smooth) if isinstance(item.choice, Choice)]
     lost = [replaced(item, ranks=None) for item in good]
     alone = [replaced(item, nodes=1, ranks=1) for item in good]
     found = sort_samples([*lost, *alone])

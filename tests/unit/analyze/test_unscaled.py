@@ -48,13 +48,47 @@ def test_the_default_of_a_single_run_is_shown_and_compared_with_nothing() -> Non
     assert any("import again with --nodes" in item.sentence for item in analysis.findings)
 
 
-def test_several_runs_may_be_of_several_scales() -> None:
+def test_several_runs_may_be_of_several_scales_so_each_has_its_curve() -> None:
     both = sort_samples([*run("a"), *run("b")])
-    assert both.unscaled == []
-    assert both.without_scale == len(run("a")) * 2
-    # Another number of ranks is another curve. A run without one has no bandwidth.
-    apart = sort_samples([*run("a"), *run("b", ranks=16), *run("c", ranks=None)])
-    assert [item.condition.scale.ranks for item in apart.unscaled] == [8, 16]
+    assert [(item.condition.run, item.rounds) for item in both.unscaled] == [
+        ("run 1", 1),
+        ("run 2", 1),
+    ]
+    named = sort_samples([*run("a"), *run("b")], names={"a": "x.log", "b": "y.log, run 2"})
+    assert [item.condition.run for item in named.unscaled] == ["x.log", "y.log, run 2"]
+    one_file = sort_samples([*run("a"), *run("b")], names={"a": "x, run 1", "b": "x, run 2"})
+    assert [item.condition.run for item in one_file.unscaled] == ["run 1", "run 2"]
+    many = sort_samples(item for number in range(13) for item in run(f"p{number}"))
+    assert many.unscaled == []
+    assert many.without_scale == 13 * len(run("a"))
+
+
+def test_the_pieces_of_one_sweep_are_one_curve() -> None:
+    pieces = [
+        msgspec.structs.replace(
+            item, source=msgspec.structs.replace(item.source, process=str(item.bytes))
+        )
+        for item in run("a")
+    ]
+    (found,) = sort_samples(pieces).unscaled
+    assert found.condition.run == ""
+    assert len(found.sizes) == len({item.bytes for item in pieces})
+
+
+def test_a_run_without_ranks_shows_its_times_and_no_bandwidth() -> None:
+    found = sort_samples([*run("a"), *run("b", ranks=16), *run("c", ranks=None)])
+    assert [item.condition.scale.ranks for item in found.unscaled] == [0, 8, 16]
+    analysis = analyze_samples(PLATFORM, run("c", ranks=None))
+    (condition,) = analysis.conditions
+    assert condition.title == "all-reduce, ? nodes, ? ranks"
+    assert condition.saturation is None
+    assert {item.kind for item in analysis.findings} == {
+        FindingKind.FALLING_TIME,
+        FindingKind.NOT_COMPARED,
+        FindingKind.SUSPECT_RUN,
+    }
+    (comparison,) = comparisons(analysis)
+    assert "number of nodes and ranks is unknown" in comparison.text
 
 
 def test_a_run_that_was_imported_again_with_its_scale_is_used_once() -> None:

@@ -84,3 +84,11 @@ def files(*paths: Path, **options: object) -> list[Read]:
         samples = [sample for batch in reading.batches() for sample in batch.samples]
         result.append(Read(samples, reading.report))
     return result
+
+
+def one(tmp_path: Path, data: str | bytes, name: str = "x.txt", **options: object) -> Read:
+    """Read a file with this content as the import does."""
+    path = tmp_path / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    (read,) = files(path, **options)
+    return read

@@ -13,6 +13,9 @@ suspect.py        doubts about the runs that a study imported
 spool.py          keep samples on disk until they are written
 writer.py         write an import completely or not at all
 hardware.py       hardware files among the inputs
+environments.py   the output of env beside outputs of tests
+json_records.py   records of timings in JSON of any program
 raw_csv.py        NVIDIA's raw CSV of measurements
+unrecognised.py   say what a file without known measurements is, and what to give instead
 samples_jsonl.py  samples.jsonl of this or another study
 """

@@ -6,10 +6,11 @@ from typing import BinaryIO
 
 import msgspec
 
+from nccltune.formats.importing.environments import is_environment
 from nccltune.formats.importing.raw_csv import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.formats.reading.table_header import header_of
+from nccltune.formats.reading.table_header import MEASURED, header_of
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
@@ -21,6 +22,8 @@ _MOST_BYTES = 64 << 20
 """Limit of the bytes that are searched for a table. A job of thousands of ranks may print hundreds
 of kilobytes before it."""
 _JSON_KEYS = re.compile(r'"(?:version|start_time|args|env|nccl_version|config|results)"\s*:')
+_RCCL_KEYS = frozenset({"name", "size", "time", "busBw", "inPlace"})
+_MATRIX_HEADER = re.compile(r"[^\w]*GPU0\s+(?:GPU1|NIC0|mlx|CPU)")
 _SAMPLE_KEYS = frozenset({"collective", "bytes", "choice", "time_us", "study"})
 _RULE = re.compile(
     rf"\s*(?:{'|'.join(item.value for item in TUNED)})\s*,\s*\d+\s*,\s*\d+\s*,"
@@ -51,17 +54,17 @@ def kind_of(head: bytes) -> FileKind:
     text = head.decode(encoding_of(head[:4]), errors="replace")
     lines = [line for line in text.split("\n") if line.strip()]
     content = next((line for line in lines if not line.startswith("#")), "").strip()
-    if content.startswith("numCycle,") or (content.startswith("[") and '"numCycle"' in text):
+    if content.startswith("numCycle,") or (content[:1] in "[{" and set(_keys(text)) >= _RCCL_KEYS):
         return FileKind.RCCL_RESULTS
-    if content.startswith("{"):
-        return _json_kind(content, text)
+    if content.startswith("{") and (kind := _json_kind(content, text)) is not FileKind.UNKNOWN:
+        return kind
     if content.startswith("<") and (xml := _XML.match(text)) is not None:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
-    if looks_like_matrix(text):
-        return FileKind.TOPOLOGY
     for line in lines:
         if (kind := _table_kind(line)) is not FileKind.UNKNOWN:
             return kind
+    if looks_like_matrix(text) and any(map(_MATRIX_HEADER.match, lines)):
+        return FileKind.TOPOLOGY
     if any("# nccltune:" in line for line in lines) or _RULE.match(content):
         return FileKind.TUNER_CSV
     if is_raw_row(content):
@@ -70,7 +73,7 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.NCCL_TESTS_TEXT
     if any(find_log_line(line) for line in lines):
         return FileKind.NCCL_LOG
-    return FileKind.UNKNOWN
+    return FileKind.ENVIRONMENT if is_environment(lines) else FileKind.UNKNOWN
 
 
 def kind_of_rest(file: BinaryIO) -> FileKind:
@@ -95,11 +98,18 @@ def _table_kind(line: str) -> FileKind:
     header = header_of(strip_prefix(line)[1].lstrip("> "))
     if header is None:
         return FileKind.UNKNOWN
+    if header.raw and not (header.roles & MEASURED or header.times_named):
+        # It lists choices, as beside the tables of a report; no row has a time.
+        return FileKind.UNKNOWN
     return FileKind.RAW_CSV if header.raw else FileKind.NCCL_TESTS_TEXT
 
 
 def _is_row(line: str) -> bool:
     return _ROW.match(strip_prefix(line[:_ROW_WIDTH])[1]) is not None
+
+
+def _keys(text: str) -> list[str]:
+    return re.findall(r'"(\w{1,20})"\s*:', text)
 
 
 def _json_kind(content: str, text: str) -> FileKind:

@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of, kind_of_rest
+from nccltune.formats.importing.environments import (
+    environment_of,
+    read_environment,
+    settings_in,
+)
 from nccltune.formats.importing.hardware import read_hardware
+from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
+from nccltune.formats.importing.unrecognised import describe
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
@@ -24,7 +31,7 @@ from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.text.lines import CHUNK_BYTES
+from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.study import names
 
@@ -33,11 +40,13 @@ READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_JSON: read_json,
     FileKind.RCCL_RESULTS: read_rccl_results,
     FileKind.RAW_CSV: read_raw_csv,
+    FileKind.JSON_RECORDS: read_json_records,
     FileKind.SAMPLES: read_samples,
     # A log may hold tables after the part of the file that detection reads. So the reader of tables
     # also reads logs.
     FileKind.NCCL_LOG: read_text,
     FileKind.TOPOLOGY: read_hardware,
+    FileKind.ENVIRONMENT: read_environment,
 }
 STDIN = "-"
 _SPOOL_BYTES = 16 << 20
@@ -129,25 +138,16 @@ class Reading:
                 line=failure.line or None,
             )
             report.flags.remove(failure)
-        elif nothing and report.tables and report.kind is FileKind.NCCL_TESTS_TEXT:
-            report.refuse(
-                "has the header of nccl-tests and no row: the run hung or ended at its first size,"
-                " or the text is cut",
-                hint=f"look for the cause: nccltune doctor {report.name}",
-            )
-        elif report.error is None and report.kind is FileKind.UNKNOWN:
-            report.refuse("nothing in it is known", hint=_KNOWN)
+        elif report.error is None and (
+            report.kind is FileKind.UNKNOWN
+            or (nothing and report.tables and report.kind is FileKind.NCCL_TESTS_TEXT)
+        ):
+            _refuse_unknown(self._file, report)
         elif report.kind is FileKind.NCCL_LOG:
             report.flag(
                 FlagKind.NOTE,
                 "an NCCL log without a table: it names what ran for tables of the same processes",
             )
-
-
-_KNOWN = (
-    "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, samples of nccltune,"
-    " and topologies (NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m)"
-)
 
 
 def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[InputFile]:
@@ -219,7 +219,7 @@ def read_inputs(
     read twice (standard input, pipes) is copied to a file in `spool`.
     """
     found = list(inputs)
-    logs = _logs(found)
+    logs, environments = _beside(found)
     for item in found:
         report = FileReport(name=item.name, asked=item.asked)
         context = Context(
@@ -227,6 +227,7 @@ def read_inputs(
             options=options,
             report=report,
             logs=logs,
+            environment=environment_of(item.name, environments),
             progress=progress,
             modified=item.modified,
         )
@@ -269,8 +270,24 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
             hint=f"look at it: nccltune topo show {report.name}",
         )
     elif report.kind is FileKind.UNKNOWN:
-        report.refuse("nothing in it is known", hint=_KNOWN)
+        if is_records(_start(file)):
+            report.kind = FileKind.JSON_RECORDS
+        else:
+            _refuse_unknown(file, report)
     return READERS.get(report.kind)
+
+
+def _start(file: BinaryIO) -> str:
+    file.seek(0)
+    data = file.read(MOST_BYTES)
+    return data.decode(encoding_of(data[:4]), errors="replace")
+
+
+def _refuse_unknown(file: BinaryIO, report: FileReport) -> None:
+    """Refuse a file without measurements, with what it is and what to give instead."""
+    found = describe(_start(file))
+    hint = found.hint.replace("{name}", report.name)
+    report.refuse(found.message, hint=hint, line=found.line)
 
 
 def _digest(file: BinaryIO) -> tuple[int, str]:
@@ -310,22 +327,29 @@ def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
         yield copy  # type: ignore[misc]  # has the methods that readers use: read and seek
 
 
-def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
-    """Return the NCCL logs that are separate files (`NCCL_DEBUG_FILE`), by host and process id.
+def _beside(
+    found: list[InputFile],
+) -> tuple[dict[tuple[str, int], NcclLog], dict[str, dict[str, str]]]:
+    """Return what files of their own state about the others.
 
-    A file that cannot be read is skipped. A single input file gives an empty result.
+    These are NCCL logs (`NCCL_DEBUG_FILE`), by host and process id, and environments by file. A
+    file that cannot be read is skipped. A single input file gives nothing.
     """
     logs: dict[tuple[str, int], NcclLog] = {}
+    environments: dict[str, dict[str, str]] = {}
     if len(found) < 2:
-        return logs
+        return logs, environments
     for item in found:
         if item.path is None or not item.path.is_file() or len(logs) >= _MAX_LOGS:
             continue
         try:
             with item.path.open("rb") as file:
-                if kind_of(file.read(HEAD_BYTES)) is FileKind.NCCL_LOG:
-                    file.seek(0)
+                kind = kind_of(file.read(HEAD_BYTES))
+                file.seek(0)
+                if kind is FileKind.NCCL_LOG:
                     logs.update(read_process_logs(file))
+                elif kind is FileKind.ENVIRONMENT:
+                    environments[item.name] = settings_in(_start(file))
         except (InputError, OSError):
             continue  # the error is reported when this file is read as an input
-    return logs
+    return logs, environments

@@ -116,6 +116,8 @@ def _one(
     clashing = PlatformGroups()
     for file, run in runs:
         subject, name = _subject(run), file.report.name
+        if run.line and len(file.runs) > 1:
+            name += f":{run.line}"
         fits = not groups.members or groups.fitting(subject) == [0]
         (groups if fits else clashing).put(0, name, subject)
     for subject, names in clashing.members[0].values() if clashing.members else ():

@@ -6,7 +6,7 @@ invalid cell makes the whole file an error, which names the line, the column and
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import BinaryIO, NamedTuple, TypeVar
 
@@ -76,6 +76,8 @@ def is_row(line: str) -> bool:
     """Return whether `line` is a row of a raw CSV: it has a collective and an algorithm."""
     for separator in separators_of(line)[:-1]:
         cells = cells_of(line, separator)
+        if any(cell[:1] in ("[", "(") for cell in cells):
+            return False  # ranges of NCCLX's rules
         if len(cells) >= _LEAST_CELLS and _meanings(cells) >= {"collective", "algorithm"}:
             return True
     return False
@@ -103,29 +105,40 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     Raises InputError at the first problem.
     """
     context.report.kind = FileKind.RAW_CSV
-    reader: _Rows | None = None
-    name = context.report.name
 
     def too_long(number: int, text: str) -> None:
-        raise Problem(number, f"more than 1 MiB in a line: {visible(text, 40)}").error(name)
+        problem = Problem(number, f"more than 1 MiB in a line: {visible(text, 40)}")
+        raise problem.error(context.report.name)
 
+    blocks = line_blocks(file, too_long=too_long, progress=context.progress)
+    yield from read_raw_blocks(blocks, context)
+
+
+def read_raw_blocks(
+    blocks: Iterable[tuple[int, list[str]]], context: Context
+) -> Iterator[RunSamples]:
+    """Yield the measurements in blocks of lines, each with the number of its first line."""
+    reader: _Rows | None = None
     batches: dict[RunFound, list[Sample]] = {}
-    waiting = 0
-    for number, lines in line_blocks(file, too_long=too_long, progress=context.progress):
+    waiting, ended = 0, False
+    for number, lines in blocks:
         for at, line in enumerate(lines, number):
             try:
+                if reader is not None and reader.ends_at(line):
+                    reader, ended = None, True
                 if reader is None:
                     header = header_of(line)
                     if header is not None and header.raw:
                         reader = _Rows(header, context, at)
-                    elif is_row(line):
+                    elif is_row(line) and not ended:
                         raise _no_header(line)
                     continue
                 for sample in reader.samples(line, at):
                     batches.setdefault(reader.run_of(sample), []).append(sample)
                     waiting += 1
             except CellError as error:
-                raise Problem(at, error.message, error.hint).error(name) from None
+                problem = Problem(at, error.message, error.hint)
+                raise problem.error(context.report.name) from None
         if waiting >= _BATCH:
             yield from map(RunSamples, batches, batches.values())
             batches, waiting = {}, 0
@@ -227,6 +240,8 @@ class _Rows:
             need += "; the time can be computed from a column algbw or busbw"
         if unknown:
             need = f"rename the column that holds it to {name} (not known: {unknown}); {need}"
+        if role == "collective":
+            need = f"give --collective, or {need}"
         return CellError(f"the column {name!r} is missing", need)
 
     def run_of(self, sample: Sample) -> RunFound:
@@ -253,6 +268,10 @@ class _Rows:
         run.add_row([sample.bytes, label, sample.collective, sample.time_us], [sample.time_us])
         run.saw(label, 1)
         return run
+
+    def ends_at(self, line: str) -> bool:
+        """Return whether a line ends the table: in Markdown, one without bars does."""
+        return self.header.separator == "|" and not cells_of(line, "|") and line.count("|") < 2
 
     def samples(self, line: str, number: int) -> list[Sample]:
         """Return the samples of a line; empty for size 0, a comment and the rule of a table.

@@ -39,6 +39,9 @@ _DTYPES = {
 }  # fmt: skip
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
+_TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
+_EXACT = 0.006
+"""The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _CHECKS = 0.05
 """The least bandwidth in GB/s that is printed with enough digits to check a time."""
 _ASSUMED = (
@@ -76,7 +79,7 @@ class CopiedTable:
         self, header: Header, placements: list[str], report: FileReport, line: int
     ) -> None:
         """Find the columns. Raises BadRowError if it is unknown which column is which."""
-        self.header = header
+        self.header = header = _with_time(header)
         self.report = report
         self._line = line
         self._columns = list(header.columns)
@@ -84,9 +87,12 @@ class CopiedTable:
         for role, places in self._left.items():
             if len(places) > 1:
                 raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
-        times = header.at("time")
+        times = header.at("time") or header.at("algbw")
         if not times:
             raise BadRowError(_no_time(header))
+        self._computed = not header.at("time")
+        if self._computed:
+            report.flag(FlagKind.NOTE, "times are computed from algbw", line)
         placed = self._placements(times, placements)
         self._groups = [
             {role: self._of_group(role, at, len(times), placed[at]) for role in _GROUP[1:]}
@@ -221,6 +227,10 @@ class CopiedTable:
         algbw, busbw = (
             bandwidth_of(values[role], self._factor(group[role])) for role in ("algbw", "busbw")
         )
+        if self._computed:
+            if algbw is None or not 0 < algbw.half <= _EXACT * algbw.value:
+                raise CellError("no time, and a bandwidth of too few digits for one", None)
+            return _Timing(Number(0.0, 0.0, True), algbw, busbw, None, False)
         # A bandwidth shows whether the comma of `1,234` is one between thousands.
         checked = any(each is not None and each.value >= _CHECKS for each in (algbw, busbw))
         time, united = time_of(values["time"], self._columns[at].factor, thousands=checked)
@@ -260,9 +270,11 @@ class CopiedTable:
                 if timing is None:
                     flat += [None, None, None]
                     continue
-                busbw = timing.busbw
+                busbw, time_us = timing.busbw, timing.time.value
+                if self._computed and timing.algbw is not None:
+                    time_us = size / (timing.algbw.value * 1e3)
                 exact = busbw is not None and timing.exact and busbw.half <= 0.00501
-                flat += [timing.time.value, busbw.value if busbw and exact else None, timing.wrong]
+                flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
             found.append(tuple(flat))
         if 2 * lost > len(rows) and found:
             # Times so short or so long that rounding hides the disagreement are no evidence.
@@ -295,7 +307,7 @@ class CopiedTable:
         if each and size % each:
             return f"a size of {size} bytes is no multiple of {row.elements} {row.dtype}"
         for timing in row.timings:
-            if timing is None or not size:
+            if timing is None or not size or self._computed:
                 continue
             time, rate = timing.time, size / (timing.time.value * 1e3)
             slack = 1.02 * time.half / time.value * rate + 1e-3 * rate
@@ -316,12 +328,23 @@ class CopiedTable:
         return None
 
 
+def _with_time(header: Header) -> Header:
+    """Return a header whose only column named like a time is the time, if algbw can check it."""
+    likely = [at for at, column in enumerate(header.columns) if _TIME.search(column.name)]
+    if header.at("time") or not header.at("algbw") or len(likely) != 1:
+        return header
+    columns = list(header.columns)
+    columns[likely[0]] = columns[likely[0]]._replace(role="time")
+    return header._replace(columns=tuple(columns))
+
+
 def _no_time(header: Header) -> str:
     names = header.times_named or header.unknown
     listed = f" (not known: {', '.join(names[:5])})" if names else ""
     keep = "keep one of them and name it" if len(names) > 1 else "name it"
     other = ""
-    if any(re.search(r"busbw|algbw|bandwidth", name, re.IGNORECASE) for name in names):
+    rates = [name for name in names if re.search(r"busbw|algbw|bandwidth", name, re.IGNORECASE)]
+    if rates or header.at("busbw"):
         other = ", or name one 'busbw (GB/s)' and add the columns collective, nodes and ranks"
     return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
 

@@ -22,9 +22,9 @@ _LIMITS = {
 }
 _COUNT_PER_RANK = frozenset(_LIMITS) - {Collective.ALLREDUCE}
 _FIRST_TIME = 7
-_LEAST_BUSBW = 1.0
-"""Least bus bandwidth in GB/s that is used. A lower one is printed with at most two digits, which
-is too rough."""
+_LEAST_BUSBW = 0.1
+"""Least bus bandwidth in GB/s that is used. A lower one is printed with one digit, which is too
+rough."""
 _CLOSE = 1e-6
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the results file of rccl-tests (`-x FILE -Z json` or `-Z csv`).
 
+Releases differ: a JSON list, or an object a line. Before `numCycle` came, `wrong` was `#wrong`.
+
 Each record is one timing of one placement. The file has neither devices, nor roots, nor settings.
 Two peculiarities (`Reporter` in rccl-tests' `src/common.cu`):
 
@@ -47,7 +49,7 @@ def read_rccl_results(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     if len(data) > _MOST_BYTES:
         raise InputError("is larger than 256 MiB", hint="split it")
     text = data.decode("utf-8-sig", errors="replace")
-    records = _of_json(text) if text.lstrip().startswith("[") else _of_csv(text)
+    records = _of_json(text) if text.lstrip()[:1] in ("[", "{") else _of_csv(text)
     jobs: dict[_Job, list[FlatRow]] = {}
     for line, record in records:
         try:
@@ -62,7 +64,7 @@ def read_rccl_results(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
 
 
 def _of_json(text: str) -> Iterator[tuple[int, _Record]]:
-    """Yield the records of a JSON list, each with its line. A truncated list gives its start."""
+    """Yield the records of a JSON list or of JSON lines. A truncated list gives its start."""
     decoder, at, line = json.JSONDecoder(), text.find("{"), 1
     done = 0
     while at >= 0:
@@ -120,7 +122,7 @@ def _row(record: _Record, line: int) -> tuple[_Job, FlatRow]:
         raise ValueError(f"{visible(dtype, 20)!r} is not a type, or the reduction is unknown")
     if size < 0 or min(job[1:]) < 1 or not 0 < time_us < 1e13:
         raise ValueError("a size, a number of ranks or a time that cannot be")
-    wrong = str(record["wrong"])
+    wrong = str(record.get("wrong", record.get("#wrong", "N/A")))
     timing = (time_us, float(record["busBw"]), None if wrong == "N/A" else int(wrong))
     none = (None, 0.0, None)
     placed = (*none, *timing) if int(record["inPlace"]) else (*timing, *none)

@@ -253,6 +253,14 @@ class NcclTestsRun:
         return None if None in counts else sum(filter(None, counts))
 
     @property
+    def one_visible(self) -> bool:
+        """Return whether each process sees only one GPU, number 0, on a host with several."""
+        names: dict[str, list[TableDevice]] = {}
+        for device in self.group:
+            names.setdefault(device.host, []).append(device)
+        return any(map(_one_visible, names.values()))
+
+    @property
     def first_host(self) -> str | None:
         """Return the machine of the first rank in the device list.
 
@@ -310,7 +318,8 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     stands for one GPU and is listed twice, there are two machines. But if CUDA_VISIBLE_DEVICES
     selects the GPU of each process, the index is always 0, and ranks may share a GPU. `each` is the
     number of ranks of a process. Without bus numbers, a host name is one machine unless the indices
-    show more.
+    show more. The same holds if every process has one GPU, number 0, of a bus number without its
+    PCI domain: NCCL refuses ranks that share a GPU, and all GPUs of a Grace node are `[0x01]`.
     """
     # JSON has the bus number of the first GPU of each process only.
     devices = [device for device in devices if device.bus] or devices
@@ -329,7 +338,17 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     parts = any("MIG" in device.gpu for device in devices)
     if one_to_one and len(set(indices)) > 1 and not parts and (known or each == 1):
         return most
-    return None if known else 1
+    return None if known and not _one_visible(devices) else 1
+
+
+def _one_visible(devices: list[TableDevice]) -> bool:
+    """Return whether each process sees one GPU, whose PCI domain is not printed."""
+    return (
+        len({device.pid for device in devices}) == len(devices) > 1
+        and {device.device for device in devices} == {0}
+        and len({device.bus for device in devices}) == 1
+        and ":" not in devices[0].bus
+    )
 
 
 def _bus(text: str) -> str | None:
@@ -377,9 +396,9 @@ class ScaleEvidence(NamedTuple):
     - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
-    - `titled`: the nodes in a heading above, and the line of that.
+    - `titled`: the nodes in a heading above, and the line of that. `worded`: the ranks in words.
     - `bounds`: the numbers of ranks that the table's own numbers allow.
-    - `processes`: the number of processes in the device list.
+    - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
     """
 
     listed: int | None = None
@@ -393,8 +412,10 @@ class ScaleEvidence(NamedTuple):
     commanded: int | None = None
     commanded_nodes: int | None = None
     titled: tuple[int, int] | None = None
+    worded: int | None = None
     bounds: RankBounds | None = None
     processes: int = 1
+    one_visible: bool = False
 
 
 def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleFound:
@@ -445,6 +466,13 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
             " is listed more than once (if ranks shared GPUs, give --nodes)",
             line,
         )
+    elif evidence.one_visible and given[0] is None and nodes == hosts:
+        report.flag(
+            FlagKind.NOTE,
+            "each process lists its only GPU as device 0: the ranks of a host name are taken as"
+            " GPUs of one node (if machines share a name, give --nodes)",
+            line,
+        )
     for found, asked, noun in ((nodes, given[0], "node"), (ranks, given[1], "rank")):
         if found is not None and asked is not None and found != asked:
             report.flag(
@@ -491,6 +519,7 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
         ("the last line of the device list", None if last is None else last + 1),
         ("the file", evidence.stated[1]),
         ("the command line", evidence.commanded),
+        ("the text above", evidence.worded),
         ("--ranks", evidence.given[1]),
     ]
     known = [(said, ranks) for said, ranks in claims if ranks]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from nccltune.formats.nccl_tests.columns import (
     DTYPE_BYTES,
     PLACEMENTS,
+    REDOPS,
     BadRowError,
     Row,
     TableColumns,
@@ -27,15 +28,18 @@ from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.table_header import Header, header_of
+from nccltune.model.choice import ALGORITHMS, PROTOCOLS
 
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>[\d.e+-]+)(?: (?P<verdict>OK|FAILED))?")
 _ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
 _NUMERIC = re.compile(r"\s*-?\.?\d")
+_ADDRESS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\s*")
 _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = (
     "a row without a column header: which column is which is unknown (keep the line of names)"
 )
+_ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
 _MAX_TESTS = 1024
 _NO_PLACEMENTS = (
     "no line above the table states which columns are out of place: the first ones are, as every"
@@ -45,6 +49,12 @@ _NO_LABELS = "no line names the table's columns: they are those of the only layo
 _ABRIDGED = "rows of the table were left out (a line of dots): the others are read"
 _SHORTENED = "rows end before their in-place columns: their out-of-place times are read"
 _CUT = "cut in two by other output, and its rest is unknown"
+
+
+def _is_prose(text: str) -> bool:
+    """Return whether a line that begins with a number has words that no row has."""
+    words = [word for word in text.split() if len(word) > 1 and word[0].isalpha()]
+    return sum(word.lower() not in _ROW_WORDS for word in words) > 1
 
 
 class SourceReader:
@@ -273,7 +283,7 @@ class SourceReader:
         if self._cut:
             return self._rejoin(text, number)
         if self._accepts and self.table is not None:
-            if not _NUMERIC.match(text):
+            if not _NUMERIC.match(text) or _ADDRESS.fullmatch(text) or _is_prose(text):
                 return False
             try:
                 self.table.add(self.table.layout.row(text, number))

@@ -288,8 +288,10 @@ class TableReader:
             commanded=run.command.ranks if run.command is not None else None,
             commanded_nodes=run.command.nodes if run.command is not None else None,
             titled=run.command.titled if run.command is not None else None,
+            worded=run.command.worded if run.command is not None else None,
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),
+            one_visible=run.one_visible,
         )
 
     def _joined_log(self) -> NcclLog:

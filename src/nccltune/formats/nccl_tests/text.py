@@ -6,7 +6,7 @@ describes these formats.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from nccltune.formats.nccl_log.alarms import alarms
@@ -66,15 +66,27 @@ _MAX_HOSTS = 65536
 
 def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     """Yield the samples of nccl-tests output in batches (see `context.Reader`)."""
-    reader = _TextReader(context)
     head = file.read(CHUNK_BYTES)
     file.seek(0)
     wrapping = wrapping_of(head.decode(encoding_of(head[:4]), errors="replace"))
     if wrapping is not None:
         note = f"lines are wrapped at {wrapping.width} characters: joined"
         context.report.flag(FlagKind.NOTE, note)
-    for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
-        reader.block(number, lines if wrapping is None else unwrapped(lines, wrapping))
+
+    def too_long(number: int, text: str) -> None:
+        context.report.cannot_read(number, text, "a line of more than 1 MiB")
+
+    blocks = line_blocks(file, too_long=too_long, progress=context.progress)
+    if wrapping is not None:
+        blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)
+    yield from read_blocks(blocks, context)
+
+
+def read_blocks(blocks: Iterable[tuple[int, list[str]]], context: Context) -> Iterator[RunSamples]:
+    """Yield the samples of blocks of lines, each with the number of its first line."""
+    reader = _TextReader(context)
+    for number, lines in blocks:
+        reader.block(number, lines)
         yield from reader.drain()
     reader.end()
     yield from reader.drain()
@@ -102,7 +114,7 @@ class _TextReader:
         self.report = context.report
         self.context = context
         self.logs = FileLogs()
-        self.commands = CommandLines()
+        self.commands = CommandLines(context.environment)
         self.facts = RunLog()
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
@@ -243,10 +255,6 @@ class _TextReader:
                 return self.plain
             source = self.sources[name] = SourceReader(self.context, self.begin)
         return source
-
-    def too_long(self, number: int, text: str) -> None:
-        """Report a line that is too long to be held in memory."""
-        self.report.cannot_read(number, text, "a line of more than 1 MiB")
 
     def drain(self) -> Iterator[RunSamples]:
         """Yield the samples of complete tables, and of tables with many rows so far."""

@@ -43,4 +43,5 @@ def collective_of_title(title: str) -> Collective | None:
 def collective_of_program(program: str) -> Collective | None:
     """Return the collective of an nccl-tests binary (`all_reduce_perf_mpi`); None if unknown."""
     stem = PurePath(program).name.partition("_perf")[0].replace("_", "")
+    stem = re.sub("^[nr]ccl", "", stem)
     return next((item for item in Collective if item.value == stem), None)

@@ -10,6 +10,7 @@ Forms that are read:
 """
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
@@ -24,7 +25,7 @@ _ASSIGNMENT = re.compile(
     r"(?<![\w$])(?P<name>[NR]CCL_[A-Z0-9_]{1,80}|NCCLTUNE_CONFIG|LD_PRELOAD)"
     r"(?:\s{0,3}[=:]\s{0,3}|(?(lead)\s{1,8}|(?!)))"
     r"(?:\"(?P<double>[^\"]{0,400})\"|'(?P<single>[^']{0,400})'"
-    r"|(?P<bare>(?:(?!,\w+=)[^\s\"';)\]]){0,400}))"
+    r"|(?P<bare>(?:(?!,\w+=)[^\s\"'`;)\]]){0,400}))"
 )
 # Headings of scripts between tables, such as `### ALGO=Ring size=1G`.
 _SHORT = re.compile(
@@ -33,28 +34,38 @@ _SHORT = re.compile(
 _HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
 _OF_DEFAULT = re.compile(r"(?:#{1,6}|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE)
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
+_PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
 _PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
 _PROGRAM = re.compile(
-    r"(?:^|[\s/;&|'\"])(?P<program>[a-z_]{3,20}_perf)(?:_\w{1,20})?(?=[\s'\";]|$)"
+    r"(?:^|[\s/;&|'\"`(\[])(?P<program>[a-z_]{3,20}_perf)(?:_\w{1,20})?(?=[\s'\"`;]|$)"
 )
 _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+# What may stand before a program that no launcher starts: prompts, assignments, `time`.
+_ALONE = re.compile(r"(?:[$#>+%:]+|\S+=\S*|\S*[$#%>\])]|\[?\S+@\S*|sudo|time|env|nohup|CMD|RUN)$")
 _HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
 _PER_NODE = re.compile(
     r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
 )
 _SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
+_NODE = "(?:节点|節點|ノード|노드)"
 # A heading such as `### Two Nodes`, or a line that begins with the number.
 _OF_NODES = re.compile(
     r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,60}?|)(?<![\w.-])"
-    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b",
+    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})[ -]nodes?\b")
+_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})")
 _LONGEST_TITLE = 160
+# A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
+_WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
+_WORLD = re.compile(
+    r"(?:world[ _-]?size|(?:total|number of) (?:ranks|gpus)|nranks)\W{1,8}(?P<ranks>\d{1,6})\b",
+    re.IGNORECASE,
+)
 _TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
 # One # is also how nccl-tests begins the lines of its header.
 _LEVEL = re.compile(r"#{2,6}(?=\s\S)")
@@ -64,7 +75,7 @@ _MOST_WORDS = 256
 # A line of a printed script, such as `#export NCCL_ALGO=Ring`. With a blank, `#` may be a prompt.
 _COMMENTED_OUT = re.compile(r"#{1,8}(?!SBATCH|PBS|BSUB)[A-Za-z]")
 _ECHO = re.compile(r"[+$>\s]{0,8}(?:echo|printf)\s")
-_END_OF_COMMAND = re.compile(r"[|;&>'\"]|\s#")
+_END_OF_COMMAND = re.compile(r"[|;&>'\"`]|\s#")
 _MOST_CHARACTERS = 1 << 16
 _MOST_ARGUMENTS = 256
 
@@ -79,7 +90,8 @@ class CommandFound(NamedTuple):
     - `preloaded`: the names of the files in `LD_PRELOAD`.
     - `tuner`: the value of NCCL_TUNER_PLUGIN. `configured`: a configuration of a tuner is set.
     - `arguments`: the words after the program's name. `collective`: what the program measures.
-    - `titled`: the number of nodes in a heading, and the line of that.
+    - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
+      ranks in a line such as `World Size: 8`.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
@@ -97,6 +109,7 @@ class CommandFound(NamedTuple):
     collective: Collective | None = None
     forced: bool = False
     titled: tuple[int, int] | None = None
+    worded: int | None = None
 
     @property
     def limits(self) -> dict[str, str]:
@@ -108,8 +121,9 @@ class CommandFound(NamedTuple):
 class CommandLines:
     """The settings in force at the current line of one text."""
 
-    def __init__(self) -> None:
-        self._exported: dict[str, str] = {}
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """Begin with the settings of `environment`, if that is known."""
+        self._exported = dict(environment or {})
         self._block: dict[str, str] = {}
         self._line = 0
         self._used = False
@@ -124,6 +138,7 @@ class CommandLines:
         self._titled: tuple[int, int] | None = None
         self._named: Collective | None = None
         self._level = self._named_level = 0
+        self._worded: int | None = None
 
     def _note_title(self, text: str, number: int) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level."""
@@ -136,6 +151,10 @@ class CommandLines:
             return
         if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
+        if (script := _WRAPPER.search(text)) is not None:
+            self._named = collective_of_title(script[0]) or self._named
+        if (world := _WORLD.search(text)) is not None:
+            self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             return
@@ -183,7 +202,11 @@ class CommandLines:
         self._forced = (
             self._forced
             if found.keys().isdisjoint(_CHOICE)
-            else (program is not None or _is_setting(text.strip("#=*->[] ")))
+            else (
+                program is not None
+                or _is_setting(text.strip("#=*->[] "))
+                or _PASSED.search(text) is not None
+            )
         )
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
@@ -192,9 +215,10 @@ class CommandLines:
         return True
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
-        self._ranks = _ranks_of(text[: program.start()], text[program.end() :])
+        options = _END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0]
+        self._ranks = _ranks_of(text[: program.start() + 1], options)
         self._nodes = _nodes_of(text[: program.start()])
-        arguments = tuple(_END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0].split())
+        arguments = tuple(options.split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.
         others = self._commands and (
@@ -222,10 +246,10 @@ class CommandLines:
         algorithms, protocols = (values.get(name) for name in _CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
-            if not (self._titled or self._named):
+            if not (self._titled or self._named or self._worded):
                 return None
             title = CommandFound(None, None, self._line, titled=self._titled)
-            return title._replace(collective=self._named)
+            return title._replace(collective=self._named, worded=self._worded)
         known = not (stale or self._ambiguous)
         return CommandFound(
             algorithms,
@@ -242,6 +266,7 @@ class CommandLines:
             collective=None if self._ambiguous else self._collective or self._named,
             forced=self._forced,
             titled=self._titled,
+            worded=self._worded,
         )
 
 
@@ -301,18 +326,24 @@ def file_names(value: str) -> tuple[str, ...]:
 def _ranks_of(launcher: str, options: str) -> int | None:
     """Return the number of ranks that a command starts.
 
-    None if a launcher starts the program and its command line has no number of processes.
+    None if a launcher starts the program and its command line has no number of processes. A single
+    rank needs a command that is whole: `${MPIRUN} ./all_reduce_perf` and a path alone are not.
     """
     processes: int | None = 1
+    alone = False
     if (match := _LAUNCHER.search(launcher)) is not None:
         said = _PROCESSES.search(launcher, match.end())
         processes = int(said["count"]) if said is not None else None
+    else:
+        before = re.sub(r"\S*[/\s]$", "", launcher)
+        alone = options.lstrip().startswith("-") and all(map(_ALONE.match, before.split()))
+        processes = None if _PROCESSES.search(f"{before} ") else 1
     if processes is None:
         return None
     for option in ("t", "g"):
         each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
         processes *= int(each[1]) if each is not None else 1
-    return processes or None
+    return processes if processes > 1 or alone or match is not None else None
 
 
 def _nodes_of(launcher: str) -> int | None:

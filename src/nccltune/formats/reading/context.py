@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The input of every reader: the file, the user's options, and the report to fill."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -43,6 +43,7 @@ class Context(msgspec.Struct, kw_only=True):
     - `name`: the file's path below the folder that the user named. The name is evidence for the
       choice and the collective.
     - `logs`: NCCL logs that were read from files of their own, by (host, process id).
+    - `environment`: the settings in the output of `env` beside the file; None without one.
     - `modified`: the time of the file in seconds since 1970.
     """
 
@@ -50,6 +51,7 @@ class Context(msgspec.Struct, kw_only=True):
     options: ReadOptions
     report: FileReport
     logs: dict[tuple[str, int], NcclLog] = {}
+    environment: Mapping[str, str] | None = None
     progress: Progress | None = None
     modified: float | None = None
 

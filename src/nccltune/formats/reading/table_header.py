@@ -10,12 +10,13 @@ from collections.abc import Hashable
 from decimal import Decimal
 from typing import NamedTuple
 
+from nccltune.formats.reading.foreign_names import has_foreign_name, in_english
 from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
 from nccltune.formats.text.delimited import cells_of, separators_of
 
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
-    " msgbytes sizeinbytes payload payloadsize totalbytes sizebyte",
+    " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
@@ -40,13 +41,16 @@ _NAMES = {
     "regBuff": "regbuff regbuf registered",
     "bandwidth": "bandwidth bw",
     "cost_metric": "costmetric",
-    "spread": "tmin tmax min max mintime maxtime timemin timemax std stddev timestd cv",
+    "spread": "tmin tmax minbw maxbw avgbw min max mintime maxtime timemin timemax std stddev"
+    " timestd cv",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 """Roles that only a raw CSV has: rows of several collectives or choices."""
-_MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
-_MEASURED_NAME = re.compile(r"time|latency|busbw|algbw|bandwidth|[uµμ]s\b|\bms\b", re.IGNORECASE)
+MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
+MEASURED_NAME = re.compile(
+    r"time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s", re.IGNORECASE
+)
 _LEAST_KNOWN = 3
 _REPEAT = re.compile(
     r"\b(?:run|rep|repeat|round|iter\w*|trial|cycle|pass|date|time\w*|index|id|seq\w*|notes?|comments?)\b"
@@ -55,12 +59,13 @@ _REPEAT = re.compile(
 )
 _SEPARATES = re.compile(
     r"(?<![a-z])np(?![a-z])|gpu|rank|node|world|proc|mode|config|variant|case|setting|version|nccl"
-    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic",
+    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel",
     re.IGNORECASE,
 )
-_RULES = frozenset({"minbytes", "maxbytes"})
+_RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
-_HINT = re.compile(r"size|bytes|payload|algo|proto|coll", re.IGNORECASE)
+_VALUE = re.compile(r"<.*>|-?\d{1,20}")
+_HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
@@ -117,7 +122,7 @@ class Header(NamedTuple):
     @property
     def times_named(self) -> list[str]:
         """Return the names of columns without a role that may be times or bandwidths."""
-        return [name for name in self.unknown if _MEASURED_NAME.search(name)]
+        return [name for name in self.unknown if MEASURED_NAME.search(name)]
 
     @property
     def unknown(self) -> list[str]:
@@ -154,7 +159,9 @@ class DifferingColumns:
 
 def header_of(line: str) -> Header | None:
     """Return the header in `line`; None if it is not the header of a table of measurements."""
-    if len(line) > 4096 or not _HINT.search(line):
+    if len(line) > 4096:
+        return None
+    if not (_HINT.search(line) or has_foreign_name(line)):
         return None
     body = line.strip().removeprefix("#") if "\t" not in line else line
     for separator in separators_of(body):
@@ -162,9 +169,12 @@ def header_of(line: str) -> Header | None:
         header = Header(separator, columns)
         roles = header.roles
         known = sum(bool(column.role) for column in columns)
-        times = bool(roles & (_MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
+        times = bool(roles & (MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
         measured = "size" in roles and times and len(columns) > 1
         if not (measured or len(roles & RAW) > 1) or _RULES & _unknown(columns):
+            continue
+        values = sum(bool(_VALUE.fullmatch(column.name)) for column in columns)
+        if values > 1 and not roles & MEASURED:
             continue
         if known < 2 and not header.times_named:
             continue
@@ -186,6 +196,7 @@ def _plain(text: str) -> str:
 def column_of(cell: str) -> Column:
     """Return the column that a cell of a header names."""
     text, unit, placement = cell, "", ""
+    text = in_english(text)
     if (place := _PLACEMENT.search(text)) is not None:
         placement = "out-of-place" if place["out"] else "in-place"
         text = text[: place.start()] + " " + text[place.end() :]

@@ -151,7 +151,7 @@ def find_header(lines: list[str], source: str) -> tuple[int, list[str], list[str
             )
         return at, names, [name for name in _TRAILING if name in line]
     raise InputError(
-        "holds no matrix of nvidia-smi: no line begins with GPU0",
+        "holds no matrix of nvidia-smi: no header begins with GPU0 GPU1",
         where=source,
         hint="save it whole: nvidia-smi topo -m > FILE",
     )

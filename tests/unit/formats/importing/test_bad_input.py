@@ -16,16 +16,9 @@ from nccltune.formats.importing.inputs import READERS, find_inputs
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
 from tests.unit.formats.maker import Made, points
-from tests.unit.formats.reading_tools import Read, files, run, text
+from tests.unit.formats.reading_tools import files, one, run, text
 
 MADE = Made(points(1 << 12, 1 << 20))
-
-
-def one(tmp_path: Path, data: bytes, name: str = "x.txt") -> Read:
-    path = tmp_path / name
-    path.write_bytes(data)
-    (read,) = files(path)
-    return read
 
 
 @pytest.mark.parametrize(
@@ -37,8 +30,8 @@ def one(tmp_path: Path, data: bytes, name: str = "x.txt") -> Read:
         (MADE.text().encode("utf-16-le"), "UTF-16"),
         (b"hello\nworld\n", "nothing in it is known"),
         (b"{}\n", "nothing in it is known"),
-        (b'{"a": 1}\n{"b": 2}\n', "nothing in it is known"),
-        (b"a,b,c\n1,2,3\n", "nothing in it is known"),
+        (b'{"a": 1}\n{"b": 2}\n', "is JSON, with objects of the keys a: none has the size"),
+        (b"a,b,c\n1,2,3\n", "has a table with the columns a, b, c: no column is a size"),
         (b"allreduce,0,65536,tree,ll,-1,4,32\n", "tuner configuration"),
         (b'# nccltune: schema=1 gpu="H"\n', "tuner configuration"),
     ],

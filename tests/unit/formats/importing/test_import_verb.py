@@ -390,7 +390,8 @@ def test_an_unknown_number_of_nodes_is_added_by_a_second_import(
     assert result.code == 0
     assert "scales      ? nodes, 4 ranks" in result.out
     command = f"nccltune import '{path}' -o {study} --nodes N"
-    assert f"next: {command}\n" in result.err
+    assert f"next: nccltune analyze {study}\n" in result.err
+    assert f"next: for rules, add what is unknown: {command}\n" in result.err
     curves = nccltune("analyze", study)
     assert curves.code == 0
     assert "? nodes, 4 ranks" in curves.out

@@ -169,8 +169,8 @@ REFUSED = {
         "no column is known to be the time of a call (not known: Ring time (us), Tree time (us))",
     ),
     "no time": (
-        markdown(["Size", "algbw", "busbw"], [[r[0], r[6], r[7]] for r in ROWS]),
-        "no column is known to be the time of a call",
+        markdown(["Size", "busbw"], [[r[0], r[7]] for r in ROWS]),
+        "no column is known to be the time of a call: name it 'time (us)', or name one 'busbw",
     ),
     "one comma": (
         separated(["Size", "Time (us)"], [[r[0], '"1,234"'] for r in ROWS]),
@@ -236,3 +236,24 @@ def test_wrapped_lines_are_joined(width: int, at_words: bool, strip: bool) -> No
     found = text("\n".join(lines) + "\n")
     assert (found.times, found.report.unreadable) == (WHOLE, 0)
     assert found.report.gpu == "NVIDIA H200"
+
+
+def test_times_are_computed_from_the_algorithm_bandwidth() -> None:
+    rows = [["1MiB", "17.13GBps", "8.84GBps"], ["1GiB", "94.15GBps", "48.59GBps"]]
+    rows.append(["32KiB", "0.92GBps", "0.48GBps"])
+    read = text("### all_reduce benchmark\n" + markdown(["payload", "busbw", "algbw"], rows))
+    assert [(item.bytes, round(item.time_us, 2)) for item in read.samples] == [
+        (1 << 20, 118.62),
+        (1 << 30, 22098.0),
+    ]
+    assert read.reasons == ["no time, and a bandwidth of too few digits for one"]
+    assert read.sentence("note") == "times are computed from algbw"
+
+
+def test_the_only_column_like_a_time_is_the_time_if_a_bandwidth_agrees() -> None:
+    names = ["Msg Size", "Baseline (1 GPU)", "NCCL Time", "Algo BW", "Efficiency"]
+    rows = [["100 MB", "7.0 ms", "8.0 ms", "12.5 GB/s", "44%"]]
+    (sample,) = text("# NCCL AllReduce\n" + markdown(names, rows)).samples
+    assert (sample.bytes, sample.time_us) == (100_000_000, 8000.0)
+    without = text(markdown([*names[:3], "Efficiency"], [[*row[:3], row[4]] for row in rows]))
+    assert without.samples == []

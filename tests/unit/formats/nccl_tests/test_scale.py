@@ -258,3 +258,26 @@ def test_bus_numbers_without_a_domain_may_be_equal() -> None:
     output = named_guest([(device, 1) for device in range(4)] * 2)
     read = text(output.replace("[0000:01:00]", "[0x01]"))
     assert scales(read) == {(2, 8)}
+
+
+def test_each_process_that_sees_one_gpu_without_its_domain_is_a_gpu_of_the_node() -> None:
+    output = named_guest([(0, 1)] * 4, "NVIDIA GH200 120GB")
+    read = text(output.replace("[0000:01:00]", "[0x01]"))
+    assert scales(read) == {(1, 4)}
+    assert "lists its only GPU as device 0" in read.sentence("note")
+    given = text(output.replace("[0000:01:00]", "[0x01]"), nodes=2)
+    assert "lists its only GPU" not in " ".join(flag.sentence for flag in given.report.flags)
+
+
+def test_a_low_bus_bandwidth_contradicts_a_single_rank() -> None:
+    rows = "".join(
+        f"{size} {size // 4} float sum -1" + f" {size / 8e2:.1f} 0.80 0.80 0" * 2 + "\n"
+        for size in (262144, 524288)
+    )
+    output = (
+        "./all_reduce_perf -b 256K -e 512K -g 1\n# out-of-place in-place\n"
+        "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    )
+    read = text(output + rows)
+    assert scales(read) == {(None, 2)}
+    assert "those of 2 ranks" in read.sentence("scale_mismatch")

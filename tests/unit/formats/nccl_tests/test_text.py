@@ -317,3 +317,10 @@ def test_hosts_of_all_ranks_in_the_log_are_the_nodes_without_a_device_list() -> 
     assert scales(*["alpha"] * 4) == [(None, 4)]
     assert scales("alpha", "0.1alpha", "beta", "beta") == [(None, 4)]
     assert scales("alpha", "0alpha", "beta", "beta") == [(None, 4)]
+
+
+def test_sentences_and_addresses_below_a_table_are_no_rows() -> None:
+    lines = "356 GB/s bus bandwidth at 8 GiB, at parity.\n10.68.5.39\n357.04 GB/s and 356 GB/s.\n"
+    read = text(MADE.text() + lines)
+    assert read.report.unreadable == 0
+    assert read.samples == text(MADE.text()).samples

@@ -204,3 +204,63 @@ def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> N
 def test_the_collective_of_a_heading(lines: str, collective: Collective | None) -> None:
     command = found(lines)
     assert (None if command is None else command.collective) is collective
+
+
+@pytest.mark.parametrize(
+    ("line", "collective"),
+    [
+        ("kubectl exec pod-1 -- /scripts/allgather.sh host-1 host-2", "allgather"),
+        (
+            "root@pod:/# /usr/local/gib/run_nccl_tests.sh -t all_gather -b 1K -e 8G pod-1",
+            "allgather",
+        ),
+        ("sbatch reduce_scatter.sbatch", "reducescatter"),
+        ("`all_reduce_perf -b 8 -e 128M -f 2 -g 1` gets stuck", "allreduce"),
+        ("see all_reduce.sh and all_gather.sh", None),
+        ("we reduce.all", None),
+    ],
+)
+def test_scripts_and_quoted_commands_name_the_collective(line: str, collective: str | None) -> None:
+    lines = CommandLines()
+    lines.observe(line, 1)
+    found = lines.begin_run(again=False)
+    assert (found and found.collective) == collective
+    assert found is None or found.ranks is None
+
+
+def test_a_value_ends_at_a_closing_backtick_and_an_option_forces_it() -> None:
+    lines = CommandLines()
+    lines.observe("In the test, with `-x NCCL_ALGO=RING` we have", 1)
+    found = lines.begin_run(again=False)
+    assert found is not None
+    assert (found.algorithms, found.forced) == ("RING", True)
+
+
+@pytest.mark.parametrize("line", ["- **World Size:** 3", "world_size: 3", "Number of GPUs = 3"])
+def test_words_state_the_ranks(line: str) -> None:
+    lines = CommandLines()
+    lines.observe(line, 1)
+    found = lines.begin_run(again=False)
+    assert found is not None
+    assert found.worded == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        ("./all_reduce_perf -b 8 -g 1", 1),
+        ("root@pod:/# NCCL_DEBUG=INFO ./build/all_reduce_perf -b 8 -g 1", 1),
+        ("(base) me@v100:~/x$ ./all_reduce_perf -b 8", 1),
+        ("${MPIRUN} -n ${GPUS} -N 8 ./all_gather_perf -b 8M -e 8G -g 1", None),
+        ("docker run --gpus all image ./all_reduce_perf -b 8 -g 8", 8),
+        ("docker run image ./all_reduce_perf -b 8 -g 1", None),
+        ("EXEC_CMD=/opt/nccl-tests/bin/all_reduce_perf", None),
+        ("`./all_reduce_perf -b 1G -e 8G -f 2 -g 2`", 2),
+        ("`all_reduce_perf -b 8 -g 1` hangs", None),
+    ],
+)
+def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> None:
+    lines = CommandLines()
+    lines.observe(line, 1)
+    found = lines.begin_run(again=False)
+    assert (found and found.ranks) == ranks

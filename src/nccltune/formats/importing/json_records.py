@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read records of timings in JSON of any program: lists, lines, or objects keyed by size.
+
+Records become the rows of a table, whose columns are recognised as those of a CSV are. Scalars of
+the objects around a record (`"world_size": 4`) are columns, too.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from nccltune.formats.importing.raw_csv import read_raw_blocks
+from nccltune.formats.nccl_tests.text import read_blocks
+from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.reading.runs import RunSamples
+from nccltune.formats.reading.table_header import MEASURED, Header, column_of, header_of
+from nccltune.formats.text.lines import encoding_of
+
+MOST_BYTES = 64 << 20
+_COMMENT = re.compile(r"(?<=[\s,{\[])//[^\n]*")
+_MOST_DEPTH = 8
+_PER_ROW = frozenset({"nodes", "ranks", "algorithm", "protocol", "choice"})
+_AROUND = _PER_ROW | {"collective", "op", "per_node", "type", "redop", "channels", "size"}
+"""Roles that a scalar around the records may have."""
+_Fields = dict[str, str]
+_Found = tuple[int, _Fields]
+
+
+def json_documents(text: str) -> Iterator[tuple[int, int, object]]:
+    """Yield the objects and lists that begin a line: first line, last line and value."""
+    if text.lstrip()[:1] in ("{", "["):
+        text = _COMMENT.sub("", text)
+    decoder, at, line = json.JSONDecoder(), 0, 1
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        start = at + len(text[at:end]) - len(text[at:end].lstrip())
+        if text[start : start + 1] in ("{", "["):
+            try:
+                value, after = decoder.raw_decode(text, start)
+            except (ValueError, RecursionError):
+                value, after = None, start
+            if value:
+                last = line + text.count("\n", start, after)
+                yield line, last, value
+                end = text.find("\n", after)
+                end = len(text) if end < 0 else end
+                line = last
+        at, line = end + 1, line + 1
+
+
+def records_of(value: object, line: int) -> Iterator[_Found]:
+    """Yield the records in a JSON value, each with `line` and its fields as text."""
+    for fields in _records(value, {}, 0):
+        yield line, fields
+
+
+def _records(value: object, around: _Fields, depth: int) -> Iterator[_Fields]:
+    if depth > _MOST_DEPTH:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _records(item, around, depth + 1)
+    if not isinstance(value, dict):
+        return
+    fields = _flat(value)
+    if _is_timed(fields) or _is_timed({**around, **fields}):
+        yield {**around, **fields}
+        return
+    kept = {name: text for name, text in fields.items() if column_of(name).role in _AROUND}
+    for key, inner in value.items():
+        if isinstance(inner, dict | list):
+            named = {"collective": key} if collective_of_title(key) is not None else {}
+            sized = {"size": key} if key.isdecimal() and isinstance(inner, dict) else {}
+            yield from _records(inner, {**around, **kept, **named, **sized}, depth + 1)
+
+
+def _is_timed(fields: _Fields) -> bool:
+    header = header_of("\t".join(fields))
+    return header is not None and bool(header.roles & MEASURED)
+
+
+def _flat(value: dict[str, object]) -> _Fields:
+    """Return the scalars of an object, and those of the objects of its placements."""
+    found: _Fields = {}
+    for key, item in value.items():
+        name = " ".join(key.split())
+        if isinstance(item, dict) and column_of(f"{name} x").placement:
+            found |= {
+                f"{name} {inner}": _text(each)
+                for inner, each in item.items()
+                if not isinstance(each, dict | list)
+            }
+        elif not isinstance(item, dict | list):
+            found[name] = _text(item)
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float) and round(value, 2) == value:
+        return f"{value:.2f}"  # JSON drops the zeros of `17.50`, which tell how exact it is
+    return "" if value is None else " ".join(str(value).split())
+
+
+def is_records(text: str) -> bool:
+    """Return whether a text has JSON with records of timings."""
+    for line, _, value in json_documents(text):
+        if next(records_of(value, line), None) is not None:
+            return True
+    return False
+
+
+def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
+    """Yield the samples of JSON records (see `context.Reader`)."""
+    data = file.read(MOST_BYTES)
+    text = data.decode(encoding_of(data[:4]), errors="replace")
+    lines = text.split("\n")
+    tables: dict[tuple[str, ...], list[_Found]] = {}
+    taken: set[int] = set()
+    for first, last, value in json_documents(text):
+        for line, fields in records_of(value, first):
+            tables.setdefault(tuple(fields), []).append((line, fields))
+        taken.update(range(first, last + 1))
+    others = [(at, [line]) for at, line in enumerate(lines, 1) if at not in taken]
+    for found in map(_with_collective, tables.values()):
+        names = tuple(found[0][1])
+        header = header_of("\t".join(names))
+        if header is None:
+            continue
+        if header.raw and header.roles & _PER_ROW:
+            rows = [(found[0][0], ["\t".join(names)])]
+            rows += [(line, ["\t".join(fields.values())]) for line, fields in found]
+            yield from read_raw_blocks(rows, context)
+        else:
+            before = [block for block in others if block[0] < found[0][0]]
+            yield from read_blocks([*before, *_as_copies(header, found)], context)
+    context.report.kind = FileKind.JSON_RECORDS
+
+
+def _with_collective(found: list[_Found]) -> list[_Found]:
+    """Return records in which the field whose values are collectives is named for that."""
+    names = list(found[0][1])
+    if {"collective", "op"} & {column_of(name).role for name in names}:
+        return found
+    for name in names:
+        if all(collective_of_title(fields[name]) is not None for _, fields in found):
+            return [
+                (line, {"collective" if key == name else key: each for key, each in item.items()})
+                for line, item in found
+            ]
+    return found
+
+
+def _as_copies(header: Header, found: list[_Found]) -> Iterable[tuple[int, list[str]]]:
+    """Yield the lines of a copied table for each collective."""
+    places = header.at("collective") or ([] if "type" in header.roles else header.at("op"))
+    name = header.columns[places[0]].name if places else ""
+    by_collective: dict[str, list[_Found]] = {}
+    for line, fields in found:
+        by_collective.setdefault(fields.pop(name, ""), []).append((line, fields))
+    for collective, rows in by_collective.items():
+        if collective and (named := collective_of_title(collective)) is not None:
+            yield rows[0][0], [f"# Collective test starting: {named.value}_perf"]
+        yield rows[0][0], ["\t".join(rows[0][1])]
+        yield from ((line, ["\t".join(fields.values())]) for line, fields in rows)
+        yield rows[-1][0], [""]

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say what a file without known measurements is, what is missing, and what to give instead."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccltune.formats.importing.json_records import json_documents
+from nccltune.formats.nccl_tests.run import header_part
+from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
+from nccltune.formats.text.delimited import cells_of, separators_of
+from nccltune.formats.text.lines import visible
+
+_KNOWN = (
+    "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
+    " a size and a time for each call, samples of nccltune, and topologies (NCCL_TOPO_DUMP_FILE,"
+    " nvidia-smi topo -m)"
+)
+_NCCLX = (
+    "is a configuration of the tuner in NCCLX: it holds rules, not measurements",
+    "NVIDIA's tuner plugins cannot read it: its sizes are ranges in bytes of one rank",
+)
+_NCCLX_ROW = re.compile(r"\s*[a-z]{4,16}\s*,\s*[\[(]\d*\s*,\s*\d*[\])]\s*,")
+_START = re.compile(
+    r"(?:^|[\s/;&|'\"])(?:[a-z_]{3,20}_perf)\b.{0,200}\s-[begfn]\s?\d", re.MULTILINE
+)
+_SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
+_PROSE = re.compile(
+    r"\b(?:busbw|algbw|bus bandwidth|bandwidth|throughput)\b\D{0,40}\d", re.IGNORECASE
+)
+_SIZE_NAME = re.compile(r"\bsizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
+_RULES = frozenset({"minbytes", "maxbytes"})
+_EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
+_LABELS = re.compile(r"#?\s*size\s+count\s+type\s+(?:redop|root|time)")
+_LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
+_VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
+_SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
+_NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_MOST_LINES, _WIDTH = 20_000, 2048
+_LEAST, _MOST_NAMES = 3, 24
+_MOST_DEPTH, _MOST_OBJECTS = 6, 8
+_SHOWN = 10
+
+
+class Described(NamedTuple):
+    """What a file is: a message for an error, the way out, and the line that shows it.
+
+    `{name}` in the hint stands for the name of the file.
+    """
+
+    message: str
+    hint: str
+    line: int | None = None
+
+
+class _Table(NamedTuple):
+    line: int
+    names: list[str]
+    first: list[list[str]]
+
+    @property
+    def listed(self) -> str:
+        """Return the names of the columns as text."""
+        shown = [visible(name, 30) for name in self.names if name]
+        more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+        return ", ".join(shown[:_SHOWN]) + more
+
+    @property
+    def measured(self) -> list[str]:
+        """Return the columns that are times or bandwidths by their names."""
+        return [name for name in self.names if MEASURED_NAME.search(name)]
+
+    @property
+    def sized(self) -> bool:
+        """Return whether a column is the size of a call."""
+        return any(
+            column_of(name).role == "size"
+            or (_SIZE_NAME.search(name) and not _EXTREME.search(name))
+            for name in self.names
+        )
+
+    @property
+    def logs(self) -> list[str]:
+        """Return the names of files in the first rows."""
+        cells = (cell for row in self.first for cell in row)
+        return list(dict.fromkeys(cell for cell in cells if _LOG.fullmatch(cell)))
+
+
+def describe(text: str) -> Described:
+    """Describe a text in which no reader found a measurement."""
+    lines = [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
+    for at, line in enumerate(lines, 1):
+        if "bytesPerRank" in line or _NCCLX_ROW.match(line):
+            return Described(*_NCCLX, at)
+    if text.lstrip()[:1] in ("{", "[") and (found := _of_json(text)) is not None:
+        return found
+    for table in _tables(lines):
+        plain = {re.sub(r"[^a-z]", "", name.lower()) for name in table.names}
+        if plain >= _RULES and plain & {"algorithm", "algo"}:
+            return Described(
+                "is a tuner configuration: it holds rules, not measurements",
+                "check it: nccltune lint {name}",
+                table.line,
+            )
+    tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
+    if tables and (tables[0].measured or tables[0].sized):
+        return _of_table(tables[0])
+    if (found := _of_header(lines)) is not None:
+        return found
+    if (match := _START.search(text)) is not None:
+        what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
+        return Described(
+            f"{what} that starts nccl-tests, and no output of it",
+            "give its output; check the command: nccltune lint {name}",
+            text.count("\n", 0, match.start()) + 1,
+        )
+    for table in tables:
+        first = table.line <= _LEAST and not re.search(r"\d", table.listed)
+        if first or any(collective_of_title(cell) for row in table.first for cell in row):
+            return _of_table(table)
+    prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
+    if prose is not None:
+        return Described(
+            "states a bandwidth in words, and has no table with a size and a time for each call",
+            "give the output of nccl-tests that it is from",
+            prose,
+        )
+    return Described("nothing in it is known", _KNOWN)
+
+
+def _of_table(table: _Table) -> Described:
+    what = f"has a table with the columns {table.listed}: "
+    sources = ", ".join(table.logs[:3]) + (", ..." if len(table.logs) > 3 else "")
+    logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
+    rename = ", or name the columns 'size (bytes)' and 'time (us)'"
+    if not table.measured and not table.sized:
+        return Described(f"{what}no column is a size, a time or a bandwidth", _KNOWN, table.line)
+    if not table.sized:
+        missing = "no column is the size of a call, so there is no time for each size"
+        return Described(what + missing, logs if table.logs else logs + rename, table.line)
+    if not table.measured:
+        missing = "no column is a time or a bandwidth"
+        chosen = any(column_of(name).role in ("algorithm", "protocol") for name in table.names)
+        if chosen:
+            missing += ": it shows what was chosen, not how long it took"
+        return Described(
+            what + missing, logs if table.logs or chosen else logs + rename, table.line
+        )
+    missing = "which one is the time of a call is not known, or rows have other columns"
+    return Described(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
+
+
+def _of_header(lines: list[str]) -> Described | None:
+    """Describe the header of a run of nccl-tests without a table."""
+    parts = [(at, header_part(f"# {line.lstrip(' #>')}")) for at, line in enumerate(lines, 1)]
+    found = [(at, *part) for at, part in parts if part is not None]
+    labels = next((at for at, line in enumerate(lines, 1) if _LABELS.search(line)), None)
+    if not found and labels is None:
+        return None
+    devices = [match for _, name, match in found if name == "device"]
+    hosts = {match["host"] for match in devices}
+    listed = f" ({len(devices)} ranks on {len(hosts)} host{'s' * (len(hosts) > 1)})"
+    return Described(
+        f"has the header of nccl-tests{listed if devices else ''} and no row: the run hung or ended"
+        " at its first size, or the text is cut",
+        "give the whole output; look for the cause: nccltune doctor {name}",
+        found[0][0] if found else labels,
+    )
+
+
+def _tables(lines: list[str]) -> Iterator[_Table]:
+    """Yield the tables in lines: a line of names above a line of as many cells with numbers."""
+    skip = 0
+    for at, line in enumerate(lines):
+        if at < skip or not any(char.isalpha() for char in line) or _VALUE.search(line):
+            continue
+        body = line.strip().removeprefix("#").strip() if "\t" not in line else line
+        for separator in separators_of(body):
+            names = cells_of(body, separator)
+            if len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names)):
+                continue
+            if separator == " " and (len(names) > _MOST_NAMES or _SENTENCE.search(line)):
+                continue
+            index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
+            if index and not any(map(str.isalpha, index)):
+                index = []
+            rows = _rows(lines[at + 1 : at + 12], separator, len(names))
+            if not rows and separator == " ":
+                rows = _rows(lines[at + 1 : at + 12], separator, len(body.split()))
+                names = body.split() if rows else names
+            if not rows and index:
+                # Printed by pandas: the names of the index are on a line of their own.
+                names = [*index, *line.split()]
+                rows = _rows(lines[at + 2 : at + 12], separator, len(names))
+            if not rows and separator == " " and _names_columns(body, lines[at + 1 : at + 2]):
+                names, rows = body.split(), [lines[at + 1].split()]
+            if rows:
+                yield _Table(at + 1, names, rows)
+                skip = at + 1 + len(rows)
+                break
+
+
+def _names_columns(line: str, after: list[str]) -> bool:
+    """Return whether words name columns, and the next line has numbers."""
+    known = [word for word in line.split() if column_of(word).role or MEASURED_NAME.search(word)]
+    numbers = [word for row in after for word in row.split() if _NUMBER.fullmatch(word)]
+    return len(known) >= _LEAST and len(numbers) >= _LEAST and 2 * len(known) >= len(line.split())
+
+
+def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
+    rows = []
+    for line in lines:
+        if separator == "|" and "|" in line and not any(char.isalnum() for char in line):
+            continue
+        cells = cells_of(line, separator)
+        if separator == " " and len(cells) != width:
+            cells = line.split()
+        if len(cells) != width and separator != "|" and not rows:
+            # Units, or the second line of a header in two lines.
+            if len(cells) > 1 and len(rows) == 0 and line is lines[0]:
+                continue
+            break
+        if len(cells) != width and separator != "|":
+            break
+        rows.append(cells)
+    numbers = sum(any(char.isdigit() for char in cell) for row in rows[:1] for cell in row)
+    return rows if numbers >= (1 if separator != " " else max(2, width // 3)) else []
+
+
+def _of_json(text: str) -> Described | None:
+    """Describe JSON by the objects in it that look most like measurements; None without any."""
+    tables = [
+        _Table(line, names, [])
+        for line, _, value in json_documents(text)
+        for names in _objects(value, 0)
+    ]
+    if not tables:
+        return None
+    best = max(tables, key=lambda table: (bool(table.measured), table.sized))
+    what = f"is JSON, with objects of the keys {best.listed}: "
+    if not best.measured or not best.sized:
+        return Described(what + "none has the size and the time of a call", _KNOWN, best.line)
+    missing = "which one is the time of a call is not known"
+    return Described(what + missing, "name it 'time_us', and the size 'size_bytes'", best.line)
+
+
+def _objects(value: object, depth: int) -> Iterator[list[str]]:
+    """Yield the keys of the objects in a JSON value."""
+    if depth > _MOST_DEPTH:
+        return
+    if isinstance(value, dict):
+        yield list(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in list(inner)[:_MOST_OBJECTS]:
+        yield from _objects(item, depth + 1)

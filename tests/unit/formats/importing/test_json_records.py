@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of records of timings in JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.model.collective import Collective
+from tests.unit.formats.reading_tools import one
+
+ROWS = [
+    {"size": 1 << 20, "time_us": 104.8576, "busbw": 17.5},
+    {"size": 1 << 21, "time_us": 209.7152, "busbw": 17.5},
+]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"collective": "all_reduce", "nodes": 2, "ranks": 8, "results": ROWS},
+        [{"collective": "AllReduce", "nodes": 2, "ranks": 8, **row} for row in ROWS],
+        {"nodes": 2, "ranks": 8, "tests": {"all_reduce_perf": ROWS}},
+        {"test": "ncclAllReduce", "nodes": 2, "world_size": 8,
+         "all_reduce": {str(row["size"]): {"time_us": row["time_us"]} for row in ROWS}},
+    ],
+)  # fmt: skip
+def test_records_are_read_with_what_stands_around_them(tmp_path: Path, value: object) -> None:
+    found = one(tmp_path, json.dumps(value, indent=1))
+    assert found.report.error is None
+    assert [
+        (item.collective, item.bytes, item.nodes, item.ranks, item.time_us)
+        for item in found.samples
+    ] == [(Collective.ALLREDUCE, row["size"], 2, 8, row["time_us"]) for row in ROWS]
+
+
+def test_lines_of_json_are_read_and_give_the_ranks_by_their_bandwidth(tmp_path: Path) -> None:
+    lines = [json.dumps({"op": "all_reduce", "algbw": 10.0, **row}) for row in ROWS]
+    found = one(tmp_path, "\n".join(lines))
+    assert {(item.collective, item.ranks) for item in found.samples} == {(Collective.ALLREDUCE, 8)}
+    assert [item.bytes for item in found.samples] == [1 << 20, 1 << 21]
+
+
+def test_both_placements_and_the_command_above_are_read(tmp_path: Path) -> None:
+    record = {
+        "count": 1048576, "type": "float", "redop": "none", "root": "-1",
+        "oop_time": 1494.278386, "oop_algbw": 22.455275, "oop_busbw": 19.648366, "oop_error": 0.0,
+        "ip_time": 1459.561667, "ip_algbw": 22.989390, "ip_busbw": 20.115716, "ip_error": "N/A",
+    }  # fmt: skip
+    text = "[root@n ~]# NCCL_P2P_DISABLE=1 ./nccl_alltoall_perf -b 32M -g 8 --json\n" + json.dumps(
+        {"identifier": "x", "benchmark": [{"33554432": record}]}
+    )
+    found = one(tmp_path, text)
+    assert [(s.collective, s.ranks, s.in_place, s.time_us) for s in found.samples] == [
+        (Collective.ALLTOALL, 8, False, 1494.278386),
+        (Collective.ALLTOALL, 8, True, 1459.561667),
+    ]
+
+
+def test_collectives_are_kept_apart(tmp_path: Path) -> None:
+    gathered = [{**row, "time_us": 2 * row["time_us"], "busbw": 4.375} for row in ROWS]
+    value = {"all_reduce": ROWS, "all_gather": gathered, "host": {"gpus": 8}}
+    found = one(tmp_path, json.dumps(value))
+    assert [(s.collective.value, s.bytes) for s in found.samples] == [
+        (name, row["size"]) for name in ("allreduce", "allgather") for row in ROWS
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["#wrong", "wrong"])
+def test_lines_of_rccl_tests_without_cycles_are_read(tmp_path: Path, wrong: str) -> None:
+    lines = [
+        json.dumps({wrong: "0", "algBw": 0.053, "busBw": 0.08, "gpus": 4, "inPlace": place,
+                    "name": "AllReduce", "redop": "sum", "size": 1024, "time": 19.18 + place,
+                    "type": "float"})
+        for place in (0, 1)
+    ]  # fmt: skip
+    found = one(tmp_path, "\n".join(lines))
+    assert [(s.ranks, s.in_place, s.wrong, s.time_us) for s in found.samples] == [
+        (4, False, 0, 19.18),
+        (4, True, 0, 20.18),
+    ]
