@@ -96,7 +96,8 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
     is_wrapped = view.command != next(iter(commands.values()))
-    if not is_wrapped and (pasted or any(one.finding.edits for one in bad)):
+    is_whole = not is_wrapped and all(one.id != "placeholder" for one in pasted)
+    if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
     return LaunchCheck(
         next(iter(commands.values())),
@@ -140,7 +141,9 @@ def _names(site: LaunchContext) -> list[str]:
 
 
 def _compared(checked: LaunchCheck) -> tuple[object, ...]:
-    starts = [(one.placement, one.fails, one.unknown) for one, _ in checked.predictions]
+    starts = [
+        (one.placement, one.fails, one.unknown, one.processes) for one, _ in checked.predictions
+    ]
     found = [
         (one.finding.id, one.finding.severity is Severity.NOTE or one.finding.message)
         for one in checked.findings
@@ -299,7 +302,7 @@ def _fixed(
     views = [_view(one, kind, site) for kind, one in again.items()]
     # A line whose start was known must not become one that nobody can predict.
     starts = [view.prediction for view in views]
-    is_known = all(one.placement is not None for one in starts) or before.placement is None
+    is_known = all(one.placement or one.processes for one in starts) or before.placement is None
     is_right = is_known and not any(one.fails for one in starts)
     return text if is_right and not any(map(_bad, views)) else None
 
@@ -317,7 +320,7 @@ def _predictions(
     grouped: dict[tuple[object, ...], tuple[Prediction, list[Flavor]]] = {}
     for flavor, view in views.items():
         one = view.prediction
-        key = (one.placement, one.fails, one.unknown)
+        key = (one.placement, one.fails, one.unknown, one.processes)
         grouped.setdefault(key, (one, []))[1].append(flavor)
     return tuple((one, tuple(flavors)) for one, flavors in grouped.values())
 

@@ -18,9 +18,10 @@ class ShellLoop(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """The bodies of `if` or `case`, of which at most one runs."""
+    """The bodies of `if` or `case`, of which at most one runs; with `is_full` one does."""
 
     bodies: "tuple[tuple[Node, ...], ...]"
+    is_full: bool = False
 
 
 class ShellFunction(NamedTuple):
@@ -141,7 +142,7 @@ class _Reader:
             elif end is not None:
                 self._take()
             if end != "elif":
-                return [*nodes, Branches(tuple(bodies))]
+                return [*nodes, Branches(tuple(bodies), is_full=end == "else")]
 
     def _loop(self, line: Line, *, is_list: bool) -> list[Node]:
         self._at += 1

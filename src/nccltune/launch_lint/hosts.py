@@ -43,7 +43,9 @@ def hosts_of(
             return found, None
     if site.hosts:
         return _merged(list(site.hosts), site.slots or site.gpus_per_node), None
-    slots = site.slots or site.gpus_per_node
+    # More processes on a node than GPUs are assumed: the node has as many.
+    more = per_node or 0 if site.gpus is None else 0
+    slots = site.slots or max(site.gpus_per_node, more)
     if site.nodes is not None:
         return tuple([Host(None, slots)] * min(site.nodes, MAX_NODES)), None
     nodes = min(_nodes_for(total, per_node, gpus, site), MAX_NODES)
@@ -51,6 +53,14 @@ def hosts_of(
         nodes = min(max(1, -(-total // site.slots)), MAX_NODES)
     assumed = f"{count(nodes, 'node')} of {slots} slots assumed: --nodes or --set hosts=A,B"
     return tuple([Host(None, slots)] * nodes), assumed
+
+
+def hosts_elsewhere(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> str | None:
+    """Return the name of the file with the hosts if that file is not here, else None."""
+    file = command.last("hostfile")
+    if file is None or command.all("host") or site.hosts or site.nodes is not None:
+        return None
+    return file.value if hostfile(file.value, flavor, site) is None else None
 
 
 def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchContext) -> int:
@@ -203,17 +213,17 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
     total = None
     for option in options:
         if option.meaning == "gpus_per_node" and (match := _GPUS.fullmatch(option.value)):
-            site = site._replace(gpus_per_node=int(match[1]))
+            site = site._replace(gpus=int(match[1]))
         elif option.meaning == "gres":
             numbers = [m for part in option.value.split(",") if (m := _GRES.fullmatch(part))]
             if numbers:
-                site = site._replace(gpus_per_node=int(numbers[0][1]))
+                site = site._replace(gpus=int(numbers[0][1]))
         elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
             total = int(match[1])
     nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
     number = whole_number(nodes)
     if total and number and total % number == 0:
-        site = site._replace(gpus_per_node=total // number)
+        site = site._replace(gpus=total // number)
     return site
 
 

@@ -152,7 +152,7 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
         site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
     gpus = [gpus_of(container) for container in _containers(document)]
-    return site._replace(gpus_per_node=max(gpus)) if any(gpus) else site
+    return site._replace(gpus=max(gpus)) if any(gpus) else site
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any]]:

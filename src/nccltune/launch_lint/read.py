@@ -175,6 +175,18 @@ def starts_something(words: Sequence[Word]) -> bool:
     return launcher_at(words) is not None or program_at(words) is not None
 
 
+def is_command(words: Sequence[Word]) -> bool:
+    """Return whether words are a command from the first on, and not prose that names one."""
+    words = joined(words)
+    at = launcher_at(words)
+    if at is None:
+        at = program_at(words)
+    if at is None or not any(word.text.startswith("-") for word in words[at:]):
+        return False
+    before = (PurePosixPath(word.text).name for word in words[:at])
+    return all("=" in name or name in _WRAPPERS or name.startswith("-") for name in before)
+
+
 def read(
     line: Line, wanted: Sequence[Flavor] = (), names: Iterable[str] = ()
 ) -> dict[Flavor, LaunchCommand]:

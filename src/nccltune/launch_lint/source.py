@@ -25,6 +25,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.options import SLURM
+from nccltune.launch_lint.pasted import commands_in, fenced
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
@@ -37,6 +38,7 @@ from nccltune.launch_lint.shell import (
 from nccltune.launch_lint.words import (
     Line,
     Word,
+    is_open,
     quoted,
     split,
     substitution_end,
@@ -70,12 +72,14 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    text, here = without_here(with_lists(_fenced(text)))
-    site = with_directives(text, site)
-    nodes = nodes_of(split(text))
-    script = _Script(site, _scope(site), nodes, here)
-    script.run(nodes)
-    found = script.found
+    site = site._replace(ran=site.ran or _ROW.search(text) is not None)
+    try:
+        found = _of_script(fenced(text), site)
+    except InputError:
+        # Prose has apostrophes, which no second one closes.
+        if not (found := from_lines(text, site)):
+            raise
+    found = found or from_lines(text, site)
     if not found and _RAY.search(text):
         raise InputError(
             "ray starts its processes from Python: this text does not show how many, and where",
@@ -89,6 +93,25 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     return starting
 
 
+def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
+    """Return the commands that lines of prose, of a terminal or of a test's output show."""
+    return [FoundCommand(line, site) for line in commands_in(text)]
+
+
+def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
+    text, here = without_here(with_lists(text))
+    site = with_directives(text, site)
+    nodes = nodes_of(split(text))
+    script = _Script(site, _scope(site), nodes, here)
+    script.run(nodes)
+    return script.found
+
+
+_ROW = re.compile(
+    r"\s\d+\s+\d+\s+(?:u?int\d+|half|float|double|bfloat16|f8\w+)\s+\w+(?:\s+-?\d+)?"
+    r"\s+[\d.]+\s+[\d.]+\s+(?=\d*\.?\d*[1-9])[\d.]+\s"
+)
+"""A row of a test's table with a bus bandwidth: there was more than one rank."""
 _RAY = re.compile(r"^[^#\n]*\bray (?:start|submit|up|job) ", re.M)
 MAX_ROUNDS = 32
 """Maximum number of rounds of a loop that are followed."""
@@ -128,12 +151,7 @@ class _Script:
             if isinstance(node, Line):
                 self._line(node)
             elif isinstance(node, Branches):
-                before = self._scope
-                for body in node.bodies:
-                    self._scope = before.copy()
-                    self.run(body)
-                self._scope = before
-                self._forget(node.bodies)
+                self._branch(node)
             elif isinstance(node, ShellLoop):
                 self._loop(node)
             else:
@@ -141,12 +159,48 @@ class _Script:
                 if node.name not in self._called:
                     self.run(node.body)
 
+    def _branch(self, node: Branches) -> None:
+        """Follow every body. What all of them leave alike is known behind them."""
+        before = self._scope
+        left = [] if node.is_full else [before.values]
+        for body in node.bodies:
+            self._scope = before.copy()
+            self.run(body)
+            left.append(self._scope.values)
+        self._scope = before
+        names = {name for body in node.bodies for name in _assigned(body)}
+        self._forget(node.bodies)
+        for name in names:
+            values = [one[name] for one in left if name in one]
+            texts = {value.text: value for value in values}
+            tests = [text for text in texts if is_nccl_test(text) and not is_open(text)]
+            if len(values) < len(left) or not tests:
+                continue
+            folders = {text.rpartition("/")[0] for text in texts}
+            if len(texts) == 1:
+                self._scope.values[name] = values[0]
+            elif len(folders) == 1:
+                said = f"{name} is {tests[0]}, one of {len(texts)} that branches of the script set"
+                self._scope.values[name] = ShellValue(tests[0], (said,))
+
     def _forget(self, bodies: Iterable[Sequence[Node]]) -> None:
         """Make every variable unknown that some line of the bodies assigns."""
         for body in bodies:
             for name in _assigned(body):
                 self._scope.values.pop(name, None)
                 self._scope.arrays.pop(name, None)
+                if name == "@":
+                    self._numbered(None)
+
+    def _numbered(self, words: tuple[str, ...] | None) -> None:
+        """Set the arguments of a script or a function, `$1` and so on; None makes them unknown."""
+        values, arrays = self._scope.values, self._scope.arrays
+        for number in range(1, 10):
+            values.pop(str(number), None)
+        arrays.pop("@", None)
+        if words is not None:
+            arrays["@"] = words
+            values |= {str(n): ShellValue(word) for n, word in enumerate(words[:9], 1)}
 
     def _loop(self, loop: ShellLoop) -> None:
         words = loop.head.words
@@ -167,7 +221,7 @@ class _Script:
         """Return the words of a `for` loop, or None if some are unknown."""
         items: list[str] = []
         for word in expanded(words, self._scope)[0]:
-            if "$" in word.text or "`" in word.text:
+            if is_open(word.text):
                 return None
             braces = _BRACES.fullmatch(word.raw)
             if braces is None:
@@ -201,7 +255,9 @@ class _Script:
     def _started(self, line: Line, words: tuple[Word, ...], around: LaunchContext) -> None:
         call = next((n for n, w in enumerate(words) if not _ASSIGNMENT.match(w.text)), 0)
         function = self._functions.get(words[call].text)
-        if starts_something(words):
+        if words[0].text in ("shift", "set"):
+            self._shift([word.text for word in words])
+        elif starts_something(words):
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
@@ -214,6 +270,15 @@ class _Script:
             self._written(line.tail, words)
             if line.tail.startswith("|"):
                 self.run(nodes_of(split(line.tail.lstrip("|&"))))
+
+    def _shift(self, words: list[str]) -> None:
+        """Follow `shift N` and `set -- WORDS`. Other options of `set` change no argument."""
+        given = self._scope.arrays.get("@")
+        if words[0] == "shift":
+            number = whole_number(words[1]) if len(words) > 1 else 1
+            self._numbered(given[number:] if given is not None and number is not None else None)
+        elif words[1:2] == ["--"]:
+            self._numbered(tuple(words[2:]))
 
     def _written(self, tail: str, words: Sequence[Word]) -> None:
         """Keep the text that `echo TEXT > FILE` writes."""
@@ -234,10 +299,8 @@ class _Script:
     def _call(self, function: ShellFunction, lead: Sequence[Word], words: Sequence[Word]) -> None:
         """Follow the body of a function with the arguments of a call."""
         outer = (self._scope, dict(self._exported))
-        values = {name: value for name, value in self._scope.values.items() if not name.isdigit()}
-        numbered = {str(n): ShellValue(word.text) for n, word in enumerate(words[:9], 1)}
-        self._scope = self._scope.copy()._replace(values=values | numbered)
-        self._scope.arrays["@"] = tuple(word.text for word in words)
+        self._scope = self._scope.copy()
+        self._numbered(tuple(word.text for word in words))
         for word in lead:
             name, _, value = word.text.partition("=")
             self._exported[name] = value
@@ -278,19 +341,15 @@ def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
     for line in lines_of(nodes):
         if line.words and line.words[0].text in ("for", "select", "read"):
             yield from (word.text for word in line.words[1:])
+        if line.words and (
+            line.words[0].text == "shift" or [w.text for w in line.words[:2]] == ["set", "--"]
+        ):
+            yield "@"
         for word in line.words:
             if (match := _ASSIGNMENT.match(word.text)) is not None:
                 yield match[1]
             elif word.text not in _KEYWORDS and not word.text.startswith("-"):
                 break
-
-
-_FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
-
-
-def _fenced(text: str) -> str:
-    """Return the code blocks of a Markdown text, else the text."""
-    return "\n".join(match[2] for match in _FENCED.finditer(text)) or text
 
 
 def _substituted(words: tuple[Word, ...], site: LaunchContext) -> list[FoundCommand]:

@@ -11,7 +11,7 @@ from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
 from nccltune.launch_lint.options import DEEPSPEED
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 _NODE = re.compile(r"([^:@\s]+)(?::([0-9]+(?:,[0-9]+)*))?")
@@ -40,7 +40,7 @@ def _all_gpus(command: LaunchCommand, site: LaunchContext) -> tuple[int | None, 
     shown = visible(command, site)
     if shown is None:
         return site.gpus_per_node, f"a node has {count(site.gpus_per_node, 'GPU')}: --gpus"
-    if "$" in shown or "`" in shown:
+    if is_open(shown):
         return None, None
     return len([part for part in shown.split(",") if part.strip()]), None
 
@@ -128,7 +128,7 @@ def _included(text: str, pool: tuple[Host, ...], site: LaunchContext) -> Predict
     placed: list[NodePlacement] = []
     for part in text.split("@"):
         match = _NODE.fullmatch(part)
-        if match is None or "$" in part:
+        if match is None or is_open(part):
             return Prediction(None, (), unknown=f"--include names {text!r}")
         number = len(set(match[2].split(","))) if match[2] else slots.get(match[1])
         placed.append(NodePlacement(match[1], number or site.gpus_per_node))

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from nccltune.launch_lint.finding import LaunchFinding
-from nccltune.launch_lint.words import BLANK, Line, Word
+from nccltune.launch_lint.words import BLANK, PLACEHOLDER, Line, Word
 from nccltune.model.finding import Severity
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -26,6 +26,13 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
             f"a blank follows the backslash after {before}: the command ends there, and the"
             " next line is another command",
             "delete the blanks at the end of the line",
+        )
+    for blank in dict.fromkeys(b for w in line.words for b in PLACEHOLDER.findall(w.raw)):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "placeholder",
+            f"{blank} is a placeholder",
+            "put its value there",
         )
     for word in line.words:
         if word.text[:1] and word.text[0] in _DASHES:

@@ -44,7 +44,16 @@ class Line(NamedTuple):
 
 BLANK = Word(" ", "\\ ")
 """A backslash before blanks at the end of a line: no continuation, although it is meant as one."""
+PLACEHOLDER = re.compile(
+    r"\{\{[^{}\n]*\}\}|<[A-Za-z_](?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
+)
+"""A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`."""
 _BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")
+
+
+def is_open(text: str) -> bool:
+    """Return whether a text has a part that is not known here: `$N`, `<hosts>`, `{{ np }}`."""
+    return "$" in text or "`" in text or PLACEHOLDER.search(text) is not None
 
 
 def quoted(text: str) -> Word:
@@ -83,7 +92,9 @@ def split(text: str) -> list[Line]:
             at += 1
         elif char == "#":
             at = _to_line_end(text, at)
-        elif char in _OPERATORS or _is_redirection(text, at):
+        elif PLACEHOLDER.match(text, at) is None and (
+            char in _OPERATORS or _is_redirection(text, at)
+        ):
             stop = _tail_end(text, at)
             _end(lines, words, text[at:stop].rstrip())
             at = stop
@@ -126,6 +137,9 @@ def _word(text: str, at: int) -> tuple[Word, int]:
     start, out = at, ""
     while at < len(text):
         char = text[at]
+        if (blank := PLACEHOLDER.match(text, at)) is not None:
+            out, at = out + blank[0], blank.end()
+            continue
         if char in " \t\r\n)" or char in _OPERATORS:
             break
         if char == "'":

@@ -21,8 +21,8 @@ def checked(text: str) -> list[LaunchCheck]:
 
 
 def processes(text: str) -> list[int | None]:
-    starts = [one.predictions[0][0].placement for one in checked(text)]
-    return [one.processes if one is not None else None for one in starts]
+    starts = [one.predictions[0][0] for one in checked(text)]
+    return [one.placement.processes if one.placement else one.processes for one in starts]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nccltune.launch.program import (
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, ReplaceArgument, SetArgument
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.words import listed
+from nccltune.launch_lint.words import is_open, listed
 from nccltune.model.finding import Severity
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
@@ -201,7 +201,7 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find words that belong to no option: nccl-tests ignores such words."""
     words = view.command.program
     for at, word in program.ignored:
-        if "$" in word or any(at - 1 == other for other, _ in program.unknown):
+        if is_open(word) or any(at - 1 == other for other, _ in program.unknown):
             continue
         before = next((a for a in program.arguments if a.at + a.length == at), None)
         if before is not None and _is_flag(before.value):
@@ -231,7 +231,7 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find numbers with other characters: nccl-tests reads only the leading digits."""
     for flag in _WHOLE:
         value = program.value(flag)
-        if value is None or "$" in value or flag == "i" or _is_flag(value):
+        if value is None or is_open(value) or flag == "i" or _is_flag(value):
             continue
         if flag == "f" and re.fullmatch(r"\d*\.\d+", value):
             yield LaunchFinding(
@@ -319,7 +319,7 @@ def names(_: View, program: Program) -> Iterator[LaunchFinding]:
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
     ):
         value = program.value(flag)
-        if value is None or "$" in value or value in known:
+        if value is None or is_open(value) or value in known:
             continue
         right = _word(flag, value, known, meant)
         yield LaunchFinding(
@@ -457,10 +457,23 @@ def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 @of_program
+def twice(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find an option with two values, of which nccl-tests takes the last."""
+    for flag in dict.fromkeys(argument.flag for argument in program.arguments):
+        given = list(dict.fromkeys(a.value for a in program.arguments if a.flag == flag))
+        if len(given) > 1:
+            yield LaunchFinding(
+                Severity.NOTE,
+                "argument-twice",
+                f"-{flag} is given as {' and '.join(given)}: {program.value(flag)} counts",
+            )
+
+
+@of_program
 def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find -J with a name that does not end in `.json`: nccl-tests silently ignores such a -J."""
     value = program.value("J")
-    if value is not None and not value.endswith(".json") and "$" not in value:
+    if value is not None and not value.endswith(".json") and not is_open(value):
         yield LaunchFinding(
             Severity.WARNING,
             "json-name",
@@ -485,5 +498,6 @@ RULES = (
     device_implementation,
     zero_cta,
     unchecked,
+    twice,
     json_name,
 )

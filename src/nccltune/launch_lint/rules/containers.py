@@ -9,6 +9,7 @@ from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.boxes import APPTAINERS, CLEAN, DOCKERS, PODS, ContainerBox, boxes
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, ReplaceArgument, ReplaceLead, SetLead
+from nccltune.launch_lint.words import is_open
 from nccltune.model.finding import Severity
 
 _SHARED_MEMORY = ("--ipc", "--shm-size")
@@ -135,7 +136,7 @@ def _passing(placed: _Placed, name: str, value: str | None) -> tuple[str, tuple[
         return f"leave out {'/'.join(CLEAN[::2])}, or add --env {name}={value}", ()
     if box.name in PODS:
         return f"write env {name}={value} after --", ()
-    known = value is not None and "$" not in value and "`" not in value
+    known = value is not None and not is_open(value)
     edits = (SetLead(name), *placed.adding(f"{name}={value}"))
     return f"write {name}={value} after sudo", edits if known else ()
 

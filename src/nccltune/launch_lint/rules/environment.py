@@ -33,7 +33,11 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
     launcher = view.flavor.launcher
     if launcher not in _WITH_LIST:
         return  # The others run on each node, or pass the whole environment.
-    if len(view.prediction.hosts) < 2 or _is_script(view) or _passes_unknown(view):
+    elsewhere = view.prediction.unknown and (
+        view.command.last("hostfile") or view.command.last("host")
+    )
+    is_one = len(view.prediction.hosts) < 2 and not elsewhere
+    if is_one or _is_script(view) or _passes_unknown(view):
         return
     passed = {variable.name for variable in view.variables if variable.option is not None}
     if launcher in (Launcher.HYDRA, Launcher.PALS):

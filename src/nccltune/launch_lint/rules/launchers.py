@@ -14,7 +14,7 @@ from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Repl
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
-from nccltune.launch_lint.words import listed
+from nccltune.launch_lint.words import is_open, listed
 from nccltune.model.finding import Severity
 
 _BIND = listed("""
@@ -95,7 +95,7 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
     inherited = view.site.inherited if view.flavor.launcher is Launcher.SLURM else ()
     for option in (*inherited, *view.command.options):
         value, counted = option.value, _COUNTED.get(option.meaning or "")
-        if "$" in value or "`" in value or swallowed_at(option, view) is not None:
+        if is_open(value) or swallowed_at(option, view) is not None:
             continue
         word = option.words[0].text.partition("=")[0]
         if option.meaning == "host":
@@ -134,7 +134,7 @@ def bindings(view: View) -> Iterator[LaunchFinding]:
     for option in view.command.all("bind_to"):
         known = _BIND if launcher is Launcher.OPENMPI else _HYDRA_BIND
         head = option.value.partition(":")[0].lower()
-        if head and head not in known and "$" not in head:
+        if head and head not in known and not is_open(head):
             yield _value(option, known, head, "none")
     if launcher is Launcher.OPENMPI:
         for option in view.command.all("map_by"):
@@ -144,7 +144,7 @@ def bindings(view: View) -> Iterator[LaunchFinding]:
 def _mapping(option: Option) -> Iterator[LaunchFinding]:
     value = option.value.lower()
     head, _, rest = value.partition(":")
-    if not value or "$" in value:
+    if not value or is_open(value):
         return
     if head == "":
         return  # `:OVERSUBSCRIBE` modifies the default mapping.
@@ -285,7 +285,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
 def mpi_type(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --mpi=pmx` and `--mpi=none`. With none, the processes do not find each other."""
     option = view.command.last("mpi")
-    if view.flavor.launcher is not Launcher.SLURM or option is None or "$" in option.value:
+    if view.flavor.launcher is not Launcher.SLURM or option is None or is_open(option.value):
         return
     value = option.value
     if value == "none":

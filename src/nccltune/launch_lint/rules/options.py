@@ -19,6 +19,7 @@ from nccltune.launch_lint.options import (
 from nccltune.launch_lint.read import is_launcher, nearest_option
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
+from nccltune.launch_lint.words import is_open
 from nccltune.model.finding import Severity
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
@@ -217,7 +218,7 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
             Severity.NOTE,
             "program-unknown",
             f"{word} is not known here: its GPUs and sizes are not checked"
-            if re.search("[$`]", word)
+            if is_open(word)
             else f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
         )
 

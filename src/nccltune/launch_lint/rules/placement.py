@@ -129,6 +129,10 @@ def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+_MOST_GPUS = 16
+"""GPUs of the largest nodes that are common."""
+
+
 def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     """Find more GPUs than a node has: the program fails with `invalid device ordinal`."""
     placement, program = view.prediction.placement, view.program
@@ -138,6 +142,13 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     if placement.most_gpus <= have:
         return
     most = max(node.processes for node in placement.nodes)
+    if view.site.gpus is None and program.gpus == 1 and (most <= _MOST_GPUS or view.site.ran):
+        yield LaunchFinding(
+            Severity.NOTE,
+            "too-many-gpus",
+            f"{count(most, 'process')} on a node need {most} GPUs; --gpus {most} if it has them",
+        )
+        return
     fit = have // most if have % most == 0 else 0
     edits: tuple[Edit, ...] = ()
     fix = "start fewer processes on a node"

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.rules.variables import edits_of
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.finding import Severity
 
 Values = Mapping[str, str]
@@ -30,6 +31,15 @@ def _algorithm(word: str) -> Callable[[Values], bool]:
 
 def _net(word: str) -> Callable[[Values], bool]:
     return lambda values: values.get("NCCL_NET", "").lower() == word
+
+
+def _names_one(name: str) -> Callable[[Values], bool]:
+    """Return whether a list has one word: of several, the choice is left to NCCL or a plugin."""
+    return lambda values: re.fullmatch(r"\w+", values.get(name, "")) is not None
+
+
+def _has_tuner(values: Values) -> bool:
+    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none")
 
 
 _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
@@ -78,20 +88,16 @@ _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool]
         _algorithm("collnet"),
         "NCCL_ALGO asks for CollNet, which NCCL_COLLNET_ENABLE turns off",
     ),
-    (
-        "NCCL_ALGO",
-        _with("NCCL_ALGO"),
-        "NCCL_TUNER_PLUGIN",
-        _with("NCCL_TUNER_PLUGIN"),
-        "a forced NCCL_ALGO beats the tuner plugin",
-    ),
-    (
-        "NCCL_PROTO",
-        _with("NCCL_PROTO"),
-        "NCCL_TUNER_PLUGIN",
-        _with("NCCL_TUNER_PLUGIN"),
-        "a forced NCCL_PROTO beats the tuner plugin",
-    ),
+    *[
+        (
+            name,
+            _names_one(name),
+            "NCCL_TUNER_PLUGIN",
+            _has_tuner,
+            f"from NCCL 2.22 on the tuner plugin chooses only among what {name} leaves",
+        )
+        for name in ("NCCL_ALGO", "NCCL_PROTO")
+    ],
     (
         "NCCL_P2P_DISABLE",
         _is("NCCL_P2P_DISABLE", "1"),
@@ -162,6 +168,34 @@ def sockets(view: View) -> Iterator[LaunchFinding]:
 _MAX_SOCKETS = 64
 
 
+_NO_FILE = ("/dev/", "stdout", "stderr")
+
+
+def debug_file(view: View) -> Iterator[LaunchFinding]:
+    """Find a NCCL_DEBUG_FILE that several processes of a node open and overwrite."""
+    value = _values(view).get("NCCL_DEBUG_FILE", "")
+    placement = view.prediction.placement
+    most = max((node.processes for node in placement.nodes), default=1) if placement else 1
+    if (
+        most < 2
+        or "%p" in value
+        or is_open(value)
+        or re.search(r"^(|std(out|err)|/dev/.*)$", value)
+    ):
+        return
+    stem, dot, ending = value.rpartition(".")
+    right = f"{stem}.%p.{ending}" if dot and "/" not in ending else f"{value}.%p"
+    named = [v for v in view.variables if v.name == "NCCL_DEBUG_FILE" and v.value == value]
+    yield LaunchFinding(
+        Severity.WARNING,
+        "debug-file",
+        f"NCCL_DEBUG_FILE={value}: the {most} processes of a node overwrite one file; %p is the"
+        " process, %h the host",
+        f"write NCCL_DEBUG_FILE={right}",
+        edits_of(named[-1], "NCCL_DEBUG_FILE", right),
+    )
+
+
 def _values(view: View) -> dict[str, str]:
     return {v.name: v.value for v in view.variables if v.value is not None}
 
@@ -182,4 +216,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions, sockets)
+RULES = (contradictions, sockets, debug_file)

@@ -9,7 +9,7 @@ from nccltune.launch.program import Program, Sizes, parse_size
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, SetArgument
 from nccltune.launch_lint.rules.shape import Rule, of_program
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.sizes import format_bytes
 
@@ -34,7 +34,7 @@ def unreadable(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find sizes that nccl-tests refuses with `invalid size specified`."""
     for flag in "bei":
         value = program.value(flag)
-        if value is None or "$" in value or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
+        if value is None or is_open(value) or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
             continue
         if parse_size(value) is None:
             right = _readable(value)
@@ -83,7 +83,7 @@ def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
     """Find `-b 1G -e 10G -f 2`, which measures 1, 2, 4 and 8 GiB."""
     if sizes.end is None or sizes.end == sizes.last:
         return
-    if program.value("e") is None or _no_factor(program):
+    if program.value("e") is None or _no_factor(program) or _skips(program, sizes):
         return
     if sizes.factor == 1 and format_bytes(sizes.end) == format_bytes(sizes.last):
         return
@@ -100,17 +100,25 @@ def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 @of_sizes
 def missing_factor(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
-    """Find a missing -f that leads to over 1000 sizes: without -f the step is 1 MiB."""
-    if sizes.factor > 1 or program.value("i") is not None:
+    """Find a missing -f that leads to over 1000 sizes, or to none between 8 B and 1 MiB."""
+    if not _skips(program, sizes) and (sizes.factor > 1 or sizes.number <= 1000):
         return
-    if sizes.number > 1000 and not _no_factor(program):
+    if program.value("i") is None and not _no_factor(program):
+        between = f", none between {format_bytes(sizes.first)} and {format_bytes(sizes.step)}"
         yield LaunchFinding(
             Severity.WARNING,
             "many-steps",
-            f"without -f sizes go in steps of 1 MiB: {sizes.number} of them",
+            f"without -f sizes go in steps of 1 MiB: {sizes.number} of them"
+            + (between if sizes.first < sizes.step else ""),
             "write -f 2",
             (SetArgument("f", "2"),),
         )
+
+
+def _skips(program: Program, sizes: Sizes) -> bool:
+    """Return whether -f is missing and the default step leaves out the sizes below it."""
+    is_default = sizes.factor == 1 and program.value("f") is None and program.value("i") is None
+    return is_default and sizes.first < sizes.step <= sizes.last
 
 
 @of_sizes

@@ -16,6 +16,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option
+from nccltune.launch_lint.words import is_open
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -62,7 +63,7 @@ def export(view: View) -> Iterator[LaunchFinding]:
     if view.flavor.launcher is not Launcher.SLURM:
         return
     option = _option(view, "export")
-    if option is None or not option.value or "$" in option.value:
+    if option is None or not option.value or is_open(option.value):
         return
     own = option in view.command.options
     parts = option.value.split(",")

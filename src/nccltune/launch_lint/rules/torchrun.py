@@ -11,7 +11,7 @@ from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceArgument
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -70,7 +70,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             )
         return
     value = option.value
-    if "$" in value or value in ("gpu", "auto", "cpu", "xpu"):
+    if is_open(value) or value in ("gpu", "auto", "cpu", "xpu"):
         return
     number = whole_number(value)
     if not number:
@@ -100,10 +100,10 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     nodes = command.last("nodes")
     number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
     number_of_nodes = whole_number(number)
-    several = "$" in number or (number_of_nodes or 0) > 1
+    several = is_open(number) or (number_of_nodes or 0) > 1
     backend = command.last("rdzv_backend")
     standalone = command.last("standalone")
-    if backend is not None and "$" not in backend.value and backend.value not in _BACKENDS:
+    if backend is not None and not is_open(backend.value) and backend.value not in _BACKENDS:
         yield LaunchFinding(
             Severity.ERROR,
             "torchrun-backend",

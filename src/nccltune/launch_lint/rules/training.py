@@ -10,7 +10,7 @@ from nccltune.launch_lint.finding import LaunchFinding, Replace
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED
 from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
 from nccltune.launch_lint.training import configured, visible
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -138,7 +138,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         )
     ids = command.last("gpu_ids")
     named = len(ids.value.split(",")) if ids is not None and ids.value != "all" else each
-    if ids is not None and "$" not in ids.value and named < each:
+    if ids is not None and not is_open(ids.value) and named < each:
         yield LaunchFinding(
             Severity.ERROR,
             "visible-devices",

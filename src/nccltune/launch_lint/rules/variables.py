@@ -18,7 +18,7 @@ from nccltune.launch_lint.variables import (
     nearest_variable,
     table,
 )
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.finding import Severity
 
 _JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
@@ -200,7 +200,7 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
         if variable.name not in ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"):
             continue
         value = variable.value or ""
-        if not value or "$" in value:
+        if not value or is_open(value):
             continue
         if (found := _list_fault(variable, "interface")) is not None:
             yield found
@@ -310,7 +310,7 @@ def devices(view: View) -> Iterator[LaunchFinding]:
     """Find values of `NCCL_IB_HCA` that name no RDMA device, or that match several by prefix."""
     for variable in view.variables:
         value = variable.value or ""
-        if variable.name != "NCCL_IB_HCA" or not value or "$" in value:
+        if variable.name != "NCCL_IB_HCA" or not value or is_open(value):
             continue
         if re.search(r"[\s;]", value):
             parts = [part for part in re.split(r"[\s;,]+", value) if part]
@@ -429,7 +429,7 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
     left: dict[str, set[str]] = {}
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         value = given[name].value if name in given else None
-        if not value or "$" in value or fault(table()[name], value) is not None:
+        if not value or is_open(value) or fault(table()[name], value) is not None:
             continue
         choices = enabled(table()[name], value, collective)
         if name == "NCCL_ALGO":
@@ -458,7 +458,7 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
     if not given or given[-1].value is None or placement is None or not placement.nodes:
         return
     variable, value = given[-1], given[-1].value or ""
-    if "$" in value or any(v.name == "NCCL_TESTS_DEVICE" for v in view.variables):
+    if is_open(value) or any(v.name == "NCCL_TESTS_DEVICE" for v in view.variables):
         return
     entries = [part.strip() for part in value.split(",")] if value.strip() else []
     processes = max(node.processes for node in placement.nodes)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the commands in Markdown, in prose and in what a terminal shows."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.launch_lint.read import is_command
+from nccltune.launch_lint.words import Line, split
+from nccltune.model.errors import InputError
+
+_FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[([^\]\n]+)\]\((?:https?:[^)\s]*|url|)\)")
+_PROMPT = re.compile(
+    r"\s*(?:>\s+)?(?:\([\w.-]+\) )?"
+    r"(?:\+{1,3} |\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?|[$%>] )?"
+)
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+def fenced(text: str) -> str:
+    """Return the code blocks of a Markdown text, else the text, with links as their words."""
+    return _LINK.sub(r"\1", "\n".join(match[2] for match in _FENCED.finditer(text)) or text)
+
+
+def commands_in(text: str) -> Iterator[Line]:
+    """Yield the commands that lines of a text begin with, or that prose has between backticks.
+
+    >>> [line.words[0].text for line in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
+    ['srun']
+    """
+    for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", text)).splitlines():
+        start = _PROMPT.match(line)
+        for part in (line[start.end() if start is not None else 0 :], *_INLINE.findall(line)):
+            try:
+                found = split(part)
+            except InputError:
+                continue
+            if found and is_command(found[0].words):
+                yield found[0]
+                break
