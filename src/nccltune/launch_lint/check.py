@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a command with every rule, for every launcher that the command may be for."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 _ORDER = list(Severity)
+_VARIABLE = re.compile(r"\$\w+")
 _ROUNDS = 24
 """Maximum number of fixes that are applied to a command, one after another."""
 
@@ -191,7 +193,9 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
             found = from_text(script.text, site._replace(inherited=()))
         except InputError:
             return plain
-        on_node = script.raw.startswith("'") or "\\$" in script.raw
+        # What the value of a variable holds, the shell of the script expands no second time.
+        own = set(_VARIABLE.findall(script.raw)) & set(_VARIABLE.findall(script.text))
+        on_node = script.raw.startswith("'") or "\\$" in script.raw or not own
         return _Inside(joined(found[-1].line.words), found[-1].site, on_node, is_script=True)
     return plain
 

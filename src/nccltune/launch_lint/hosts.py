@@ -7,7 +7,7 @@ from pathlib import Path
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
 from nccltune.launch_lint.options import OPENMPI_4
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
@@ -128,7 +128,8 @@ def _slurm(
     command: LaunchCommand, site: LaunchContext, total: int | None, per_node: int | None, gpus: int
 ) -> tuple[tuple[Host, ...], str | None]:
     listed = command.last("host")
-    named = expand_hosts(listed.value) if listed is not None else []
+    is_known = listed is not None and not is_open(listed.value)
+    named = expand_hosts(listed.value) if listed is not None and is_known else []
     given = command.last("nodes") or next(
         (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
     )

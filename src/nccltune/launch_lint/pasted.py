@@ -10,17 +10,17 @@ from nccltune.model.errors import InputError
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]+)\]\((?:https?:[^)\s]*|url|)\)")
-_PROMPT = re.compile(
-    r"\s*(?:>\s+)?(?:\([\w.-]+\) )?"
-    r"(?:\+{1,3} |\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?|[$%>] )?"
-)
+_AT_HOST = r"(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?"
+_HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
+_PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%>] )?`?")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 def fenced(text: str) -> str:
-    """Return the code blocks of a Markdown text, else the text, with links as their words."""
-    return _LINK.sub(r"\1", "\n".join(match[2] for match in _FENCED.finditer(text)) or text)
+    """Return the code blocks of a Markdown text, else the text, without links and prompts."""
+    text = "\n".join(match[2] for match in _FENCED.finditer(text)) or text
+    return _HOST_PROMPT.sub("", _LINK.sub(r"\1", text))
 
 
 def commands_in(text: str) -> Iterator[Line]:
@@ -30,10 +30,9 @@ def commands_in(text: str) -> Iterator[Line]:
     ['srun']
     """
     for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", text)).splitlines():
-        start = _PROMPT.match(line)
-        for part in (line[start.end() if start is not None else 0 :], *_INLINE.findall(line)):
+        for part in (*_INLINE.findall(line), line):
             try:
-                found = split(part)
+                found = split(_PROMPT.sub("", part, count=1))
             except InputError:
                 continue
             if found and is_command(found[0].words):

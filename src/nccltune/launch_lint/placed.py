@@ -189,8 +189,9 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
 
 
 def _is_hidden(hosts: str) -> bool:
-    """Return whether a list of hosts may have more hosts than its commas show: `$HOSTS`."""
-    return bool(re.search(r"\$\(|`|(?:^|,)\$(?:\w+|\{[^}]*\})(?:,|$)", hosts))
+    """Return whether a list may have more hosts than its commas show: `$HOSTS`, `<hosts>`."""
+    part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}"
+    return bool(re.search(rf"\$\(|`|(?:^|,)(?:{part})(?:,|$)", hosts))
 
 
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:

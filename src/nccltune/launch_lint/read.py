@@ -91,17 +91,19 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
     result: list[Word] = []
     at = 0
     while at < len(words):
-        part = words[at : at + 3]
-        texts = [word.text for word in part]
+        texts = [word.text for word in words[at : at + 5]]
         name = PurePosixPath(texts[0]).name
         length, joint = 1, f"{name} {texts[1]}" if len(texts) > 1 else ""
-        if len(texts) == 3 and _PYTHON.fullmatch(name) and texts[1] == "-m":
-            joint = _MODULES.get(texts[2], "")
-            length = 3 if joint else 1
+        if _PYTHON.fullmatch(name) and "-m" in texts[1:-1]:
+            # Options of Python may precede: `python -u -m MODULE`.
+            length = texts.index("-m") + 2
+            joint = _MODULES.get(texts[length - 1], "")
+            if not joint or any(text[:1] != "-" for text in texts[1 : length - 1]):
+                length = 1
         elif joint in _BY_NAME:
             length = 2
-        raw = " ".join(word.raw for word in part[:length])
-        result.append(Word(joint, raw) if length > 1 else part[0])
+        raw = " ".join(word.raw for word in words[at : at + length])
+        result.append(Word(joint, raw) if length > 1 else words[at])
         at += length
     return tuple(result)
 

@@ -210,7 +210,12 @@ class _Script:
         if items is None or len(items) > MAX_ROUNDS:
             self._forget([loop.body])
             self._scope.values.pop(name, None)
+            before = dict(self._scope.files or {})
             self.run(loop.body)
+            # How many lines the rounds write is unknown.
+            now = (self._scope.files or {}).items()
+            kept = {file: text for file, text in now if before.get(file) == text}
+            self._scope = self._scope._replace(files=kept)
         else:
             for item in items:
                 self._scope.values[name] = ShellValue(item, (f"{name} is {item} in this round",))
@@ -281,12 +286,14 @@ class _Script:
             self._numbered(tuple(words[2:]))
 
     def _written(self, tail: str, words: Sequence[Word]) -> None:
-        """Keep the text that `echo TEXT > FILE` writes."""
-        match = re.fullmatch(r"(>>?)\s*[\"']?([^\s\"'>|]+)[\"']?", tail)
+        """Keep the text that `echo TEXT > FILE` writes, or `echo TEXT | tee FILE`."""
+        match = re.fullmatch(
+            r"(>>?|\|\s*tee(?:\s+-a)?)\s*[\"']?([^\s\"'>|-][^\s\"'>|]*)[\"']?(?:\s*>\S+)?", tail
+        )
         if match is None or words[0].text != "echo":
             return
         files = dict(self._scope.files or {})
-        before = files.get(match[2], "") if match[1] == ">>" else ""
+        before = files.get(match[2], "") if match[1].endswith((">>", "-a")) else ""
         files[match[2]] = f"{before}{' '.join(word.text for word in words[1:])}\n"
         self._scope = self._scope._replace(files=files)
 

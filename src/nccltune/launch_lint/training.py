@@ -63,8 +63,7 @@ def _unknown(what: str, value: str) -> Prediction:
 def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for torchrun, whose default is 1 node and 1 process on it."""
     given = command.last("nodes")
-    # An elastic job has `--nnodes=MIN:MAX`. Assume that MAX nodes are available.
-    nodes = given.value.rpartition(":")[2] if given is not None else "1"
+    least, _, nodes = (given.value if given is not None else "1").rpartition(":")
     per_node = command.last("per_node")
     each = per_node.value if per_node is not None else "1"
     assumed = None
@@ -74,6 +73,9 @@ def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     for value, what in ((nodes, "nodes"), (each, "processes per node")):
         if not 0 < (whole_number(value) or 0) <= MAX_PROCESSES:
             return _unknown(what, value)
+    if least not in ("", nodes):
+        why = f"{least} to {nodes} nodes (an elastic job), {each} on each"
+        return Prediction(None, (), unknown=why, assumed=assumed)
     return _even(int(nodes), int(each), assumed)
 
 

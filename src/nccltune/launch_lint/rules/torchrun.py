@@ -98,9 +98,10 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
 def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find nodes that wait for each other at different addresses, or that have no valid rank."""
     nodes = command.last("nodes")
-    number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
+    least, _, number = (nodes.value if nodes is not None else "1").rpartition(":")
     number_of_nodes = whole_number(number)
-    several = is_open(number) or (number_of_nodes or 0) > 1
+    # Of an elastic job, `--nnodes=1:4`, one node may be enough.
+    several = least != "1" and (is_open(number) or (number_of_nodes or 0) > 1)
     backend = command.last("rdzv_backend")
     standalone = command.last("standalone")
     if backend is not None and not is_open(backend.value) and backend.value not in _BACKENDS:
@@ -139,6 +140,9 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     host = address.value
     host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
+    rank = command.last("node_rank")
+    if host in LOCAL_HOSTS and rank is not None and rank.value == "0":
+        return  # This node is the host, and the others may have an address of it.
     if host in LOCAL_HOSTS:
         yield LaunchFinding(
             Severity.ERROR,
@@ -147,7 +151,6 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             "name one host that all nodes reach",
         )
         return
-    rank = command.last("node_rank")
     given = whole_number(rank.value) if rank is not None else None
     if given is not None and number_of_nodes is not None and given >= number_of_nodes:
         yield LaunchFinding(
