@@ -246,6 +246,8 @@ def nearest_nccl_test(word: str) -> str | None:
         return None
     squeezed = name.replace("_", "")
     family = _SQUEEZED.get(squeezed)
+    if family is None and squeezed.startswith(tuple(f"{known}test" for known in _SQUEEZED)):
+        return None  # `allreduce_test_perf` of MSCCL++
     if family is None:
         close = difflib.get_close_matches(squeezed, _SQUEEZED, n=1, cutoff=0.8)
         family = _SQUEEZED[close[0]] if close else None

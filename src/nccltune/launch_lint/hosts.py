@@ -49,8 +49,9 @@ def hosts_of(
     if site.nodes is not None:
         return tuple([Host(None, slots)] * min(site.nodes, MAX_NODES)), None
     nodes = min(_nodes_for(total, per_node, gpus, site), MAX_NODES)
-    if site.slots and total is not None and per_node is None:
-        nodes = min(max(1, -(-total // site.slots)), MAX_NODES)
+    if total is not None and per_node is None:
+        # A node is filled to its slots, however many GPUs the processes use.
+        nodes = min(max(1, -(-total // slots)), MAX_NODES)
     assumed = f"{count(nodes, 'node')} of {slots} slots assumed: --nodes or --set hosts=A,B"
     return tuple([Host(None, slots)] * nodes), assumed
 

@@ -81,7 +81,10 @@ def from_manifests(
         around = _of_kind(document, site)
         for script in _scripts(document):
             with contextlib.suppress(InputError):
-                found += from_text(script, around)
+                if is_manifest(script):
+                    found += from_manifests(documents_of(script, where), site, where)
+                else:
+                    found += from_text(script, around)
         for container in _containers(document):
             found += _of_container(container, around)
     if not found:

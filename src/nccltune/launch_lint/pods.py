@@ -9,7 +9,7 @@ from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.variables import PREFIX
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -155,6 +155,8 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
         for name, value in {**requests, **limits}.items():
             if not is_gpu(name):
                 continue
+            if is_open(str(value)):
+                return  # A template's number of GPUs.
             if whole_number(str(value)) is None:
                 yield LaunchFinding(
                     Severity.ERROR,

@@ -121,7 +121,8 @@ _MAX_CALLS = 8
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
-_PROMPTS = frozenset({"$", "%"})
+_PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
+"""A prompt, or the number of an item in a list."""
 
 
 class _Script:
@@ -240,7 +241,7 @@ class _Script:
         return items
 
     def _line(self, line: Line) -> None:
-        if line.words and line.words[0].raw in _PROMPTS:
+        if line.words and _PROMPT.fullmatch(line.words[0].raw):
             line = line._replace(words=line.words[1:])
         words, assumed = expanded(line.words, self._scope)
         if not words:
