@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import read_program
-from nccltune.launch_lint.command import (
-    InnerLaunch,
-    LaunchCommand,
-    LaunchContext,
-    Prediction,
-    View,
-)
+from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import with_slurm_gpus
@@ -318,9 +312,7 @@ def _line_of(command: LaunchCommand) -> Line:
     return Line((*words, *command.end, *command.program), command.tail)
 
 
-def _predictions(
-    views: dict[Flavor, View],
-) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:
+def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:
     grouped: dict[tuple[object, ...], tuple[Prediction, list[Flavor]]] = {}
     for flavor, view in views.items():
         one = view.prediction

@@ -35,6 +35,11 @@ class Option(NamedTuple):
         """Return the option's first value, or "" if it has none."""
         return self.values[0] if self.values else ""
 
+    @property
+    def text(self) -> str:
+        """Return the option as it is written, with its values."""
+        return " ".join(word.raw for word in self.words)
+
 
 class LaunchCommand(NamedTuple):
     """A command with a launcher, in parts.

@@ -86,9 +86,7 @@ def _of_pbs(text: str, site: LaunchContext) -> LaunchContext:
     else:
         return site
     return site._replace(
-        nodes=nodes or site.nodes,
-        slots=slots or site.slots,
-        gpus=gpus or site.gpus,
+        nodes=nodes or site.nodes, slots=slots or site.slots, gpus=gpus or site.gpus
     )
 
 
@@ -102,7 +100,5 @@ def _of_lsf(text: str, site: LaunchContext) -> LaunchContext:
     if slots and nodes is None and "total" in numbers:
         nodes = -(-numbers["total"] // slots)
     return site._replace(
-        nodes=nodes or site.nodes,
-        slots=slots or site.slots,
-        gpus=numbers.get("gpus") or site.gpus,
+        nodes=nodes or site.nodes, slots=slots or site.slots, gpus=numbers.get("gpus") or site.gpus
     )

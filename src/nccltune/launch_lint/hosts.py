@@ -145,8 +145,7 @@ def _slurm(
         nodes = _nodes_for(total, per_node, gpus, site)
         assumed = f"{count(nodes, 'node')} assumed; set -N or --nodes"
         if given is not None:
-            text = " ".join(word.text for word in given.words)
-            assumed = f"{count(nodes, 'node')} assumed, as {text} is not known here: --nodes"
+            assumed = f"{count(nodes, 'node')} assumed, as {given.text} is not known here: --nodes"
     if total is not None and 0 < total < nodes:
         nodes = total
     names: list[str | None] = [*named[:nodes]]

@@ -11,14 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import (
-    Word,
-    is_open,
-    split,
-    substitution_end,
-    whole_number,
-    written,
-)
+from nccltune.launch_lint.words import Word, is_open, split, substitution_end, whole_number, written
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 

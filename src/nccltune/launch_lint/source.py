@@ -12,7 +12,7 @@ from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated, with_directives
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, error, warning
 from nccltune.launch_lint.flow import (
     HERE,
     Branches,
@@ -45,7 +45,6 @@ from nccltune.launch_lint.words import (
     whole_number,
 )
 from nccltune.model.errors import InputError
-from nccltune.model.finding import Severity
 
 MAX_BYTES = 16 << 20
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
@@ -428,10 +427,7 @@ def _scope(site: LaunchContext) -> ShellScope:
 
 
 def _assign(
-    words: tuple[Word, ...],
-    scope: ShellScope,
-    exported: dict[str, str],
-    assumed: tuple[str, ...],
+    words: tuple[Word, ...], scope: ShellScope, exported: dict[str, str], assumed: tuple[str, ...]
 ) -> None:
     """Store the variables that a line assigns or exports."""
     is_export = words[0].text == "export"
@@ -491,8 +487,8 @@ def read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except OSError as raised:
+        raise InputError(f"cannot be read: {raised.strerror}", where=str(path)) from raised
     if b"\0" in raw:
         raise InputError("is not text", where=str(path))
     return raw.decode(errors="replace")
@@ -563,8 +559,7 @@ def judge_output(text: str) -> list[LaunchFinding]:
     if tables > 1 and (alone or before_end > 1):
         each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
         return [
-            LaunchFinding(
-                Severity.ERROR,
+            error(
                 "no-mpi-build",
                 f"{tables} tables {each}: the processes did not know of each other, as when"
                 " nccl-tests was built without MPI",
@@ -573,8 +568,7 @@ def judge_output(text: str) -> list[LaunchFinding]:
         ]
     if tables == 1 and alone:
         return [
-            LaunchFinding(
-                Severity.WARNING,
+            warning(
                 "one-rank",
                 "only 1 rank: nothing is sent, busbw is 0",
                 "give -g the GPUs of this node, or start more processes",

@@ -45,7 +45,7 @@ class Line(NamedTuple):
 BLANK = Word(" ", "\\ ")
 """A backslash before blanks at the end of a line: no continuation, although it is meant as one."""
 PLACEHOLDER = re.compile(
-    r"\{\{[^{}\n]*\}\}|<[A-Za-z_](?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
+    r"\{\{[^{}\n]*\}\}|<\w+(?:\|\w+)+>|<[A-Za-z_](?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
 )
 """A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`."""
 _BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")

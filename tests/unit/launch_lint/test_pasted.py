@@ -37,6 +37,7 @@ def ids(one: LaunchCheck) -> set[str]:
         (f"mpirun -np <number of processes> {TEST}", "not known: the number of processes is '<nu"),
         (f"mpirun -np {{{{ mul .Values.hosts 8 }}}} {TEST}", "not known: the number of processes"),
         ("mpirun -np 8 ./all_reduce_perf -b 8 -e 1G -f 2 -g <ngpus>", "8 processes, all on one"),
+        (f"mpirun -np 8 {TEST} -d <float|half> -o <sum|avg|max>", "8 processes, all on one"),
     ],
 )
 def test_a_placeholder_is_one_word_whose_value_is_unknown(text: str, expected: str) -> None:

@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, warning
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.words import is_open, whole_number
-from nccltune.model.finding import Severity
 
 Values = Mapping[str, str]
 
@@ -120,8 +119,7 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
     values = _values(view)
     for first, is_first, second, is_second, why in _PAIRS:
         if is_first(values) and is_second(values):
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "settings-contradict",
                 f"{first}={values[first]} and {second}={values[second]}: {why}",
                 f"leave out {first} or {second}",
@@ -130,8 +128,7 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
     for low, high in _LIMITS:
         least, most = whole_number(values.get(low, "")), whole_number(values.get(high, ""))
         if least is not None and most is not None and least > most:
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "settings-contradict",
                 f"{low}={least} is more than {high}={most}",
                 f"leave out {low}",
@@ -155,8 +152,7 @@ def sockets(view: View) -> Iterator[LaunchFinding]:
     threads = whole_number(values.get("NCCL_SOCKET_NTHREADS", ""))
     each = whole_number(values.get("NCCL_NSOCKS_PERTHREAD", ""))
     if threads is not None and each is not None and threads * each > _MAX_SOCKETS:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "settings-contradict",
             f"NCCL_SOCKET_NTHREADS={threads} times NCCL_NSOCKS_PERTHREAD={each} is more than"
             f" {_MAX_SOCKETS} sockets of a connection",
@@ -175,7 +171,7 @@ def debug_file(view: View) -> Iterator[LaunchFinding]:
     """Find a NCCL_DEBUG_FILE that several processes of a node open and overwrite."""
     value = _values(view).get("NCCL_DEBUG_FILE", "")
     placement = view.prediction.placement
-    most = max((node.processes for node in placement.nodes), default=1) if placement else 1
+    most = placement.most if placement else 1
     if (
         most < 2
         or "%p" in value
@@ -186,8 +182,7 @@ def debug_file(view: View) -> Iterator[LaunchFinding]:
     stem, dot, ending = value.rpartition(".")
     right = f"{stem}.%p.{ending}" if dot and "/" not in ending else f"{value}.%p"
     named = [v for v in view.variables if v.name == "NCCL_DEBUG_FILE" and v.value == value]
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "debug-file",
         f"NCCL_DEBUG_FILE={value}: the {most} processes of a node overwrite one file; %p is the"
         " process, %h the host",
