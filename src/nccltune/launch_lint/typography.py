@@ -25,8 +25,11 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
             " next line is another command",
             "delete the blanks at the end of the line",
         )
-    for blank in dict.fromkeys(b for w in line.words for b in PLACEHOLDER.findall(w.raw)):
-        yield warning("placeholder", f"{blank} is a placeholder", "put its value there")
+    blanks = list(dict.fromkeys(b for w in line.words for b in PLACEHOLDER.findall(w.raw)))
+    if blanks:
+        what = "is a placeholder" if len(blanks) == 1 else "are placeholders"
+        fix = f"put {'its value' if len(blanks) == 1 else 'their values'} there"
+        yield warning("placeholder", f"{', '.join(blanks)} {what}", fix)
     for word in line.words:
         if word.text[:1] and word.text[0] in _DASHES:
             yield error(
