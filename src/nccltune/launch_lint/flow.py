@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import Line, listed, split
+from nccltune.launch_lint.words import Line, Word, listed, split
 
 _MAX_DEPTH = 40
 
@@ -157,9 +157,11 @@ class _Reader:
         self._at += 1
         bodies = []
         has_pattern = len(line.words) > 3
+        is_full = False
         while (first := self._first()) is not None and first != "esac":
             if not has_pattern:
                 pattern = self._lines[self._at]
+                is_full = is_full or pattern.words[:1] == (Word("*", "*"),)
                 # What follows `a|b)` is in the tail, which begins with `|`.
                 rest = pattern.tail.partition(")")[2] if pattern.tail.startswith("|") else ""
                 self._lines[self._at : self._at + 1] = split(rest)
@@ -169,7 +171,7 @@ class _Reader:
                 self._take()
         if self._first() == "esac":
             self._take()
-        return [Branches(tuple(bodies))]
+        return [Branches(tuple(bodies), is_full)]
 
 
 def _function_name(line: Line) -> str | None:

@@ -2,6 +2,7 @@
 """Find launch commands in a line, a script or an argument list, and check outputs of tests."""
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -119,6 +120,7 @@ MAX_FOUND = 256
 _MAX_CALLS = 8
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_ALL = re.compile(r"\$[@*]|\$\{[^}]*[@*][^}]*\}")
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
 _PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
 """A prompt, or the number of an item in a list."""
@@ -162,7 +164,7 @@ class _Script:
     def _branch(self, node: Branches) -> None:
         """Follow every body. What all of them leave alike is known behind them."""
         before = self._scope
-        left = [] if node.is_full else [before.values]
+        left = [] if node.is_full else [dict(before.values)]
         for body in node.bodies:
             self._scope = before.copy()
             self.run(body)
@@ -176,10 +178,10 @@ class _Script:
             tests = [text for text in texts if is_nccl_test(text) and not is_open(text)]
             if len(values) < len(left) or not tests:
                 continue
-            folders = {text.rpartition("/")[0] for text in texts}
+            folders, ends = zip(*(text.rpartition("/")[::2] for text in texts), strict=True)
             if len(texts) == 1:
                 self._scope.values[name] = values[0]
-            elif len(folders) == 1:
+            elif len(set(folders)) == 1 or len(set(ends)) == 1:
                 said = f"{name} is {tests[0]}, one of {len(texts)} that branches of the script set"
                 self._scope.values[name] = ShellValue(tests[0], (said,))
 
@@ -198,9 +200,11 @@ class _Script:
         for number in range(1, 10):
             values.pop(str(number), None)
         arrays.pop("@", None)
-        if words is not None:
+        # How many words `"$@"` of an outer call becomes is unknown.
+        given = list(itertools.takewhile(lambda word: not _ALL.fullmatch(word), words or ()))
+        if words is not None and len(given) == len(words):
             arrays["@"] = words
-            values |= {str(n): ShellValue(word) for n, word in enumerate(words[:9], 1)}
+        values |= {str(n): ShellValue(word) for n, word in enumerate(given[:9], 1)}
 
     def _loop(self, loop: ShellLoop) -> None:
         words = loop.head.words

@@ -182,6 +182,9 @@ run() {
         ('run() { shift; srun -n $1 all_reduce_perf "$@" -g 1; }', "run x 8 -b 8 -e 1G", [8]),
         ("run() { srun -n $# all_reduce_perf -b 8 -e 1G -f 2; }", "run a b c", [3]),
         ('run() { set -- 8 "$@"; srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }', "run x", [8]),
+        ("run() { srun -n ${1:-8} all_reduce_perf -b 8 -e 1G -f 2; }", 'run "$@"', [8]),
+        ("run() { srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }", 'run "$@"', [None]),
+        ("run() { srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }", 'run 8 "${A[@]}"', [8]),
         ("run() { shift $N; srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }", "run 4 8", [None]),
         ("run() { if a; then shift; fi; srun -n $1 all_reduce_perf -g 1; }", "run 4 8", [None]),
     ],
@@ -200,6 +203,17 @@ def test_a_program_that_every_branch_sets_is_known() -> None:
     assert one.gpus == 1
     assumed = one.predictions[0][0].assumed or ""
     assert assumed.startswith("P is /b/all_reduce_perf, one of 2")
+    (other,) = checked(BRANCHES.format("/b/all_reduce_perf", "/c/all_reduce_perf"))
+    assert other.gpus == 1
+    (usual,) = checked(
+        "P=./all_reduce_perf\nif a; then P=/x/all_reduce_perf; fi\nsrun -n 8 $P -g 2"
+    )
+    assert usual.gpus == 2
+    (case,) = checked(
+        "case $1 in a) P=./all_reduce_perf;; *) P=./all_gather_perf;; esac\n"
+        "srun -n 8 $P -b 8 -e 1G -f 2 -g 1\n"
+    )
+    assert case.gpus == 1
     (same,) = checked(BRANCHES.format("/b/all_reduce_perf", "/b/all_reduce_perf"))
     assert same.gpus == 1
     assert "P is" not in (same.predictions[0][0].assumed or "")
