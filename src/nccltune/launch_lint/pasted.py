@@ -9,10 +9,15 @@ from nccltune.launch_lint.words import Line, split
 from nccltune.model.errors import InputError
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"\[([^\]\n]+)\]\((?:https?:[^)\s]*|url|)\)")
+_LINK = re.compile(r"\[([^\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _AT_HOST = r"(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%>] )?`?")
+_NAMES = re.compile(
+    r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
+    r"|_?p[er]+f\b"
+)
+"""What a line with a command names: a launcher, or a test that may be misspelt."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
@@ -30,6 +35,8 @@ def commands_in(text: str) -> Iterator[Line]:
     ['srun']
     """
     for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", text)).splitlines():
+        if _NAMES.search(line) is None:
+            continue
         for part in (*_INLINE.findall(line), line):
             try:
                 found = split(_PROMPT.sub("", part, count=1))

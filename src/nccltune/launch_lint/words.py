@@ -93,7 +93,9 @@ def split(text: str) -> list[Line]:
             at += 1
         elif char == "#":
             at = _to_line_end(text, at)
-        elif not _is_word(text, at) and (char in _OPERATORS or _is_redirection(text, at)):
+        elif _is_redirection(text, at) or (
+            char in _OPERATORS and not (char == "<" and _is_word(text, at))
+        ):
             stop = _tail_end(text, at)
             _end(lines, words, text[at:stop].rstrip())
             at = stop
@@ -141,7 +143,7 @@ def _word(text: str, at: int) -> tuple[Word, int]:
     start, out = at, ""
     while at < len(text):
         char = text[at]
-        if (blank := PLACEHOLDER.match(text, at)) is not None:
+        if char in "<{" and (blank := PLACEHOLDER.match(text, at)) is not None:
             out, at = out + blank[0], blank.end()
             continue
         if text.startswith("<(", at):
