@@ -9,6 +9,7 @@ There are three kinds:
 """
 
 import codecs
+import contextlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -50,7 +51,6 @@ from nccltune.tune.lint import (
     lint_rules,
 )
 
-_GPUS = 8
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
@@ -316,7 +316,11 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
 def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
     text = source.read_text(path)
     if source.is_output(text) and not manifest.is_manifest(text):
-        return LintedLaunch(str(path), [], source.judge_output(text))
+        found = source.from_lines(text, site._replace(ran=True))
+        checks: list[LaunchCheck] = []
+        with contextlib.suppress(InputError):
+            checks = check_all(found, flavors)
+        return LintedLaunch(str(path), checks, source.judge_output(text))
     findings: list[LaunchFinding] = []
     if manifest.is_manifest(text):
         documents = manifest.here_manifests(text, str(path))
@@ -342,7 +346,7 @@ def _site(request: LintRequest) -> LaunchContext:
     return LaunchContext(
         nodes=request.nodes,
         hosts=tuple(hosts),
-        gpus_per_node=request.gpus or _GPUS,
+        gpus=request.gpus,
         gpu_memory=parse_bytes(memory) if memory is not None else None,
     )
 

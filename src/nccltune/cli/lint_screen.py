@@ -164,11 +164,12 @@ def _plain(verdict: LaunchCheck) -> dict[str, Any]:
 
 def _start(prediction: Prediction, gpus: int | None) -> dict[str, Any]:
     placement, inner = prediction.placement, prediction.inner
-    is_known = placement is not None and gpus == placement.gpus_per_process
+    processes = placement.processes if placement is not None else prediction.processes
+    is_known = gpus is not None and (placement is None or gpus == placement.gpus_per_process)
     return {
-        "processes": placement.processes if placement is not None else None,
+        "processes": processes,
         "gpus_per_process": gpus,
-        "ranks": placement.ranks if placement is not None and is_known else None,
+        "ranks": processes * gpus if processes is not None and gpus and is_known else None,
         "inner": inner.name if inner is not None else None,
         "nodes": [
             {"host": node.host, "processes": node.processes}

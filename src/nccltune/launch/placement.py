@@ -29,9 +29,14 @@ class Placement(NamedTuple):
         return self.processes * self.gpus_per_process
 
     @property
+    def most(self) -> int:
+        """Return the number of processes on the node with the most of them."""
+        return max((node.processes for node in self.nodes), default=0)
+
+    @property
     def most_gpus(self) -> int:
         """Return the number of GPUs needed on the node with the most processes."""
-        return max((node.processes for node in self.nodes), default=0) * self.gpus_per_process
+        return self.most * self.gpus_per_process
 
 
 def block(nodes: int, per_node: int, gpus_per_process: int, hosts: Sequence[str] = ()) -> Placement:

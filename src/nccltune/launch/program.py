@@ -121,9 +121,9 @@ class Program(NamedTuple):
     def gpus(self) -> int | None:
         """Return the GPUs of a process: threads times GPUs of a thread.
 
-        None if one of the two is a shell variable.
+        None if one of the two is a shell variable or a placeholder.
         """
-        if any("$" in (self.value(flag) or "") for flag in "tg"):
+        if any(re.search(r"[$`<{]", self.value(flag) or "") for flag in "tg"):
             return None
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
@@ -227,11 +227,11 @@ def is_nccl_test(word: str) -> bool:
 def nearest_nccl_test(word: str) -> str | None:
     """Return the nccl-tests binary that a misspelt name means; None for any other word.
 
-    None also for a name that is spelt well. `allreduce_perf` gives `all_reduce_perf`. The folder of
-    the word is kept.
+    None also for a name that is spelt well, and for one of a fork, such as `nccl_alltoall_perf`.
+    `allreduce_perf` gives `all_reduce_perf`. The folder of the word is kept.
     """
     path = PurePosixPath(word)
-    if _BINARY.fullmatch(path.name):
+    if _BINARY.fullmatch(path.name) or path.name.startswith("nccl_"):
         return None
     name, found, rest = path.name.lower().replace("-", "_").partition("_perf")
     if not found:
@@ -246,6 +246,8 @@ def nearest_nccl_test(word: str) -> str | None:
         return None
     squeezed = name.replace("_", "")
     family = _SQUEEZED.get(squeezed)
+    if family is None and squeezed.startswith(tuple(f"{known}test" for known in _SQUEEZED)):
+        return None  # `allreduce_test_perf` of MSCCL++
     if family is None:
         close = difflib.get_close_matches(squeezed, _SQUEEZED, n=1, cutoff=0.8)
         family = _SQUEEZED[close[0]] if close else None

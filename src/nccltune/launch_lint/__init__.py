@@ -10,6 +10,7 @@ directives.py  nodes, slots and GPUs that a script asks its scheduler for
 words.py       the words of a shell line, with their quotes
 shell.py       expand variables, arithmetic and counts of a shell
 typography.py  replace dashes and quotes that word processors insert
+pasted.py      commands in Markdown, prose and what a terminal shows
 boxes.py       containers and sudo that a program is started in
 read.py        split a command into launcher, options and program; find the possible launchers
 command.py     the launcher's command line as rules see it

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a command with every rule, for every launcher that the command may be for."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import read_program
-from nccltune.launch_lint.command import (
-    InnerLaunch,
-    LaunchCommand,
-    LaunchContext,
-    Prediction,
-    View,
-)
+from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import with_slurm_gpus
@@ -30,6 +25,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 _ORDER = list(Severity)
+_VARIABLE = re.compile(r"\$\w+")
 _ROUNDS = 24
 """Maximum number of fixes that are applied to a command, one after another."""
 
@@ -96,7 +92,8 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
     is_wrapped = view.command != next(iter(commands.values()))
-    if not is_wrapped and (pasted or any(one.finding.edits for one in bad)):
+    is_whole = not is_wrapped and all(one.id != "placeholder" for one in pasted)
+    if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
     return LaunchCheck(
         next(iter(commands.values())),
@@ -140,7 +137,9 @@ def _names(site: LaunchContext) -> list[str]:
 
 
 def _compared(checked: LaunchCheck) -> tuple[object, ...]:
-    starts = [(one.placement, one.fails, one.unknown) for one, _ in checked.predictions]
+    starts = [
+        (one.placement, one.fails, one.unknown, one.processes) for one, _ in checked.predictions
+    ]
     found = [
         (one.finding.id, one.finding.severity is Severity.NOTE or one.finding.message)
         for one in checked.findings
@@ -188,7 +187,9 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
             found = from_text(script.text, site._replace(inherited=()))
         except InputError:
             return plain
-        on_node = script.raw.startswith("'") or "\\$" in script.raw
+        # What the value of a variable holds, the shell of the script expands no second time.
+        own = set(_VARIABLE.findall(script.raw)) & set(_VARIABLE.findall(script.text))
+        on_node = script.raw.startswith("'") or "\\$" in script.raw or not own
         return _Inside(joined(found[-1].line.words), found[-1].site, on_node, is_script=True)
     return plain
 
@@ -299,7 +300,7 @@ def _fixed(
     views = [_view(one, kind, site) for kind, one in again.items()]
     # A line whose start was known must not become one that nobody can predict.
     starts = [view.prediction for view in views]
-    is_known = all(one.placement is not None for one in starts) or before.placement is None
+    is_known = all(one.placement or one.processes for one in starts) or before.placement is None
     is_right = is_known and not any(one.fails for one in starts)
     return text if is_right and not any(map(_bad, views)) else None
 
@@ -311,13 +312,11 @@ def _line_of(command: LaunchCommand) -> Line:
     return Line((*words, *command.end, *command.program), command.tail)
 
 
-def _predictions(
-    views: dict[Flavor, View],
-) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:
+def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:
     grouped: dict[tuple[object, ...], tuple[Prediction, list[Flavor]]] = {}
     for flavor, view in views.items():
         one = view.prediction
-        key = (one.placement, one.fails, one.unknown)
+        key = (one.placement, one.fails, one.unknown, one.processes)
         grouped.setdefault(key, (one, []))[1].append(flavor)
     return tuple((one, tuple(flavors)) for one, flavors in grouped.values())
 

@@ -35,6 +35,11 @@ class Option(NamedTuple):
         """Return the option's first value, or "" if it has none."""
         return self.values[0] if self.values else ""
 
+    @property
+    def text(self) -> str:
+        """Return the option as it is written, with its values."""
+        return " ".join(word.raw for word in self.words)
+
 
 class LaunchCommand(NamedTuple):
     """A command with a launcher, in parts.
@@ -101,11 +106,13 @@ class LaunchContext(NamedTuple):
     They come from options of nccltune, the script around the command, or the manifest.
 
     - `nodes`: number of nodes, None if unknown.
+    - `gpus`: GPUs of a node, None if unknown: `gpus_per_node` then assumes 8.
     - `slots`: slots of a node. None means one for each GPU.
     - `inherited`: options of the allocation (`#SBATCH`).
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `ran`: whether the text shows results, so that the command did start.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -113,7 +120,7 @@ class LaunchContext(NamedTuple):
 
     nodes: int | None = None
     hosts: tuple[str, ...] = ()
-    gpus_per_node: int = 8
+    gpus: int | None = None
     slots: int | None = None
     inherited: tuple[Option, ...] = ()
     exported: tuple[tuple[str, str], ...] = ()
@@ -123,6 +130,12 @@ class LaunchContext(NamedTuple):
     assumed: tuple[str, ...] = ()
     around: tuple[str, ...] = ()
     outside: tuple[tuple[str, str], ...] = ()
+    ran: bool = False
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Return the number of GPUs of a node, assumed if it is unknown."""
+        return 8 if self.gpus is None else self.gpus
 
 
 class InnerLaunch(NamedTuple):
@@ -150,7 +163,8 @@ class Prediction(NamedTuple):
     """Prediction of what a launcher does with a command.
 
     One of three is set: `placement` (the processes that start), `fails` (why the launcher fails) or
-    `unknown` (why there is no prediction). `hosts` are all hosts that the launcher can use.
+    `unknown` (why there is no prediction). With `unknown`, `processes` is their number where only
+    their nodes are unknown. `hosts` are all hosts that the launcher can use.
     `assumed` is a sentence that states an assumption about the hosts. `gpus` is the number of GPUs
     that the launcher gives to a process, None if it leaves that open. `inner` is the
     launcher that each process is.
@@ -163,6 +177,7 @@ class Prediction(NamedTuple):
     assumed: str | None = None
     gpus: int | None = None
     inner: InnerLaunch | None = None
+    processes: int | None = None
 
 
 class View(NamedTuple):

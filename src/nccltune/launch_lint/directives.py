@@ -52,9 +52,7 @@ def allocated(site: LaunchContext) -> LaunchContext:
     if slots is None and total is not None:
         slots = -(-total // (nodes or 1))
     gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
-    return site._replace(
-        nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
-    )
+    return site._replace(nodes=nodes, slots=slots, gpus=int(gpus[1]) if gpus else site.gpus)
 
 
 def _of_flux(text: str, site: LaunchContext) -> LaunchContext:
@@ -66,7 +64,7 @@ def _of_flux(text: str, site: LaunchContext) -> LaunchContext:
                 if option.meaning == "nodes" and number:
                     site = site._replace(nodes=number)
                 elif option.meaning == "gpus_per_node" and number:
-                    site = site._replace(gpus_per_node=number)
+                    site = site._replace(gpus=number)
     return site
 
 
@@ -88,9 +86,7 @@ def _of_pbs(text: str, site: LaunchContext) -> LaunchContext:
     else:
         return site
     return site._replace(
-        nodes=nodes or site.nodes,
-        slots=slots or site.slots,
-        gpus_per_node=gpus or site.gpus_per_node,
+        nodes=nodes or site.nodes, slots=slots or site.slots, gpus=gpus or site.gpus
     )
 
 
@@ -104,7 +100,5 @@ def _of_lsf(text: str, site: LaunchContext) -> LaunchContext:
     if slots and nodes is None and "total" in numbers:
         nodes = -(-numbers["total"] // slots)
     return site._replace(
-        nodes=nodes or site.nodes,
-        slots=slots or site.slots,
-        gpus_per_node=numbers.get("gpus") or site.gpus_per_node,
+        nodes=nodes or site.nodes, slots=slots or site.slots, gpus=numbers.get("gpus") or site.gpus
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A finding of a rule, and the edits of the command that fix the finding."""
 
+import functools
 from typing import NamedTuple
 
 from nccltune.launch_lint.command import Option
@@ -70,3 +71,8 @@ class LaunchFinding(NamedTuple):
     message: str
     fix: str = ""
     edits: tuple[Edit, ...] = ()
+
+
+error = functools.partial(LaunchFinding, Severity.ERROR)
+warning = functools.partial(LaunchFinding, Severity.WARNING)
+note = functools.partial(LaunchFinding, Severity.NOTE)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import Line, listed, split
+from nccltune.launch_lint.words import Line, Word, listed, split
 
 _MAX_DEPTH = 40
 
@@ -18,9 +18,10 @@ class ShellLoop(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """The bodies of `if` or `case`, of which at most one runs."""
+    """The bodies of `if` or `case`, of which at most one runs; with `is_full` one does."""
 
     bodies: "tuple[tuple[Node, ...], ...]"
+    is_full: bool = False
 
 
 class ShellFunction(NamedTuple):
@@ -141,7 +142,7 @@ class _Reader:
             elif end is not None:
                 self._take()
             if end != "elif":
-                return [*nodes, Branches(tuple(bodies))]
+                return [*nodes, Branches(tuple(bodies), is_full=end == "else")]
 
     def _loop(self, line: Line, *, is_list: bool) -> list[Node]:
         self._at += 1
@@ -156,9 +157,11 @@ class _Reader:
         self._at += 1
         bodies = []
         has_pattern = len(line.words) > 3
+        is_full = False
         while (first := self._first()) is not None and first != "esac":
             if not has_pattern:
                 pattern = self._lines[self._at]
+                is_full = is_full or pattern.words[:1] == (Word("*", "*"),)
                 # What follows `a|b)` is in the tail, which begins with `|`.
                 rest = pattern.tail.partition(")")[2] if pattern.tail.startswith("|") else ""
                 self._lines[self._at : self._at + 1] = split(rest)
@@ -168,7 +171,7 @@ class _Reader:
                 self._take()
         if self._first() == "esac":
             self._take()
-        return [Branches(tuple(bodies))]
+        return [Branches(tuple(bodies), is_full)]
 
 
 def _function_name(line: Line) -> str | None:

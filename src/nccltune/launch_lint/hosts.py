@@ -7,7 +7,7 @@ from pathlib import Path
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
 from nccltune.launch_lint.options import OPENMPI_4
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
@@ -43,14 +43,25 @@ def hosts_of(
             return found, None
     if site.hosts:
         return _merged(list(site.hosts), site.slots or site.gpus_per_node), None
-    slots = site.slots or site.gpus_per_node
+    # More processes on a node than GPUs are assumed: the node has as many.
+    more = per_node or 0 if site.gpus is None else 0
+    slots = site.slots or max(site.gpus_per_node, more)
     if site.nodes is not None:
         return tuple([Host(None, slots)] * min(site.nodes, MAX_NODES)), None
     nodes = min(_nodes_for(total, per_node, gpus, site), MAX_NODES)
-    if site.slots and total is not None and per_node is None:
-        nodes = min(max(1, -(-total // site.slots)), MAX_NODES)
+    if total is not None and per_node is None:
+        # A node is filled to its slots, however many GPUs the processes use.
+        nodes = min(max(1, -(-total // slots)), MAX_NODES)
     assumed = f"{count(nodes, 'node')} of {slots} slots assumed: --nodes or --set hosts=A,B"
     return tuple([Host(None, slots)] * nodes), assumed
+
+
+def hosts_elsewhere(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> str | None:
+    """Return the name of the file with the hosts if that file is not here, else None."""
+    file = command.last("hostfile")
+    if file is None or command.all("host") or site.hosts or site.nodes is not None:
+        return None
+    return file.value if hostfile(file.value, flavor, site) is None else None
 
 
 def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchContext) -> int:
@@ -118,7 +129,8 @@ def _slurm(
     command: LaunchCommand, site: LaunchContext, total: int | None, per_node: int | None, gpus: int
 ) -> tuple[tuple[Host, ...], str | None]:
     listed = command.last("host")
-    named = expand_hosts(listed.value) if listed is not None else []
+    is_known = listed is not None and not is_open(listed.value)
+    named = expand_hosts(listed.value) if listed is not None and is_known else []
     given = command.last("nodes") or next(
         (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
     )
@@ -133,8 +145,7 @@ def _slurm(
         nodes = _nodes_for(total, per_node, gpus, site)
         assumed = f"{count(nodes, 'node')} assumed; set -N or --nodes"
         if given is not None:
-            text = " ".join(word.text for word in given.words)
-            assumed = f"{count(nodes, 'node')} assumed, as {text} is not known here: --nodes"
+            assumed = f"{count(nodes, 'node')} assumed, as {given.text} is not known here: --nodes"
     if total is not None and 0 < total < nodes:
         nodes = total
     names: list[str | None] = [*named[:nodes]]
@@ -203,17 +214,17 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
     total = None
     for option in options:
         if option.meaning == "gpus_per_node" and (match := _GPUS.fullmatch(option.value)):
-            site = site._replace(gpus_per_node=int(match[1]))
+            site = site._replace(gpus=int(match[1]))
         elif option.meaning == "gres":
             numbers = [m for part in option.value.split(",") if (m := _GRES.fullmatch(part))]
             if numbers:
-                site = site._replace(gpus_per_node=int(numbers[0][1]))
+                site = site._replace(gpus=int(numbers[0][1]))
         elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
             total = int(match[1])
     nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
     number = whole_number(nodes)
     if total and number and total % number == 0:
-        site = site._replace(gpus_per_node=total // number)
+        site = site._replace(gpus=total // number)
     return site
 
 

@@ -10,11 +10,10 @@ from typing import Any
 from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, error
 from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, variables_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.model.errors import InputError
-from nccltune.model.finding import Severity
 
 _VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
@@ -31,11 +30,11 @@ def documents_of(text: str, where: str) -> list[dict[str, Any]]:
     """
     try:
         return [one for one in load_documents(text, where) if isinstance(one, dict)]
-    except InputError as error:
+    except InputError as raised:
         if "{{" not in text:
             raise
         what = "is a template, which becomes a manifest when its {{ }} are filled in"
-        raise InputError(what, where=where, hint="check what `helm template` prints") from error
+        raise InputError(what, where=where, hint="check what `helm template` prints") from raised
 
 
 def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
@@ -45,12 +44,11 @@ def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
         try:
             if document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
-        except InputError as error:
+        except InputError as raised:
             found.append(
-                LaunchFinding(
-                    Severity.ERROR,
+                error(
                     "manifest",
-                    f"{error.where}: {error.message}",
+                    f"{raised.where}: {raised.message}",
                     f"kubectl explain {document.get('kind')}.spec".lower() + " lists the fields",
                 )
             )
@@ -81,7 +79,10 @@ def from_manifests(
         around = _of_kind(document, site)
         for script in _scripts(document):
             with contextlib.suppress(InputError):
-                found += from_text(script, around)
+                if is_manifest(script):
+                    found += from_manifests(documents_of(script, where), site, where)
+                else:
+                    found += from_text(script, around)
         for container in _containers(document):
             found += _of_container(container, around)
     if not found:
@@ -152,7 +153,7 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
         site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
     gpus = [gpus_of(container) for container in _containers(document)]
-    return site._replace(gpus_per_node=max(gpus)) if any(gpus) else site
+    return site._replace(gpus=max(gpus)) if any(gpus) else site
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,7 @@ from nccltune.launch_lint.command import (
 from nccltune.launch_lint.hosts import (
     MAX_PROCESSES,
     host_list_fault,
+    hosts_elsewhere,
     hosts_of,
     is_node_count,
     slots_fault,
@@ -29,7 +30,7 @@ from nccltune.launch_lint.hosts import (
 from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
 from nccltune.launch_lint.scheduled import predict_on_job
 from nccltune.launch_lint.training import predict_training
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 _INTEGER = re.compile("[+-]?[0-9]{1,18}")
@@ -38,7 +39,8 @@ _INTEGER = re.compile("[+-]?[0-9]{1,18}")
 class PlacementOptions(NamedTuple):
     """Numbers of processes that options set, None for a number that is not set.
 
-    `unknown` is the reason why the numbers cannot be known, or None.
+    `unknown` is the reason why the numbers cannot be known, or None. `processes` is then their
+    total, if only their nodes are unknown.
     """
 
     total: int | None = None
@@ -46,6 +48,7 @@ class PlacementOptions(NamedTuple):
     by_node: bool = False
     oversubscribe: bool = False
     unknown: str | None = None
+    processes: int | None = None
 
 
 def predict(
@@ -64,6 +67,9 @@ def predict(
     """
     if flavor.launcher is Launcher.LOCAL:
         one = (Host(None, 1),)
+        if site.ran and gpus == 1:
+            why = "the table is of several ranks, and this command alone starts one"
+            return Prediction(None, one, unknown=why)
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)
@@ -73,22 +79,23 @@ def predict(
     hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
     if ask.unknown is None and not hosts:
         ask = ask._replace(unknown="no host is named")
+    if (file := hosts_elsewhere(command, flavor, site)) is not None:
+        assumed = f"the hosts are in {file}, which is not here: --nodes or --set hosts=A,B"
+        ask = _without_hosts(ask, assumed)
+    elif site.ran and ask.total is None and ask.per_node is None:
+        ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
     if ask.unknown is not None:
-        return Prediction(None, hosts, unknown=ask.unknown, assumed=assumed)
+        return Prediction(None, hosts, unknown=ask.unknown, processes=ask.processes)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, hosts, fails=f"{refused[0]} is refused", assumed=assumed)
-    slots = [site.gpus_per_node if host.slots is None else host.slots for host in hosts]
-    if flavor.launcher is Launcher.OPENMPI:
-        counts = openmpi(ask, slots, flavor == OPENMPI_4)
-    elif flavor.is_intel and ask.per_node is None and len(hosts) > 1 and not slots_count(command):
+    if flavor.is_intel and ask.per_node is None and len(hosts) > 1 and not slots_count(command):
         why = "Intel MPI puts as many on a node as it has cores, and reads no ':8'; set -ppn"
-        return Prediction(None, hosts, unknown=why, assumed=assumed)
-    elif flavor.launcher is Launcher.HYDRA:
-        plain = [1 if host.slots is None else host.slots for host in hosts]
-        counts = hydra(ask, plain)
-    else:
-        counts = slurm(ask, len(hosts))
+        return Prediction(None, hosts, unknown=why, processes=ask.total)
+    counts = _counts(ask, hosts, flavor, site)
+    if isinstance(counts, str) and site.ran:
+        why = "the slots of the hosts are not known here"
+        return Prediction(None, hosts, unknown=why, processes=ask.total)
     if isinstance(counts, str):
         return Prediction(None, hosts, fails=counts, assumed=assumed)
     nodes = tuple(
@@ -97,6 +104,25 @@ def predict(
         if number
     )
     return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
+
+
+def _without_hosts(ask: PlacementOptions, why: str) -> PlacementOptions:
+    """Return the numbers of a command whose hosts are unknown: `-n 16 -N 8` is 2 of them."""
+    if ask.unknown is not None or ask.total == 1 or (ask.total and ask.per_node):
+        return ask
+    return ask._replace(unknown=why, processes=ask.total)
+
+
+def _counts(
+    ask: PlacementOptions, hosts: Sequence[Host], flavor: Flavor, site: LaunchContext
+) -> list[int] | str:
+    """Return the number of processes on each host, or the reason why none starts."""
+    if flavor.launcher is Launcher.OPENMPI:
+        slots = [site.gpus_per_node if host.slots is None else host.slots for host in hosts]
+        return openmpi(ask, slots, flavor == OPENMPI_4)
+    if flavor.launcher is Launcher.HYDRA:
+        return hydra(ask, [1 if host.slots is None else host.slots for host in hosts])
+    return slurm(ask, len(hosts))
 
 
 def placement_options(
@@ -130,13 +156,14 @@ def placement_options(
             unknown = unknown or (None if by_node else f"{mapping.value} reads a file")
     unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
-    for number, what in ((total, "processes"), (per_node, "processes per node")):
+    processes = total if isinstance(total, int) else None
+    for number, what in ((per_node, "processes per node"), (total, "processes")):
         if isinstance(number, str):
             unknown = f"the number of {what} is {number!r}"
         elif number is not None and not 0 <= number <= MAX_PROCESSES:
-            unknown = f"the number of {what} is {number}"
+            unknown, processes = f"the number of {what} is {number}", None
     if unknown is not None:
-        return PlacementOptions(unknown=unknown)
+        return PlacementOptions(unknown=unknown, processes=processes)
     assert not isinstance(total, str)
     assert not isinstance(per_node, str)
     return PlacementOptions(total, per_node, by_node, over)
@@ -150,20 +177,21 @@ def _hidden(command: LaunchCommand) -> str | None:
 def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) -> str | None:
     if flavor.launcher is not Launcher.SLURM:
         lists = [option.value for option in command.all("host")]
-        bad = [v for v in lists if _is_hidden(v) or ("$" not in v and slots_fault(v))]
+        bad = [v for v in lists if _is_hidden(v) or (not is_open(v) and slots_fault(v))]
         return f"the list of hosts is {bad[0]!r}" if bad else None
     nodes = command.last("nodes") or _inherited(site, "nodes", SLURM)
     hosts = command.last("host")
-    if nodes is not None and "$" not in nodes.value and not is_node_count(nodes.value):
+    if nodes is not None and not is_open(nodes.value) and not is_node_count(nodes.value):
         return f"the number of nodes is {nodes.value!r}"
-    if hosts is not None and "$" not in hosts.value and host_list_fault(hosts.value) is not None:
+    if hosts is not None and not is_open(hosts.value) and host_list_fault(hosts.value) is not None:
         return f"the list of hosts is {hosts.value!r}"
     return None
 
 
 def _is_hidden(hosts: str) -> bool:
-    """Return whether a list of hosts may have more hosts than its commas show: `$HOSTS`."""
-    return bool(re.search(r"\$\(|`|(?:^|,)\$(?:\w+|\{[^}]*\})(?:,|$)", hosts))
+    """Return whether a list may have more hosts than its commas show: `$HOSTS`, `<hosts>`."""
+    part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}"
+    return bool(re.search(rf"\$\(|`|(?:^|,)(?:{part})(?:,|$)", hosts))
 
 
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nccltune.launch.program import is_nccl_test, read_program
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, error, warning
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.variables import PREFIX
-from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 SHM = "/dev/shm"  # noqa: S108 - a mount point to look for
@@ -155,16 +154,16 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
         for name, value in {**requests, **limits}.items():
             if not is_gpu(name):
                 continue
+            if is_open(str(value)):
+                return  # A template's number of GPUs.
             if whole_number(str(value)) is None:
-                yield LaunchFinding(
-                    Severity.ERROR,
+                yield error(
                     "pod-gpus",
                     f"{where}: {name}: {value} is no whole number",
                     f"write {name}: 8, the GPUs of the pod",
                 )
             elif name in requests and name in limits and str(requests[name]) != str(limits[name]):
-                yield LaunchFinding(
-                    Severity.ERROR,
+                yield error(
                     "pod-gpus",
                     f"{where}: {name} has the request {requests[name]} and the limit"
                     f" {limits[name]}, which have to be equal",
@@ -172,8 +171,7 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
                 )
     if not _needs_gpus(document, pod, pods) or pod.gpus or _may_get_gpus_otherwise(pod):
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "pod-without-gpus",
         f"{where}: no container has a limit of nvidia.com/gpu, so that the pod gets no GPU",
         "add resources: {limits: {nvidia.com/gpu: 8}}",
@@ -216,8 +214,7 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
         mounts = container.get("volumeMounts")
         mounted = [at(mount, "mountPath") for mount in (mounts if isinstance(mounts, list) else [])]
         if gpus_of(container) and SHM not in [str(path).rstrip("/") for path in mounted]:
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "pod-shm",
                 f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers exceed",
                 f"mount an emptyDir of medium Memory at {SHM}",
@@ -234,8 +231,7 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
             isinstance(added, list) and {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, added))
         )
         if any(str(name).startswith("rdma/") for name in limits) and not is_allowed:
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "pod-memlock",
                 f"{pod.role}: RDMA locks memory, and without IPC_LOCK a container locks only what"
                 " the limit of its runtime allows",
@@ -252,8 +248,7 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
         pods_of(document)
     ):
         return
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "pod-names",
         f"{pod.role}: with hostNetwork the pod asks the node's name server, which does not know"
         " the names of the other pods",
@@ -274,8 +269,7 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
     program = read_program(launcher.words)
     gpus = program.gpus if program is not None else None
     if gpus is not None and workers.gpus and slots * gpus < workers.gpus:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "idle-gpus",
             f"slotsPerWorker: {slots} with {count(gpus, 'GPU')} each uses {slots * gpus} of"
             f" {workers.gpus} GPUs of a worker",
@@ -286,8 +280,7 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
     for container in workers.containers:
         for name, _ in variables_of(container):
             if name.startswith(PREFIX) and name not in given:
-                yield LaunchFinding(
-                    Severity.WARNING,
+                yield warning(
                     "worker-env",
                     f"{name} of the Worker's env does not arrive: its processes are started over"
                     " SSH, which does not pass it",
@@ -299,12 +292,9 @@ def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
     nodes = sum(pod.number for pod in pods)
     for pod in pods:
         if pod.role == "Master" and pod.number != 1:
-            yield LaunchFinding(
-                Severity.ERROR, "pytorch-master", f"Master has {pod.number} replicas, not 1"
-            )
+            yield error("pytorch-master", f"Master has {pod.number} replicas, not 1")
         if pod.containers and not any(one.get("name") == "pytorch" for one in pod.containers):
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "pytorch-container",
                 f"{pod.role}: no container is called pytorch, which the operator requires",
                 "write name: pytorch",
@@ -316,8 +306,7 @@ def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
                 continue
             given = value if sign else (words[place + 1] if place + 1 < len(words) else "")
             if whole_number(given) not in (None, nodes):
-                yield LaunchFinding(
-                    Severity.ERROR,
+                yield error(
                     "pytorch-nodes",
                     f"{pod.role}: --nnodes={given}, and the job has {count(nodes, 'pod')}",
                     f"write --nnodes={nodes}",

@@ -91,17 +91,19 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
     result: list[Word] = []
     at = 0
     while at < len(words):
-        part = words[at : at + 3]
-        texts = [word.text for word in part]
+        texts = [word.text for word in words[at : at + 5]]
         name = PurePosixPath(texts[0]).name
         length, joint = 1, f"{name} {texts[1]}" if len(texts) > 1 else ""
-        if len(texts) == 3 and _PYTHON.fullmatch(name) and texts[1] == "-m":
-            joint = _MODULES.get(texts[2], "")
-            length = 3 if joint else 1
+        if _PYTHON.fullmatch(name) and "-m" in texts[1:-1]:
+            # Options of Python may precede: `python -u -m MODULE`.
+            length = texts.index("-m") + 2
+            joint = _MODULES.get(texts[length - 1], "")
+            if not joint or any(text[:1] != "-" for text in texts[1 : length - 1]):
+                length = 1
         elif joint in _BY_NAME:
             length = 2
-        raw = " ".join(word.raw for word in part[:length])
-        result.append(Word(joint, raw) if length > 1 else part[0])
+        raw = " ".join(word.raw for word in words[at : at + length])
+        result.append(Word(joint, raw) if length > 1 else words[at])
         at += length
     return tuple(result)
 
@@ -173,6 +175,18 @@ def starts_something(words: Sequence[Word]) -> bool:
     if words and words[0].text in ("-", "echo", "printf"):
         return False  # An item of a list in YAML, or text that is only printed.
     return launcher_at(words) is not None or program_at(words) is not None
+
+
+def is_command(words: Sequence[Word]) -> bool:
+    """Return whether words are a command from the first on, and not prose that names one."""
+    words = joined(words)
+    at = launcher_at(words)
+    if at is None:
+        at = program_at(words)
+    if at is None or not any(word.text.startswith("-") for word in words[at:]):
+        return False
+    before = (PurePosixPath(word.text).name for word in words[:at])
+    return all("=" in name or name in _WRAPPERS or name.startswith("-") for name in before)
 
 
 def read(

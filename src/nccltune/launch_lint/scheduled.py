@@ -126,11 +126,7 @@ def _jsrun(numbers: dict[str, int], hosts: int | None) -> _Amounts | None:
 
 
 def _placed(
-    amounts: _Amounts,
-    site: LaunchContext,
-    flavor: Flavor,
-    gpus: int | None,
-    named: list[str],
+    amounts: _Amounts, site: LaunchContext, flavor: Flavor, gpus: int | None, named: list[str]
 ) -> Prediction:
     total, per_node = amounts.total, amounts.per_node
     has = len(named) or site.nodes

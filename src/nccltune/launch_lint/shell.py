@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import Word, split, substitution_end, whole_number, written
+from nccltune.launch_lint.words import Word, is_open, split, substitution_end, whole_number, written
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
@@ -116,16 +116,16 @@ def _fields(text: str) -> list[str]:
     ['-n', '$((NODES * 8))', '-N', '8']
     """
     fields: list[str] = []
-    at, is_open = 0, False
+    at, is_inside = 0, False
     while at < len(text):
         stop = max(substitution_end(text, at), at + 1)
         if text[at].isspace():
-            is_open = False
-        elif is_open:
+            is_inside = False
+        elif is_inside:
             fields[-1] += text[at:stop]
         else:
             fields.append(text[at:stop])
-            is_open = True
+            is_inside = True
         at = stop
     return fields
 
@@ -229,13 +229,15 @@ class _Expansion:
         if source.startswith("`"):
             return self._command(source[1:-1])
         inner = source[2:-1] if source.startswith("${") else source[1:]
+        if inner in ("@", "*", "#") and (given := self._scope.arrays.get("@")) is not None:
+            return str(len(given)) if inner == "#" else " ".join(given)
         if (array := _ARRAY.fullmatch(inner)) is not None:
             items = self._scope.arrays.get(array[2])
             if items is None or not array[1]:
                 return None if items is None else " ".join(items)
             if len(items) == 1 and _HOSTLIST.fullmatch(items[0]) and self._scope.nodes is not None:
                 return str(self._scope.nodes)
-            is_known = not any("$" in item or "`" in item for item in items)
+            is_known = not any(map(is_open, items))
             return str(len(items)) if is_known else None
         if (element := _ELEMENT.fullmatch(inner)) is not None:
             items = self._scope.arrays.get(element[1], ())
@@ -252,7 +254,7 @@ class _Expansion:
         if not sign:
             return value
         default = " ".join(self.words(match[3]))
-        if "$" in default or "`" in default:
+        if is_open(default):
             return None
         self._assume(f"{match[1]} is not set: {source} is {default or 'empty'}")
         return default

@@ -2,6 +2,7 @@
 """Find launch commands in a line, a script or an argument list, and check outputs of tests."""
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated, with_directives
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, error, warning
 from nccltune.launch_lint.flow import (
     HERE,
     Branches,
@@ -25,6 +26,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.options import SLURM
+from nccltune.launch_lint.pasted import commands_in, fenced
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
@@ -37,13 +39,13 @@ from nccltune.launch_lint.shell import (
 from nccltune.launch_lint.words import (
     Line,
     Word,
+    is_open,
     quoted,
     split,
     substitution_end,
     whole_number,
 )
 from nccltune.model.errors import InputError
-from nccltune.model.finding import Severity
 
 MAX_BYTES = 16 << 20
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
@@ -70,12 +72,14 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    text, here = without_here(with_lists(_fenced(text)))
-    site = with_directives(text, site)
-    nodes = nodes_of(split(text))
-    script = _Script(site, _scope(site), nodes, here)
-    script.run(nodes)
-    found = script.found
+    site = site._replace(ran=site.ran or _ROW.search(text) is not None)
+    try:
+        found = _of_script(fenced(text), site)
+    except InputError:
+        # Prose has apostrophes, which no second one closes.
+        if not (found := from_lines(text, site)):
+            raise
+    found = found or from_lines(text, site)
     if not found and _RAY.search(text):
         raise InputError(
             "ray starts its processes from Python: this text does not show how many, and where",
@@ -89,6 +93,25 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     return starting
 
 
+def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
+    """Return the commands that lines of prose, of a terminal or of a test's output show."""
+    return [FoundCommand(line, site) for line in commands_in(text)]
+
+
+def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
+    text, here = without_here(with_lists(text))
+    site = with_directives(text, site)
+    nodes = nodes_of(split(text))
+    script = _Script(site, _scope(site), nodes, here)
+    script.run(nodes)
+    return script.found
+
+
+_ROW = re.compile(
+    r"\s\d+\s+\d+\s+(?:u?int\d+|half|float|double|bfloat16|f8\w+)\s+\w+(?:\s+-?\d+)?"
+    r"\s+[\d.]+\s+[\d.]+\s+(?=\d*\.?\d*[1-9])[\d.]+\s"
+)
+"""A row of a test's table with a bus bandwidth: there was more than one rank."""
 _RAY = re.compile(r"^[^#\n]*\bray (?:start|submit|up|job) ", re.M)
 MAX_ROUNDS = 32
 """Maximum number of rounds of a loop that are followed."""
@@ -97,8 +120,10 @@ MAX_FOUND = 256
 _MAX_CALLS = 8
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_ALL = re.compile(r"\$[@*]|\$\{[^}]*[@*][^}]*\}")
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
-_PROMPTS = frozenset({"$", "%"})
+_PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
+"""A prompt, or the number of an item in a list."""
 
 
 class _Script:
@@ -128,12 +153,7 @@ class _Script:
             if isinstance(node, Line):
                 self._line(node)
             elif isinstance(node, Branches):
-                before = self._scope
-                for body in node.bodies:
-                    self._scope = before.copy()
-                    self.run(body)
-                self._scope = before
-                self._forget(node.bodies)
+                self._branch(node)
             elif isinstance(node, ShellLoop):
                 self._loop(node)
             else:
@@ -141,12 +161,50 @@ class _Script:
                 if node.name not in self._called:
                     self.run(node.body)
 
+    def _branch(self, node: Branches) -> None:
+        """Follow every body. What all of them leave alike is known behind them."""
+        before = self._scope
+        left = [] if node.is_full else [dict(before.values)]
+        for body in node.bodies:
+            self._scope = before.copy()
+            self.run(body)
+            left.append(self._scope.values)
+        self._scope = before
+        names = {name for body in node.bodies for name in _assigned(body)}
+        self._forget(node.bodies)
+        for name in names:
+            values = [one[name] for one in left if name in one]
+            texts = {value.text: value for value in values}
+            tests = [text for text in texts if is_nccl_test(text) and not is_open(text)]
+            if len(values) < len(left) or not tests:
+                continue
+            folders, ends = zip(*(text.rpartition("/")[::2] for text in texts), strict=True)
+            if len(texts) == 1:
+                self._scope.values[name] = values[0]
+            elif len(set(folders)) == 1 or len(set(ends)) == 1:
+                said = f"{name} is {tests[0]}, one of {len(texts)} that branches of the script set"
+                self._scope.values[name] = ShellValue(tests[0], (said,))
+
     def _forget(self, bodies: Iterable[Sequence[Node]]) -> None:
         """Make every variable unknown that some line of the bodies assigns."""
         for body in bodies:
             for name in _assigned(body):
                 self._scope.values.pop(name, None)
                 self._scope.arrays.pop(name, None)
+                if name == "@":
+                    self._numbered(None)
+
+    def _numbered(self, words: tuple[str, ...] | None) -> None:
+        """Set the arguments of a script or a function, `$1` and so on; None makes them unknown."""
+        values, arrays = self._scope.values, self._scope.arrays
+        for number in range(1, 10):
+            values.pop(str(number), None)
+        arrays.pop("@", None)
+        # How many words `"$@"` of an outer call becomes is unknown.
+        given = list(itertools.takewhile(lambda word: not _ALL.fullmatch(word), words or ()))
+        if words is not None and len(given) == len(words):
+            arrays["@"] = words
+        values |= {str(n): ShellValue(word) for n, word in enumerate(given[:9], 1)}
 
     def _loop(self, loop: ShellLoop) -> None:
         words = loop.head.words
@@ -156,7 +214,12 @@ class _Script:
         if items is None or len(items) > MAX_ROUNDS:
             self._forget([loop.body])
             self._scope.values.pop(name, None)
+            before = dict(self._scope.files or {})
             self.run(loop.body)
+            # How many lines the rounds write is unknown.
+            now = (self._scope.files or {}).items()
+            kept = {file: text for file, text in now if before.get(file) == text}
+            self._scope = self._scope._replace(files=kept)
         else:
             for item in items:
                 self._scope.values[name] = ShellValue(item, (f"{name} is {item} in this round",))
@@ -167,7 +230,7 @@ class _Script:
         """Return the words of a `for` loop, or None if some are unknown."""
         items: list[str] = []
         for word in expanded(words, self._scope)[0]:
-            if "$" in word.text or "`" in word.text:
+            if is_open(word.text):
                 return None
             braces = _BRACES.fullmatch(word.raw)
             if braces is None:
@@ -181,7 +244,7 @@ class _Script:
         return items
 
     def _line(self, line: Line) -> None:
-        if line.words and line.words[0].raw in _PROMPTS:
+        if line.words and _PROMPT.fullmatch(line.words[0].raw):
             line = line._replace(words=line.words[1:])
         words, assumed = expanded(line.words, self._scope)
         if not words:
@@ -201,7 +264,9 @@ class _Script:
     def _started(self, line: Line, words: tuple[Word, ...], around: LaunchContext) -> None:
         call = next((n for n, w in enumerate(words) if not _ASSIGNMENT.match(w.text)), 0)
         function = self._functions.get(words[call].text)
-        if starts_something(words):
+        if words[0].text in ("shift", "set"):
+            self._shift([word.text for word in words])
+        elif starts_something(words):
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
@@ -215,13 +280,24 @@ class _Script:
             if line.tail.startswith("|"):
                 self.run(nodes_of(split(line.tail.lstrip("|&"))))
 
+    def _shift(self, words: list[str]) -> None:
+        """Follow `shift N` and `set -- WORDS`. Other options of `set` change no argument."""
+        given = self._scope.arrays.get("@")
+        if words[0] == "shift":
+            number = whole_number(words[1]) if len(words) > 1 else 1
+            self._numbered(given[number:] if given is not None and number is not None else None)
+        elif words[1:2] == ["--"]:
+            self._numbered(tuple(words[2:]))
+
     def _written(self, tail: str, words: Sequence[Word]) -> None:
-        """Keep the text that `echo TEXT > FILE` writes."""
-        match = re.fullmatch(r"(>>?)\s*[\"']?([^\s\"'>|]+)[\"']?", tail)
+        """Keep the text that `echo TEXT > FILE` writes, or `echo TEXT | tee FILE`."""
+        match = re.fullmatch(
+            r"(>>?|\|\s*tee(?:\s+-a)?)\s*[\"']?([^\s\"'>|-][^\s\"'>|]*)[\"']?(?:\s*>\S+)?", tail
+        )
         if match is None or words[0].text != "echo":
             return
         files = dict(self._scope.files or {})
-        before = files.get(match[2], "") if match[1] == ">>" else ""
+        before = files.get(match[2], "") if match[1].endswith((">>", "-a")) else ""
         files[match[2]] = f"{before}{' '.join(word.text for word in words[1:])}\n"
         self._scope = self._scope._replace(files=files)
 
@@ -234,10 +310,8 @@ class _Script:
     def _call(self, function: ShellFunction, lead: Sequence[Word], words: Sequence[Word]) -> None:
         """Follow the body of a function with the arguments of a call."""
         outer = (self._scope, dict(self._exported))
-        values = {name: value for name, value in self._scope.values.items() if not name.isdigit()}
-        numbered = {str(n): ShellValue(word.text) for n, word in enumerate(words[:9], 1)}
-        self._scope = self._scope.copy()._replace(values=values | numbered)
-        self._scope.arrays["@"] = tuple(word.text for word in words)
+        self._scope = self._scope.copy()
+        self._numbered(tuple(word.text for word in words))
         for word in lead:
             name, _, value = word.text.partition("=")
             self._exported[name] = value
@@ -278,19 +352,15 @@ def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
     for line in lines_of(nodes):
         if line.words and line.words[0].text in ("for", "select", "read"):
             yield from (word.text for word in line.words[1:])
+        if line.words and (
+            line.words[0].text == "shift" or [w.text for w in line.words[:2]] == ["set", "--"]
+        ):
+            yield "@"
         for word in line.words:
             if (match := _ASSIGNMENT.match(word.text)) is not None:
                 yield match[1]
             elif word.text not in _KEYWORDS and not word.text.startswith("-"):
                 break
-
-
-_FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
-
-
-def _fenced(text: str) -> str:
-    """Return the code blocks of a Markdown text, else the text."""
-    return "\n".join(match[2] for match in _FENCED.finditer(text)) or text
 
 
 def _substituted(words: tuple[Word, ...], site: LaunchContext) -> list[FoundCommand]:
@@ -361,10 +431,7 @@ def _scope(site: LaunchContext) -> ShellScope:
 
 
 def _assign(
-    words: tuple[Word, ...],
-    scope: ShellScope,
-    exported: dict[str, str],
-    assumed: tuple[str, ...],
+    words: tuple[Word, ...], scope: ShellScope, exported: dict[str, str], assumed: tuple[str, ...]
 ) -> None:
     """Store the variables that a line assigns or exports."""
     is_export = words[0].text == "export"
@@ -424,8 +491,8 @@ def read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except OSError as raised:
+        raise InputError(f"cannot be read: {raised.strerror}", where=str(path)) from raised
     if b"\0" in raw:
         raise InputError("is not text", where=str(path))
     return raw.decode(errors="replace")
@@ -496,8 +563,7 @@ def judge_output(text: str) -> list[LaunchFinding]:
     if tables > 1 and (alone or before_end > 1):
         each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
         return [
-            LaunchFinding(
-                Severity.ERROR,
+            error(
                 "no-mpi-build",
                 f"{tables} tables {each}: the processes did not know of each other, as when"
                 " nccl-tests was built without MPI",
@@ -506,8 +572,7 @@ def judge_output(text: str) -> list[LaunchFinding]:
         ]
     if tables == 1 and alone:
         return [
-            LaunchFinding(
-                Severity.WARNING,
+            warning(
                 "one-rank",
                 "only 1 rank: nothing is sent, busbw is 0",
                 "give -g the GPUs of this node, or start more processes",

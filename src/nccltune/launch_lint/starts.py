@@ -16,6 +16,12 @@ def starts(prediction: Prediction, gpus: int | None) -> str:
     if prediction.fails is not None:
         return f"nothing: {prediction.fails}"
     placement = prediction.placement
+    if placement is None and prediction.processes is not None:
+        words = count(prediction.processes, "process")
+        if gpus is not None:
+            ranks = count(prediction.processes * gpus, "rank")
+            words += f", {count(gpus, 'GPU')} each = {ranks}"
+        return f"{words}; on which nodes is not known: {prediction.unknown}"
     if placement is None:
         return f"not known: {prediction.unknown}"
     if not placement.nodes:

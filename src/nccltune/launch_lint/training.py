@@ -11,7 +11,7 @@ from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
 from nccltune.launch_lint.options import DEEPSPEED
-from nccltune.launch_lint.words import whole_number
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 _NODE = re.compile(r"([^:@\s]+)(?::([0-9]+(?:,[0-9]+)*))?")
@@ -40,7 +40,7 @@ def _all_gpus(command: LaunchCommand, site: LaunchContext) -> tuple[int | None, 
     shown = visible(command, site)
     if shown is None:
         return site.gpus_per_node, f"a node has {count(site.gpus_per_node, 'GPU')}: --gpus"
-    if "$" in shown or "`" in shown:
+    if is_open(shown):
         return None, None
     return len([part for part in shown.split(",") if part.strip()]), None
 
@@ -63,8 +63,7 @@ def _unknown(what: str, value: str) -> Prediction:
 def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for torchrun, whose default is 1 node and 1 process on it."""
     given = command.last("nodes")
-    # An elastic job has `--nnodes=MIN:MAX`. Assume that MAX nodes are available.
-    nodes = given.value.rpartition(":")[2] if given is not None else "1"
+    least, _, nodes = (given.value if given is not None else "1").rpartition(":")
     per_node = command.last("per_node")
     each = per_node.value if per_node is not None else "1"
     assumed = None
@@ -74,6 +73,9 @@ def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     for value, what in ((nodes, "nodes"), (each, "processes per node")):
         if not 0 < (whole_number(value) or 0) <= MAX_PROCESSES:
             return _unknown(what, value)
+    if least not in ("", nodes):
+        why = f"{least} to {nodes} nodes (an elastic job), {each} on each"
+        return Prediction(None, (), unknown=why, assumed=assumed)
     return _even(int(nodes), int(each), assumed)
 
 
@@ -128,7 +130,7 @@ def _included(text: str, pool: tuple[Host, ...], site: LaunchContext) -> Predict
     placed: list[NodePlacement] = []
     for part in text.split("@"):
         match = _NODE.fullmatch(part)
-        if match is None or "$" in part:
+        if match is None or is_open(part):
             return Prediction(None, (), unknown=f"--include names {text!r}")
         number = len(set(match[2].split(","))) if match[2] else slots.get(match[1])
         placed.append(NodePlacement(match[1], number or site.gpus_per_node))

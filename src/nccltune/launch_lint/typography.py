@@ -3,9 +3,8 @@
 
 from collections.abc import Iterator
 
-from nccltune.launch_lint.finding import LaunchFinding
-from nccltune.launch_lint.words import BLANK, Line, Word
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.finding import LaunchFinding, error, warning
+from nccltune.launch_lint.words import BLANK, PLACEHOLDER, Line, Word
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
@@ -20,17 +19,20 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
     if BLANK in line.words:
         at = line.words.index(BLANK)
         before = line.words[at - 1].raw if at else "the line"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "line-continuation",
             f"a blank follows the backslash after {before}: the command ends there, and the"
             " next line is another command",
             "delete the blanks at the end of the line",
         )
+    blanks = list(dict.fromkeys(b for w in line.words for b in PLACEHOLDER.findall(w.raw)))
+    if blanks:
+        what = "is a placeholder" if len(blanks) == 1 else "are placeholders"
+        fix = f"put {'its value' if len(blanks) == 1 else 'their values'} there"
+        yield warning("placeholder", f"{', '.join(blanks)} {what}", fix)
     for word in line.words:
         if word.text[:1] and word.text[0] in _DASHES:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "dash",
                 f"{word.raw} begins with the character U+{ord(word.text[0]):04X}, which is no"
                 " hyphen: it is not read as an option",
@@ -38,8 +40,7 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
             )
         elif any(quote in word.text for quote in _QUOTES):
             quote = next(char for char in word.text if char in _QUOTES)
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "quote",
                 f"{word.raw} has the character U+{ord(quote):04X}, which is no quote for a shell",
                 "write ' or \"",

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from nccltune.launch.program import strtol
-from nccltune.launch_lint.words import listed, whole_number
+from nccltune.launch_lint.words import is_open, listed, whole_number
 
 PREFIX = "NCCL_"
 RELEASES = "2.3 to 2.32"
@@ -32,7 +32,7 @@ _OTHER_NAMES = frozenset(
     listed("""
 VERSION HOME ROOT ROOT_DIR DIR LIB LIB_DIR LIBRARY LIBRARIES INCLUDE INCLUDE_DIR PATH
 INSTALL_PATH BLOCKING_WAIT ASYNC_ERROR_HANDLING DESYNC_DEBUG AVOID_RECORD_STREAMS ENABLE_TIMING
-TRACE_BUFFER_SIZE TUNER_CONFIG_PATH TUNER_CONFIG TIMEOUT TEST TESTS TESTS_HOME TESTS_DIR
+TRACE_BUFFER_SIZE TUNER_CONFIG_PATH TUNER_CONFIG TEST TESTS TESTS_HOME TESTS_DIR
 TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY BIN
 """)
 )
@@ -99,6 +99,8 @@ def nearest_variable(name: str) -> str | None:
     rest = _rest(name)
     if rest is None:
         return _nearest_other(name)
+    if rest == "TIMEOUT":
+        return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}
     squeezed = {word.replace("_", ""): full for word, full in known.items()}
     if (same := squeezed.get(rest.replace("_", ""))) is not None:
@@ -165,7 +167,7 @@ def fault(variable: NcclVariable, value: str) -> VariableFault | None:
 
     A value with `$` or `{` is not checked, because a shell or a template replaces it.
     """
-    if not value or "$" in value or "{" in value:
+    if not value or is_open(value) or "{" in value:
         return None
     if variable.kind in ("switch", "number", "bytes"):
         return _number_fault(variable, value)

@@ -44,7 +44,17 @@ class Line(NamedTuple):
 
 BLANK = Word(" ", "\\ ")
 """A backslash before blanks at the end of a line: no continuation, although it is meant as one."""
+PLACEHOLDER = re.compile(
+    r"\{\{[^{}\n]*\}\}|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
+)
+"""A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`."""
 _BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")
+
+
+def is_open(text: str) -> bool:
+    """Return whether a text has a part that is not known here: `$N`, `<hosts>`, `{{ np }}`."""
+    is_computed = any(sign in text for sign in ("$", "`", "<("))
+    return is_computed or PLACEHOLDER.search(text) is not None
 
 
 def quoted(text: str) -> Word:
@@ -83,7 +93,9 @@ def split(text: str) -> list[Line]:
             at += 1
         elif char == "#":
             at = _to_line_end(text, at)
-        elif char in _OPERATORS or _is_redirection(text, at):
+        elif _is_redirection(text, at) or (
+            char in _OPERATORS and not (char == "<" and _is_word(text, at))
+        ):
             stop = _tail_end(text, at)
             _end(lines, words, text[at:stop].rstrip())
             at = stop
@@ -113,6 +125,11 @@ def _is_redirection(text: str, at: int) -> bool:
     return stop > at and stop < len(text) and text[stop] in "<>"
 
 
+def _is_word(text: str, at: int) -> bool:
+    """Return whether `<` at `at` begins a placeholder, or the file of `<(COMMAND)`."""
+    return text.startswith("<(", at) or PLACEHOLDER.match(text, at) is not None
+
+
 def _tail_end(text: str, at: int) -> int:
     """Return the end of a pipe or a redirection, where the next command starts."""
     while at < len(text) and text[at] not in "\n;":
@@ -126,6 +143,13 @@ def _word(text: str, at: int) -> tuple[Word, int]:
     start, out = at, ""
     while at < len(text):
         char = text[at]
+        if char in "<{" and (blank := PLACEHOLDER.match(text, at)) is not None:
+            out, at = out + blank[0], blank.end()
+            continue
+        if text.startswith("<(", at):
+            stop = _closing(text, at + 1)
+            out, at = out + text[at:stop], stop
+            continue
         if char in " \t\r\n)" or char in _OPERATORS:
             break
         if char == "'":

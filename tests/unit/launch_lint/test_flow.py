@@ -21,8 +21,8 @@ def checked(text: str) -> list[LaunchCheck]:
 
 
 def processes(text: str) -> list[int | None]:
-    starts = [one.predictions[0][0].placement for one in checked(text)]
-    return [one.processes if one is not None else None for one in starts]
+    starts = [one.predictions[0][0] for one in checked(text)]
+    return [one.placement.processes if one.placement else one.processes for one in starts]
 
 
 @pytest.mark.parametrize(
@@ -162,3 +162,78 @@ def test_any_sequence_of_keywords_has_an_end(words: list[str]) -> None:
         from_text(f"{text}\n{TEST}", LaunchContext())
     except InputError:
         return
+
+
+SHIFTS = """
+run() {
+  local exe="$1"; shift
+  local np="$1"; shift
+  mpirun -np "$np" ./build/$exe -b 8 -e 1G -f 2 -g 1
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "calls", "expected"),
+    [
+        (SHIFTS, "run all_reduce_perf 2\nrun all_gather_perf 4", [2, 4]),
+        (SHIFTS, "for n in 2 4; do run all_reduce_perf $n; done", [2, 4]),
+        (SHIFTS.replace("; shift\n  local np", "; shift 2\n  local np"), "run a x 8", [8]),
+        ('run() { shift; srun -n $1 all_reduce_perf "$@" -g 1; }', "run x 8 -b 8 -e 1G", [8]),
+        ("run() { srun -n $# all_reduce_perf -b 8 -e 1G -f 2; }", "run a b c", [3]),
+        ('run() { set -- 8 "$@"; srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }', "run x", [8]),
+        ("run() { srun -n ${1:-8} all_reduce_perf -b 8 -e 1G -f 2; }", 'run "$@"', [8]),
+        ("run() { srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }", 'run "$@"', [None]),
+        ("run() { srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }", 'run 8 "${A[@]}"', [8]),
+        ("run() { shift $N; srun -n $1 all_reduce_perf -b 8 -e 1G -f 2; }", "run 4 8", [None]),
+        ("run() { if a; then shift; fi; srun -n $1 all_reduce_perf -g 1; }", "run 4 8", [None]),
+    ],
+)
+def test_shift_moves_the_arguments_of_a_function(
+    body: str, calls: str, expected: list[int | None]
+) -> None:
+    assert processes(f"{body}\n{calls}\n") == expected
+
+
+BRANCHES = 'if [ -z "$E" ]; then P={}; else P={}; fi\nsrun -n 8 $P -b 8 -e 1G -f 2 -g 1\n'
+
+
+def test_a_program_that_every_branch_sets_is_known() -> None:
+    (one,) = checked(BRANCHES.format("/b/all_reduce_perf", "/b/$E"))
+    assert one.gpus == 1
+    assumed = one.predictions[0][0].assumed or ""
+    assert assumed.startswith("P is /b/all_reduce_perf, one of 2")
+    (other,) = checked(BRANCHES.format("/b/all_reduce_perf", "/c/all_reduce_perf"))
+    assert other.gpus == 1
+    (usual,) = checked(
+        "P=./all_reduce_perf\nif a; then P=/x/all_reduce_perf; fi\nsrun -n 8 $P -g 2"
+    )
+    assert usual.gpus == 2
+    (case,) = checked(
+        "case $1 in a) P=./all_reduce_perf;; *) P=./all_gather_perf;; esac\n"
+        "srun -n 8 $P -b 8 -e 1G -f 2 -g 1\n"
+    )
+    assert case.gpus == 1
+    (same,) = checked(BRANCHES.format("/b/all_reduce_perf", "/b/all_reduce_perf"))
+    assert same.gpus == 1
+    assert "P is" not in (same.predictions[0][0].assumed or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BRANCHES.format("/b/all_reduce_perf", "/other/$E"),
+        BRANCHES.format("/b/$F", "/b/$E"),
+        BRANCHES.replace("else P={}; ", "").format("/b/all_reduce_perf"),
+    ],
+)
+def test_a_program_that_a_branch_leaves_open_is_unknown(text: str) -> None:
+    (one,) = checked(text)
+    assert one.gpus is None
+
+
+def test_a_file_that_a_loop_writes_has_a_line_for_each_known_round() -> None:
+    write = 'for i in {}; do echo "h$i slots=4" | tee -a /tmp/none/h; done\n'
+    run = "mpirun --hostfile /tmp/none/h all_reduce_perf -b 8 -e 1G -f 2\n"
+    assert processes(write.format("1 2") + run) == [8]
+    assert processes(write.format("$LIST") + run) == [None]

@@ -234,3 +234,19 @@ def test_slots_that_are_no_number_are_one_finding(slots: str) -> None:
     assert finding.id == "manifest"
     (found,) = from_manifests(documents, LaunchContext(), "job.yaml")
     assert not check(found.line, found.site).is_wrong
+
+
+def test_a_template_of_a_number_of_gpus_is_no_fault() -> None:
+    text = MPIJOB.replace("nvidia.com/gpu: 8", "nvidia.com/gpu: $GPUS")
+    assert judge_manifests(documents_of(text, "job.yaml")) == []
+
+
+def test_jobs_in_a_config_map_are_manifests() -> None:
+    lines = "\n".join(f"    {line}" for line in MPIJOB.splitlines())
+    text = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata:\n  job.yaml: |\n{lines}\n"
+    )
+    (found,) = from_manifests(documents_of(text, "m.yaml"), LaunchContext(), "m.yaml")
+    placement = check(found.line, found.site).predictions[0][0].placement
+    assert placement is not None
+    assert [node.processes for node in placement.nodes] == [8, 8]

@@ -23,8 +23,8 @@ def ids(one: LaunchCheck) -> set[str]:
 
 
 def processes(one: LaunchCheck) -> int | None:
-    placement = one.predictions[0][0].placement
-    return placement.processes if placement is not None else None
+    start = one.predictions[0][0]
+    return start.placement.processes if start.placement else start.processes
 
 
 @pytest.mark.parametrize("blanks", [" ", " \t", "  \r"])

@@ -24,8 +24,8 @@ def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
 
 
 def processes(judged: LaunchCheck) -> int | None:
-    placement = judged.predictions[0][0].placement
-    return placement.processes if placement is not None else None
+    start = judged.predictions[0][0]
+    return start.placement.processes if start.placement else start.processes
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,70 @@ def test_a_name_exchanged_with_its_value() -> None:
 def test_an_algorithm_for_sends(program: str, expected: bool) -> None:
     found = _checked(f"mpirun -np 2 -x NCCL_ALGO=Ring ./{program} -b 8 -e 1M -f 2")
     assert ("algorithm-of-sends" in {one.finding.id for one in found.findings}) is expected
+
+
+SEVERAL = "mpirun -np 4 {} ./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ("nccl_log_%h.txt", "nccl_log_%h.%p.txt"),
+        ("/tmp/a.b/log", "/tmp/a.b/log.%p"),
+        ("log.%h.%p", None),
+        ("$HOME/log.$OMPI_COMM_WORLD_RANK", None),
+        ("/dev/stderr", None),
+        ("stdout", None),
+    ],
+)
+def test_a_file_that_several_processes_overwrite(value: str, right: str | None) -> None:
+    judged = _checked(SEVERAL.format(f"-x NCCL_DEBUG_FILE='{value}'"))
+    found = [held.finding.fix for held in judged.findings if held.finding.id == "debug-file"]
+    assert found == ([f"write NCCL_DEBUG_FILE={right}"] if right is not None else [])
+    assert right is None or f"NCCL_DEBUG_FILE={right}" in (judged.fixed or "")
+
+
+def test_a_file_of_one_process_is_left_alone() -> None:
+    judged = _checked("NCCL_DEBUG_FILE=log ./all_reduce_perf -b 8 -e 1G -f 2 -g 8")
+    assert [held.finding.id for held in judged.findings] == []
+
+
+def test_a_limit_of_pytorch_is_no_variable_of_nccl() -> None:
+    (held,) = _checked(SEVERAL.format("-x NCCL_TIMEOUT=12")).findings
+    assert (held.finding.id, held.finding.severity) == ("variable-unlisted", Severity.NOTE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("-x NCCL_ALGO=Ring -x NCCL_TUNER_PLUGIN=t.so", True),
+        ("-x NCCL_PROTO=Simple -x NCCL_TUNER_PLUGIN=ofi", True),
+        ("-x NCCL_ALGO=Ring -x NCCL_TUNER_PLUGIN=none", False),
+        ("-x NCCL_ALGO=Ring,Tree -x NCCL_TUNER_PLUGIN=t.so", False),
+        ("-x NCCL_PROTO=^LL -x NCCL_TUNER_PLUGIN=t.so", False),
+    ],
+)
+def test_a_tuner_plugin_chooses_among_what_is_left(settings: str, expected: bool) -> None:
+    judged = _checked(SEVERAL.format(settings))
+    assert ("settings-contradict" in {h.finding.id for h in judged.findings}) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("-b 8 -e 128M", "many-steps"),
+        ("-b 8 -e 1M", "many-steps"),
+        ("-b 8", "many-steps"),
+        ("-b 2M -e 32M", None),
+        ("-b 8 -e 128M -i 8M", "end-not-reached"),
+    ],
+)
+def test_sizes_without_a_factor(arguments: str, expected: str | None) -> None:
+    judged = _checked(f"mpirun -np 4 ./all_reduce_perf {arguments} -g 1")
+    assert [held.finding.id for held in judged.findings] == ([expected] if expected else [])
+    assert expected != "many-steps" or (judged.fixed or "").endswith("-f 2")
+
+
+def test_the_last_of_two_values_counts() -> None:
+    (held,) = _checked("mpirun -np 4 ./all_reduce_perf -b8 -e8G -f2 -b8 -e16G -f2 -g1").findings
+    assert held.finding.message == "-e is given as 8G and 16G: 16G counts"

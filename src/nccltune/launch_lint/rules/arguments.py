@@ -14,10 +14,16 @@ from nccltune.launch.program import (
     strtol,
 )
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import LaunchFinding, ReplaceArgument, SetArgument
+from nccltune.launch_lint.finding import (
+    LaunchFinding,
+    ReplaceArgument,
+    SetArgument,
+    error,
+    note,
+    warning,
+)
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.words import listed
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, listed
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
 _WHOLE = "tginmwNpcGCaRzyTxDVSMuIKf"
@@ -85,8 +91,7 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
     for at, word in enumerate(view.command.program):
         right = nearest_nccl_test(word.text) if not _is_script(word.text) else None
         if right is not None:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "binary-unknown",
                 f"{word.raw} is no binary of nccl-tests",
                 f"write {right}",
@@ -96,8 +101,7 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
     bare = bare_collective([word.text for word in view.command.program])
     if bare is not None:
         place, right = bare
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "binary-unknown",
             f"{view.command.program[place].raw} is no binary of nccl-tests",
             f"write {right}",
@@ -116,8 +120,7 @@ def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
         word = view.command.program[argument.at].text
         name = word.removeprefix("-").partition("=")[0]
         if not word.startswith("--") and len(name) > 1 and name in LONG_NAMES:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-unknown",
                 f"{word} is read as -{argument.flag} {argument.value}: long names have two hyphens",
                 f"write -{word}",
@@ -132,8 +135,7 @@ def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
     for at, word in program.unknown:
         known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
         if (known or word.startswith("--")) and at == len(words) - 1 and _is_option(word):
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-without-value",
                 f"{word} needs a value: {_USAGE}",
                 "give it one, or leave it out",
@@ -143,8 +145,7 @@ def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
         name, sign, value = word.lstrip("-").partition("=")
         close = _near_long(word, name)
         if close is not None:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-unknown",
                 f"{word} is no option of nccl-tests: {_USAGE}",
                 f"write --{close}",
@@ -154,8 +155,7 @@ def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
         count = 1
         if at + 1 < len(words) and not words[at + 1].text.startswith("-") and "=" not in word:
             count = 2
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "argument-unknown",
             f"{word} is no option of nccl-tests: {_USAGE}",
             "leave it out",
@@ -187,8 +187,7 @@ def without_value(view: View, program: Program) -> Iterator[LaunchFinding]:
             continue
         if _is_flag(argument.value):
             flag = view.command.program[argument.at].text
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-without-value",
                 f"{flag} needs a value: it takes {argument.value!r} for one",
                 f"give {flag} a value, or leave it out",
@@ -201,15 +200,14 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find words that belong to no option: nccl-tests ignores such words."""
     words = view.command.program
     for at, word in program.ignored:
-        if "$" in word or any(at - 1 == other for other, _ in program.unknown):
+        if is_open(word) or any(at - 1 == other for other, _ in program.unknown):
             continue
         before = next((a for a in program.arguments if a.at + a.length == at), None)
         if before is not None and _is_flag(before.value):
             continue  # `without_value` reports the option before this word.
         if before is not None and before.flag in "bei" and _UNITS.fullmatch(word):
             size = before.value + word[0]
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-ignored",
                 f"-{before.flag} {before.value} {word}: a size is one word; this one is"
                 f" {before.value} bytes",
@@ -217,8 +215,7 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
                 (ReplaceArgument(before.at, at + 1 - before.at, (f"-{before.flag}", size)),),
             )
             continue
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "argument-ignored",
             f"{words[at].raw} belongs to no option: nccl-tests ignores it",
             "leave it out",
@@ -231,19 +228,17 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find numbers with other characters: nccl-tests reads only the leading digits."""
     for flag in _WHOLE:
         value = program.value(flag)
-        if value is None or "$" in value or flag == "i" or _is_flag(value):
+        if value is None or is_open(value) or flag == "i" or _is_flag(value):
             continue
         if flag == "f" and re.fullmatch(r"\d*\.\d+", value):
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "factor-not-whole",
                 f"-f {value} is read as {program.number('f', 1)}: the factor is a whole number",
                 "write -f 2; finer curves need several runs",
                 (SetArgument("f", "2"),),
             )
         elif not re.fullmatch(r"[+-]?([0-9]+|0[xX][0-9a-fA-F]+)", value):
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-not-a-number",
                 f"-{flag} {value} is read as {program.number(flag, 0)}",
                 "write a whole number, or leave it out",
@@ -269,35 +264,29 @@ def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
         if number < low or (high is not None and number > high):
             takes = f"{low} to {high}" if high is not None else f"{low} or more"
             right = str(_gpus(view)) if flag == "g" else None
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "argument-range",
                 f"-{flag} {value}: nccl-tests takes {takes}",
                 f"write -{flag} {right}" if right is not None else f"leave out -{flag}",
                 (SetArgument(flag, right),),
             )
     if program.value("w") == "0":
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "no-warm-up",
             "-w 0 has no warm-up: connections are made within the first timing",
             "leave it out",
             (SetArgument("w", None),),
         )
     if program.value("N") == "0":
-        yield LaunchFinding(
-            Severity.WARNING,
-            "endless",
-            "-N 0 repeats the test without end",
-            "write -N 1",
-            (SetArgument("N", "1"),),
+        yield warning(
+            "endless", "-N 0 repeats the test without end", "write -N 1", (SetArgument("N", "1"),)
         )
 
 
 def _gpus(view: View) -> int:
     """Return the number of GPUs per process that makes a node's processes use all its GPUs."""
     placement = view.prediction.placement
-    most = max((node.processes for node in placement.nodes), default=1) if placement else 1
+    most = placement.most if placement else 1
     return max(1, view.site.gpus_per_node // max(1, most))
 
 
@@ -319,11 +308,10 @@ def names(_: View, program: Program) -> Iterator[LaunchFinding]:
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
     ):
         value = program.value(flag)
-        if value is None or "$" in value or value in known:
+        if value is None or is_open(value) or value in known:
             continue
         right = _word(flag, value, known, meant)
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "argument-name",
             f"-{flag} {value} is no {what} of nccl-tests, which measures {default} in its place;"
             f" it has {', '.join(known)}",
@@ -341,8 +329,7 @@ def root(view: View, program: Program) -> Iterator[LaunchFinding]:
         return
     if -1 <= strtol(value) < max(placement.ranks, 1):
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "root",
         f"-r {value}: the ranks are 0 to {placement.ranks - 1} (-1: each, one after the other)",
         "leave it out",
@@ -357,16 +344,14 @@ def steps(_: View, program: Program) -> Iterator[LaunchFinding]:
     if factor is None or not re.fullmatch(r"[+-]?[0-9]+", factor):
         return
     if strtol(factor) > 1 and step is not None:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "step-ignored",
             f"-i {step} is not used: with -f {factor} sizes are multiplied",
             "leave out -i or -f",
             (SetArgument("i", None),),
         )
     elif strtol(factor) <= 1 and step is None and not _single(program):
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "factor-one",
             f"-f {factor} does not multiply: sizes go in steps of 1 MiB",
             "write -f 2",
@@ -384,8 +369,7 @@ def device_implementation(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find -D without -R 2: -D needs symmetric memory."""
     if program.number("D", 0) <= 0 or program.number("R", 0) == 2:
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "device-needs-symmetric",
         f"-D {program.value('D')} needs symmetric memory: nccl-tests refuses it without -R 2",
         "add -R 2",
@@ -409,16 +393,14 @@ def zero_cta(view: View, program: Program) -> Iterator[LaunchFinding]:
         return
     what = f"NCCL_CTA_POLICY={policies[-1]}" if is_zero else "-x 2"
     if program.collective and program.collective not in _ZERO_CTA:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "zero-cta",
             f"{what} has no effect on {program.collective}: NCCL has zero-CTA forms of"
             f" {', '.join(_ZERO_CTA)}",
             "leave it out",
         )
     elif (program.value("R") or "0") in ("0", "1"):
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "zero-cta",
             f"{what} has no effect without symmetric memory, which -R 2 registers",
             "add -R 2",
@@ -434,8 +416,7 @@ def algorithm_of_sends(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find NCCL_ALGO for a test of sends and receives, which have no algorithm."""
     values = [v.value for v in view.variables if v.name == "NCCL_ALGO" and v.value]
     if values and program.collective in _SENDS:
-        yield LaunchFinding(
-            Severity.NOTE,
+        yield note(
             "algorithm-of-sends",
             f"NCCL_ALGO={values[-1]} has no effect on {program.collective}: NCCL runs it as sends"
             " and receives, which have no algorithm",
@@ -447,8 +428,7 @@ def algorithm_of_sends(view: View, program: Program) -> Iterator[LaunchFinding]:
 def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `-c 0`, which checks no result. Then a fast but wrong result is not noticed."""
     if program.value("c") == "0":
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "check-off",
             "-c 0 checks no result: wrong answers can be fast (nccl#2408)",
             "leave it out; checking is outside the timing",
@@ -457,12 +437,23 @@ def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 @of_program
+def twice(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find an option with two values, of which nccl-tests takes the last."""
+    for flag in dict.fromkeys(argument.flag for argument in program.arguments):
+        given = list(dict.fromkeys(a.value for a in program.arguments if a.flag == flag))
+        if len(given) > 1:
+            yield note(
+                "argument-twice",
+                f"-{flag} is given as {' and '.join(given)}: {program.value(flag)} counts",
+            )
+
+
+@of_program
 def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find -J with a name that does not end in `.json`: nccl-tests silently ignores such a -J."""
     value = program.value("J")
-    if value is not None and not value.endswith(".json") and "$" not in value:
-        yield LaunchFinding(
-            Severity.WARNING,
+    if value is not None and not value.endswith(".json") and not is_open(value):
+        yield warning(
             "json-name",
             f"-J {value} is ignored in silence: the name must end in .json",
             f"write -J {value}.json",
@@ -485,5 +476,6 @@ RULES = (
     device_implementation,
     zero_cta,
     unchecked,
+    twice,
     json_name,
 )

@@ -8,8 +8,17 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.boxes import APPTAINERS, CLEAN, DOCKERS, PODS, ContainerBox, boxes
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, ReplaceArgument, ReplaceLead, SetLead
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.finding import (
+    Edit,
+    LaunchFinding,
+    ReplaceArgument,
+    ReplaceLead,
+    SetLead,
+    error,
+    note,
+    warning,
+)
+from nccltune.launch_lint.words import is_open
 
 _SHARED_MEMORY = ("--ipc", "--shm-size")
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_VISIBLE", "FI_", "NCCLTUNE_")
@@ -52,8 +61,7 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
         if box.name in DOCKERS and box.words[box.verb] == "run":
             if "--gpus" in heads or "nvidia" in text or "--privileged" in heads:
                 continue
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "container-without-gpus",
                 "the container gets no GPU",
                 "add --gpus all after run",
@@ -66,8 +74,7 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
             if is_given or from_variable or _has_hidden_options(box.options):
                 continue
             verb = box.words[box.verb]
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "container-without-gpus",
                 f"the container gets no GPU, unless the site's {box.name}.conf has `always use nv`",
                 f"add --nv after {verb}",
@@ -92,8 +99,7 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
             continue
         heads = {word.partition("=")[0] for word in box.options}
         if not heads.intersection(_SHARED_MEMORY) and "/shm" not in " ".join(box.words):
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "container-shm",
                 "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
                 "add --ipc=host (or --shm-size=8g) after run",
@@ -118,8 +124,7 @@ def not_passed(view: View) -> Iterator[LaunchFinding]:
             if not name.startswith(_FOR_PROCESSES) or name in box.passed:
                 continue
             words, edits = _passing(placed, name, value)
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "env-not-passed",
                 f"{name} is set outside {box.text}, which does not pass it on",
                 words,
@@ -135,7 +140,7 @@ def _passing(placed: _Placed, name: str, value: str | None) -> tuple[str, tuple[
         return f"leave out {'/'.join(CLEAN[::2])}, or add --env {name}={value}", ()
     if box.name in PODS:
         return f"write env {name}={value} after --", ()
-    known = value is not None and "$" not in value and "`" not in value
+    known = value is not None and not is_open(value)
     edits = (SetLead(name), *placed.adding(f"{name}={value}"))
     return f"write {name}={value} after sudo", edits if known else ()
 
@@ -155,8 +160,7 @@ def alone(view: View) -> Iterator[LaunchFinding]:
             continue
         launcher = view.command.launcher.text
         if box.name == "enroot":
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "container-alone",
                 f"{box.text} passes {launcher}'s variables on only with enroot's hooks"
                 " 50-slurm-pmi and 50-slurm-pytorch: assumed",
@@ -168,8 +172,7 @@ def alone(view: View) -> Iterator[LaunchFinding]:
         edits: tuple[Edit, ...] = ()
         if is_apptainer and option == CLEAN[0]:
             edits = (ReplaceArgument(box.words.index(option), 1),)
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "container-alone",
             f"{what} does not pass {launcher}'s variables on: the processes do not find each other,"
             " each is rank 0 of its own test",

@@ -5,20 +5,21 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import CommandVariable, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    LaunchFinding,
+    Replace,
+    SetLead,
+    error,
+    warning,
+)
 from nccltune.launch_lint.source import SHELLS
-from nccltune.model.finding import Severity
 
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_")
 
 
-_WITH_LIST = (
-    Launcher.OPENMPI,
-    Launcher.HYDRA,
-    Launcher.SLURM,
-    Launcher.PALS,
-    Launcher.DEEPSPEED,
-)
+_WITH_LIST = (Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.PALS, Launcher.DEEPSPEED)
 _DEEPSPEED = ("NCCL_", "UCX_", "CUDA_")
 """Beginnings of the variables that deepspeed passes on (or sets itself)."""
 
@@ -33,7 +34,11 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
     launcher = view.flavor.launcher
     if launcher not in _WITH_LIST:
         return  # The others run on each node, or pass the whole environment.
-    if len(view.prediction.hosts) < 2 or _is_script(view) or _passes_unknown(view):
+    elsewhere = view.prediction.unknown and (
+        view.command.last("hostfile") or view.command.last("host")
+    )
+    is_one = len(view.prediction.hosts) < 2 and not elsewhere
+    if is_one or _is_script(view) or _passes_unknown(view):
         return
     passed = {variable.name for variable in view.variables if variable.option is not None}
     if launcher in (Launcher.HYDRA, Launcher.PALS):
@@ -55,8 +60,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
         if name in passed or (launcher is Launcher.DEEPSPEED and name.startswith(_DEEPSPEED)):
             continue
         edits, fix = _export(view, variable)
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "env-not-exported",
             f"{name} is set for {view.command.launcher.text} only: processes on other nodes do not"
             " get it",
@@ -113,8 +117,7 @@ def conflicting_values(view: View) -> Iterator[LaunchFinding]:
         drop: Edit = (
             Replace(before.option, ()) if before.option is not None else SetLead(before.name)
         )
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "env-twice",
             f"{variable.name} is set to {before.value} and to {variable.value}",
             f"keep one: {variable.name}={variable.value} is the later",

@@ -10,12 +10,11 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import Option, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
-from nccltune.launch_lint.words import listed
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, listed
 
 _BIND = listed("""
 none hwthread hwthr core l1cache l2cache l3cache socket package numa board cpu-list
@@ -56,8 +55,7 @@ def without_value(view: View) -> Iterator[LaunchFinding]:
         if taken is None:
             continue
         word = option.words[0].text
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "option-without-value",
             f"{word} needs a value: it takes {option.values[taken]!r} for one",
             f"give {word} a value, or leave it out",
@@ -95,19 +93,18 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
     inherited = view.site.inherited if view.flavor.launcher is Launcher.SLURM else ()
     for option in (*inherited, *view.command.options):
         value, counted = option.value, _COUNTED.get(option.meaning or "")
-        if "$" in value or "`" in value or swallowed_at(option, view) is not None:
+        if is_open(value) or swallowed_at(option, view) is not None:
             continue
         word = option.words[0].text.partition("=")[0]
         if option.meaning == "host":
             is_slurm = view.flavor.launcher is Launcher.SLURM
             why = host_list_fault(value) if is_slurm else slots_fault(value)
             if why is not None:
-                yield LaunchFinding(Severity.ERROR, "host-list", f"{word} {value}: {why}")
+                yield error("host-list", f"{word} {value}: {why}")
         elif counted is not None and not _counts(option.meaning, value, view.flavor):
             gpus = view.site.gpus_per_node
             number = gpus if option.meaning in ("total", "per_node") else None
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "option-value",
                 f"{word} takes a number of {counted}, not {value!r}",
                 f"write {word} {number}" if number is not None else "write a whole number",
@@ -134,7 +131,7 @@ def bindings(view: View) -> Iterator[LaunchFinding]:
     for option in view.command.all("bind_to"):
         known = _BIND if launcher is Launcher.OPENMPI else _HYDRA_BIND
         head = option.value.partition(":")[0].lower()
-        if head and head not in known and "$" not in head:
+        if head and head not in known and not is_open(head):
             yield _value(option, known, head, "none")
     if launcher is Launcher.OPENMPI:
         for option in view.command.all("map_by"):
@@ -144,7 +141,7 @@ def bindings(view: View) -> Iterator[LaunchFinding]:
 def _mapping(option: Option) -> Iterator[LaunchFinding]:
     value = option.value.lower()
     head, _, rest = value.partition(":")
-    if not value or "$" in value:
+    if not value or is_open(value):
         return
     if head == "":
         return  # `:OVERSUBSCRIBE` modifies the default mapping.
@@ -175,8 +172,7 @@ def _mapping(option: Option) -> Iterator[LaunchFinding]:
 
 def _wrong(option: Option, right: str | None) -> LaunchFinding:
     word = option.words[0].text
-    return LaunchFinding(
-        Severity.ERROR,
+    return error(
         "option-value",
         f"{word} {option.value}: the form is ppr:NUMBER:RESOURCE, such as ppr:8:node",
         f"write {word} {right}" if right is not None else "write it in this form",
@@ -190,8 +186,7 @@ def _value(option: Option, known: Sequence[str], given: str, default: str | None
     right = close[0] if close else default
     rest = option.value.partition(":")[1:]
     new = f"{right}{''.join(rest)}" if right is not None else None
-    return LaunchFinding(
-        Severity.ERROR,
+    return error(
         "option-value",
         f"{word} {option.value}: {given!r} is none of {', '.join(known)}",
         f"write {word} {new}" if new is not None else f"leave out {word}",
@@ -207,8 +202,7 @@ def mca(view: View) -> Iterator[LaunchFinding]:
             key, _, value = name.partition("=")
             # The second word is another option or the program.
             rest = option.values[1:]
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "mca-form",
                 f"{word} {name}: it takes two words, a name and a value",
                 f"write {word} {key} {value}",
@@ -217,8 +211,7 @@ def mca(view: View) -> Iterator[LaunchFinding]:
             continue
         close = difflib.get_close_matches(name, _MCA, n=1, cutoff=_CLOSE)
         if name not in _MCA and close:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "mca-unknown",
                 f"Open MPI ignores {name}, a name that it does not have",
                 f"write {word} {close[0]} {option.values[-1]}",
@@ -239,8 +232,7 @@ def as_root(view: View) -> Iterator[LaunchFinding]:
     user = any(word in ("-u", "--user", "-U") or word.startswith("--user=") for word in lead)
     if ("sudo" in names or is_container) and not user:
         who = "a container's user is root" if is_container else "sudo makes it root"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "root-refused",
             f"{who}: Open MPI does not start for root",
             "add --allow-run-as-root",
@@ -259,14 +251,13 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     inner = PurePosixPath(words[at].text).name
     outer = view.command.launcher.text
     placement = view.prediction.placement
-    most = max((node.processes for node in placement.nodes), default=1) if placement else 1
+    most = placement.most if placement else 1
     if view.prediction.inner is not None:
         started = view.prediction.inner
         inner = started.name
         each_is_one = placement is not None and started.nodes == placement.processes
         if most > 1 and not each_is_one:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "nested-launcher",
                 f"{outer} starts {most} x {inner} on a node, and each starts all of its processes",
                 "start one process on each node",
@@ -274,8 +265,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
         return
     if placement is not None and placement.processes == 1:
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "nested-launcher",
         f"{outer} starts {inner} once for each process, and each of them starts a job of its own",
         f"leave out {outer} or {inner}",
@@ -285,7 +275,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
 def mpi_type(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --mpi=pmx` and `--mpi=none`. With none, the processes do not find each other."""
     option = view.command.last("mpi")
-    if view.flavor.launcher is not Launcher.SLURM or option is None or "$" in option.value:
+    if view.flavor.launcher is not Launcher.SLURM or option is None or is_open(option.value):
         return
     value = option.value
     if value == "none":
@@ -294,14 +284,11 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
             return
         edits: tuple[Edit, ...] = (Replace(option, ("--mpi=pmix",)),)
         why = "with it the processes do not find each other: each is rank 0 of its own test"
-        yield LaunchFinding(
-            Severity.ERROR, "mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits
-        )
+        yield error("mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits)
     elif not _MPI_TYPE.fullmatch(value):
         close = difflib.get_close_matches(value, _MPI, n=1)
         right = close[0] if close else "pmix"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "mpi-type",
             f"--mpi={value} is none of srun's: {', '.join(_MPI[:-1])} (srun --mpi=list)",
             f"write --mpi={right}",

@@ -14,13 +14,14 @@ from nccltune.launch_lint.finding import (
     ReplaceArgument,
     SetArgument,
     SetLead,
+    error,
+    warning,
 )
 from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
 
 
 @of_program
@@ -40,8 +41,7 @@ def behind_program(view: View, program: Program) -> Iterator[LaunchFinding]:
             edits.append(before)
         elif view.command.last(one.meaning) is not None and one.meaning in _SINGLE:
             fix = f"leave it out: {view.command.launcher.text} already has the like of it"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "option-behind-program",
             f"{text} stands behind the program, which gets it; {view.command.launcher.text} does"
             " not",
@@ -61,8 +61,7 @@ def _without_launcher(one: Misplaced, text: str) -> LaunchFinding:
     if one.meaning == "env" and one.values and "=" in one.values[0]:
         edits.append(SetLead(one.values[0].partition("=")[0], one.values[0], add=True))
         fix = f"write {one.values[0]} before the program"
-    return LaunchFinding(
-        Severity.ERROR,
+    return error(
         "option-behind-program",
         f"{text} is an option of a launcher, and this command has none",
         fix,
@@ -95,8 +94,7 @@ def iterations_for_processes(view: View, program: Program) -> Iterator[LaunchFin
         text += f" -N {cycles}"
         word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
         edits += [SetArgument("N", None), AppendOption((word, cycles))]
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "option-behind-program",
         f"{text} behind the program is its iterations{' and cycles' if cycles else ''}; the number"
         " of processes is not given",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument, error, note
 from nccltune.launch_lint.options import (
     COMMON,
     DEPRECATED_5,
@@ -19,7 +19,7 @@ from nccltune.launch_lint.options import (
 from nccltune.launch_lint.read import is_launcher, nearest_option
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
@@ -40,8 +40,7 @@ def unknown(view: View) -> Iterator[LaunchFinding]:
             hyphens = "--" if option.words[0].text.startswith("--") else "-"
             words = (f"{hyphens}{near}", *option.values)
         fix = f"write {' '.join(words)}" if words else "leave it out"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "option-unknown",
             f"{_name(view)} has no {word}{whose}: nothing starts",
             fix,
@@ -60,8 +59,7 @@ def deprecated(view: View) -> Iterator[LaunchFinding]:
         return
     for option in view.command.options:
         if (new := DEPRECATED_5.get(option.name)) is not None:
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "option-deprecated",
                 f"{option.words[0].text} is deprecated in Open MPI 5; its name there is {new}",
             )
@@ -75,8 +73,7 @@ def only_one_version(view: View) -> Iterator[LaunchFinding]:
     for option in view.command.options:
         is_read = option.meaning not in (None, UNKNOWN_OPTIONS)
         if is_read and option.name not in TABLES[other]:
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "option-of-one-version",
                 f"{option.words[0].text} is for {view.flavor.words}; {other.words} refuses it",
             )
@@ -88,8 +85,7 @@ def total_and_iterations(view: View, program: Program) -> Iterator[LaunchFinding
     is_short = any(word.text.startswith("-n") for word in view.command.program)
     if program.value("n") is None or not is_short or view.flavor.launcher is Launcher.LOCAL:
         return
-    yield LaunchFinding(
-        Severity.NOTE,
+    yield note(
         "n-after-program",
         f"-n {program.value('n')} after the binary is nccl-tests' iterations, not processes",
     )
@@ -103,28 +99,23 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
     for option in view.command.all("mca"):
         name = option.value
         if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "mca-removed",
                 f"{name} does nothing: Open MPI 5.0 removed openib and ignores it in silence",
                 "leave it out",
             )
         elif name.partition("_")[0] in _CONTROL:
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "mca-no-effect",
                 f"{name} has no effect on NCCL: MPI only carries the test's control messages",
                 "leave it out, unless MPI itself does not start without it",
             )
         elif view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
             new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
-            yield LaunchFinding(
-                Severity.NOTE, "mca-renamed", f"{name} is called {new} in Open MPI 5.0"
-            )
+            yield note("mca-renamed", f"{name} is called {new} in Open MPI 5.0")
     for variable in view.variables:
         if variable.name.startswith("UCX_") or variable.name.startswith("OMPI_MCA_btl"):
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "ucx-no-effect",
                 f"{variable.name} is for MPI's transport: no effect on NCCL, unless NCCL uses the"
                 " UCX plugin",
@@ -136,16 +127,14 @@ def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
     launcher = view.flavor.launcher
     for option in view.command.options:
         if launcher is Launcher.HYDRA and option.name == "N":
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "hydra-N",
                 "hydra has no -N: MPICH's reads it as -n, the total; Intel MPI's refuses it",
                 f"write -ppn {option.value}",
                 (Replace(option, ("-ppn", option.value)),),
             )
         if launcher is Launcher.SLURM and option.meaning == "exclude" and "=" in option.value:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "srun-x",
                 f"srun -x excludes hosts: {option.value} is no host. srun hands on the whole"
                 " environment by itself",
@@ -172,8 +161,7 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
         Replace(last, ("-x", f"{last.value}={value}")),
         ReplaceArgument(0, length),
     )
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "value-as-program",
         f"{last.words[0].text} takes one word: {before[0]!r} would be started as the program",
         f"write -x {last.value}={value}",
@@ -188,8 +176,7 @@ def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
     if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
         return
     hosts = ",".join(part for word in (option.value, *rest) for part in word.split(",") if part)
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "hosts-split",
         f"{option.words[0].text} takes one word: {rest[0]!r} would be started as the program",
         f"write {option.words[0].text} {hosts}",
@@ -202,8 +189,7 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     if not view.command.program:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "no-program",
             "the command names no program to start",
             "name it; where it is on the next line, end this line with a backslash",
@@ -213,11 +199,10 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
             return
         word = view.command.program[0].text
-        yield LaunchFinding(
-            Severity.NOTE,
+        yield note(
             "program-unknown",
             f"{word} is not known here: its GPUs and sizes are not checked"
-            if re.search("[$`]", word)
+            if is_open(word)
             else f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
         )
 

@@ -4,8 +4,17 @@
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch_lint.command import Host, Option, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetArgument
+from nccltune.launch_lint.command import Host, View
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    LaunchFinding,
+    Replace,
+    SetArgument,
+    error,
+    note,
+    warning,
+)
 from nccltune.launch_lint.options import ON_JOB, TRAINERS
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
 from nccltune.launch_lint.words import whole_number
@@ -23,15 +32,17 @@ def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
     nodes = len(view.prediction.hosts)
     if nodes < 2 or view.flavor.launcher not in _OF_MPI:
         return
-    total, cap = _total(view), view.command.last("per_node") or view.command.last("map_by")
+    total, cap = (
+        view.command.last("total"),
+        view.command.last("per_node") or view.command.last("map_by"),
+    )
     if total is None or cap is None:
         return
     right = ask.per_node * nodes
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "total-below-per-node",
-        f"{_text(total)} is the total number of processes; {_text(cap)} only caps a node",
-        f"for {count(nodes, 'node')} x {ask.per_node}: {_text(cap)} -n {right}",
+        f"{total.text} is the total number of processes; {cap.text} only caps a node",
+        f"for {count(nodes, 'node')} x {ask.per_node}: {cap.text} -n {right}",
         (Replace(total, ("-n", str(right))),),
     )
 
@@ -42,7 +53,7 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     if why is None or any(option.meaning is None for option in view.command.options):
         return
     if view.flavor in (*ON_JOB, *TRAINERS):
-        yield LaunchFinding(Severity.ERROR, "launch-refused", f"nothing starts: {why}")
+        yield error("launch-refused", f"nothing starts: {why}")
         return
     ask, hosts = _ask(view), view.prediction.hosts
     bare = [option for option in view.command.all("host") if ":" not in option.value]
@@ -53,11 +64,8 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         named = ",".join(f"{host.name}:{each}" for host in hosts)
         why += "; a host without ':' and a number takes one process"
         fix = f"write --host {named}"
-        edits = (
-            Replace(bare[0], ("--host", named)),
-            *[Replace(option, ()) for option in bare[1:]],
-        )
-    elif hosts and ask.total is not None and (total := _total(view)) is not None:
+        edits = (Replace(bare[0], ("--host", named)), *[Replace(option, ()) for option in bare[1:]])
+    elif hosts and ask.total is not None and (total := view.command.last("total")) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
         per_node = view.command.last("per_node")
@@ -66,7 +74,7 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         right = each * len(hosts)
         fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
         edits = (*edits, Replace(total, ("-n", str(right))))
-    yield LaunchFinding(Severity.ERROR, "too-few-slots", f"nothing starts: {why}", fix, edits)
+    yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
 def wraps(view: View) -> Iterator[LaunchFinding]:
@@ -75,7 +83,7 @@ def wraps(view: View) -> Iterator[LaunchFinding]:
     hydra then starts more processes on a node than -ppn or its slots.
     """
     ask, placement = _ask(view), view.prediction.placement
-    total = _total(view)
+    total = view.command.last("total")
     if view.flavor.launcher is not Launcher.HYDRA or placement is None or total is None:
         return
     blocks = sum(ask.per_node or host.slots or 1 for host in view.prediction.hosts)
@@ -83,11 +91,10 @@ def wraps(view: View) -> Iterator[LaunchFinding]:
         return
     if ask.per_node is None and all((host.slots or 1) == 1 for host in view.prediction.hosts):
         return
-    most = max(node.processes for node in placement.nodes)
-    yield LaunchFinding(
-        Severity.ERROR,
+    most = placement.most
+    yield error(
         "hydra-wraps",
-        f"{_text(total)} is more than the hosts' {blocks}: hydra begins again with the first host,"
+        f"{total.text} is more than the hosts' {blocks}: hydra begins again with the first host,"
         f" up to {most} processes on a node, without a warning",
         f"write -n {blocks}",
         (Replace(total, ("-n", str(blocks))),),
@@ -96,17 +103,16 @@ def wraps(view: View) -> Iterator[LaunchFinding]:
 
 def per_node_forgotten(view: View) -> Iterator[LaunchFinding]:
     """Find -n above --ntasks-per-node times the nodes: srun then ignores --ntasks-per-node."""
-    ask, total = _ask(view), _total(view)
+    ask, total = _ask(view), view.command.last("total")
     if view.flavor.launcher is not Launcher.SLURM or total is None:
         return
     nodes = len(view.prediction.hosts)
     if ask.total is None or ask.per_node is None or ask.total <= ask.per_node * nodes:
         return
     right = ask.per_node * nodes
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "srun-per-node-forgotten",
-        f"{_text(total)} is more than {ask.per_node} on each of {count(nodes, 'node')}: srun warns,"
+        f"{total.text} is more than {ask.per_node} on each of {count(nodes, 'node')}: srun warns,"
         " forgets --ntasks-per-node and starts all of them",
         f"for {count(nodes, 'node')} x {ask.per_node}: -n {right}",
         (Replace(total, ("-n", str(right))),),
@@ -121,12 +127,15 @@ def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
     if nodes < 2 or ask.total <= nodes or ask.total % nodes:
         return
     each = ask.total // nodes
-    yield LaunchFinding(
-        Severity.NOTE,
+    yield note(
         "srun-per-node-unsaid",
         f"whether each of {count(nodes, 'node')} gets {each} depends on the site (where cores are"
         f" counted, the first node is filled); set --ntasks-per-node={each}",
     )
+
+
+_MOST_GPUS = 16
+"""GPUs of the largest nodes that are common."""
 
 
 def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
@@ -137,7 +146,13 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.most_gpus <= have:
         return
-    most = max(node.processes for node in placement.nodes)
+    most = placement.most
+    if view.site.gpus is None and program.gpus == 1 and (most <= _MOST_GPUS or view.site.ran):
+        yield note(
+            "too-many-gpus",
+            f"{count(most, 'process')} on a node need {most} GPUs; --gpus {most} if it has them",
+        )
+        return
     fit = have // most if have % most == 0 else 0
     edits: tuple[Edit, ...] = ()
     fix = "start fewer processes on a node"
@@ -153,9 +168,9 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         tasks = (f"--ntasks-per-node={each}",)
         own = view.command.last("per_node")
         edits = (Replace(own, tasks) if own is not None else AppendOption(tasks),)
-        if (total := _total(view)) is not None:
+        if (total := view.command.last("total")) is not None:
             edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
-    elif (total := _total(view)) is not None and view.flavor.launcher in _OF_MPI:
+    elif (total := view.command.last("total")) is not None and view.flavor.launcher in _OF_MPI:
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
         fix = f"write -n {right} and {each} on each node"
@@ -166,8 +181,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
             Replace(total, ("-n", str(right))),
             Replace(per_node, words) if per_node is not None else AppendOption(words),
         )
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
         f" {placement.most_gpus}; the node has {have} (--gpus)",
@@ -181,8 +195,7 @@ def given_gpus(view: View) -> Iterator[LaunchFinding]:
     program, given = view.program, view.prediction.gpus
     if program is None or program.gpus is None or given is None or program.gpus <= given:
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "task-gpus",
         f"{view.command.launcher.text} gives {count(given, 'GPU')} to each process, which is to use"
         f" {program.gpus}: invalid device ordinal",
@@ -201,15 +214,14 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     if any(finding.severity is Severity.ERROR for finding in total_below_per_node(view)):
         return
     idle = len(hosts) - len(placement.nodes)
-    total = _total(view)
+    total = view.command.last("total")
     edits: tuple[Edit, ...] = ()
     fix = "name only the nodes that are to work"
     if total is not None and _ask(view).total:
         each = _ask(view).per_node or _slots(hosts[0], view)
         fix = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
         edits = (Replace(total, ("-n", str(each * len(hosts)))),)
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "idle-nodes",
         f"{count(idle, 'node')} of {len(hosts)} get{'s' if idle == 1 else ''} no process",
         fix,
@@ -225,14 +237,13 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     if _is_assumed(view):
         return
     ask, hosts = _ask(view), view.prediction.hosts
-    total = _total(view)
+    total = view.command.last("total")
     edits: tuple[Edit, ...] = ()
     fix = "give every node as many"
     if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
         right = each * len(hosts)
         fix, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "uneven-nodes",
         "nodes get different numbers of processes: "
         + ", ".join(str(node.processes) for node in placement.nodes[:8]),
@@ -248,8 +259,7 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.ranks != 1:
         return
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "one-rank",
         "only 1 rank: nothing is sent, busbw is 0",
         f"write -g {view.site.gpus_per_node} for the GPUs of this node, or start more processes",
@@ -267,7 +277,7 @@ def total_unsaid(view: View) -> Iterator[LaunchFinding]:
     what = "-n is not given: as many processes as slots are started"
     if ask.per_node is not None:
         what = f"-n is not given: {ask.per_node} on every node that the launcher is given"
-    yield LaunchFinding(Severity.NOTE, "total-unsaid", what)
+    yield note("total-unsaid", what)
 
 
 def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
@@ -278,16 +288,12 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
     number, tasks = whole_number(nodes.value), whole_number(total.value)
     if number is None or tasks is None or not 0 < tasks < number:
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "srun-N-is-nodes",
-        f"srun's {_text(nodes)} means nodes (processes per node are --ntasks-per-node): with"
+        f"srun's {nodes.text} means nodes (processes per node are --ntasks-per-node): with"
         f" {count(tasks, 'task')} it uses {count(tasks, 'node')}, 1 process each",
         f"for {count(tasks, 'node')} x {number}: -N {tasks} --ntasks-per-node={number}",
-        (
-            Replace(nodes, ("-N", str(tasks))),
-            Replace(total, (f"--ntasks-per-node={number}",)),
-        ),
+        (Replace(nodes, ("-N", str(tasks))), Replace(total, (f"--ntasks-per-node={number}",))),
     )
 
 
@@ -310,7 +316,7 @@ def bound(view: View) -> Iterator[LaunchFinding]:
         mapping = view.command.last("map_by")
         if mapping is not None and ":pe=" in mapping.value.lower():
             return
-        why = f"{_text(given)} binds" if given is not None else "Open MPI binds by default"
+        why = f"{given.text} binds" if given is not None else "Open MPI binds by default"
         edit = (
             Replace(given, ("--bind-to", "none"))
             if given is not None
@@ -333,8 +339,7 @@ def bound(view: View) -> Iterator[LaunchFinding]:
             o.meaning in ("cpus", "exclusive") for o in view.site.inherited
         ):
             return
-        yield LaunchFinding(
-            Severity.NOTE,
+        yield note(
             "srun-cpus",
             f"without -c srun gives a task 1 CPU, which then drives {program.gpus} GPUs, unless the"
             " whole node is allocated",
@@ -352,10 +357,9 @@ def intel_pinning(view: View) -> Iterator[LaunchFinding]:
     words = ("-genv", "I_MPI_PIN", "off")
     given = view.command.last("bind_to")
     if given is not None:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "intel-bind-to",
-            f"Intel MPI takes {_text(given)} and does nothing for it: each process keeps its share"
+            f"Intel MPI takes {given.text} and does nothing for it: each process keeps its share"
             " of the node's cores",
             f"write {' '.join(words)}",
             (Replace(given, words),),
@@ -363,8 +367,7 @@ def intel_pinning(view: View) -> Iterator[LaunchFinding]:
         return
     placement = view.prediction.placement
     if placement is not None and any(node.processes > 1 for node in placement.nodes):
-        yield LaunchFinding(
-            Severity.NOTE,
+        yield note(
             "intel-pinning",
             "Intel MPI gives each process its share of the node's cores, wherever its GPU is;"
             f" {' '.join(words)} leaves it all",
@@ -378,14 +381,6 @@ def _is_assumed(view: View) -> bool:
 
 def _ask(view: View) -> PlacementOptions:
     return placement_options(view.command, view.flavor, view.site)
-
-
-def _total(view: View) -> Option | None:
-    return view.command.last("total")
-
-
-def _text(option: Option) -> str:
-    return " ".join(word.raw for word in option.words)
 
 
 def _slots(host: Host, view: View) -> int:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
-from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, warning
+from nccltune.launch_lint.rules.variables import edits_of
+from nccltune.launch_lint.words import is_open, whole_number
 
 Values = Mapping[str, str]
 
@@ -30,6 +30,15 @@ def _algorithm(word: str) -> Callable[[Values], bool]:
 
 def _net(word: str) -> Callable[[Values], bool]:
     return lambda values: values.get("NCCL_NET", "").lower() == word
+
+
+def _names_one(name: str) -> Callable[[Values], bool]:
+    """Return whether a list has one word: of several, the choice is left to NCCL or a plugin."""
+    return lambda values: re.fullmatch(r"\w+", values.get(name, "")) is not None
+
+
+def _has_tuner(values: Values) -> bool:
+    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none")
 
 
 _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
@@ -78,20 +87,16 @@ _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool]
         _algorithm("collnet"),
         "NCCL_ALGO asks for CollNet, which NCCL_COLLNET_ENABLE turns off",
     ),
-    (
-        "NCCL_ALGO",
-        _with("NCCL_ALGO"),
-        "NCCL_TUNER_PLUGIN",
-        _with("NCCL_TUNER_PLUGIN"),
-        "a forced NCCL_ALGO beats the tuner plugin",
-    ),
-    (
-        "NCCL_PROTO",
-        _with("NCCL_PROTO"),
-        "NCCL_TUNER_PLUGIN",
-        _with("NCCL_TUNER_PLUGIN"),
-        "a forced NCCL_PROTO beats the tuner plugin",
-    ),
+    *[
+        (
+            name,
+            _names_one(name),
+            "NCCL_TUNER_PLUGIN",
+            _has_tuner,
+            f"from NCCL 2.22 on the tuner plugin chooses only among what {name} leaves",
+        )
+        for name in ("NCCL_ALGO", "NCCL_PROTO")
+    ],
     (
         "NCCL_P2P_DISABLE",
         _is("NCCL_P2P_DISABLE", "1"),
@@ -114,8 +119,7 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
     values = _values(view)
     for first, is_first, second, is_second, why in _PAIRS:
         if is_first(values) and is_second(values):
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "settings-contradict",
                 f"{first}={values[first]} and {second}={values[second]}: {why}",
                 f"leave out {first} or {second}",
@@ -124,8 +128,7 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
     for low, high in _LIMITS:
         least, most = whole_number(values.get(low, "")), whole_number(values.get(high, ""))
         if least is not None and most is not None and least > most:
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "settings-contradict",
                 f"{low}={least} is more than {high}={most}",
                 f"leave out {low}",
@@ -149,8 +152,7 @@ def sockets(view: View) -> Iterator[LaunchFinding]:
     threads = whole_number(values.get("NCCL_SOCKET_NTHREADS", ""))
     each = whole_number(values.get("NCCL_NSOCKS_PERTHREAD", ""))
     if threads is not None and each is not None and threads * each > _MAX_SOCKETS:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "settings-contradict",
             f"NCCL_SOCKET_NTHREADS={threads} times NCCL_NSOCKS_PERTHREAD={each} is more than"
             f" {_MAX_SOCKETS} sockets of a connection",
@@ -160,6 +162,33 @@ def sockets(view: View) -> Iterator[LaunchFinding]:
 
 
 _MAX_SOCKETS = 64
+
+
+_NO_FILE = ("/dev/", "stdout", "stderr")
+
+
+def debug_file(view: View) -> Iterator[LaunchFinding]:
+    """Find a NCCL_DEBUG_FILE that several processes of a node open and overwrite."""
+    value = _values(view).get("NCCL_DEBUG_FILE", "")
+    placement = view.prediction.placement
+    most = placement.most if placement else 1
+    if (
+        most < 2
+        or "%p" in value
+        or is_open(value)
+        or re.search(r"^(|std(out|err)|/dev/.*)$", value)
+    ):
+        return
+    stem, dot, ending = value.rpartition(".")
+    right = f"{stem}.%p.{ending}" if dot and "/" not in ending else f"{value}.%p"
+    named = [v for v in view.variables if v.name == "NCCL_DEBUG_FILE" and v.value == value]
+    yield warning(
+        "debug-file",
+        f"NCCL_DEBUG_FILE={value}: the {most} processes of a node overwrite one file; %p is the"
+        " process, %h the host",
+        f"write NCCL_DEBUG_FILE={right}",
+        edits_of(named[-1], "NCCL_DEBUG_FILE", right),
+    )
 
 
 def _values(view: View) -> dict[str, str]:
@@ -182,4 +211,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions, sockets)
+RULES = (contradictions, sockets, debug_file)

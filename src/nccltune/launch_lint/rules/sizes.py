@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 from nccltune.launch.program import Program, Sizes, parse_size
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import LaunchFinding, SetArgument
+from nccltune.launch_lint.finding import LaunchFinding, SetArgument, error, warning
 from nccltune.launch_lint.rules.shape import Rule, of_program
-from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.sizes import format_bytes
 
 _SHOWN = 6
@@ -34,12 +33,11 @@ def unreadable(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find sizes that nccl-tests refuses with `invalid size specified`."""
     for flag in "bei":
         value = program.value(flag)
-        if value is None or "$" in value or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
+        if value is None or is_open(value) or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
             continue
         if parse_size(value) is None:
             right = _readable(value)
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "size-unreadable",
                 f"-{flag} {value} is not a size: nccl-tests takes bytes, or K, M or G of them",
                 f"write -{flag} {right}" if right is not None else "write it as 64K or 8G",
@@ -65,8 +63,7 @@ def backwards(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
     default = (
         " (32M is the default)" if program.value("b") is None or program.value("e") is None else ""
     )
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "sizes-backwards",
         f"-b {first} is larger than -e {last}{default}: no size is measured",
         f"write -b {last} -e {first}" if not default else f"write -b {first} -e {first}",
@@ -83,13 +80,12 @@ def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
     """Find `-b 1G -e 10G -f 2`, which measures 1, 2, 4 and 8 GiB."""
     if sizes.end is None or sizes.end == sizes.last:
         return
-    if program.value("e") is None or _no_factor(program):
+    if program.value("e") is None or _no_factor(program) or _skips(program, sizes):
         return
     if sizes.factor == 1 and format_bytes(sizes.end) == format_bytes(sizes.last):
         return
     how = f"-f {sizes.factor}" if sizes.factor > 1 else f"steps of {format_bytes(sizes.step)}"
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "end-not-reached",
         f"-e {program.value('e')} with {how} from {format_bytes(sizes.first)} measures"
         f" {_listed(sizes)}; {format_bytes(sizes.last)} is never reached",
@@ -100,17 +96,24 @@ def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 @of_sizes
 def missing_factor(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
-    """Find a missing -f that leads to over 1000 sizes: without -f the step is 1 MiB."""
-    if sizes.factor > 1 or program.value("i") is not None:
+    """Find a missing -f that leads to over 1000 sizes, or to none between 8 B and 1 MiB."""
+    if not _skips(program, sizes) and (sizes.factor > 1 or sizes.number <= 1000):
         return
-    if sizes.number > 1000 and not _no_factor(program):
-        yield LaunchFinding(
-            Severity.WARNING,
+    if program.value("i") is None and not _no_factor(program):
+        between = f", none between {format_bytes(sizes.first)} and {format_bytes(sizes.step)}"
+        yield warning(
             "many-steps",
-            f"without -f sizes go in steps of 1 MiB: {sizes.number} of them",
+            f"without -f sizes go in steps of 1 MiB: {sizes.number} of them"
+            + (between if sizes.first < sizes.step else ""),
             "write -f 2",
             (SetArgument("f", "2"),),
         )
+
+
+def _skips(program: Program, sizes: Sizes) -> bool:
+    """Return whether -f is missing and the default step leaves out the sizes below it."""
+    is_default = sizes.factor == 1 and program.value("f") is None and program.value("i") is None
+    return is_default and sizes.first < sizes.step <= sizes.last
 
 
 @of_sizes
@@ -118,8 +121,7 @@ def size_below_8(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
     """Find sizes below 8 bytes. nccl-tests rounds them down to whole elements per rank, to 0."""
     if sizes.first >= 8:
         return
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "size-below-8",
         f"-b {program.value('b')} is below 8 bytes: rows of size 0, several times",
         "write -b 8",
@@ -141,8 +143,7 @@ def beyond_memory(view: View, program: Program) -> Iterator[LaunchFinding]:
     if sizes.last <= limit:
         return
     fits = max((size for size in _some(sizes) if size <= limit), default=sizes.first)
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "beyond-memory",
         f"-e {program.value('e') or '32M'} needs {buffers} buffers of {format_bytes(sizes.last)};"
         f" a GPU of {format_bytes(memory)} takes {format_bytes(limit)}: larger sizes are left out",

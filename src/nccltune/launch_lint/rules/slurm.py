@@ -13,10 +13,13 @@ from nccltune.launch_lint.finding import (
     Replace,
     SetArgument,
     SetLead,
+    error,
+    note,
+    warning,
 )
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open
 from nccltune.model.scale import count
 
 
@@ -33,8 +36,7 @@ def allocation(view: View) -> Iterator[LaunchFinding]:
     for option in view.site.inherited:
         others = [flavor.words for flavor, table in COMMON.items() if option.name in table]
         if option.meaning is None and others:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "option-unknown",
                 f"Slurm has no {option.words[0].text}, an option of {' and '.join(others)}: sbatch"
                 " refuses the script",
@@ -49,8 +51,7 @@ def unlisted(view: View) -> Iterator[LaunchFinding]:
         near = nearest_option(option.name, SLURM)
         if near is not None and option.name.removeprefix("no-") == near.removeprefix("no-"):
             near = None
-        yield LaunchFinding(
-            Severity.NOTE,
+        yield note(
             "option-unlisted",
             f"{option.words[0].text.partition('=')[0]} is unknown to this table; a SPANK plugin may"
             " add it to Slurm" + (f". The nearest known name is --{near}" if near else ""),
@@ -62,7 +63,7 @@ def export(view: View) -> Iterator[LaunchFinding]:
     if view.flavor.launcher is not Launcher.SLURM:
         return
     option = _option(view, "export")
-    if option is None or not option.value or "$" in option.value:
+    if option is None or not option.value or is_open(option.value):
         return
     own = option in view.command.options
     parts = option.value.split(",")
@@ -74,8 +75,7 @@ def export(view: View) -> Iterator[LaunchFinding]:
         return
     rest = [part for part in parts if part not in ("NONE", "NIL")]
     right = ",".join(["ALL", *rest])
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "export-drops",
         f"--export={option.value}: processes get no other variable of this environment, neither"
         " PATH and LD_LIBRARY_PATH nor NCCL's",
@@ -110,8 +110,7 @@ def _cut_by_comma(option: Option, parts: list[str], *, own: bool) -> Iterator[La
             Replace(option, (f"--export={kept or 'ALL'}",)),
             *[SetLead(part.partition("=")[0], part, add=True) for part in assigned],
         )
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "export-comma",
         f"--export={option.value}: srun ends a value at ',', so that"
         f" {assigned[0].partition(',')[0]} is all of it",
@@ -128,7 +127,7 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
     if program.gpus is None or not placement.nodes:
         return
     have = view.site.gpus_per_node
-    used = max(node.processes for node in placement.nodes) * program.gpus
+    used = placement.most * program.gpus
     asked = any(_option(view, meaning) for meaning in ("gpus_per_node", "gres", "gpus"))
     number = _option(view, "total") or _option(view, "per_node") or _option(view, "ntasks_per_gpu")
     if used >= have or (number is not None and not asked):
@@ -143,8 +142,7 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
     if total is not None:
         edits.append(Replace(total, ("-n", str(each * nodes))))
     lead = "" if number else "without -n and --ntasks-per-node srun starts 1 task on each node: "
-    yield LaunchFinding(
-        Severity.WARNING,
+    yield warning(
         "idle-gpus",
         f"{lead}{count(placement.ranks, 'rank')} use {used} of {have} GPUs on"
         f" each of {count(nodes, 'node')}",
@@ -167,8 +165,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
     if seen is None:
         return
     number, option = seen
-    text = " ".join(word.text for word in option.words)
-    processes = max(node.processes for node in placement.nodes)
+    processes = placement.most
     if program.gpus > number:
         own = option in view.command.options
         if (
@@ -182,24 +179,22 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         else:
             edits = (SetArgument("t", None), SetArgument("g", str(number)))
             fix = f"write -g {number}"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "task-gpus",
-            f"{text} shows {count(number, 'GPU')} to each task, which is to use"
+            f"{option.text} shows {count(number, 'GPU')} to each task, which is to use"
             f" {program.gpus}: invalid device ordinal",
             fix,
             edits,
         )
     elif processes > 1 and processes * program.gpus > number:
         all_gpus = f"--gpus-per-node={processes * number} --gpu-bind=none"
-        yield LaunchFinding(
-            Severity.NOTE,
+        yield note(
             "task-gpus-bound",
-            f"with {text} Slurm 21.08 and newer show each process its own"
+            f"with {option.text} Slurm 21.08 and newer show each process its own"
             f" {count(number, 'GPU')} only: nccl-tests counts GPUs over all processes of a node"
             " (invalid device ordinal), and NCCL may not import the memory of a GPU that the"
             " process does not see",
-            f"give every process all GPUs of the node: {all_gpus} in place of {text}",
+            f"give every process all GPUs of the node: {all_gpus} in place of {option.text}",
         )
 
 

@@ -8,11 +8,18 @@ from pathlib import PurePosixPath
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import LaunchCommand, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceArgument
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    LaunchFinding,
+    Replace,
+    ReplaceArgument,
+    error,
+    warning,
+)
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 _BACKENDS = ("static", "c10d", "etcd", "etcd-v2", "zeus")
@@ -61,8 +68,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     have = view.site.gpus_per_node
     if option is None:
         if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "torchrun-one-process",
                 f"without --nproc-per-node torchrun starts 1 process, which uses 1 of {have} GPUs",
                 f"add --nproc-per-node={have}",
@@ -70,13 +76,12 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             )
         return
     value = option.value
-    if "$" in value or value in ("gpu", "auto", "cpu", "xpu"):
+    if is_open(value) or value in ("gpu", "auto", "cpu", "xpu"):
         return
     number = whole_number(value)
     if not number:
         right = f"--nproc-per-node={have}"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-processes",
             f"--nproc-per-node takes a number, gpu or auto, not {value!r}",
             f"write {right}",
@@ -84,8 +89,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
     elif number > have:
         right = f"--nproc-per-node={have}"
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "too-many-gpus",
             f"{count(number, 'process')} on a node with 1 GPU each need {value}; the node has"
             f" {have} (--gpus)",
@@ -98,14 +102,14 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
 def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find nodes that wait for each other at different addresses, or that have no valid rank."""
     nodes = command.last("nodes")
-    number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
+    least, _, number = (nodes.value if nodes is not None else "1").rpartition(":")
     number_of_nodes = whole_number(number)
-    several = "$" in number or (number_of_nodes or 0) > 1
+    # Of an elastic job, `--nnodes=1:4`, one node may be enough.
+    several = least != "1" and (is_open(number) or (number_of_nodes or 0) > 1)
     backend = command.last("rdzv_backend")
     standalone = command.last("standalone")
-    if backend is not None and "$" not in backend.value and backend.value not in _BACKENDS:
-        yield LaunchFinding(
-            Severity.ERROR,
+    if backend is not None and not is_open(backend.value) and backend.value not in _BACKENDS:
+        yield error(
             "torchrun-backend",
             f"--rdzv-backend={backend.value}: torchrun has {', '.join(_BACKENDS[:-1])}; nccl and"
             " gloo are for init_process_group",
@@ -116,8 +120,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     if not several:
         return
     if standalone is not None:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-standalone",
             f"--standalone is for one node: with --nnodes={number} each waits for the others",
             "leave out --standalone, and name a node that all reach: --rdzv-backend=c10d"
@@ -129,8 +132,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-endpoint",
             f"--nnodes={number} without --rdzv-endpoint or --master-addr: each node waits at"
             f" its own 127.0.0.1:{_PORT}",
@@ -139,19 +141,19 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     host = address.value
     host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
+    rank = command.last("node_rank")
+    if host in LOCAL_HOSTS and rank is not None and rank.value == "0":
+        return  # This node is the host, and the others may have an address of it.
     if host in LOCAL_HOSTS:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-endpoint",
-            f"{' '.join(word.text for word in address.words)}: each node waits at its own address",
+            f"{address.text}: each node waits at its own address",
             "name one host that all nodes reach",
         )
         return
-    rank = command.last("node_rank")
     given = whole_number(rank.value) if rank is not None else None
     if given is not None and number_of_nodes is not None and given >= number_of_nodes:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-node-rank",
             f"--node-rank={given}: of {number} nodes the ranks are 0 to {number_of_nodes - 1}",
             "number the nodes from 0",
@@ -165,8 +167,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         if endpoint is not None:
             words = ("--rdzv-backend=c10d",)
             edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-node-rank",
             "without --rdzv-backend=c10d torchrun does not number the nodes: each is node 0",
             "add --rdzv-backend=c10d"
@@ -186,8 +187,7 @@ def script(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     name = inner.name if inner is not None else view.flavor.launcher.value
     first = words[0].text
     if is_nccl_test(first):
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-binary",
             f"{name} starts Python scripts, and nccl-tests finds its other processes by MPI alone",
             "start it with mpirun or srun",
@@ -195,8 +195,7 @@ def script(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     no_python = command.last("no_python") is not None
     if PurePosixPath(first).name.startswith("python") and not no_python:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "torchrun-python",
             f"{name} starts Python itself: it would run {first!r} as a script",
             f"leave out {first}",
@@ -204,8 +203,7 @@ def script(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
     behind = _behind(command) if name == TORCHRUN.launcher.value else []
     if behind and command.last("per_node") is None:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "option-behind-program",
             f"{behind[0]} stands behind the script, which gets it; torchrun does not",
             f"write it before {first}",

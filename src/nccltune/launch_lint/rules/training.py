@@ -5,22 +5,17 @@ import functools
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch_lint.command import LaunchCommand, Option, View
-from nccltune.launch_lint.finding import LaunchFinding, Replace
+from nccltune.launch_lint.command import LaunchCommand, View
+from nccltune.launch_lint.finding import LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED
 from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
 from nccltune.launch_lint.training import configured, visible
-from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 _OF_NODE = ("SLURM_NODEID", "SLURM_PROCID")
 of_accelerate = functools.partial(of_trainer, flavors=(ACCELERATE,))
 of_deepspeed = functools.partial(of_trainer, flavors=(DEEPSPEED,))
-
-
-def _text(option: Option) -> str:
-    return " ".join(word.raw for word in option.words)
 
 
 def inner_nodes(view: View) -> Iterator[LaunchFinding]:
@@ -33,8 +28,7 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
         return
     if inner.flavor == DEEPSPEED and inner.command.last("no_ssh") is None:
         if started > 1:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "inner-alone",
                 f"{outer} starts deepspeed {started} times, and each starts a whole job",
                 f"leave out {outer} and name the hosts (--hostfile), or add --no_ssh"
@@ -44,16 +38,14 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
     if view.prediction.assumed is not None and "assumed" in view.prediction.assumed:
         return
     if inner.nodes > started:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "inner-nodes",
             f"{inner.name} waits for {inner.nodes} nodes, and {outer} starts it"
             f" {'once' if started == 1 else f'{started} times'}",
             f"give {outer} {count(inner.nodes, 'node')}, or {inner.name} {started}",
         )
     elif inner.nodes == 1 and len(placement.nodes) == started:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "inner-alone",
             f"{outer} starts {inner.name} on {count(started, 'node')}, and none is given the number"
             " of nodes: each is a job of its own",
@@ -72,7 +64,7 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     rank, backend = inner.command.last("node_rank"), inner.command.last("rdzv_backend")
     if rank is None or (backend is not None and backend.value != "static"):
         return
-    text, outer = _text(rank), view.command.launcher.text
+    text, outer = rank.text, view.command.launcher.text
     name = next((name for name in _OF_NODE if name in rank.value), None)
     if whole_number(rank.value) is not None:
         why = f"each of {len(placement.nodes)} nodes gets {text}"
@@ -81,8 +73,7 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     else:
         return
     option = rank.words[0].text.partition("=")[0] + (" " if len(rank.words) > 1 else "=")
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "inner-rank",
         f"{why}: every node is node {0 if name else rank.value}",
         f"start a shell on each node: {outer} bash -c '{inner.name} ... {option}$SLURM_NODEID ...'"
@@ -101,8 +92,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
     option = command.last("total")
     if total is None:
         if nodes > 1 and "total" not in given and command.last("configuration") is None:
-            yield LaunchFinding(
-                Severity.WARNING,
+            yield warning(
                 "accelerate-total",
                 f"without --num_processes accelerate divides the GPUs of one machine by {nodes}",
                 f"add --num_processes={nodes * have}",
@@ -110,16 +100,14 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         return
     each = total // nodes
     if total % nodes:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "accelerate-total",
             f"{count(total, 'process')} on {nodes} machines: accelerate starts {each} on each,"
             f" {each * nodes} in all",
             f"write --num_processes={nodes * max(1, each)}",
         )
     elif nodes > 1 and total == have:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "accelerate-total",
             f"--num_processes is the number on all machines: {each} on each of {nodes}, which have"
             f" {have} GPUs (--gpus)",
@@ -128,8 +116,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
     elif each > have:
         right = f"--num_processes={nodes * have}"
         edits = (Replace(option, (right,)),) if option is not None else ()
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "too-many-gpus",
             f"{count(each, 'process')} on a node with 1 GPU each need {each}; the node has {have}"
             " (--gpus)",
@@ -138,11 +125,10 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         )
     ids = command.last("gpu_ids")
     named = len(ids.value.split(",")) if ids is not None and ids.value != "all" else each
-    if ids is not None and "$" not in ids.value and named < each:
-        yield LaunchFinding(
-            Severity.ERROR,
+    if ids is not None and not is_open(ids.value) and named < each:
+        yield error(
             "visible-devices",
-            f"{_text(ids)} shows {count(named, 'GPU')}, and {count(each, 'process')} use {each}",
+            f"{ids.text} shows {count(named, 'GPU')}, and {count(each, 'process')} use {each}",
             "name as many GPUs as processes",
         )
 
@@ -156,30 +142,26 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
         return
     address, is_read = given.get("master_addr"), file is None or "" in given
     if address is None and is_read:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "accelerate-address",
             f"{nodes} machines without --main_process_ip have no address to meet at",
             "add --main_process_ip=HOST, with one host for all machines",
         )
     elif address in LOCAL_HOSTS:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "accelerate-address",
             f"--main_process_ip={address}: each of {nodes} machines waits at its own address",
             "name one host that all machines reach",
         )
     rank = given.get("node_rank")
     if rank is None and is_read:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "accelerate-rank",
             f"{nodes} machines without --machine_rank: accelerate does not number them",
             "add --machine_rank=N, another on each machine",
         )
     elif rank is not None and (whole_number(rank) or 0) >= nodes:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "accelerate-rank",
             f"--machine_rank={rank}: of {nodes} machines the ranks are 0 to {nodes - 1}",
             "number the machines from 0",
@@ -191,8 +173,7 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
     numbers = [o for name in ("nodes", "per_node") for o in command.all(name)]
     filters = [o for name in ("include", "exclude_gpus") for o in command.all(name) if o.value]
     if numbers and filters:
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "deepspeed-resources",
             f"deepspeed refuses {filters[0].words[0].text} beside {numbers[0].words[0].text}",
             "keep one of them",
@@ -202,17 +183,15 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
     number = whole_number(each.value) if each is not None else None
     if each is not None and number is not None and number > have:
         right = (each.words[0].text.partition("=")[0], str(have))
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "too-many-gpus",
-            f"{_text(each)}: the node has {have} GPUs (--gpus)",
+            f"{each.text}: the node has {have} GPUs (--gpus)",
             f"write {' '.join(right)}",
             (Replace(each, right),),
         )
     shown = visible(command, view.site)
     if shown is not None and (numbers or filters):
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "deepspeed-visible",
             f"deepspeed ignores CUDA_VISIBLE_DEVICES={shown} beside"
             f" {(filters or numbers)[0].words[0].text}",

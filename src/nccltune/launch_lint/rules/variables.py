@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program
 from nccltune.launch_lint.command import CommandVariable, View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, error, note, warning
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.variables import (
     PREFIX,
@@ -18,8 +18,7 @@ from nccltune.launch_lint.variables import (
     nearest_variable,
     table,
 )
-from nccltune.launch_lint.words import whole_number
-from nccltune.model.finding import Severity
+from nccltune.launch_lint.words import is_open, whole_number
 
 _JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
 _SUPPORTED = {
@@ -76,8 +75,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
         if not variable.name or variable.name in table() or _is_joined(variable):
             continue
         if variable.name == "NCCL_PASS_SM" or variable.name.startswith("NCCL_PSM_"):
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "variable-of-vccl",
                 f"{variable.name} is a variable of VCCL, which NCCL ignores",
                 "with stock NCCL libnccltune-sendrecv.so sends without SMs: nccltune sendrecv env"
@@ -87,8 +85,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
             continue
         name, colon, value = variable.name.partition(":")
         if colon and name in table():
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "variable-unknown",
                 f"{variable.name} sets nothing: a name and its value are joined by '='",
                 f"write {name}={value}",
@@ -98,16 +95,14 @@ def names(view: View) -> Iterator[LaunchFinding]:
         right = nearest_variable(variable.name)
         level = variable.name.removeprefix(PREFIX)
         if (variable.value or "").upper() == "DEBUG" and level in _LEVELS:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "variable-unknown",
                 f"NCCL has no variable {variable.name}: the name and the value are exchanged",
                 f"write NCCL_DEBUG={level}",
                 edits_of(variable, "NCCL_DEBUG", level),
             )
         elif right is not None and not is_foreign(variable.name):
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "variable-unknown",
                 f"there is no variable {variable.name}: it has no effect"
                 if not right.startswith(PREFIX)
@@ -116,8 +111,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 edits_of(variable, right),
             )
         elif variable.name.startswith(PREFIX) and not is_foreign(variable.name):
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "variable-unlisted",
                 f"{variable.name} is no variable of NCCL {RELEASES}: only a plugin could read it",
             )
@@ -133,8 +127,7 @@ def removed(view: View) -> Iterator[LaunchFinding]:
         if known is None or not known.last or int(known.last.split(".")[1]) > _RECENT:
             continue
         instead = f"use {known.instead}, or leave it out" if known.instead else "leave it out"
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "variable-removed",
             f"NCCL reads {variable.name} up to {known.last} only: newer releases ignore it",
             instead,
@@ -157,8 +150,7 @@ def values(view: View) -> Iterator[LaunchFinding]:
         if found is None:
             continue
         right = found.right
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             found.id,
             f"{variable.name}={variable.value}: {found.reason}",
             f"write {variable.name}={right}" if right is not None else f"leave out {variable.name}",
@@ -178,8 +170,7 @@ def joined(view: View) -> Iterator[LaunchFinding]:
         if option is not None and option.meaning == "env" and len(option.values) == 1:
             word = option.words[0].text
             edits = (Replace(option, tuple(w for part in parts for w in (word, part))),)
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "variables-joined",
             f"{text} is one variable, {variable.name}: variables are not joined by ',' or ';'",
             f"give each its own: {' '.join(parts)}",
@@ -200,7 +191,7 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
         if variable.name not in ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"):
             continue
         value = variable.value or ""
-        if not value or "$" in value:
+        if not value or is_open(value):
             continue
         if (found := _list_fault(variable, "interface")) is not None:
             yield found
@@ -210,8 +201,7 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
         if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
             parts = re.split(r"[\s;:,]+", value.removeprefix("="))
             right = ("=" if value.startswith("=") else "") + ",".join(filter(None, parts))
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "interface",
                 f"{variable.name}={value}: names are separated by ',' without blanks",
                 f"write {variable.name}={right}",
@@ -221,8 +211,7 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
         named = value.removeprefix("=").split(",")
         why = _interface_fault(named, view)
         if why is not None:
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "interface",
                 f"{variable.name}={value}: {why}",
                 f"leave out {variable.name}, or name the interface that all nodes reach",
@@ -271,8 +260,7 @@ def _list_fault(variable: CommandVariable, kind: str) -> LaunchFinding | None:
     right = "^=" if set(lead) == {"^", "="} else lead[:1]
     right += ",".join(part.lstrip("^=") for part in rest)
     edits = edits_of(variable, variable.name, right) if is_same else ()
-    return LaunchFinding(
-        Severity.ERROR,
+    return error(
         kind,
         f"{variable.name}={value}: NCCL reads ^ and = only at the start of the whole list, in this"
         f" order, so that {bad!r} names nothing",
@@ -296,8 +284,7 @@ def _port_fault(variable: CommandVariable) -> LaunchFinding | None:
         return None
     right = lead + ",".join(re.sub(r"/([0-9]+)$", r":\1", part) for part in parts)
     known = all(_PORT.fullmatch(part) for part in right[len(lead) :].split(","))
-    return LaunchFinding(
-        Severity.ERROR,
+    return error(
         "hca",
         f"{variable.name}={value}: {bad!r} is no name of a device; a port follows ':', as in"
         " mlx5_0:1",
@@ -310,12 +297,11 @@ def devices(view: View) -> Iterator[LaunchFinding]:
     """Find values of `NCCL_IB_HCA` that name no RDMA device, or that match several by prefix."""
     for variable in view.variables:
         value = variable.value or ""
-        if variable.name != "NCCL_IB_HCA" or not value or "$" in value:
+        if variable.name != "NCCL_IB_HCA" or not value or is_open(value):
             continue
         if re.search(r"[\s;]", value):
             parts = [part for part in re.split(r"[\s;,]+", value) if part]
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "hca",
                 f"NCCL_IB_HCA={value}: devices are separated by ',' without blanks",
                 f"write NCCL_IB_HCA={','.join(parts)}",
@@ -329,8 +315,7 @@ def devices(view: View) -> Iterator[LaunchFinding]:
         if value.startswith("^"):
             continue
         if any(_ETHERNET.fullmatch(name) for name in named):
-            yield LaunchFinding(
-                Severity.ERROR,
+            yield error(
                 "hca",
                 f"NCCL_IB_HCA={value}: this is an IP interface (for NCCL_SOCKET_IFNAME), not an"
                 " RDMA device such as mlx5_0",
@@ -338,8 +323,7 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 " InfiniBand off",
             )
         elif "=" not in value[:1] and any(name == "mlx5_1" for name in named):
-            yield LaunchFinding(
-                Severity.NOTE,
+            yield note(
                 "hca-prefix",
                 "NCCL_IB_HCA takes prefixes: mlx5_1 is mlx5_10 to mlx5_19 as well;"
                 f" ={value} takes exact names",
@@ -356,8 +340,7 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         right = meant.get((variable.value or "").lower())
         if variable.name != "NCCL_NET" or right is None:
             continue
-        yield LaunchFinding(
-            Severity.ERROR,
+        yield error(
             "variable-value",
             f"NCCL_NET={variable.value}: NCCL has Socket and IB, others are names of plugins; it"
             " does not start with another",
@@ -398,8 +381,7 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             continue
         if any(given[one].value != "0" for one in other if one in given):
             continue  # The rule `contradictions` reports this pair.
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "setting-left-over",
             f"{name}=1: {cost}",
             f"leave out {name}, unless this is what you measure",
@@ -407,8 +389,7 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         )
     level = given.get("NCCL_P2P_LEVEL")
     if level is not None and several and level.value in ("LOC", "0"):
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "setting-left-over",
             f"NCCL_P2P_LEVEL={level.value}: no GPU reaches another one directly",
             "leave out NCCL_P2P_LEVEL, unless this is what you measure",
@@ -429,7 +410,7 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
     left: dict[str, set[str]] = {}
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         value = given[name].value if name in given else None
-        if not value or "$" in value or fault(table()[name], value) is not None:
+        if not value or is_open(value) or fault(table()[name], value) is not None:
             continue
         choices = enabled(table()[name], value, collective)
         if name == "NCCL_ALGO":
@@ -441,8 +422,7 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
     if not blamed and len(left) == 2 and not left["NCCL_ALGO"] & left["NCCL_PROTO"]:
         blamed = list(left)
     if blamed:
-        yield LaunchFinding(
-            Severity.WARNING,
+        yield warning(
             "no-algorithm",
             f"{' with '.join(f'{name}={given[name].value}' for name in blamed)} leaves nothing that"
             f" {collective} can use here: NCCL 2.24 and newer fail, older ones use Ring",
@@ -458,10 +438,10 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
     if not given or given[-1].value is None or placement is None or not placement.nodes:
         return
     variable, value = given[-1], given[-1].value or ""
-    if "$" in value or any(v.name == "NCCL_TESTS_DEVICE" for v in view.variables):
+    if is_open(value) or any(v.name == "NCCL_TESTS_DEVICE" for v in view.variables):
         return
     entries = [part.strip() for part in value.split(",")] if value.strip() else []
-    processes = max(node.processes for node in placement.nodes)
+    processes = placement.most
     gpus = view.gpus_per_process
     need = processes * (gpus if gpus is not None else 1)
     indexes = [index for entry in entries if (index := whole_number(entry)) is not None]
@@ -481,8 +461,7 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
         return  # The hosts are in a file that is not here.
     if why is None or (gpus is None and view.flavor.launcher is Launcher.LOCAL):
         return
-    yield LaunchFinding(
-        Severity.ERROR,
+    yield error(
         "visible-devices",
         f"CUDA_VISIBLE_DEVICES={value}: {why}",
         "leave it out, or name as many GPUs as a node's processes use",

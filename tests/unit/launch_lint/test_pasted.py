@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people paste: placeholders, prompts, Markdown, prose, and a table below the command."""
+
+import pytest
+
+from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_lines, from_text
+from nccltune.launch_lint.starts import starts
+from nccltune.model.errors import InputError
+
+TEST = "./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+ROW = (
+    "\n#  size count type redop root time algbw busbw #wrong\n"
+    "  8388608  2097152  float  sum  -1  201.5  41.63  82.60  0  200.1  41.9  83.2  0\n"
+)
+
+
+def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
+    return check_all(from_text(text, site or LaunchContext()))
+
+
+def said(one: LaunchCheck) -> str:
+    return starts(one.predictions[0][0], one.gpus)
+
+
+def ids(one: LaunchCheck) -> set[str]:
+    return {held.finding.id for held in one.findings}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"mpirun -np 8 --hostfile <path-to-hostfile> {TEST}", "8 processes, 1 GPU each = 8 ranks"),
+        (f"mpirun -np 32 -H <hosts> {TEST}", "32 processes, 1 GPU each = 32 ranks"),
+        (f"mpirun -np 16 -H <host1>:8,<host2>:8 {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"mpirun -np <number of processes> {TEST}", "not known: the number of processes is '<nu"),
+        (f"mpirun -np {{{{ mul .Values.hosts 8 }}}} {TEST}", "not known: the number of processes"),
+        ("mpirun -np 8 ./all_reduce_perf -b 8 -e 1G -f 2 -g <ngpus>", "8 processes, all on one"),
+        (f"mpirun -np 8 {TEST} -d <float|half> -o <sum|avg|max>", "8 processes, all on one"),
+    ],
+)
+def test_a_placeholder_is_one_word_whose_value_is_unknown(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert said(one).startswith(expected)
+    assert ids(one) & {"placeholder", "no-program", "option-value", "too-few-slots"} == {
+        "placeholder"
+    }
+    assert one.fixed is None
+
+
+@pytest.mark.parametrize("text", [f"{TEST} < in.txt > out.txt", f"{TEST} <in.txt >out.txt"])
+def test_a_redirection_is_no_placeholder(text: str) -> None:
+    (one,) = checked(text)
+    assert "placeholder" not in ids(one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[mpirun -np 16 -H a:8,b:8 {TEST} ](url)",
+        f"mpirun -np 16 -H [a](http://a):8,[b](http://b):8 {TEST}",
+        f"[root@host ~]# mpirun -np 16 -H a:8,b:8 {TEST}",
+        f"(base) me@host-1:~/nccl-tests$ mpirun -np 16 -H a:8,b:8 {TEST}",
+        f"I run it so:\n```\nme@host:/tmp$ mpirun -np 16 -H a:8,b:8 \\\n  {TEST}\n```\n",
+        f"It didn't get better.\n\nmpirun -np 16 -H a:8,b:8 {TEST}\nWhat's wrong?\n",
+        f"It doesn't run: `mpirun -np 16 -H a:8,b:8 {TEST}`",
+        f"It doesn't run:\n`mpirun -np 16 \\\n -H a:8,b:8 {TEST}\n`\n",
+        f"1. mpirun -np 16 -H a:8,b:8 {TEST}\n",
+    ],
+)
+def test_a_command_is_found_in_what_surrounds_it(text: str) -> None:
+    (one,) = checked(text)
+    assert said(one) == "16 processes, 8 on each of 2 nodes (a, b), 1 GPU each = 16 ranks"
+    assert not one.command.lead
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It doesn't start with mpirun or srun.",
+        "mpirun isn't found.",
+        "We tried `all_reduce_perf` and it didn't help.",
+        "NCCL_DEBUG=info horovodrun -np 4 -H a:2,b:2 ./all_reduce_perf -b 8 -g 2",
+    ],
+)
+def test_prose_that_names_a_launcher_is_no_command(text: str) -> None:
+    with pytest.raises(InputError):
+        checked(text)
+
+
+def test_a_command_whose_table_is_below_has_started() -> None:
+    command = f"mpirun -n 256 -npernode 16 --oversubscribe -H a:8,b:8 {TEST}"
+    for text in (command.replace("--oversubscribe ", ""), f"mpirun -n 32 -H a:8,b:8 {TEST}"):
+        (alone,) = checked(text)
+        (ran,) = checked(text + ROW)
+        assert all(one.fails for one, _ in alone.predictions)
+        assert all(one.fails is None for one, _ in ran.predictions)
+        assert "too-few-slots" not in ids(ran)
+
+
+def test_the_number_of_a_command_without_one_is_unknown_above_a_table() -> None:
+    for command in (f"srun --mpi=pmix {TEST}", f"mpirun {TEST}", TEST):
+        (one,) = checked(command + ROW)
+        assert said(one).startswith("not known")
+        assert "one-rank" not in ids(one)
+    (known,) = checked("./all_reduce_perf -b 8 -e 1G -f 2 -g 8" + ROW)
+    assert said(known).endswith("8 GPUs each = 8 ranks")
+
+
+def test_the_lines_of_an_output_are_commands_only_where_one_begins() -> None:
+    text = f"+ srun -n 8 {TEST}\n# nThread 1 nGpus 1 minBytes 8\nmpirun noticed that a rank died\n"
+    assert [one.line.words[0].text for one in from_lines(text, LaunchContext())] == ["srun"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf"]
+)
+def test_a_program_of_another_project_is_not_misspelt(name: str) -> None:
+    (one,) = checked(f"mpirun -np 8 ./{name} -b 8 -e 1G")
+    assert "binary-unknown" not in ids(one)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement that the command leaves to a file, to the site, or to a number of GPUs."""
+
+import pytest
+
+from nccltune.app.lint import LintRequest, lint
+from nccltune.cli.lint_screen import as_data
+from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
+from nccltune.launch_lint.starts import starts
+from nccltune.model.finding import Severity
+
+TEST = "all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+
+
+def only(text: str, site: LaunchContext | None = None) -> LaunchCheck:
+    (one,) = check_all(from_text(text, site or LaunchContext()))
+    return one
+
+
+def severity(one: LaunchCheck, kind: str) -> Severity | None:
+    return next((h.finding.severity for h in one.findings if h.finding.id == kind), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks", "why"),
+    [
+        ("--hostfile /none/hosts -np 8", 8, "the hosts are in /none/hosts, which is not here"),
+        ("-np 2 -machinefile h", 2, "the hosts are in h, which is not here"),
+        ("--rankfile ranks -np 16", 16, "--rankfile is given"),
+        ("-np 16 -H $HOSTS", 16, "the list of hosts is '$HOSTS'"),
+        ("-np 16 --map-by ppr:4:socket", 16, "ppr:4:socket depends on sockets"),
+        ("-np $((2*8)) --rankfile $RANKS", 16, "--rankfile is given"),
+    ],
+)
+def test_the_ranks_are_known_where_only_their_nodes_are_not(
+    options: str, ranks: int, why: str
+) -> None:
+    one = only(f"mpirun {options} {TEST}")
+    said = starts(one.predictions[0][0], one.gpus)
+    assert said.startswith(f"{ranks} processes, 1 GPU each = {ranks} ranks; on which nodes is not")
+    assert why in said
+    assert one.predictions[0][0].assumed is None
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("-np 24 -npernode 8 --hostfile h", "24 processes, 8 on each of 3 nodes"),
+        ("-np 1 --hostfile h", "1 process, on one node"),
+        ("-npernode 8 --hostfile h", "not known: the hosts are in h, which is not here"),
+        ("--hostfile h", "not known: the hosts are in h, which is not here"),
+    ],
+)
+def test_a_file_that_is_not_here_is_no_single_node(options: str, expected: str) -> None:
+    one = only(f"mpirun {options} {TEST}")
+    assert starts(one.predictions[0][0], one.gpus).startswith(expected)
+
+
+def test_what_is_said_elsewhere_of_the_hosts_counts_first() -> None:
+    command = f"mpirun -np 16 --hostfile h {TEST}"
+    for site in (LaunchContext(nodes=2), LaunchContext(hosts=("a:8", "b:8"))):
+        assert "8 on each of 2 nodes" in starts(only(command, site).predictions[0][0], 1)
+
+
+def test_variables_that_other_hosts_do_not_get_are_told_where_hosts_are_in_a_file() -> None:
+    text = f"NCCL_DEBUG=INFO mpirun -np 2 {{}} {TEST}"
+    assert severity(only(text.format("--hostfile h")), "env-not-exported") is Severity.WARNING
+    assert severity(only(text.format("")), "env-not-exported") is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"],
+)
+def test_as_many_gpus_are_taken_for_there_as_the_command_uses(options: str) -> None:
+    one = only(f"mpirun {options} {TEST}")
+    assert one.predictions[0][0].fails is None
+    assert severity(one, "too-many-gpus") is Severity.NOTE
+    eight = only(f"mpirun {options} {TEST}", LaunchContext(gpus=8))
+    assert severity(eight, "too-many-gpus") is not Severity.NOTE
+    assert eight.is_wrong
+
+
+@pytest.mark.parametrize("options", ["-np 16 -H a:8,b:8 all_reduce_perf -b 8 -e 1G -f 2 -g 8"])
+def test_more_gpus_than_a_node_has_are_an_error(options: str) -> None:
+    assert severity(only(f"mpirun {options}"), "too-many-gpus") is Severity.ERROR
+
+
+def test_an_elastic_job_has_no_single_number_of_nodes() -> None:
+    one = only("torchrun --nnodes=1:2 --nproc-per-node=4 --rdzv-endpoint=localhost:6000 t.py")
+    said = starts(one.predictions[0][0], one.gpus)
+    assert said == "not known: 1 to 2 nodes (an elastic job), 4 on each"
+    assert severity(one, "torchrun-endpoint") is None
+    fixed = only("torchrun --nnodes=2:2 --nproc-per-node=4 --rdzv-endpoint=a:1 t.py")
+    assert starts(fixed.predictions[0][0], 1).startswith("8 processes")
+
+
+def test_the_node_that_is_the_address_may_call_itself_localhost() -> None:
+    text = "torchrun --nnodes=2 --nproc-per-node=1 --master-addr=localhost --node-rank={} t.py"
+    assert severity(only(text.format(0)), "torchrun-endpoint") is None
+    assert severity(only(text.format(1)), "torchrun-endpoint") is Severity.ERROR
+
+
+@pytest.mark.parametrize("python", ["python -m", "python3 -u -m", "/opt/bin/python3.11 -u -O -m"])
+def test_options_of_python_precede_a_module(python: str) -> None:
+    one = only(
+        f"srun -N 2 --ntasks-per-node=1 {python} torch.distributed.run --nnodes=2 "
+        "--nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py"
+    )
+    assert starts(one.predictions[0][0], one.gpus).endswith("torchrun starts 8 in each = 16 ranks")
+
+
+def test_a_variable_in_a_script_that_a_variable_holds_is_read_on_the_node() -> None:
+    script = (
+        'L="accelerate launch --num_processes 16 --num_machines 2 --main_process_ip a'
+        ' --main_process_port 1 --machine_rank \\$SLURM_PROCID"\n'
+        'srun -N 2 --ntasks-per-node=1 --gpus-per-node=8 bash -c "{}"'
+    )
+    assert severity(only(script.format("$L t.py")), "inner-rank") is None
+    direct = script.partition("\n")[2].format(
+        "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=$SLURM_NODEID --master-addr=a t.py"
+    )
+    assert severity(only(direct), "inner-rank") is Severity.ERROR
+
+
+def test_json_has_the_processes_of_a_command_whose_nodes_are_unknown() -> None:
+    linted = lint(LintRequest([f"mpirun -np 8 --hostfile /none/hosts {TEST}"]))
+    (start,) = as_data(linted)["launches"][0]["commands"][0]["starts"]
+    assert (start["processes"], start["ranks"], start["nodes"]) == (8, 8, [])
+    assert start["unknown"].startswith("the hosts are in /none/hosts")
