@@ -9,18 +9,25 @@ from rich.table import Table
 from nccltune.app.compare import FleetCompared, SidesCompared
 from nccltune.cli.output import hanging, harmless, stdout, warn
 from nccltune.compare.fleet import FleetTest, SlowPart
+from nccltune.compare.runs import FACTS_COMPARED
 from nccltune.compare.series import ScalingSeries
 from nccltune.compare.sides import CurveComparison, SizeRatio
 from nccltune.model.numbers import counted, gain_text, percent_text, significant, size_form
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import listed, rate_text, time_text
 
+_SERIES = 8
 _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""
-_KINDS = {"node": "slow node", "period": "slow runs", "run": "slow run"}
+_KINDS = {"path": "slow path", "node": "slow node", "period": "slow runs", "run": "slow run"}
 _NODES = 8
 _PEAKS = 24
 _RUNS = 5
+_BY = {
+    "scatter": "by the scatter along the sizes",
+    "placements": "by both placements",
+    "assumed": "assumed",
+}
 _LONG = 32
 """Longer names of files are not repeated in every sentence."""
 
@@ -65,7 +72,9 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         words = f"not shown by both, so they may differ, too: {', '.join(found.not_shown)}"
         hanging(out, "unknown    ", 11, words)
     if not found.different:
-        hanging(out, "differs    ", 11, "nothing that both show")
+        same = [name for name in FACTS_COMPARED if name not in found.not_shown]
+        words = f" ({', '.join(same)})" if same else ""
+        hanging(out, "differs    ", 11, f"nothing that both show{words}")
     if len(found.different) > 1 and any(test.ranges for test in found.tests):
         words = f"{len(found.different)} things differ: which of them matters cannot be separated"
         hanging(out, "cause      ", 11, words)
@@ -138,11 +147,13 @@ def _show_table(test: CurveComparison, out: Console) -> None:
     if test.noise == "runs":
         words = f"{runs}: the noise is that between the runs"
     else:
-        source = "assumed" if test.noise == "assumed" else "by the scatter along the sizes"
+        alone = f"differences under {percent_text(test.single)} at one size ({_BY[test.noise]}) or"
+        if test.noise == "scatter" and test.ranges:
+            # The scatter along the sizes may be that of the difference.
+            alone = "neighbouring sizes are judged together; differences under"
         words = (
-            f"{runs}: differences under {percent_text(test.single)} at one size ({source}) or "
-            f"{percent_text(test.whole)} for the whole curve (assumed) are not shown to be more "
-            "than noise; give several runs of each to measure it"
+            f"{runs}: {alone} {percent_text(test.whole)} for the whole curve (assumed) are not "
+            "shown to be more than noise; give several runs of each to measure it"
         )
     hanging(out, "noise      ", 11, words)
 
@@ -168,24 +179,31 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
     if not any(test.slow for test in found.tests) and found.tests:
         words = f"nothing in {counted(len(found.tests), 'test')} beyond the noise of the runs"
         hanging(out, ("slow       ", "green"), 11, words)
+    sentences: dict[tuple[str, str], list[str]] = {}
     for item in found.scaling:
+        test, _, where = item.title.partition(", ")
         for words in item.sentences:
-            hanging(out, "scaling    ", 11, f"{item.title}: {words}")
+            sentences.setdefault((where, words), []).append(test)
+    for (where, words), tests in sentences.items():
+        hanging(out, "scaling    ", 11, f"{listed(tests)}, {where}: {words}")
     tables = [test for test in found.tests if test.slow] or found.tests
     for test in tables[:_TABLES]:
         _show_nodes(test, out)
     for test in [test for test in found.tests if test not in tables[:_TABLES]]:
         out.print(_summary(test))
-    for item in found.scaling[:_TABLES]:
+    shown = [item for item in found.scaling if item.rows]
+    for item in shown[:_SERIES]:
         _show_scaling(item, out)
-    if not found.scaling and not any(test.nodes for test in found.tests):
+    if len(shown) > _SERIES:
+        out.print(f"and {len(shown) - _SERIES} more scaling tables (--json has all)")
+    if not shown and not any(test.nodes for test in found.tests):
         _show_peaks(found, out)
 
 
 def _show_peaks(found: FleetCompared, out: Console) -> None:
     """Print the peak of each run: all that a few runs, or runs of the same nodes, have to show."""
     if not found.tests:
-        words = "nothing: no test has four runs at one scale, or three scales"
+        words = "nothing: no test has four runs at one scale, or three scales of one platform"
         hanging(out, "judged     ", 11, words)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")

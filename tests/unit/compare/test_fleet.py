@@ -112,6 +112,35 @@ def test_an_isolated_pair_is_no_fault_of_its_nodes() -> None:
     assert [item.low for item in found.nodes[:3]] == [1, 1, 0]
 
 
+def test_groups_with_a_slow_path_between_them_have_no_slow_nodes() -> None:
+    small = ({"node-01", "node-02"}, {"node-07"})
+
+    def slow(pair: tuple[str, ...]) -> float:
+        return 1.09 if any(len(group & set(pair)) == 1 for group in small) else 1.0
+
+    found = judged(pairs(10, 0.004, slow))
+    (path,) = found.slow
+    assert (path.kind, path.names) == ("path", ["node-01, node-02", "node-07"])
+    assert (path.low, path.runs) == (23, 23)
+    assert path.ratio == pytest.approx(1.09, rel=0.01)
+    assert "between {node-01, node-02}, {node-07} and the others: " in path.sentence
+    assert {node.name: node.low for node in found.nodes[:3]} == {
+        "node-07": 9, "node-01": 8, "node-02": 8
+    }  # fmt: skip
+    assert found.spread < 0.01
+
+
+def test_a_slow_node_inside_a_group_is_named_beside_the_path() -> None:
+    left = {f"node-{i:02d}" for i in range(5)}
+
+    def slow(pair: tuple[str, ...]) -> float:
+        return 1.2 if len(left & set(pair)) == 1 else 1.06 if "node-02" in pair else 1.0
+
+    kinds = {item.kind: item.names for item in judged(pairs(10, 0.004, slow)).slow}
+    assert kinds["path"] == ["node-05, node-06, node-07, node-08, node-09"]
+    assert kinds["node"] == ["node-02"]
+
+
 def test_a_slow_node_among_single_checks_is_named_with_its_facts() -> None:
     found = judged(
         checks(
