@@ -33,9 +33,11 @@ _FAR = 4
 _NOISES = {"runs": "noise of the runs", "placements": "difference of both placements"}
 _UNEVEN = 1.2
 """The largest ratio of a range is told if it is this much above the usual one."""
+_MOST_RANGES = 5
+"""Most ranges of a verdict."""
 _MOVED = 1.2
 """Ratio that each of several neighbouring sizes needs, if one of them reaches OUTLIER."""
-_MOVED_SIZES = 3
+_MOVED_SIZES = 2
 _UNCLEAR = 1.1
 """Ratio from which a size that both placements show alike is not called noise."""
 _MOVED_BYTES = 1 << 16
@@ -133,7 +135,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 f"{words}"
             )
         parts = []
-        for item in self.ranges:
+        shown = sorted(self.ranges, key=lambda x: -abs(math.log(x.ratio)) * x.sizes)[:_MOST_RANGES]
+        for item in [x for x in self.ranges if x in shown]:
             slower = item.ratio > 1
             ratio = gain_text(item.ratio if slower else 1 / item.ratio)
             where = (
@@ -156,6 +159,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
                 f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"
             )
+        if more := len(self.ranges) - len(shown):
+            parts.append(f"{counted(more, 'more range')}, less different or shorter")
         if others:
             differ = "differs" if len(others) == 1 else "differ"
             parts.append(
@@ -191,7 +196,7 @@ def compare_sides(
     Raises NothingInCommonError, with the reason as its text.
     """
     pairs = paired_tests(first, second)
-    series = [item for pair in pairs for item in _series(pair, first, second)]
+    series = [item for pair in pairs for item in _series(pair, first, second, assumed)]
     if not series:
         spans = [
             " - ".join(map(format_bytes, (min(sizes), max(sizes))))
@@ -288,15 +293,17 @@ class _Series(msgspec.Struct):
             spread *= student_t(1 - level / n, n) / normal_z(1 - level / n)
         single = np.hypot(normal_z(1 - level / n) * spread, whole)
         found = self._widened(found, single)
-        near = self._near() if not measured else np.zeros(n)
+        near = self._near()
         unclear = max(math.log(_UNCLEAR), self._disagreement())
         alone = [
             i
             for i in range(n)
-            if abs(self.ratios[i]) > single[i] or near[i] > unclear
+            if abs(self.ratios[i]) > single[i] or (near[i] > unclear and not measured)
             if not any(x.start <= i < x.stop for x in found)
         ]
-        counted_alone = [i for i in alone if measured or n < FEWEST or self._far(i, single[i])]
+        # A single size counts if both placements show it far beyond the scatter.
+        far = np.maximum(math.log(OUTLIER), _FAR * single)
+        counted_alone = [i for i in alone if measured or n < FEWEST or near[i] > far[i]]
         found = sorted([*found, *self._neighbours(counted_alone)])
         half = student_t(0.95, degrees) * errors if measured else None
         return CurveComparison(
@@ -339,7 +346,7 @@ class _Series(msgspec.Struct):
         return [
             item
             for item in found
-            if item.stop - item.start >= _MOVED_SIZES
+            if item.stop - item.start > _MOVED_SIZES
             or other is None
             or not np.any(math.copysign(1, item.value) * other[slice(*item[:2])] < whole[0])
         ]
@@ -364,14 +371,22 @@ class _Series(msgspec.Struct):
 
     def _near(self) -> Floats:
         """Return the smaller difference of both placements; 0 if the signs differ, or for one."""
-        one, other = self.placed[0], self.placed[-1]
-        alike = (np.sign(one) == np.sign(other)) & (len(self.placed) == 2)
-        result: Floats = np.minimum(np.abs(one), np.abs(other)) * alike
+        one, other = self._both
+        result: Floats = np.where(one * other > 0, np.minimum(np.abs(one), np.abs(other)), 0)
         return result
 
     def _disagreement(self) -> float:
         """Return a difference far beyond that of the placements."""
-        return _FAR * float(np.median(np.abs(self.placed[0] - self.placed[-1])))
+        one, other = self._both
+        return _FAR * float(np.nanmedian(np.abs(one - other)))
+
+    @property
+    def _both(self) -> tuple[Floats, Floats]:
+        """Return the log ratios of both placements; 0 for one that was not timed."""
+        if len(self.placed) == 2:
+            return self.placed[0], self.placed[1]
+        none = np.zeros(len(self.sizes))
+        return self.placed[0], none if self.other is None else self.other
 
     def _neighbours(self, places: Sequence[int]) -> list[Stretch]:
         """Return the stretches of neighbouring `places` whose ratios have one sign."""
@@ -412,12 +427,6 @@ class _Series(msgspec.Struct):
     def _sides(self) -> tuple[Floats, Floats]:
         return self.first, self.second
 
-    def _far(self, i: int, single: float) -> bool:
-        """Return whether a single size differs so far, in both placements, that it counts."""
-        limit = max(math.log(OUTLIER), _FAR * single)
-        sign = np.sign(self.ratios[i])
-        return len(self.placed) > 1 and all(sign * item[i] > limit for item in self.placed)
-
     def _points(self, found: list[Stretch], half: Floats | None) -> list[SizeRatio]:
         points = []
         for i, size in enumerate(self.sizes):
@@ -450,8 +459,12 @@ def _series(
     pair: PairedTests,
     first: Sequence[MeasuredRun],
     second: Sequence[MeasuredRun],
+    assumed: float,
 ) -> list[_Series]:
-    """Return the series of a test: both placements as one if their ratios agree, else each."""
+    """Return the series of a test: both placements as one if their ratios agree, else each.
+
+    A difference of the placements below the noise that is `assumed` for a run is none.
+    """
     found = []
     for labels in pair.labels:
         curves = _curves(pair.first, labels[0], first), _curves(pair.second, labels[1], second)
@@ -466,7 +479,8 @@ def _series(
         apart = [item for item in apart if item.across == apart[0].across]
         agree = both is not None and len(both.sizes) == max(len(item.sizes) for item in apart)
         if both is not None and agree and len(both.sizes) >= FEWEST:
-            agree = not stretches(both.placed[1] - both.placed[0], LEAST_DIFFERENCE, LEVEL)
+            apart_by = both.placed[1] - both.placed[0]
+            agree = not stretches(apart_by, math.log1p(assumed), LEVEL)
         if both is not None and not agree:
             for item in apart:
                 rates = dict(zip(both.sizes, both.placed[not item.placements[0]], strict=True))
