@@ -90,8 +90,8 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_finding(self) -> bool:
-        """Return whether a node, run, period or scale is slower, or a test failed."""
-        slow = any(test.slow for test in self.tests)
+        """Return whether a node, run, period or scale is slower or uneven, or a test failed."""
+        slow = any(test.slow or test.uneven for test in self.tests)
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
 
 

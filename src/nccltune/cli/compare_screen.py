@@ -57,6 +57,7 @@ def one_line(found: SidesCompared | FleetCompared) -> str:
         slow.sort(key=lambda pair: list(_KINDS).index(pair[0].kind))
         parts = [f"{_KINDS[item.kind]}: {test.title}: {item.sentence}" for item, test in slow]
         parts += [_failed(found)] if found.failed else []
+        parts += [f"{test.title}: {_uneven(test)}" for test in found.tests if test.uneven]
         parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
         parts = parts or ["nothing is slower than the others beyond noise"]
     more = [f"and {len(parts) - _TABLES} more"] if len(parts) > _TABLES else []
@@ -82,6 +83,8 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
         if test.bus_factors is not None:
             label = "scales     "
+        elif test.undecided:
+            label = "unclear    "
         elif test.ranges and not test.slower:
             label, style = "faster     ", "green"
         hanging(out, (label, style), 11, f"{_title(test)}: {test.verdict(*_names(found))}")
@@ -173,20 +176,16 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         hanging(out, ("failed     ", "red"), 11, _failed(found))
     for test in found.tests:
         _show_slow(test, out)
+        if test.uneven:
+            hanging(out, ("uneven     ", "red"), 11, f"{test.title}: {_uneven(test)}")
         if test.cut:
             words = f"{test.title}: less than half of the sizes in {listed(test.cut[:_RUNS])}"
             hanging(out, "not judged ", 11, words + _more(len(test.cut) - _RUNS))
-    if not any(test.slow for test in found.tests) and found.tests:
+    if found.tests and not any(test.slow or test.uneven for test in found.tests):
         words = f"nothing in {counted(len(found.tests), 'test')} beyond the noise of the runs"
         hanging(out, ("slow       ", "green"), 11, words)
-    sentences: dict[tuple[str, str], list[str]] = {}
-    for item in found.scaling:
-        test, _, where = item.title.partition(", ")
-        for words in item.sentences:
-            sentences.setdefault((where, words), []).append(test)
-    for (where, words), tests in sentences.items():
-        hanging(out, "scaling    ", 11, f"{listed(tests)}, {where}: {words}")
-    tables = [test for test in found.tests if test.slow] or found.tests
+    _show_scaling_sentences(found.scaling, out)
+    tables = [test for test in found.tests if test.slow or test.uneven] or found.tests
     for test in tables[:_TABLES]:
         _show_nodes(test, out)
     for test in [test for test in found.tests if test not in tables[:_TABLES]]:
@@ -198,6 +197,17 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         out.print(f"and {len(shown) - _SERIES} more scaling tables (--json has all)")
     if not shown and not any(test.nodes for test in found.tests):
         _show_peaks(found, out)
+
+
+def _show_scaling_sentences(series: list[ScalingSeries], out: Console) -> None:
+    """Print what was found in the series; equal sentences of several tests once."""
+    sentences: dict[tuple[str, str], list[str]] = {}
+    for item in series:
+        test, _, where = item.title.partition(", ")
+        for words in item.sentences:
+            sentences.setdefault((where, words), []).append(test)
+    for (where, words), tests in sentences.items():
+        hanging(out, "scaling    ", 11, f"{listed(tests)}, {where}: {words}")
 
 
 def _show_peaks(found: FleetCompared, out: Console) -> None:
@@ -246,6 +256,15 @@ def _show_slow(test: FleetTest, out: Console) -> None:
         hanging(out, "           ", 11, words)
 
 
+def _uneven(test: FleetTest) -> str:
+    others = "the other runs" if test.slow else "the runs"
+    low, high = map(significant, test.rates)
+    return (
+        f"{others} reach {low} to {high} GB/s at {format_bytes(test.bytes)}, so what is usual is "
+        "unknown: look at what differs between them, such as settings"
+    )
+
+
 def _path_words(runs: list[SlowPart]) -> str:
     often = Counter(host for item in runs for host in item.hosts).most_common(3)
     repeated = [f"{name} in {number}" for name, number in often if number > 1]
@@ -255,10 +274,11 @@ def _path_words(runs: list[SlowPart]) -> str:
 
 def _summary(test: FleetTest) -> str:
     hosts = f" of {counted(test.hosts, 'node')}" if test.hosts else ""
+    low, high = map(significant, test.rates)
+    rate = f"{low} to {high}" if test.uneven else f"usual {significant(test.usual_gb_per_s)}"
     return (
-        f"{test.title}: {counted(test.runs, 'run')}{hosts}, usual "
-        f"{significant(test.usual_gb_per_s)} GB/s at {format_bytes(test.bytes)}, spread "
-        f"{percent_text(test.spread)}"
+        f"{test.title}: {counted(test.runs, 'run')}{hosts}, {rate} GB/s at "
+        f"{format_bytes(test.bytes)}, spread {percent_text(test.spread)}"
     )
 
 

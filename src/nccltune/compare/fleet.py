@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 import msgspec
 import numpy as np
@@ -25,6 +26,8 @@ FEWEST_RUNS = 4
 LEVEL = 0.05
 ALLOWANCE = 0.03
 """Slower by less than this is not reported, whatever the noise."""
+_UNEVEN, _UNEVEN_SPREAD = 1.5, 0.15
+"""Ratio and relative spread of runs beyond which nothing shows what is usual."""
 _SIMULATED = 1000
 _MOST_RUNS = 400
 """Most runs for which critical values are simulated. For more, those of normal noise are close."""
@@ -95,7 +98,8 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of one test at one scale.
 
     `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
-    relative spread there of the runs that are not slow. `nodes` are sorted by their mean, the
+    relative spread there of the runs that are not slow, and `rates` are their lowest and highest
+    bandwidths. `nodes` are sorted by their mean, the
     slowest first; empty if the hosts are unknown or the same in all runs. `cut` are runs with less
     than half of the sizes: they are not judged.
     """
@@ -106,9 +110,15 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     usual_gb_per_s: float
     spread: float
+    rates: tuple[float, float]
     nodes: list[NodeValue]
     slow: list[SlowPart]
     cut: list[str] = []
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether the runs that are not slow differ so much that none is usual."""
+        return self.spread > _UNEVEN_SPREAD and self.rates[1] > _UNEVEN * self.rates[0]
 
 
 def judge_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTest]:
@@ -227,6 +237,7 @@ def _judge(
         bytes=last.bytes,
         usual_gb_per_s=last.usual,
         spread=_spread(last.values[usual]),
+        rates=(float(last.reached(usual).min()), float(last.reached(usual).max())),
         nodes=sorted(nodes_shown, key=lambda item: item.mean_gb_per_s),
         slow=_strongest(slow),
         cut=cut,
@@ -251,8 +262,9 @@ def _bands(test: MeasuredTest, curves: list[RunCurve]) -> list[_Band]:
     table = np.array([[row.get(size, math.nan) for size in sizes] for row in rows])
     usual = np.nanmedian(table, axis=0)
     rates = [test.bandwidth(size, float(time)) for size, time in zip(sizes, usual, strict=True)]
-    large = [i for i, rate in enumerate(rates) if rate >= 0.8 * max(rates)]
-    large = large if len(sizes) - 1 in large else [*large, len(sizes) - 1]
+    # The plateau at the end, which may be lower than a peak before it.
+    tail = takewhile(lambda i: 0.8 <= rates[i] / rates[-1] <= 1.25, reversed(range(len(sizes))))
+    large = sorted(tail)
     small = [i for i in range(len(sizes)) if usual[i] < usual[0] + math.log(1.5) and i not in large]
     middle = [i for i in range(len(sizes)) if i not in large and i not in small]
     bands = []

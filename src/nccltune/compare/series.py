@@ -11,6 +11,7 @@ import msgspec
 from nccltune.analyze.stats import median
 from nccltune.compare.runs import MeasuredRun, MeasuredTest, fact_differences, runs_by_platform
 from nccltune.formats.reading.platform_facts import joined
+from nccltune.model.numbers import gain_text
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
@@ -21,6 +22,8 @@ _DROP = 0.9
 _DENT = 0.8
 """A scale below this share of both its neighbours is an outlier."""
 _EQUAL = 0.05
+_UNEVEN = 1.5
+"""Ratio of runs of one scale from which the series is in doubt."""
 _FACTS = 2
 """Most facts of a title."""
 _MOST_SCALES = 0.8
@@ -160,7 +163,14 @@ def _series(by_scale: dict[MeasuredTest, list[_Times]], words: str) -> ScalingSe
         )
         for i, (test, items) in enumerate(complete)
     ]
-    return ScalingSeries(title, sizes, rows, _sentences(rows[first:], dents[first:], sizes))
+    sentences = _sentences(rows[first:], dents[first:], sizes)
+    logs = [[math.fsum(x[sizes[-1]]) / len(x[sizes[-1]]) for x in items] for _, items in complete]
+    if max(apart := [math.exp(max(own) - min(own)) for own in logs]) > _UNEVEN:
+        sentences = [
+            f"runs of one scale differ by up to {gain_text(max(apart))}, for example with "
+            f"{rows[apart.index(max(apart))].ranks} ranks: only runs of equal settings are a series"
+        ]
+    return ScalingSeries(title, sizes, rows, sentences)
 
 
 def _dents(rates: list[list[float]], i: int) -> list[int]:
@@ -182,12 +192,15 @@ def _sentences(rows: list[ScaleRow], dents: list[list[int]], sizes: list[int]) -
         scale = row.ranks if same_nodes else row.nodes
         return f"{row.gb_per_s[place]:.3g} GB/s with {scale} {noun}"
 
-    found = [
-        f"{words(row, own[-1])} at {format_bytes(sizes[own[-1]])}, but {words(before, own[-1])} "
-        f"and {words(after, own[-1])}: run it again, or look at its nodes"
-        for before, row, after, own in zip(rows, rows[1:], rows[2:], dents[1:], strict=False)
-        if own
-    ]
+    found = []
+    for before, row, after, own in zip(rows, rows[1:], rows[2:], dents[1:], strict=False):
+        if own:
+            depth = [row.gb_per_s[i] / min(before.gb_per_s[i], after.gb_per_s[i]) for i in own]
+            place = own[depth.index(min(depth))]
+            found.append(
+                f"{words(row, place)} at {format_bytes(sizes[place])}, but {words(before, place)} "
+                f"and {words(after, place)}: run it again, or look at its nodes"
+            )
     lost: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
     for place in range(len(sizes)):
         sound = [i for i in range(len(rows)) if place not in dents[i] and not rows[i].outlier]

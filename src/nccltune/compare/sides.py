@@ -33,6 +33,7 @@ _FAR = 4
 _NOISES = {"runs": "noise of the runs", "placements": "difference of both placements"}
 _UNEVEN = 1.2
 """The largest ratio of a range is told if it is this much above the usual one."""
+_INCOMPARABLE = 1.0
 _MOST_RANGES = 5
 """Most ranges of a verdict."""
 _MOVED = 1.2
@@ -125,6 +126,11 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         if apart:
             noun = "single size differs" if len(apart) == 1 else "single sizes differ"
             words = f"; {len(apart)} {noun} by up to {percent_text(max(apart))}: run again to judge"
+        if self.undecided:
+            return (
+                "the runs of a side differ so much that a difference below "
+                f"{gain_text(1 + self.whole)} would not show: compare runs of one setting"
+            )
         if not self.ranges:
             most = percent_text(rest)
             most += " beside sizes that scatter as much" if rest > self.single else ""
@@ -177,9 +183,14 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
             peaks.append(f"{max(rates)[0]:.3g} GB/s at {format_bytes(max(rates)[1])}")
         ratios = [1 / point.ratio for point in self.points]
         return (
-            f"bus bandwidth peaks at {peaks[0]} and {peaks[1]}; {second} has {min(ratios):.2f} to "
-            f"{max(ratios):.2f} times that of {first} at {counted(len(ratios), 'common size')}"
+            f"at {counted(len(ratios), 'common size')}, bus bandwidth peaks at {peaks[0]} and "
+            f"{peaks[1]}; {second} has {min(ratios):.2f} to {max(ratios):.2f} times that of {first}"
         )
+
+    @property
+    def undecided(self) -> bool:
+        """Return whether the runs of a side differ too much to compare the sides."""
+        return not self.ranges and self.whole > _INCOMPARABLE
 
     @property
     def slower(self) -> bool:

@@ -295,3 +295,27 @@ def test_runs_of_different_algorithms_are_no_runs_of_one_test() -> None:
     }
     same = [ran("ring/simple", ranks) for ranks in (2, 4)] + [ran("nvls/simple", 6)]
     assert labelled_by_ran(same) == same
+
+
+def test_runs_without_a_usual_value_are_uneven() -> None:
+    rates = (1.0, 1.3, 9.0, 17.0)
+    runs = [run_of(random.Random(i), 8, 0.01, slowdown=lambda _, r=r: r, hosts=("a",), name=str(i))
+            for i, r in enumerate(rates)]  # type: ignore[misc]  # fmt: skip
+    found = judged(runs)
+    assert found.slow == []
+    assert found.uneven
+    assert found.rates[1] / found.rates[0] == pytest.approx(17, rel=0.1)
+    assert not judged(checks(["n"] * 8, 0.05)).uneven
+
+
+def test_the_plateau_at_the_end_counts_below_an_earlier_peak() -> None:
+    """A curve that falls at its largest sizes: these are reported, and they are judged there."""
+
+    def slow(i: int) -> Callable[[int], float]:
+        return lambda size: (6.0 if i == 2 else 3.0) if size >= 1 << 16 else 1.0
+
+    runs = [run_of(random.Random(i), 9, 0.01, slowdown=slow(i), hosts=(f"n{i}",), name=str(i))
+            for i in range(6)]  # fmt: skip
+    (item,) = judged(runs).slow
+    assert item.names == ["n2"]
+    assert item.ratio == pytest.approx(2, rel=0.1)

@@ -169,3 +169,13 @@ def test_a_scale_that_ended_early_takes_no_sizes() -> None:
 
 def test_two_scales_are_no_series() -> None:
     assert scaling(series({2: 1.0, 4: 1.0})) == []
+
+
+def test_runs_of_one_scale_that_differ_are_no_series_to_judge() -> None:
+    runs = series({2: 1.0, 4: 1.0, 8: 1.0}) + series({2: 9.0, 16: 9.0})
+    (found,) = scaling(runs)
+    assert len(found.rows) == 4
+    (sentence,) = found.sentences
+    assert re.search(
+        r"^runs of one scale differ by up to (8|9)\.\d+x, for example with 8 ranks: ", sentence
+    )

@@ -218,8 +218,8 @@ def test_two_scales_are_compared_by_bus_bandwidth() -> None:
     assert found.differs == [FactDifference("scale", "1 node, 8 ranks", "2 nodes, 16 ranks")]
     assert found.bus_factors == pytest.approx((1.75, 1.875))
     assert found.points[0].ratio == pytest.approx(3.0 * 1.75 / 1.875, rel=0.02)
-    assert found.verdict("A", "B").startswith("bus bandwidth peaks at ")
-    assert "; B has 0.36 to 0.36 times that of A at 12 common sizes" in found.verdict("A", "B")
+    assert found.verdict("A", "B").startswith("at 12 common sizes, bus bandwidth peaks at ")
+    assert "; B has 0.36 to 0.36 times that of A" in found.verdict("A", "B")
     assert not found.slower
     assert found.title == "all-reduce, 1 node, 8 ranks and 2 nodes, 16 ranks"
 
@@ -375,3 +375,44 @@ def test_a_setting_of_one_command_is_a_difference() -> None:
     assert fact_differences([plain, plain], [set_]) == different
     # What not all runs of a side have is no difference of the sides.
     assert fact_differences([plain, set_], [set_]) == []
+
+
+def test_a_change_that_both_placements_show_is_found_where_they_differ_themselves() -> None:
+    """The placements differ by 10 % at other sizes, so they are compared apart."""
+    sizes = sizes_of(24)
+    change = dict(zip(sizes[12:20], (1.5, 0.6, 1.5, 1.6, 1.1, 1.1, 0.3, 0.6), strict=True))
+    random_ = random.Random(8)
+    first = run_of(random_, 24, 0.005)
+    second = run_of(random_, 24, 0.005, slowdown=lambda size: change.get(size, 1.0))
+    curve = second.curves[test_of(), "default"]
+    for place in curve.times:
+        curve.times[place] += math.log(1.1) * (place.in_place and place.bytes < 1 << 14)
+    apart = compare_sides([first], [second], 0.05)
+    assert len(apart) == 2
+    for found in apart:
+        beyond = {x.bytes for x in found.points if x.beyond}
+        assert set(sizes[14:16]) | set(sizes[18:20]) <= beyond
+        assert found.slower
+
+
+def test_runs_of_a_side_that_differ_too_much_are_not_compared() -> None:
+    runs = [
+        run_of(RANDOM, 12, 0.01, slowdown=lambda _, s=s: s)  # type: ignore[misc]
+        for s in (1, 1, 1, 4, 11)
+    ]
+    found = compared(runs, runs[2:])
+    assert found.undecided
+    assert found.verdict("A", "B").startswith("the runs of a side differ so much that a difference")
+
+
+def test_a_verdict_lists_the_ranges_that_matter_most() -> None:
+    sizes = sizes_of(40)
+    slow = {size: 1.3 for i, size in enumerate(sizes) if i % 5 < 3}
+    random_ = random.Random(9)
+    first = run_of(random_, 40, 0.002)
+    second = run_of(random_, 40, 0.002, slowdown=lambda size: slow.get(size, 1.0))
+    found = compared([first], [second])
+    assert len(found.ranges) == 8
+    words = found.verdict("A", "B")
+    assert words.count("is 1.30x slower than") == 5
+    assert "; 3 more ranges, less different or shorter; " in words
