@@ -18,8 +18,9 @@ from nccltune.compare.runs import (
     fact_differences,
     facts_not_shown,
     labelled_by_ran,
+    with_nominal_sizes,
 )
-from nccltune.compare.series import ScalingSeries, scaling
+from nccltune.compare.series import ScalingSeries, kept_apart, scaling
 from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
@@ -89,8 +90,8 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_finding(self) -> bool:
-        """Return whether a node, run, period or scale is slower, or a test failed."""
-        slow = any(test.slow for test in self.tests)
+        """Return whether a node, run, period or scale is slower or uneven, or a test failed."""
+        slow = any(test.slow or test.uneven for test in self.tests)
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
 
 
@@ -132,7 +133,9 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
             why = "; ".join([*failed, *side.unread, *_left_out(side.runs)][:3])
             raise InputError(f"no measurement to compare ({why or 'no file'})", where=label)
     where = " and ".join(labels)
-    here, there = (side.runs for side in sides)
+    number = len(sides[0].runs)
+    runs = with_nominal_sizes([*sides[0].runs, *sides[1].runs])
+    here, there = runs[:number], runs[number:]
     if any(one.curves == other.curves for one in here for other in there):
         raise InputError(
             "both inputs hold the same run: there is nothing to compare",
@@ -170,7 +173,7 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
 
 
 def _fleet(found: RunsRead) -> FleetCompared:
-    runs = labelled_by_ran(_named_hosts(found.runs))
+    runs = with_nominal_sizes(labelled_by_ran(_named_hosts(found.runs)))
     return FleetCompared(
         runs=len(runs),
         tests=judge_fleet(runs),
@@ -180,7 +183,7 @@ def _fleet(found: RunsRead) -> FleetCompared:
         failed_nodes=dict(
             Counter(host for _, hosts in found.failed for host in hosts).most_common()
         ),
-        warnings=[*_left_out(runs), *found.unread],
+        warnings=[*filter(None, [kept_apart(runs)]), *_left_out(runs), *found.unread],
     )
 
 

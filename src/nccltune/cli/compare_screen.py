@@ -9,18 +9,25 @@ from rich.table import Table
 from nccltune.app.compare import FleetCompared, SidesCompared
 from nccltune.cli.output import hanging, harmless, stdout, warn
 from nccltune.compare.fleet import FleetTest, SlowPart
+from nccltune.compare.runs import FACTS_COMPARED
 from nccltune.compare.series import ScalingSeries
 from nccltune.compare.sides import CurveComparison, SizeRatio
 from nccltune.model.numbers import counted, gain_text, percent_text, significant, size_form
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import listed, rate_text, time_text
 
+_SERIES = 8
 _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""
-_KINDS = {"node": "slow node", "period": "slow runs", "run": "slow run"}
+_KINDS = {"path": "slow path", "node": "slow node", "period": "slow runs", "run": "slow run"}
 _NODES = 8
 _PEAKS = 24
 _RUNS = 5
+_BY = {
+    "scatter": "by the scatter along the sizes",
+    "placements": "by both placements",
+    "assumed": "assumed",
+}
 _LONG = 32
 """Longer names of files are not repeated in every sentence."""
 
@@ -50,6 +57,7 @@ def one_line(found: SidesCompared | FleetCompared) -> str:
         slow.sort(key=lambda pair: list(_KINDS).index(pair[0].kind))
         parts = [f"{_KINDS[item.kind]}: {test.title}: {item.sentence}" for item, test in slow]
         parts += [_failed(found)] if found.failed else []
+        parts += [f"{test.title}: {_uneven(test)}" for test in found.tests if test.uneven]
         parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
         parts = parts or ["nothing is slower than the others beyond noise"]
     more = [f"and {len(parts) - _TABLES} more"] if len(parts) > _TABLES else []
@@ -65,7 +73,9 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         words = f"not shown by both, so they may differ, too: {', '.join(found.not_shown)}"
         hanging(out, "unknown    ", 11, words)
     if not found.different:
-        hanging(out, "differs    ", 11, "nothing that both show")
+        same = [name for name in FACTS_COMPARED if name not in found.not_shown]
+        words = f" ({', '.join(same)})" if same else ""
+        hanging(out, "differs    ", 11, f"nothing that both show{words}")
     if len(found.different) > 1 and any(test.ranges for test in found.tests):
         words = f"{len(found.different)} things differ: which of them matters cannot be separated"
         hanging(out, "cause      ", 11, words)
@@ -73,6 +83,8 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
         if test.bus_factors is not None:
             label = "scales     "
+        elif test.undecided:
+            label = "unclear    "
         elif test.ranges and not test.slower:
             label, style = "faster     ", "green"
         hanging(out, (label, style), 11, f"{_title(test)}: {test.verdict(*_names(found))}")
@@ -138,11 +150,13 @@ def _show_table(test: CurveComparison, out: Console) -> None:
     if test.noise == "runs":
         words = f"{runs}: the noise is that between the runs"
     else:
-        source = "assumed" if test.noise == "assumed" else "by the scatter along the sizes"
+        alone = f"differences under {percent_text(test.single)} at one size ({_BY[test.noise]}) or"
+        if test.noise == "scatter" and test.ranges:
+            # The scatter along the sizes may be that of the difference.
+            alone = "neighbouring sizes are judged together; differences under"
         words = (
-            f"{runs}: differences under {percent_text(test.single)} at one size ({source}) or "
-            f"{percent_text(test.whole)} for the whole curve (assumed) are not shown to be more "
-            "than noise; give several runs of each to measure it"
+            f"{runs}: {alone} {percent_text(test.whole)} for the whole curve (assumed) are not "
+            "shown to be more than noise; give several runs of each to measure it"
         )
     hanging(out, "noise      ", 11, words)
 
@@ -162,30 +176,44 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         hanging(out, ("failed     ", "red"), 11, _failed(found))
     for test in found.tests:
         _show_slow(test, out)
+        if test.uneven:
+            hanging(out, ("uneven     ", "red"), 11, f"{test.title}: {_uneven(test)}")
         if test.cut:
             words = f"{test.title}: less than half of the sizes in {listed(test.cut[:_RUNS])}"
             hanging(out, "not judged ", 11, words + _more(len(test.cut) - _RUNS))
-    if not any(test.slow for test in found.tests) and found.tests:
+    if found.tests and not any(test.slow or test.uneven for test in found.tests):
         words = f"nothing in {counted(len(found.tests), 'test')} beyond the noise of the runs"
         hanging(out, ("slow       ", "green"), 11, words)
-    for item in found.scaling:
-        for words in item.sentences:
-            hanging(out, "scaling    ", 11, f"{item.title}: {words}")
-    tables = [test for test in found.tests if test.slow] or found.tests
+    _show_scaling_sentences(found.scaling, out)
+    tables = [test for test in found.tests if test.slow or test.uneven] or found.tests
     for test in tables[:_TABLES]:
         _show_nodes(test, out)
     for test in [test for test in found.tests if test not in tables[:_TABLES]]:
         out.print(_summary(test))
-    for item in found.scaling[:_TABLES]:
+    shown = [item for item in found.scaling if item.rows]
+    for item in shown[:_SERIES]:
         _show_scaling(item, out)
-    if not found.scaling and not any(test.nodes for test in found.tests):
+    if len(shown) > _SERIES:
+        out.print(f"and {len(shown) - _SERIES} more scaling tables (--json has all)")
+    if not shown and not any(test.nodes for test in found.tests):
         _show_peaks(found, out)
+
+
+def _show_scaling_sentences(series: list[ScalingSeries], out: Console) -> None:
+    """Print what was found in the series; equal sentences of several tests once."""
+    sentences: dict[tuple[str, str], list[str]] = {}
+    for item in series:
+        test, _, where = item.title.partition(", ")
+        for words in item.sentences:
+            sentences.setdefault((where, words), []).append(test)
+    for (where, words), tests in sentences.items():
+        hanging(out, "scaling    ", 11, f"{listed(tests)}, {where}: {words}")
 
 
 def _show_peaks(found: FleetCompared, out: Console) -> None:
     """Print the peak of each run: all that a few runs, or runs of the same nodes, have to show."""
     if not found.tests:
-        words = "nothing: no test has four runs at one scale, or three scales"
+        words = "nothing: no test has four runs at one scale, or three scales of one platform"
         hanging(out, "judged     ", 11, words)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -228,6 +256,15 @@ def _show_slow(test: FleetTest, out: Console) -> None:
         hanging(out, "           ", 11, words)
 
 
+def _uneven(test: FleetTest) -> str:
+    others = "the other runs" if test.slow else "the runs"
+    low, high = map(significant, test.rates)
+    return (
+        f"{others} reach {low} to {high} GB/s at {format_bytes(test.bytes)}, so what is usual is "
+        "unknown: look at what differs between them, such as settings"
+    )
+
+
 def _path_words(runs: list[SlowPart]) -> str:
     often = Counter(host for item in runs for host in item.hosts).most_common(3)
     repeated = [f"{name} in {number}" for name, number in often if number > 1]
@@ -237,10 +274,11 @@ def _path_words(runs: list[SlowPart]) -> str:
 
 def _summary(test: FleetTest) -> str:
     hosts = f" of {counted(test.hosts, 'node')}" if test.hosts else ""
+    low, high = map(significant, test.rates)
+    rate = f"{low} to {high}" if test.uneven else f"usual {significant(test.usual_gb_per_s)}"
     return (
-        f"{test.title}: {counted(test.runs, 'run')}{hosts}, usual "
-        f"{significant(test.usual_gb_per_s)} GB/s at {format_bytes(test.bytes)}, spread "
-        f"{percent_text(test.spread)}"
+        f"{test.title}: {counted(test.runs, 'run')}{hosts}, {rate} GB/s at "
+        f"{format_bytes(test.bytes)}, spread {percent_text(test.spread)}"
     )
 
 

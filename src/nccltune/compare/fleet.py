@@ -9,14 +9,15 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from nccltune.analyze.stats import normal_z
+from nccltune.compare.groups import node_groups
 from nccltune.compare.runs import MeasuredRun, MeasuredTest, RunCurve, fact_differences
-from nccltune.compare.scan import LEAST_SCATTER, Floats, stretches
+from nccltune.compare.scan import LEAST_SCATTER, Floats, Members, stretches
 from nccltune.model.numbers import significant
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -25,22 +26,23 @@ FEWEST_RUNS = 4
 LEVEL = 0.05
 ALLOWANCE = 0.03
 """Slower by less than this is not reported, whatever the noise."""
+_UNEVEN, _UNEVEN_SPREAD = 1.5, 0.15
+"""Ratio and relative spread of runs beyond which nothing shows what is usual."""
 _SIMULATED = 1000
 _MOST_RUNS = 400
 """Most runs for which critical values are simulated. For more, those of normal noise are close."""
 _SEED = 20261127
 
-Members = npt.NDArray[np.bool_]
-
 
 class SlowPart(msgspec.Struct, frozen=True):
-    """What is slower than the others: a `node`, a `run` or a `period` of runs.
+    """What is slower than the others: a `node`, a `run`, a `period` of runs, or a `path`.
 
-    `names` are nodes, or for runs and periods the runs. `ratio` is its time over the usual time.
-    `value` and `usual` are in `unit` (GB/s or us) at `bytes`. `low` of its `runs` are slower than
-    the others. `hosts` are the nodes of a slow run,
-    empty if all runs have the same. `facts` are the facts in which its
-    runs differ from the others. `noun` is what its runs are: runs or pairs (of nodes).
+    `names` are nodes, or for runs and periods the runs. For a path they are the groups of nodes
+    that are slow with each other and with the others, and not among themselves. `ratio` is its time
+    over the usual time. `value` and `usual` are in `unit` (GB/s or us) at `bytes`. `low` of its
+    `runs` are slower than the others. `hosts` are the nodes of a slow run, empty if all runs have
+    the same. `facts` are the facts in which its runs differ from the others. `noun` is what its
+    runs are: runs or pairs (of nodes).
     """
 
     kind: str
@@ -62,6 +64,8 @@ class SlowPart(msgspec.Struct, frozen=True):
         names = ", ".join(self.names)
         if self.kind == "period":
             names = f"{count(self.runs, 'run')} from {self.names[0]} to {self.names[-1]}"
+        elif self.kind == "path":
+            names = "between " + ", ".join(f"{{{name}}}" for name in self.names) + " and the others"
         value, usual = significant(self.value), significant(self.usual)
         what = (
             f"{value} of {usual} GB/s" if self.unit == "GB/s" else f"{value} us, usual {usual} us"
@@ -71,6 +75,11 @@ class SlowPart(msgspec.Struct, frozen=True):
             words += f" in {self.low} of {count(self.runs, self.noun)}"
             if len(self.names) > 1:
                 words += "; these nodes ran only together, so which of them is slow is unknown"
+        elif self.kind == "path":
+            words += (
+                f" in {self.low} of {count(self.runs, 'pair')}; usual are pairs inside a group: "
+                "look at the path between the groups, such as switches"
+            )
         return words + "".join(f"; {fact}" for fact in self.facts)
 
 
@@ -89,7 +98,8 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of one test at one scale.
 
     `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
-    relative spread there of the runs that are not slow. `nodes` are sorted by their mean, the
+    relative spread there of the runs that are not slow, and `rates` are their lowest and highest
+    bandwidths. `nodes` are sorted by their mean, the
     slowest first; empty if the hosts are unknown or the same in all runs. `cut` are runs with less
     than half of the sizes: they are not judged.
     """
@@ -100,9 +110,15 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     usual_gb_per_s: float
     spread: float
+    rates: tuple[float, float]
     nodes: list[NodeValue]
     slow: list[SlowPart]
     cut: list[str] = []
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether the runs that are not slow differ so much that none is usual."""
+        return self.spread > _UNEVEN_SPREAD and self.rates[1] > _UNEVEN * self.rates[0]
 
 
 def judge_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTest]:
@@ -154,6 +170,12 @@ class _Band(msgspec.Struct):
         sign = 1 if self.unit == "us" else -1
         return known if len(known) else self.usual * np.exp(sign * self.values[inside])
 
+    def relative_to(self, usual: Members) -> "_Band":
+        """Return the band with the runs `usual` as what is usual."""
+        values = self.values - np.median(self.values[usual])
+        reached = float(np.median(self.reached(usual)))
+        return msgspec.structs.replace(self, values=values, usual=reached)
+
     def slow(
         self, kind: str, names: Sequence[str], ratio: float, inside: Members, limit: float
     ) -> SlowPart:
@@ -180,17 +202,33 @@ def _judge(
     # The only run of a node is judged as that node.
     once = [inside for inside in units.values() if inside.sum() == 1]
     rows = ~np.any(once, axis=0) if once else np.ones(len(runs), dtype=bool)
-    for band in bands:
-        nodes, used = _slow_nodes(band, units, critical)
+    between = np.zeros(len(runs), dtype=bool)
+    for place, plain in enumerate(bands):
+        apart = node_groups(plain.values, [run.hosts for run in runs], ALLOWANCE)
+        # A slow path between groups makes no node slow, so nodes are judged without it.
+        between = apart.between if apart else np.zeros(len(runs), dtype=bool)
+        bands[place] = band = plain.relative_to(~between) if apart else plain
+        if apart:
+            groups = [", ".join(names) for names in apart.groups[1:]]
+            ratio = math.exp(float(np.median(band.values[between])))
+            slow.append(band.slow("path", groups, ratio, between, ALLOWANCE))
+        nodes, used = _slow_nodes(band, units, critical, between)
         rows &= ~used
         slow += [_with_facts(item, runs, units[tuple(item.names)]) for item in nodes]
         slow += _slow_runs(band, runs, rows, level)
     last = bands[-1]
     hosts = {host for run in runs for host in run.hosts}
     slow_names = {name for item in slow if item.kind != "node" for name in item.names}
-    usual = np.array([_run_name(run, runs) not in slow_names for run in runs])
+    usual = np.array([_run_name(run, runs) not in slow_names for run in runs]) & ~between
+    # The table agrees with the sentences on the number of slow runs.
+    low = {
+        name: x.low for x in slow if x.kind == "node" and x.bytes == last.bytes for name in x.names
+    }
+    limit = max(ALLOWANCE, 3 * _spread(last.values[~between]))
     nodes_shown = [
-        _node_value(name, last, inside) for names, inside in units.items() for name in names
+        _node_value(name, last, inside, low.get(name, int((last.values[inside] > limit).sum())))
+        for names, inside in units.items()
+        for name in names
     ]
     return FleetTest(
         title=test.titled(label),
@@ -199,15 +237,15 @@ def _judge(
         bytes=last.bytes,
         usual_gb_per_s=last.usual,
         spread=_spread(last.values[usual]),
+        rates=(float(last.reached(usual).min()), float(last.reached(usual).max())),
         nodes=sorted(nodes_shown, key=lambda item: item.mean_gb_per_s),
         slow=_strongest(slow),
         cut=cut,
     )
 
 
-def _node_value(name: str, band: _Band, inside: Members) -> NodeValue:
+def _node_value(name: str, band: _Band, inside: Members, low: int) -> NodeValue:
     rates = band.reached(inside)
-    low = int((band.values[inside] > max(ALLOWANCE, 3 * _spread(band.values))).sum())
     return NodeValue(
         name, len(rates), low, float(np.median(rates)), float(rates.mean()), float(rates.min())
     )
@@ -224,8 +262,9 @@ def _bands(test: MeasuredTest, curves: list[RunCurve]) -> list[_Band]:
     table = np.array([[row.get(size, math.nan) for size in sizes] for row in rows])
     usual = np.nanmedian(table, axis=0)
     rates = [test.bandwidth(size, float(time)) for size, time in zip(sizes, usual, strict=True)]
-    large = [i for i, rate in enumerate(rates) if rate >= 0.8 * max(rates)]
-    large = large if len(sizes) - 1 in large else [*large, len(sizes) - 1]
+    # The plateau at the end, which may be lower than a peak before it.
+    tail = takewhile(lambda i: 0.8 <= rates[i] / rates[-1] <= 1.25, reversed(range(len(sizes))))
+    large = sorted(tail)
     small = [i for i in range(len(sizes)) if usual[i] < usual[0] + math.log(1.5) and i not in large]
     middle = [i for i in range(len(sizes)) if i not in large and i not in small]
     bands = []
@@ -274,10 +313,13 @@ def _units(runs: Sequence[MeasuredRun]) -> dict[tuple[str, ...], Members]:
 
 
 def _slow_nodes(
-    band: _Band, units: dict[tuple[str, ...], Members], critical: float
+    band: _Band, units: dict[tuple[str, ...], Members], critical: float, left_out: Members
 ) -> tuple[list[SlowPart], Members]:
-    """Return the nodes that are slower than the others, and the runs that they took part in."""
-    used = np.zeros(len(band.values), dtype=bool)
+    """Return the nodes that are slower than the others, and the runs that they took part in.
+
+    The runs `left_out` are not judged, and count as those of slow nodes.
+    """
+    used = left_out.copy()
     found: list[SlowPart] = []
     left = dict(units)
     # Without the runs of the slowest node, the next one stands out more clearly.
@@ -425,5 +467,5 @@ def _strongest(slow: list[SlowPart]) -> list[SlowPart]:
         key = (item.kind, *item.names)
         if key not in best or item.ratio > best[key].ratio:
             best[key] = item
-    order = {"node": 0, "period": 1, "run": 2}
+    order = {"path": 0, "node": 1, "period": 2, "run": 3}
     return sorted(best.values(), key=lambda item: (order[item.kind], -item.ratio))

@@ -12,6 +12,7 @@ from nccltune.analyze.stats import median
 from nccltune.formats.reading.platform_facts import (
     FACT_WORDS,
     PlatformFacts,
+    PlatformGroups,
     Subject,
     common,
     differences,
@@ -23,6 +24,10 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import count
 
+_ROUNDED = 16
+"""nccl-tests rounds a size down to a multiple of this many bytes for each rank."""
+_ROUNDING = 0.005
+"""The largest share of a size that counts as rounding."""
 ScaleShown = tuple[int | None, int | None]
 """Nodes and ranks; None if the run does not show them."""
 
@@ -162,6 +167,14 @@ def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
     ]
 
 
+FACTS_COMPARED = {
+    text: name
+    for name, text in {**FACT_WORDS, "nccl": "NCCL version"}.items()
+    if name not in ("hosts", "nics", "replay", "registration")
+}
+"""The facts that are named if a side does not show them, by their words."""
+
+
 class FactDifference(msgspec.Struct, frozen=True):
     """A fact that differs between two sides, with both values as texts."""
 
@@ -177,7 +190,12 @@ def fact_differences(
 
     Limits of the choice are also returned if only one side shows them.
     """
-    found = differences(_subject(first), _subject(second))
+    one, other = _subject(first), _subject(second)
+    if {run.scale for run in first} == {run.scale for run in second}:
+        # Equal scales count as one, also if the number of nodes is unknown.
+        one, other = (side._replace(nodes=0, ranks=0) for side in (one, other))
+    varied = _varied(first) | _varied(second)
+    found = [item for item in differences(one, other) if item.fact not in varied]
     result = [FactDifference(*item) for item in found if item.fact != "hosts"]
     shown = {item.fact for item in result}
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
@@ -200,10 +218,7 @@ def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun])
     Registered buffers are left out, because only timings that agree in them are compared.
     """
     missing = missing_facts(_subject(first)) | missing_facts(_subject(second))
-    words = {**FACT_WORDS, "nccl": "NCCL version"}
-    return [
-        text for name, text in words.items() if name in missing - {"hosts", "nics", "registration"}
-    ]
+    return [text for text, name in FACTS_COMPARED.items() if name in missing]
 
 
 def _subject(runs: Sequence[MeasuredRun]) -> Subject:
@@ -215,6 +230,7 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
         return None if None in values else common(values)
 
     settings = set.intersection(*(set(item.settings.items()) for item in facts))
+    commanded = [set(item.commanded) for item in facts if item.commanded is not None]
     every = PlatformFacts(
         gpu=same("gpu"),
         nccl=same("nccl"),
@@ -223,8 +239,80 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
         replay=same("replay"),
         settings=dict(settings),
         settings_by=same("settings_by"),
+        commanded=tuple(set.intersection(*commanded)) if len(commanded) == len(facts) else None,
     )
     return Subject(every, *runs[0].scale, None, True)
+
+
+def runs_by_platform(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
+    """Return the runs in groups whose facts do not differ; hosts and their NICs may.
+
+    A run that fits several groups, because it does not show in what these differ, is in none.
+    """
+    groups = PlatformGroups()
+    found: list[list[MeasuredRun]] = []
+    subjects = [_platform(run) for run in runs]
+    for run, subject in sorted(
+        zip(runs, subjects, strict=True), key=lambda item: len(missing_facts(item[1]))
+    ):
+        fitting = groups.fitting(subject)
+        if len(fitting) != 1:
+            fitting = [len(found)]
+            found.append([])
+        groups.put(fitting[0], run.name, subject)
+        found[fitting[0]].append(run)
+    return found
+
+
+def _platform(run: MeasuredRun) -> Subject:
+    """Return the facts of a run that do not depend on its scale."""
+    facts = msgspec.structs.replace(
+        run.facts, hosts=(), first_host=None, nics=(), gpus=None, ranks_per_host=None, emulated=None
+    )
+    return Subject(facts, *run.scale, None, True)
+
+
+def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
+    """Return the runs with one size, the largest, for sizes that differ only by rounding.
+
+    nccl-tests rounds sizes down to a multiple of 16 bytes for each rank.
+    """
+    most: dict[Collective, dict[int, int]] = defaultdict(dict)
+    for run in runs:
+        for (test, _), curve in run.curves.items():
+            own = most[test.collective]
+            for place in curve.times:
+                own[place.bytes] = max(own.get(place.bytes, 0), test.scale[1] or 0)
+    nominal: dict[tuple[Collective, int], int] = {}
+    for collective, ranks in most.items():
+        last = 0
+        for size in sorted(ranks, reverse=True):
+            rounding = _ROUNDED * ranks[size]
+            last = last if 0 < last - size < min(rounding, _ROUNDING * last) else size
+            nominal[collective, size] = last
+
+    def curve_of(test: MeasuredTest, curve: RunCurve) -> RunCurve:
+        sizes = {place.bytes for place in curve.times}
+        new = {size: nominal[test.collective, size] for size in sizes}
+        if len(set(new.values())) < len(sizes):
+            return curve
+        return RunCurve(
+            {place._replace(bytes=new[place.bytes]): x for place, x in curve.times.items()},
+            {place._replace(bytes=new[place.bytes]): x for place, x in curve.ran.items()},
+        )
+
+    return [
+        msgspec.structs.replace(
+            run, curves={key: curve_of(key[0], curve) for key, curve in run.curves.items()}
+        )
+        for run in runs
+    ]
+
+
+def _varied(runs: Sequence[MeasuredRun]) -> set[str]:
+    """Return the settings that are not the same in all runs."""
+    settings = [set(run.facts.settings.items()) for run in runs]
+    return {name for name, _ in set.union(*settings) - set.intersection(*settings)}
 
 
 def scale_text(scale: ScaleShown) -> str:

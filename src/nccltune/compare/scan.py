@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Members = npt.NDArray[np.bool_]
+"""Which of the runs belong to a part."""
 
 FEWEST = 5
 """The fewest places of which the scatter can be estimated: three distances between neighbours."""
@@ -92,11 +94,15 @@ def _dense(
     edges = np.flatnonzero(np.diff([False, *inside, False])).tolist()
     parts = []
     for low, high in zip(edges[::2], edges[1::2], strict=True):
-        part = slice(low, high)
-        width = high - low
-        score = _windows(smooth[None, part], spread[None, part], allowed[None, part], width)[0, 0]
+        # At its ends, the values themselves differ, not only their running median.
+        places = [i for i in range(low, high) if sign * series[i] > allowed[i]]
+        width = places[-1] + 1 - places[0] if places else 0
         if width > 1:
-            parts.append((score, Stretch(low, high, float(np.median(series[part])))))
+            part = slice(places[0], places[0] + width)
+            score = _windows(smooth[None, part], spread[None, part], allowed[None, part], width)[
+                0, 0
+            ]
+            parts.append((score, Stretch(part.start, part.stop, float(np.median(series[part])))))
     strong = [item for score, item in parts if score > critical]
     return strong or [max(parts)[1]] if parts else []
 

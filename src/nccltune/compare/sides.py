@@ -3,7 +3,8 @@
 
 All timings of a run share an offset. With enough runs the offset is measured: each run counts as
 one value. With fewer it is assumed, and a smaller difference of the whole curve is no evidence. The
-noise of single sizes is the scatter of the ratio along the sizes.
+noise of single sizes is the scatter of the ratio along the sizes; for few sizes, the difference of
+both placements.
 """
 
 import math
@@ -29,11 +30,17 @@ LEAST_DIFFERENCE = 0.01
 OUTLIER = 1.5
 """Ratio from which a single size counts, if both placements show it far beyond the scatter."""
 _FAR = 4
-_UNEVEN = 1.5
+_NOISES = {"runs": "noise of the runs", "placements": "difference of both placements"}
+_UNEVEN = 1.2
 """The largest ratio of a range is told if it is this much above the usual one."""
+_INCOMPARABLE = 1.0
+_MOST_RANGES = 5
+"""Most ranges of a verdict."""
 _MOVED = 1.2
 """Ratio that each of several neighbouring sizes needs, if one of them reaches OUTLIER."""
-_MOVED_SIZES = 3
+_MOVED_SIZES = 2
+_UNCLEAR = 1.1
+"""Ratio from which a size that both placements show alike is not called noise."""
 _MOVED_BYTES = 1 << 16
 """Sizes from which they count: a short disturbance spans several smaller ones."""
 _ALONE = 3
@@ -87,10 +94,11 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
       the ratios are then of bus bandwidths, the first over the second
     - `placements`: `out of place`, `in place`, or both if their ratios agree
     - `noise`: `runs` if the noise of a run was measured. Else it was assumed, and the noise of a
-      size is by the `scatter` along the sizes, or `assumed`, too
+      size is by the `scatter` along the sizes, by both `placements`, or `assumed`, too
     - `whole`, `single`: differences of the whole curve and of a single size, as fractions, that
       are not shown to be more than noise (median over the sizes)
-    - `isolated`: single sizes that differ from their neighbours, timed too seldom to be judged
+    - `isolated`: single sizes that differ from their neighbours, or in both placements alike, timed
+      too seldom to be judged
     """
 
     title: str
@@ -118,14 +126,23 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         if apart:
             noun = "single size differs" if len(apart) == 1 else "single sizes differ"
             words = f"; {len(apart)} {noun} by up to {percent_text(max(apart))}: run again to judge"
-        if not self.ranges:
+        if self.undecided:
             return (
-                f"no difference beyond noise at {counted(len(others), 'size')} (largest "
-                f"{percent_text(rest)}; a difference below {percent_text(self.whole)} of the "
-                f"whole curve, or {percent_text(self.single)} at one size, would not show){words}"
+                "the runs of a side differ so much that a difference below "
+                f"{gain_text(1 + self.whole)} would not show: compare runs of one setting"
+            )
+        if not self.ranges:
+            most = percent_text(rest)
+            most += " beside sizes that scatter as much" if rest > self.single else ""
+            return (
+                f"no difference beyond noise at {counted(len(others), 'size')} (largest {most}; a "
+                f"difference below {percent_text(self.whole)} of the "
+                f"whole curve, or {percent_text(self.single)} at a usual size, would not show)"
+                f"{words}"
             )
         parts = []
-        for item in self.ranges:
+        shown = sorted(self.ranges, key=lambda x: -abs(math.log(x.ratio)) * x.sizes)[:_MOST_RANGES]
+        for item in [x for x in self.ranges if x in shown]:
             slower = item.ratio > 1
             ratio = gain_text(item.ratio if slower else 1 / item.ratio)
             where = (
@@ -133,7 +150,7 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 if item.low_bytes < item.high_bytes
                 else f"at {sizes(item.low_bytes)}"
             )
-            noise = "noise of the runs" if self.noise == "runs" else "scatter"
+            noise = _NOISES.get(self.noise, "scatter")
             ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
             inside = [
                 point
@@ -148,6 +165,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
                 f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"
             )
+        if more := len(self.ranges) - len(shown):
+            parts.append(f"{counted(more, 'more range')}, less different or shorter")
         if others:
             differ = "differs" if len(others) == 1 else "differ"
             parts.append(
@@ -164,9 +183,14 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
             peaks.append(f"{max(rates)[0]:.3g} GB/s at {format_bytes(max(rates)[1])}")
         ratios = [1 / point.ratio for point in self.points]
         return (
-            f"bus bandwidth peaks at {peaks[0]} and {peaks[1]}; {second} has {min(ratios):.2f} to "
-            f"{max(ratios):.2f} times that of {first} at {counted(len(ratios), 'common size')}"
+            f"at {counted(len(ratios), 'common size')}, bus bandwidth peaks at {peaks[0]} and "
+            f"{peaks[1]}; {second} has {min(ratios):.2f} to {max(ratios):.2f} times that of {first}"
         )
+
+    @property
+    def undecided(self) -> bool:
+        """Return whether the runs of a side differ too much to compare the sides."""
+        return not self.ranges and self.whole > _INCOMPARABLE
 
     @property
     def slower(self) -> bool:
@@ -183,7 +207,7 @@ def compare_sides(
     Raises NothingInCommonError, with the reason as its text.
     """
     pairs = paired_tests(first, second)
-    series = [item for pair in pairs for item in _series(pair, first, second)]
+    series = [item for pair in pairs for item in _series(pair, first, second, assumed)]
     if not series:
         spans = [
             " - ".join(map(format_bytes, (min(sizes), max(sizes))))
@@ -199,7 +223,8 @@ class _Series(msgspec.Struct):
     """One test, one choice of each side, one or both placements: the log times of all runs.
 
     The arrays have a row for each run and a column for each size. `placed` has the log ratio of
-    each placement. `across` states that the second side has the other placement.
+    each placement. `across` states that the second side has the other placement. `other` has the
+    log ratio of the placement that is compared apart, NaN where it was not timed.
     """
 
     pair: PairedTests
@@ -211,6 +236,7 @@ class _Series(msgspec.Struct):
     second: Floats
     placed: list[Floats]
     ran: tuple[dict[int, str], dict[int, str]]
+    other: Floats | None = None
 
     @property
     def ratios(self) -> Floats:
@@ -266,19 +292,30 @@ class _Series(msgspec.Struct):
             # With few sizes there is no scatter along them, and the runs show the noise of a size.
             spread = errors * student_t(1 - level / n, degrees) / normal_z(1 - level / n)
         found = stretches(self.ratios, whole, level)
+        if not measured:
+            found = sorted([*self._shared(found, whole), *self._moved(found)])
+        noise = "runs" if measured else "scatter" if n >= FEWEST else "assumed"
         if n >= FEWEST:
             spread = scatter(self.ratios, found)
+        elif not measured and len(self.placed) == 2:
+            noise = "placements"
+            apart = self.placed[1] - self.placed[0]
+            spread[:] = math.sqrt(float(np.mean(apart**2))) / 2
+            spread *= student_t(1 - level / n, n) / normal_z(1 - level / n)
         single = np.hypot(normal_z(1 - level / n) * spread, whole)
         found = self._widened(found, single)
-        if not measured:
-            found = sorted([*found, *self._moved(found)])
+        near = self._near()
+        unclear = max(math.log(_UNCLEAR), self._disagreement())
         alone = [
             i
             for i in range(n)
-            if abs(self.ratios[i]) > single[i] and not any(x.start <= i < x.stop for x in found)
+            if abs(self.ratios[i]) > single[i] or (near[i] > unclear and not measured)
+            if not any(x.start <= i < x.stop for x in found)
         ]
-        counted_alone = [i for i in alone if measured or n < FEWEST or self._far(i, single[i])]
-        found = sorted([*found, *(Stretch(i, i + 1, float(self.ratios[i])) for i in counted_alone)])
+        # A single size counts if both placements show it far beyond the scatter.
+        far = np.maximum(math.log(OUTLIER), _FAR * single)
+        counted_alone = [i for i in alone if measured or n < FEWEST or near[i] > far[i]]
+        found = sorted([*found, *self._neighbours(counted_alone)])
         half = student_t(0.95, degrees) * errors if measured else None
         return CurveComparison(
             title=self.pair.title,
@@ -287,7 +324,7 @@ class _Series(msgspec.Struct):
             choices=self.labels,
             runs=(len(self.first), len(self.second)),
             placements=["in place" if item else "out of place" for item in self.placements],
-            noise="runs" if measured else "scatter" if n >= FEWEST else "assumed",
+            noise=noise,
             whole=math.expm1(float(np.median(whole))),
             single=math.expm1(float(np.median(single))),
             points=self._points(found, half),
@@ -314,27 +351,63 @@ class _Series(msgspec.Struct):
             wide.append(Stretch(ends[0], ends[1], float(np.median(self.ratios[slice(*ends)]))))
         return wide
 
+    def _shared(self, found: list[Stretch], whole: Floats) -> list[Stretch]:
+        """Return the stretches without the short ones that the other placement does not show."""
+        other = self.other
+        return [
+            item
+            for item in found
+            if item.stop - item.start > _MOVED_SIZES
+            or other is None
+            or not np.any(math.copysign(1, item.value) * other[slice(*item[:2])] < whole[0])
+        ]
+
     def _moved(self, found: list[Stretch]) -> list[Stretch]:
         """Return neighbouring sizes that differ alike, and far, in both placements.
 
         A crossover that moved is such a range. It is no noise, but the scatter along the sizes
         includes it.
         """
-        if len(self.placed) != 2:
-            return []
-        one, other = self.placed
-        limit = max(math.log(_MOVED), _FAR * float(np.median(np.abs(one - other))))
-        near = np.minimum(np.abs(one), np.abs(other)) * (np.sign(one) == np.sign(other))
-        counts = (near > limit) & (np.array(self.sizes) >= _MOVED_BYTES)
+        near = self._near()
+        counts = near > max(math.log(_MOVED), self._disagreement())
+        counts &= np.array(self.sizes) >= _MOVED_BYTES
         for item in found:
             counts[item.start : item.stop] = False
-        signs = np.where(counts, np.sign(self.ratios), 0)
-        edges = [0, *(i for i in range(1, len(signs)) if signs[i] != signs[i - 1]), len(signs)]
+        return [
+            item
+            for item in self._neighbours(np.flatnonzero(counts).tolist())
+            if item.stop - item.start >= _MOVED_SIZES
+            if max(near[item.start : item.stop]) > math.log(OUTLIER)
+        ]
+
+    def _near(self) -> Floats:
+        """Return the smaller difference of both placements; 0 if the signs differ, or for one."""
+        one, other = self._both
+        result: Floats = np.where(one * other > 0, np.minimum(np.abs(one), np.abs(other)), 0)
+        return result
+
+    def _disagreement(self) -> float:
+        """Return a difference far beyond that of the placements."""
+        one, other = self._both
+        return _FAR * float(np.nanmedian(np.abs(one - other)))
+
+    @property
+    def _both(self) -> tuple[Floats, Floats]:
+        """Return the log ratios of both placements; 0 for one that was not timed."""
+        if len(self.placed) == 2:
+            return self.placed[0], self.placed[1]
+        none = np.zeros(len(self.sizes))
+        return self.placed[0], none if self.other is None else self.other
+
+    def _neighbours(self, places: Sequence[int]) -> list[Stretch]:
+        """Return the stretches of neighbouring `places` whose ratios have one sign."""
+        signs = np.zeros(len(self.sizes))
+        signs[list(places)] = np.sign(self.ratios[list(places)])
+        edges = [0, *(np.flatnonzero(np.diff(signs)) + 1).tolist(), len(signs)]
         return [
             Stretch(start, stop, float(np.median(self.ratios[start:stop])))
             for start, stop in pairwise(edges)
-            if signs[start] and stop - start >= _MOVED_SIZES
-            if max(near[start:stop]) > math.log(OUTLIER)
+            if signs[start]
         ]
 
     def _errors(self) -> tuple[Floats, int]:
@@ -364,12 +437,6 @@ class _Series(msgspec.Struct):
     @property
     def _sides(self) -> tuple[Floats, Floats]:
         return self.first, self.second
-
-    def _far(self, i: int, single: float) -> bool:
-        """Return whether a single size differs so far, in both placements, that it counts."""
-        limit = max(math.log(OUTLIER), _FAR * single)
-        sign = np.sign(self.ratios[i])
-        return len(self.placed) > 1 and all(sign * item[i] > limit for item in self.placed)
 
     def _points(self, found: list[Stretch], half: Floats | None) -> list[SizeRatio]:
         points = []
@@ -403,8 +470,12 @@ def _series(
     pair: PairedTests,
     first: Sequence[MeasuredRun],
     second: Sequence[MeasuredRun],
+    assumed: float,
 ) -> list[_Series]:
-    """Return the series of a test: both placements as one if their ratios agree, else each."""
+    """Return the series of a test: both placements as one if their ratios agree, else each.
+
+    A difference of the placements below the noise that is `assumed` for a run is none.
+    """
     found = []
     for labels in pair.labels:
         curves = _curves(pair.first, labels[0], first), _curves(pair.second, labels[1], second)
@@ -419,7 +490,12 @@ def _series(
         apart = [item for item in apart if item.across == apart[0].across]
         agree = both is not None and len(both.sizes) == max(len(item.sizes) for item in apart)
         if both is not None and agree and len(both.sizes) >= FEWEST:
-            agree = not stretches(both.placed[1] - both.placed[0], LEAST_DIFFERENCE, LEVEL)
+            apart_by = both.placed[1] - both.placed[0]
+            agree = not stretches(apart_by, math.log1p(assumed), LEVEL)
+        if both is not None and not agree:
+            for item in apart:
+                rates = dict(zip(both.sizes, both.placed[not item.placements[0]], strict=True))
+                item.other = np.array([rates.get(size, math.nan) for size in item.sizes])
         found += [both] if both is not None and agree else apart
     return found
 

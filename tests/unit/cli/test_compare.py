@@ -52,8 +52,8 @@ def test_the_verdict_comes_before_the_table(capsys: Captured) -> None:
         "  1 KiB  24.0 us  33.1 us  1.37x    slower",
     ]
     assert out.splitlines()[-1].startswith(
-        "noise      1 run and 1 run: differences under 5.2 % at one size (by the scatter along the"
-        " sizes) or 5 % for the whole curve (assumed) are not shown to be more than noise"
+        "noise      1 run and 1 run: neighbouring sizes are judged together; differences under 5 %"
+        " for the whole curve (assumed) are not shown to be more than noise"
     )
 
 

@@ -112,6 +112,35 @@ def test_an_isolated_pair_is_no_fault_of_its_nodes() -> None:
     assert [item.low for item in found.nodes[:3]] == [1, 1, 0]
 
 
+def test_groups_with_a_slow_path_between_them_have_no_slow_nodes() -> None:
+    small = ({"node-01", "node-02"}, {"node-07"})
+
+    def slow(pair: tuple[str, ...]) -> float:
+        return 1.09 if any(len(group & set(pair)) == 1 for group in small) else 1.0
+
+    found = judged(pairs(10, 0.004, slow))
+    (path,) = found.slow
+    assert (path.kind, path.names) == ("path", ["node-01, node-02", "node-07"])
+    assert (path.low, path.runs) == (23, 23)
+    assert path.ratio == pytest.approx(1.09, rel=0.01)
+    assert "between {node-01, node-02}, {node-07} and the others: " in path.sentence
+    assert {node.name: node.low for node in found.nodes[:3]} == {
+        "node-07": 9, "node-01": 8, "node-02": 8
+    }  # fmt: skip
+    assert found.spread < 0.01
+
+
+def test_a_slow_node_inside_a_group_is_named_beside_the_path() -> None:
+    left = {f"node-{i:02d}" for i in range(5)}
+
+    def slow(pair: tuple[str, ...]) -> float:
+        return 1.2 if len(left & set(pair)) == 1 else 1.06 if "node-02" in pair else 1.0
+
+    kinds = {item.kind: item.names for item in judged(pairs(10, 0.004, slow)).slow}
+    assert kinds["path"] == ["node-05, node-06, node-07, node-08, node-09"]
+    assert kinds["node"] == ["node-02"]
+
+
 def test_a_slow_node_among_single_checks_is_named_with_its_facts() -> None:
     found = judged(
         checks(
@@ -266,3 +295,27 @@ def test_runs_of_different_algorithms_are_no_runs_of_one_test() -> None:
     }
     same = [ran("ring/simple", ranks) for ranks in (2, 4)] + [ran("nvls/simple", 6)]
     assert labelled_by_ran(same) == same
+
+
+def test_runs_without_a_usual_value_are_uneven() -> None:
+    rates = (1.0, 1.3, 9.0, 17.0)
+    runs = [run_of(random.Random(i), 8, 0.01, slowdown=lambda _, r=r: r, hosts=("a",), name=str(i))
+            for i, r in enumerate(rates)]  # type: ignore[misc]  # fmt: skip
+    found = judged(runs)
+    assert found.slow == []
+    assert found.uneven
+    assert found.rates[1] / found.rates[0] == pytest.approx(17, rel=0.1)
+    assert not judged(checks(["n"] * 8, 0.05)).uneven
+
+
+def test_the_plateau_at_the_end_counts_below_an_earlier_peak() -> None:
+    """A curve that falls at its largest sizes: these are reported, and they are judged there."""
+
+    def slow(i: int) -> Callable[[int], float]:
+        return lambda size: (6.0 if i == 2 else 3.0) if size >= 1 << 16 else 1.0
+
+    runs = [run_of(random.Random(i), 9, 0.01, slowdown=slow(i), hosts=(f"n{i}",), name=str(i))
+            for i in range(6)]  # fmt: skip
+    (item,) = judged(runs).slow
+    assert item.names == ["n2"]
+    assert item.ratio == pytest.approx(2, rel=0.1)

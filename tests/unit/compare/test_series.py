@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scaling series: rows, efficiency, where bandwidth drops, and a scale below its neighbours."""
 
+import math
 import random
+import re
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
-from nccltune.compare.runs import MeasuredRun
-from nccltune.compare.series import scaling
+from nccltune.compare.runs import MeasuredRun, with_nominal_sizes
+from nccltune.compare.series import kept_apart, scaling
+from nccltune.formats.reading.platform_facts import PlatformFacts
 from tests.unit.compare.simulated import run_of, sizes_of, test_of
 
 
@@ -69,13 +73,13 @@ def test_a_loss_is_told_at_a_size_that_loses() -> None:
     (found,) = scaling(runs)
     middle, largest = found.sentences
     # The step to 4 nodes loses at two of three sizes, that to 8 nodes only at the largest.
-    assert "with 4 nodes at 256 KiB" in middle
-    assert "with 8 nodes at 512 KiB" in largest
+    assert "with 4 nodes at 128 KiB: 48 % lost, 31 % at 256 KiB" in middle
+    assert "with 8 nodes at 512 KiB: 49 % lost" in largest
 
 
 def test_a_flat_series_has_no_drop() -> None:
     (found,) = scaling(series({2: 1.0, 4: 1.0, 8: 1.02}))
-    assert found.sentences == ["no step loses more than 10 % at most of the sizes shown"]
+    assert found.sentences == ["no step loses more than 10 % at the sizes shown"]
 
 
 def test_more_ranks_on_the_same_nodes_are_a_series() -> None:
@@ -96,5 +100,82 @@ def test_more_ranks_on_the_same_nodes_are_a_series() -> None:
     assert "GB/s with 80 ranks" in found.sentences[0]
 
 
+def test_a_scale_below_its_neighbours_at_one_size_is_told_there() -> None:
+    """It is no loss of a step at that size, and no outlier as a whole."""
+    runs = series({2: 1.0, 4: 1.0, 8: 1.0, 16: 1.0})
+    curve = next(iter(runs[2].curves.values()))
+    small = sizes_of(10)[-3]
+    curve.times = {p: x + math.log(2) * (p.bytes == small) for p, x in curve.times.items()}
+    (found,) = scaling(runs)
+    assert not found.has_outlier
+    (sentence,) = found.sentences
+    assert re.search(r"^\S+ GB/s with 8 nodes at 128 KiB, but .* run it again", sentence)
+
+
+def test_runs_of_two_gpus_are_not_one_series() -> None:
+    runs = series({2: 1.0, 4: 1.0, 8: 1.0, 16: 3.0, 32: 3.0})
+    names = ["A100", "A100", "A100", "H100", None]
+    runs = [
+        msgspec.structs.replace(run, name=f"run {i}", facts=PlatformFacts(gpu=gpu))
+        for i, (run, gpu) in enumerate(zip(runs, names, strict=True))
+    ]
+    (found,) = scaling(runs)
+    assert [row.nodes for row in found.rows] == [2, 4, 8]
+    assert found.title == "all-reduce, 4 ranks on each node, GPU A100"
+    assert kept_apart(runs) == (
+        "not one series, because the runs differ: run 0, run 1, run 2 (GPU A100); run 3 (GPU H100);"
+        " run 4 (GPU not shown)"
+    )
+    # A run that does not show the GPU of all others is in the series.
+    runs[3] = msgspec.structs.replace(runs[3], facts=PlatformFacts(gpu="A100"))
+    assert kept_apart(runs) is None
+    assert len(scaling(runs)[0].rows) == 5
+
+
+def test_sizes_that_differ_by_rounding_are_one_size() -> None:
+    runs = series({2: 1.0, 4: 1.0, 8: 1.0}, each=10)
+    for run in runs:
+        (curve,) = run.curves.values()
+        block = 16 * (run.scale[1] or 1)
+        curve.times = {
+            p._replace(bytes=p.bytes * 1024 // block * block): x for p, x in curve.times.items()
+        }
+    (bare,) = scaling(runs)
+    (found,) = scaling(with_nominal_sizes(runs))
+    assert [row.ranks for row in found.rows] == [20, 40, 80]
+    assert found.sizes == [size // 320 * 320 for size in (1 << 27, 1 << 28, 1 << 29)]
+    assert bare.sizes != found.sizes
+
+
+def test_scales_without_a_common_size_are_named() -> None:
+    runs = series({2: 1.0, 4: 1.0, 8: 1.0})
+    for run in runs:
+        (curve,) = run.curves.values()
+        curve.times = {p._replace(bytes=p.bytes * run.scale[1]): x for p, x in curve.times.items()}
+        curve.times = dict(list(curve.times.items())[:1])
+    (found,) = scaling(runs)
+    assert found.rows == []
+    assert found.sentences == ["not shown: no size is common to the scales"]
+
+
+def test_a_scale_that_ended_early_takes_no_sizes() -> None:
+    runs = series(dict.fromkeys((2, 4, 8, 16, 32), 1.0))
+    curve = next(iter(runs[1].curves.values()))
+    curve.times = {p: x for p, x in curve.times.items() if p.bytes < 1 << 14}
+    (found,) = scaling(runs)
+    assert found.sizes == sizes_of(10)[-3:]
+    assert [row.nodes for row in found.rows] == [2, 8, 16, 32]
+
+
 def test_two_scales_are_no_series() -> None:
     assert scaling(series({2: 1.0, 4: 1.0})) == []
+
+
+def test_runs_of_one_scale_that_differ_are_no_series_to_judge() -> None:
+    runs = series({2: 1.0, 4: 1.0, 8: 1.0}) + series({2: 9.0, 16: 9.0})
+    (found,) = scaling(runs)
+    assert len(found.rows) == 4
+    (sentence,) = found.sentences
+    assert re.search(
+        r"^runs of one scale differ by up to (8|9)\.\d+x, for example with 8 ranks: ", sentence
+    )

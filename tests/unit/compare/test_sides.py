@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from nccltune.compare.matching import NothingInCommonError
@@ -17,6 +18,7 @@ from nccltune.compare.runs import (
     facts_not_shown,
 )
 from nccltune.compare.sides import CurveComparison, compare_sides
+from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.collective import Collective
 from tests.unit.compare.simulated import BOTH, run_of, sizes_of, test_of
 
@@ -216,8 +218,8 @@ def test_two_scales_are_compared_by_bus_bandwidth() -> None:
     assert found.differs == [FactDifference("scale", "1 node, 8 ranks", "2 nodes, 16 ranks")]
     assert found.bus_factors == pytest.approx((1.75, 1.875))
     assert found.points[0].ratio == pytest.approx(3.0 * 1.75 / 1.875, rel=0.02)
-    assert found.verdict("A", "B").startswith("bus bandwidth peaks at ")
-    assert "; B has 0.36 to 0.36 times that of A at 12 common sizes" in found.verdict("A", "B")
+    assert found.verdict("A", "B").startswith("at 12 common sizes, bus bandwidth peaks at ")
+    assert "; B has 0.36 to 0.36 times that of A" in found.verdict("A", "B")
     assert not found.slower
     assert found.title == "all-reduce, 1 node, 8 ranks and 2 nodes, 16 ranks"
 
@@ -311,3 +313,106 @@ def test_the_largest_ratio_of_an_uneven_range_is_told() -> None:
     other = run_of(random_, 16, 0.005, slowdown=lambda size: ratios[size])
     verdict = compared([base], [other]).verdict("a", "b")
     assert re.search(r"b is [12]\.\d+x slower than a from .*, at most [56]\.\d+x at ", verdict)
+
+
+def test_a_size_that_both_placements_show_alike_is_unclear_and_not_noise() -> None:
+    """The scatter along the sizes is large, because other sizes differ, too."""
+    values = [1.0] * 8 + [1.3, 0.7] * 4
+    ratios = dict(zip(sizes_of(16), values, strict=True))
+    random_ = random.Random(4)
+    first = run_of(random_, 16, 0.005)
+    second = run_of(random_, 16, 0.005, slowdown=lambda size: ratios[size])
+    found = compared([first], [second])
+    assert found.isolated == sizes_of(16)[8:]
+    assert "8 single sizes differ by up to 3" in found.verdict("A", "B")
+
+
+def test_the_largest_difference_is_not_above_what_would_show_without_a_reason() -> None:
+    values = [1.0] * 16 + [1.2, 0.8] * 4
+    ratios = dict(zip(sizes_of(24), values, strict=True))
+    random_ = random.Random(6)
+    first = run_of(random_, 24, 0.01, places=(False,))
+    second = run_of(random_, 24, 0.01, places=(False,), slowdown=lambda size: ratios[size])
+    words = compared([first], [second]).verdict("A", "B")
+    assert re.search(r"\(largest 2\d % beside sizes that scatter as much; a difference", words)
+
+
+def test_two_sizes_that_one_placement_shows_are_no_range() -> None:
+    first, second = run_of(RANDOM, 16, 0.003), run_of(RANDOM, 16, 0.003)
+    curve = second.curves[test_of(), "default"]
+    for size in sizes_of(16)[:2]:
+        curve.times[TimedPoint(False, size)] += math.log(3)
+    apart, other = compare_sides([first], [second], 0.05)
+    assert not apart.slower
+    assert not other.slower
+    assert apart.isolated == sizes_of(16)[:2]
+
+
+@pytest.mark.parametrize(("factor", "slower"), [(1.09, True), (1.03, False)])
+def test_three_sizes_are_judged_by_the_agreement_of_the_placements(
+    factor: float, slower: bool
+) -> None:
+    first = run_of(RANDOM, 3, 0.002)
+    second = run_of(RANDOM, 3, 0.002, slowdown=lambda _: factor)
+    found = compared([first], [second])
+    assert found.noise == "placements"
+    assert found.slower is slower
+    assert [item.sizes for item in found.ranges] == [3] * slower
+    if slower:
+        assert "(3 of 3 sizes, beyond the difference of both placements)" in found.verdict("A", "B")
+
+
+def test_a_setting_of_one_command_is_a_difference() -> None:
+    def run(*names: str) -> MeasuredRun:
+        facts = PlatformFacts(
+            settings=dict.fromkeys(names, "1"), settings_by="command", commanded=names
+        )
+        test = test_of()._replace(scale=(None, 16))
+        return msgspec.structs.replace(run_of(RANDOM, 5, 0.01, test=test), facts=facts)
+
+    plain, set_ = run("NCCL_CROSS_NIC"), run("NCCL_CROSS_NIC", "NCCL_IGNORE_CPU_AFFINITY")
+    different = [FactDifference("NCCL_IGNORE_CPU_AFFINITY", "not set", "1")]
+    assert fact_differences([plain, plain], [set_]) == different
+    # What not all runs of a side have is no difference of the sides.
+    assert fact_differences([plain, set_], [set_]) == []
+
+
+def test_a_change_that_both_placements_show_is_found_where_they_differ_themselves() -> None:
+    """The placements differ by 10 % at other sizes, so they are compared apart."""
+    sizes = sizes_of(24)
+    change = dict(zip(sizes[12:20], (1.5, 0.6, 1.5, 1.6, 1.1, 1.1, 0.3, 0.6), strict=True))
+    random_ = random.Random(8)
+    first = run_of(random_, 24, 0.005)
+    second = run_of(random_, 24, 0.005, slowdown=lambda size: change.get(size, 1.0))
+    curve = second.curves[test_of(), "default"]
+    for place in curve.times:
+        curve.times[place] += math.log(1.1) * (place.in_place and place.bytes < 1 << 14)
+    apart = compare_sides([first], [second], 0.05)
+    assert len(apart) == 2
+    for found in apart:
+        beyond = {x.bytes for x in found.points if x.beyond}
+        assert set(sizes[14:16]) | set(sizes[18:20]) <= beyond
+        assert found.slower
+
+
+def test_runs_of_a_side_that_differ_too_much_are_not_compared() -> None:
+    runs = [
+        run_of(RANDOM, 12, 0.01, slowdown=lambda _, s=s: s)  # type: ignore[misc]
+        for s in (1, 1, 1, 4, 11)
+    ]
+    found = compared(runs, runs[2:])
+    assert found.undecided
+    assert found.verdict("A", "B").startswith("the runs of a side differ so much that a difference")
+
+
+def test_a_verdict_lists_the_ranges_that_matter_most() -> None:
+    sizes = sizes_of(40)
+    slow = {size: 1.3 for i, size in enumerate(sizes) if i % 5 < 3}
+    random_ = random.Random(9)
+    first = run_of(random_, 40, 0.002)
+    second = run_of(random_, 40, 0.002, slowdown=lambda size: slow.get(size, 1.0))
+    found = compared([first], [second])
+    assert len(found.ranges) == 8
+    words = found.verdict("A", "B")
+    assert words.count("is 1.30x slower than") == 5
+    assert "; 3 more ranges, less different or shorter; " in words

@@ -305,7 +305,8 @@
     const ran = columns.filter((column) => map.ran[column] !== null);
     for (const item of document.querySelectorAll("[data-ran]")) item.hidden = !condition.map.ran.some((row) => row !== null);
     traces.push({ type: "scatter", mode: "markers", name: "ran", hoverinfo: "skip", x: ran, y: ran.map((column) => map.ran[column] - 0.34),
-      marker: { symbol: "circle", size: 5, color: colour("ink") } });
+      // The outline keeps the dot visible on cells of its own colour.
+      marker: { symbol: "circle", size: 6, color: colour("ink"), line: { color: colour("bg"), width: 1.5 } } });
     const ticks = columnTicks(map.bytes, cell);
     const axis = { zeroline: false, showgrid: false, ticks: "", fixedrange: true, linecolor: "rgba(0,0,0,0)" };
     return Plotly.react(chart, traces, {
