@@ -10,6 +10,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
+from nccltune.topology.flows.evidence import UNMEASURED
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.rebuild import nets_of
@@ -109,7 +110,7 @@ def what_if(
 
 
 def _gain(now: Expected, after: Expected) -> float | None:
-    if set(now.notes) != set(after.notes):
+    if set(now.notes) - {UNMEASURED} != set(after.notes) - {UNMEASURED}:
         return None
     return after.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0
 
