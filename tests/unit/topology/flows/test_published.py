@@ -117,7 +117,7 @@ def test_each_rate_of_a_wire_has_a_source() -> None:
         resources.files("nccltune.topology.hardware").joinpath("bandwidths.toml").read_text("utf-8")
     )
     for row in tables["nvlink_wire"]:
-        assert row["source"].partition(":")[0] in ("measured", "fitted", "documented")
+        assert row["source"].partition(":")[0] in ("measured", "documented")
 
 
 def test_the_page_of_results_has_these_rows() -> None:
