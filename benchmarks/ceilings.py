@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ceilings beside published measurements, as a table.
 
-python benchmarks/ceilings.py
+python benchmarks/ceilings.py            the table
+python benchmarks/ceilings.py --kinds    the kinds of ceilings that these figures confirm
 
 `ceilings.toml` describes machines and lists published figures. A ceiling is a limit, so none may be
 below a measurement; one far above the best measurement is of little use. A test compares the same
 rows (`tests/unit/topology/flows/test_published.py`).
 """
 
+import sys
 import tomllib
 from collections.abc import Iterator
 from itertools import combinations
@@ -18,6 +20,7 @@ import msgspec
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import C2c, Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
+from nccltune.topology.flows.evidence import NEAR
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.hardware.fill_in import CUBE
 
@@ -165,8 +168,23 @@ def ceiling(data: Data, row: Published) -> Expected | InputError:
         return error
 
 
+def measured_kinds(data: Data) -> list[str]:
+    """Return the kinds of ceilings that a published figure confirms (`measured_kinds.json`)."""
+    found = [(row, ceiling(data, row)) for row in data.published]
+    return sorted(
+        {
+            one.kind
+            for row, one in found
+            if isinstance(one, Expected) and row.busbw <= one.busbw_gb_per_s <= NEAR * row.busbw
+        }
+    )
+
+
 def main() -> None:
     data = read()
+    if sys.argv[1:] == ["--kinds"]:
+        print(msgspec.json.format(msgspec.json.encode(measured_kinds(data))).decode())
+        return
     print("| machine | nodes x GPUs | collective | published | ceiling | ratio | limited by |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for row in data.published:

@@ -131,7 +131,7 @@ def _against_links(
     point, label, choice = best
     peak, most = _peak(analysis), point.busbw_gb_per_s
     ceiling = expected.busbw_gb_per_s
-    about = "" if expected.sure else " (some bandwidths are assumed)"
+    about = "" if expected.sure else " (partly assumed)"
     lead = f"the links allow {rate(ceiling)}{about}, got"
     ring = expected.ring_gb_per_s
     evidence = {"expected_gb_per_s": ceiling, "peak_gb_per_s": peak, "best_gb_per_s": most}

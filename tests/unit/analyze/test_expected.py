@@ -129,7 +129,7 @@ def test_nothing_is_said_where_nothing_is_expected() -> None:
 
 def test_assumed_bandwidths_are_told() -> None:
     (finding,) = found({"default": 22.0}, expected_of(24.0, sure=False))
-    assert "the links allow 24 GB/s (some bandwidths are assumed), got" in finding.sentence
+    assert "the links allow 24 GB/s (partly assumed), got" in finding.sentence
 
 
 NDV5 = msgspec.structs.replace(PLATFORM, gpu="NVIDIA H100 80GB HBM3", gpus=8)

@@ -120,7 +120,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
     (
         "rdma-link",
-        _mark(rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ port \d{1,3} ==> \S+ \("),
+        _mark(rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ +port +\d{1,3} +==> +\S+ +\("),
     ),
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
     ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),

@@ -140,7 +140,7 @@ Message = (
 )
 
 VERSION_LINE = re.compile(r"[NR]CCL version (?:: )?(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
-_NETWORK = re.compile(r"Using network (?P<name>\S{1,80}(?: \S{1,80}){0,8})")
+_NETWORK = re.compile(r"Using (?:internal )?[Nn]etwork (?P<name>\S{1,80}(?: \S{1,80}){0,8})")
 # NCCL 2.20 to 2.23 prints algorithm and protocol as numbers, and counts bytes over all ranks. 2.20
 # to 2.22 does not name the collective.
 _CHOICE_BY_NUMBER = re.compile(
@@ -195,7 +195,7 @@ _BY_FIRST: dict[str, tuple[_Reader, ...]] = {
         transports.read_pxn_off,
         *_NODE_LINES,
     ),
-    "R": _NODE_LINES,
+    "R": (transports.read_connection, *_NODE_LINES),
     **dict.fromkeys("0123456789", (graph.read_order, graph.read_channels)),
 }
 """Parsers by the first character of a message that is not a blank. Most messages match none."""

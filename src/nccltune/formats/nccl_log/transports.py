@@ -16,8 +16,8 @@ VIA = r"via (?P<via>NET/[^/]+/\S+|\S+)"
 """A regular expression for the transport of a connection, for use in other expressions. Names of
 plugins may have blanks, as in `NET/AWS Libfabric/0`."""
 _CONNECTION = re.compile(
-    r"Channel (?P<channel>\d+)(?:/(?P<index>\d+))? : (?P<source>\d+)\[\w+\] -> (?P<target>\d+)"
-    rf"\[\w+\] (?:\[(?P<way>send|receive)\] )?{VIA}"
+    r"(?:Channel|Ring) (?P<channel>\d+)(?:/(?P<index>\d+))? : (?P<source>\d+)(?:\[\w+\])? -> "
+    rf"(?P<target>\d+)(?:\[\w+\])? (?:\[(?P<way>send|receive)\] )?{VIA}"
 )
 _COLLNET = re.compile(
     r"CollNet (?P<channel>\d+)/\d+ : (?P<rank>\d+) \[(?P<way>send|receive)\] "
@@ -28,6 +28,11 @@ _BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?(?P<interface>[^\s:]+):")
 _NICS = re.compile(r"NET/(?P<network>\w+) ?: Using(?P<rest> .*)")
 # Since 2.30 a device is printed with its rail and plane: mlx5_0:1:0:1/IB, mlx5_0:1::1/IB.
 _IB_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):(?P<port>\d+)(?::\d*)?(?::\d+)?/(?P<link>\w+)")
+# NCCL 2.1 to 2.3 prints a line for each device.
+_EARLY_NIC = re.compile(
+    r"NET : Using interface (?P<socket>[^\s:]+):|NET/IB: \[\d+\] (?P<name>[^\s:]+):(?P<port>\d+)/"
+    r"(?P<link>\w+)"
+)
 _SOCKET_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):")
 _NVLS = re.compile(r"NVLS multicast support is (?P<not>not )?available on dev (?P<device>\d+)")
 _P2P_OFF = re.compile(
@@ -71,11 +76,13 @@ class Nics(msgspec.Struct, frozen=True, kw_only=True):
     """The NICs of one host that a network uses.
 
     `relaxed_ordering` is whether the line of network IB has `[RO]`; None for other networks.
+    `one_of_several` is True for versions that print one NIC a line.
     """
 
     network: str
     nics: tuple[Nic, ...]
     relaxed_ordering: bool | None = None
+    one_of_several: bool = False
 
 
 class Bootstrap(msgspec.Struct, frozen=True):
@@ -137,7 +144,7 @@ def read_nics(message: str) -> Nics | None:
     """Parse `NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:..`; return None for another line."""
     match = _NICS.match(message)
     if match is None:
-        return None
+        return _early_nic(message)
     listed, network = match["rest"].partition(";")[0], match["network"]
     ports = tuple(
         Nic(network=network, name=item["name"], port=int(item["port"]), link=item["link"])
@@ -153,6 +160,17 @@ def read_nics(message: str) -> Nics | None:
         ),
         relaxed_ordering="[RO]" in match["rest"] if network == "IB" else None,
     )
+
+
+def _early_nic(message: str) -> Nics | None:
+    match = _EARLY_NIC.match(message)
+    if match is None:
+        return None
+    if match["socket"] is not None:
+        nic = Nic(network="Socket", name=match["socket"])
+    else:
+        nic = Nic(network="IB", name=match["name"], port=int(match["port"]), link=match["link"])
+    return Nics(network=nic.network, nics=(nic,), one_of_several=True)
 
 
 def read_bootstrap(message: str) -> Bootstrap | None:

@@ -8,6 +8,7 @@ domain.py       nodes that NVLink joins (MNNVL)
 flows.py        amounts that each channel sends over each link
 loads.py        load that flows put on the links
 solve.py        max-min fair shares
+evidence.py     kinds of ceilings that a published measurement confirms
 ceiling.py      the ceiling, computed from loads
 settings.py     settings that change flows
 calibration.py  cost of each kind of flow (calibration.json)

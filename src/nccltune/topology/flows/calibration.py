@@ -98,6 +98,11 @@ def figure_of(flow: FlowKind, link: Link) -> str:
     return _figure_of(flow, link.kind) or flow.value
 
 
+def tree_figure(link: LinkKind) -> str:
+    """Return the name of the share of a link that trees reach in nodes of several GPUs."""
+    return "tree_nvlink" if link is LinkKind.NVLINK else "tree"
+
+
 @functools.cache
 def defaults() -> Calibration:
     """Return the default figures, which are part of nccltune."""

@@ -9,7 +9,7 @@ from collections import defaultdict
 import msgspec
 
 from nccltune.model.choice import Algorithm
-from nccltune.topology.flows.calibration import Calibration
+from nccltune.topology.flows.calibration import Calibration, tree_figure
 from nccltune.topology.flows.flows import Flows
 from nccltune.topology.flows.loads import loads_of
 from nccltune.topology.flows.solve import Demand, max_min
@@ -77,8 +77,12 @@ def ceiling(node: NodeRoutes, flows: Flows, calibration: Calibration) -> Ceiling
         Demand({_key(place): load for place, load in totals}, len(members))
         for totals, members in alike.items()
     ]
+    is_tree = flows.algorithm is Algorithm.TREE and len(node.gpus) > 1
     capacity = {
-        _key(place): by_name[place[1]].wire_gb_per_s for totals in alike for place, _ in totals
+        _key(place): by_name[place[1]].wire_gb_per_s
+        * (calibration[tree_figure(by_name[place[1]].kind)] if is_tree else 1.0)
+        for totals in alike
+        for place, _ in totals
     }
     shares = max_min(demands, capacity)
     rates = [0.0] * flows.channels
@@ -87,8 +91,6 @@ def ceiling(node: NodeRoutes, flows: Flows, calibration: Calibration) -> Ceiling
             rates[channel] = rate
     slowest = min(range(len(demands)), key=lambda place: shares.rates[place])
     pace = shares.rates[slowest]
-    if flows.algorithm is Algorithm.TREE and len(node.gpus) > 1:
-        pace *= calibration["tree"]
     full = _full_links(flows, loads, by_name, pace)
     held = shares.held_by[slowest]
     return Ceiling(

@@ -147,7 +147,9 @@ def derive(
         if answer is None:
             left.append((one, "the model does not cover it"))
             continue
-        figure = "tree" if one.algorithm is Algorithm.TREE else answer.calibrated_by
+        figure = answer.calibrated_by
+        if one.algorithm is Algorithm.TREE:
+            figure = "tree_nvlink" if figure == "nvlink" else "tree"
         if figure in used and one.busbw_gb_per_s <= answer.busbw_gb_per_s:
             left.append((one, f"below what {figure} already allows"))
             continue
@@ -173,7 +175,7 @@ def _order(one: Observation) -> tuple[bool, int, int, float]:
 
 def _value(figure: str, answer: Expected, measured: float, base: Calibration) -> float | None:
     """Return the value of a figure with which the model predicts `measured`; None if none does."""
-    if figure == "tree":
+    if figure in ("tree", "tree_nvlink"):
         return base[figure] * measured / answer.busbw_gb_per_s
     ratio = measured / answer.busbw_gb_per_s
     dominant = max(answer.load_by_kind, key=lambda kind: answer.load_by_kind[kind])

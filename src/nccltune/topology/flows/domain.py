@@ -9,21 +9,27 @@ together with NVLink-C2C.
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Gpu, Topology
 from nccltune.topology.flows.settings import FlowSettings
+from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import SWITCH
 from nccltune.topology.hardware.gpu_models import model_of
 from nccltune.topology.hardware.rebuild import devices_of
 
+_SINCE = (2, 20, 0)
 _MOST_GPUS = {90: 32, 100: 72}
 """The GPUs of the largest domain by compute capability: GH200 NVL32, GB200 and GB300 NVL72."""
 
 
-def joined(topology: Topology, nodes: int, gpus: int, chosen: FlowSettings) -> bool:
+def joined(
+    topology: Topology, nodes: int, gpus: int, chosen: FlowSettings, version: Version | None = None
+) -> bool:
     """Return whether NVLink joins `nodes` such nodes with `gpus` GPUs each into one domain.
 
-    False if NCCL_MNNVL_ENABLE=0. Raises InputError if the GPUs are more than a domain has, because
-    NVLink in racks and a network between them is not modelled.
+    False if NCCL_MNNVL_ENABLE=0, and before NCCL 2.20, which does not know such domains. Raises
+    InputError if the GPUs are more than a domain has, because NVLink in racks and a network between
+    them is not modelled.
     """
-    if nodes == 1 or not chosen.mnnvl or not is_tray(topology):
+    too_old = version is not None and version < _SINCE
+    if nodes == 1 or not chosen.mnnvl or too_old or not is_tray(topology):
         return False
     sm = min((gpu.sm for gpu in _gpus(topology) if gpu.sm), default=100)
     most = _MOST_GPUS[90 if sm < 100 else 100]

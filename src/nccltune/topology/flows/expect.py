@@ -13,11 +13,12 @@ from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.flows.calibration import Calibration, defaults, figure_of
 from nccltune.topology.flows.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flows.domain import joined, note
-from nccltune.topology.flows.flows import algorithms, domain_flows, flows
+from nccltune.topology.flows.evidence import UNMEASURED, is_measured, kind_of
+from nccltune.topology.flows.flows import algorithms, domain_flows, flows, may_use_nvls
 from nccltune.topology.flows.settings import FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
-from nccltune.topology.hardware.links import LinkKind
+from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.rebuild import devices_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.flow_kind import FlowKind
@@ -53,7 +54,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
     - `calibrated_by`: the name of the calibration figure (a number of the model, such as an
       efficiency) for the largest load on the bottleneck.
-    - `sure`: False if a bandwidth that matters was assumed, or if there are other `notes`.
+    - `kind`: the kind of ceiling, by which a measurement confirms it (`evidence.py`).
+    - `sure`: False if a bandwidth that matters was assumed, if no measurement of this kind is
+      known, or if there are other `notes`.
     """
 
     busbw_gb_per_s: float
@@ -71,6 +74,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     flows_gb_per_s: dict[FlowKind, float]
     host_memory_gb_per_s: float
     calibrated_by: str
+    kind: str
     sure: bool
     notes: tuple[str, ...]
 
@@ -124,15 +128,20 @@ def expect(
         )
     _check_nvlink(topology, len(node.gpus))
     gpus = len(node.gpus)
-    in_domain = joined(topology, nodes, gpus, chosen)
+    in_domain = joined(topology, nodes, gpus, chosen, nccl_version)
     if nodes > 1 and not in_domain:
         _check_nics(topology, node)
     several = nodes > 1 and not in_domain
     found = _search(topology, chosen.path, nccl_version, several, chosen.cross_nic)
     sm = min(gpu.sm for gpu in node.gpus)
-    channels = found.connected_channels(nodes, sm, chosen.min_channels, chosen.max_channels)
+    groups = 1 if in_domain else nodes
+    channels = found.connected_channels(
+        nodes, sm, chosen.min_channels, chosen.max_channels,
+        nvls=chosen.nvls is not False and may_use_nvls(node),
+    )  # fmt: skip
+    available = algorithms(collective, node, groups, nvls=chosen.nvls, version=nccl_version)
     ceilings: dict[Algorithm, Ceiling] = {}
-    for algorithm in algorithms(collective, node, 1 if in_domain else nodes, nvls=chosen.nvls):
+    for algorithm in available:
         if in_domain:
             flow = domain_flows(node, algorithm, nodes * gpus)
         else:
@@ -141,12 +150,17 @@ def expect(
                 channels=channels,
             )  # fmt: skip
         ceilings[algorithm] = ceiling(node, flow, calibration or defaults())
-    best = _best(ceilings, chosen, 1 if in_domain else nodes)
+    best = _best(ceilings, chosen, groups)
     _check_bandwidth(topology, ceilings[best])
     _check_known(topology, ceilings[best])
     notes = [*node.notes, *_notes(found.ring, chosen, ceilings)]
     if in_domain:
         notes.append(note(nodes))
+    notes += _slower_than_its_ports(node, ceilings[best].bottleneck.link)
+    figure = _figure(ceilings[best].bottleneck)
+    kind = kind_of(best, figure, sm, nodes=nodes, joined=in_domain)
+    if not is_measured(kind) and not (calibration and calibration.values[figure].samples):
+        notes.append(UNMEASURED)
     booked = found.ring.channels * (
         found.ring.intra_gb_per_s if nodes <= 2 else found.ring.inter_gb_per_s
     )
@@ -155,6 +169,7 @@ def expect(
         best,
         tuple(notes),
         collective,
+        kind,
         nvlink_noted=bool(topology.assumed),
         nccl_busbw_gb_per_s=booked if best is Algorithm.RING and not in_domain else None,
         channels=channels,
@@ -293,11 +308,29 @@ def _notes(
     return notes
 
 
+def _slower_than_its_ports(node: NodeRoutes, link: Link) -> list[str]:
+    """Return a note if the limiting `link` is a NIC's PCIe link, slower than the NIC's ports.
+
+    Virtual machines and clouds show such links, and their NICs are faster than that.
+    """
+    ends = {link.source, link.target}
+    ports = sum(
+        one.wire_gb_per_s for one in node.links if one.kind is LinkKind.NET and one.target in ends
+    )
+    if link.kind is not LinkKind.PCI or ports <= link.wire_gb_per_s:
+        return []
+    return [
+        f"assumed: {link.name} carries no more than the file says ({link.how}), although the ports "
+        f"of this NIC carry {ports:.3g} GB/s; a virtual machine may show a slower link than it has"
+    ]
+
+
 def _expected(
     ceilings: Mapping[Algorithm, Ceiling],
     taken: Algorithm,
     notes: tuple[str, ...],
     collective: Collective,
+    kind: str,
     *,
     nvlink_noted: bool,
     nccl_busbw_gb_per_s: float | None,
@@ -331,10 +364,16 @@ def _expected(
         },
         flows_gb_per_s=_flows(best),
         host_memory_gb_per_s=_host_memory(best),
-        calibrated_by=figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link),
+        calibrated_by=_figure(full),
+        kind=kind,
         sure=not unsure and not notes,
         notes=(*notes, *assumed),
     )
+
+
+def _figure(full: FullLink) -> str:
+    """Return the calibration figure for the largest load on a link."""
+    return figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link)
 
 
 def _is_in_doubt(one: FullLink, full: FullLink) -> bool:

@@ -15,6 +15,7 @@ from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.topology.flows.loads import FlowLoad
+from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.hardware.local import best_route_indexes
 from nccltune.topology.nccl_model.flow_kind import FlowKind
@@ -44,21 +45,35 @@ class Flows(msgspec.Struct, frozen=True):
 
 
 def algorithms(
-    collective: Collective, node: NodeRoutes, nodes: int, *, nvls: bool | None
+    collective: Collective,
+    node: NodeRoutes,
+    nodes: int,
+    *,
+    nvls: bool | None,
+    version: Version | None = None,
 ) -> list[Algorithm]:
     """Return the algorithms that NCCL may use and this model knows.
 
     Ring is for all five collectives and tree for all-reduce. NVLS is for all-reduce within one node
-    with NVSwitches and more than two GPUs of Hopper or later (since NCCL 2.17), NVLSTree for
-    several such nodes. `nvls` is False if the user switched NVLS off.
+    with NVSwitches and more than two GPUs of Hopper or later, NVLSTree for several such nodes.
+    `nvls` is False if the user switched NVLS off. `version` is NCCL's; None is the newest known.
     """
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
         found.append(Algorithm.TREE)
-        hopper = all(gpu.sm >= 90 for gpu in node.gpus)
-        if nvls is not False and node.nvswitch and hopper and len(node.gpus) > 2:
-            found.append(Algorithm.NVLS if nodes == 1 else Algorithm.NVLS_TREE)
+        in_switches = Algorithm.NVLS if nodes == 1 else Algorithm.NVLS_TREE
+        exists = version is None or version >= _SINCE[in_switches]
+        if nvls is not False and exists and may_use_nvls(node):
+            found.append(in_switches)
     return found
+
+
+def may_use_nvls(node: NodeRoutes) -> bool:
+    """Return whether a node has the hardware of NVLS (`ncclNvlsInit`)."""
+    return node.nvswitch and len(node.gpus) > 2 and all(gpu.sm >= 90 for gpu in node.gpus)
+
+
+_SINCE = {Algorithm.NVLS: (2, 17, 0), Algorithm.NVLS_TREE: (2, 18, 0)}
 
 
 def flows(

@@ -10,6 +10,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
+from nccltune.topology.flows.evidence import UNMEASURED
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.rebuild import nets_of
@@ -88,7 +89,7 @@ def what_if(
     >>> case = WhatIfCase(topology=load_topology(example("h200x4-1-node")))
     >>> now, (after,) = what_if(case, [WhatIfChange("tree", {"NCCL_ALGO": "tree"})])
     >>> f"{now.busbw_gb_per_s:.1f} {after.expected.busbw_gb_per_s:.1f}"
-    '394.2 283.8'
+    '394.2 254.3'
     """
     now = case.expected()
     answers = []
@@ -109,7 +110,7 @@ def what_if(
 
 
 def _gain(now: Expected, after: Expected) -> float | None:
-    if set(now.notes) != set(after.notes):
+    if set(now.notes) - {UNMEASURED} != set(after.notes) - {UNMEASURED}:
         return None
     return after.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0
 

@@ -145,11 +145,21 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     value = fitting[-1]["gb_per_s"]
     known = gpu.sm == sm
     doubt = ASSUMED if gpu.assumed else "" if known else ", sm not known"
-    wire = [row for row in _tables()["nvlink_wire"] if row["from"] <= sm][-1]["gb_per_s"]
+    wire = _nvlink_wire(sm)["gb_per_s"]
     return Bandwidth(
         value, f"{value:g} for sm{sm}{doubt}", known and not gpu.assumed, False,
         wire if known else UNKNOWN,
     )  # fmt: skip
+
+
+def _nvlink_wire(sm: int) -> dict[str, Any]:
+    found: dict[str, Any] = [row for row in _tables()["nvlink_wire"] if row["from"] <= sm][-1]
+    return found
+
+
+def nvlink_generation(sm: int) -> int:
+    """Return the least compute capability with the NVLinks of `sm`: 90 for 90, 100 for 103."""
+    return int(_nvlink_wire(max(sm, 60))["from"])
 
 
 def known_sm(gpu: Gpu) -> int:

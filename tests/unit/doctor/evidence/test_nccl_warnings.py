@@ -128,9 +128,9 @@ SHAPES = (
      "failed : Software caused connection abort"),
     ("network", "misc/socket.cc:480 socketStartConnect: Connect to 172.16.0.2<38847> failed : "
      "Connection refused"),
-    ("no_interface", "include/socket.h:311 Socket creation failed : Address family not supported "
+    ("peer_address", "include/socket.h:311 Socket creation failed : Address family not supported "
      "by protocol"),
-    ("no_interface", "misc/socket.cc:9 ncclSocketInit: connecting to address  with family 59936 is "
+    ("peer_address", "misc/socket.cc:9 ncclSocketInit: connecting to address  with family 59936 is "
      "neither AF_INET(2) nor AF_INET6(10)"),
     (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
@@ -153,6 +153,10 @@ SHAPES = (
     ("network", "misc/socket.cc:9 socketPollConnect: exceeded timeouts (10000)"),
     ("no_net", "init.cc:9 Failed to initialize any NET plugin"),
     ("no_net", "plugin/net.cc:9 Network IBX not found."),
+    ("no_net", "net.cc:626 Error: network AWS Libfabric not found."),
+    ("setting", "graph/tuning.cc:187 CollNet is not supported or fails to initialize, ignoring "
+     "NCCL_ALGO=COLLNET"),
+    ("fastsocket", "net_fastsocket.cc:785 Maximum retry reached for accept 3."),
     ("calls_differ", "init.cc:1247 Mismatched collective detected, please check your calls"),
     ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
     ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "

@@ -3,12 +3,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
+from nccltune.doctor.facts.log import LOG_NET, LOG_NET_DEVICES, LOG_RANKS, LOG_VIAS
 from nccltune.doctor.facts.network import (
     COUNTERS_ONCE,
     GPU_LINK_ERRORS,
@@ -70,6 +73,44 @@ def test_ports_of_ibdev2netdev() -> None:
     ]
     assert found.unread == 0
     assert kinds_of("x.txt", text.encode()).items == ("rdma-link",)
+
+
+def test_ports_in_columns_and_interfaces_of_infiniband() -> None:
+    """`ibdev2netdev | column -t`: the state of IP over InfiniBand is not that of the port."""
+    text = (
+        "mlx5_0   port  1  ==>  ibp26s0        (Down)  # CX-7\n"
+        "mlx5_1   port  1  ==>  enp27s0f0np0   (Up)\n"
+    )
+    assert kinds_of("ports.txt", text.encode()).items == ("rdma-link",)
+    found = [(port.name, port.state) for port in parse_rdma_ports(text).ports]
+    assert found == [("mlx5_0", None), ("mlx5_1", "ACTIVE")]
+
+
+def test_a_device_that_ibstat_cannot_read() -> None:
+    text = "CA 'mlx5_7'\n\tPort 1:\n\t\tState: Active\n"
+    text += (
+        "ibpanic: [1323906] main: stat of IB device 'mlx5_8' failed: No such file or directory\n"
+    )
+    found = [(port.name, port.port, port.state) for port in parse_rdma_ports(text).ports]
+    assert found == [("mlx5_7", 1, "ACTIVE"), ("mlx5_8", None, "UNREADABLE")]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 149", "xid_fault"),
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 74", "xid_nvlink"),
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 31", "xid_program"),
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1", "xid_program"),
+        ("NVRM: _kgspLogXid119: ********* GSP Timeout *********", None),
+        ("NVRM: GPU1 kbifCacheVFInfo_GB100: Unable to read NV_PF0", "driver_call"),
+        ("NVRM: RmInitAdapter failed! (0x26:0x56:1463)", "driver"),
+        ("NVRM: API mismatch: the client has the version 550.54", "driver"),
+        ("NVRM: The NVIDIA probe routine failed for 1 device(s).", "driver"),
+    ],
+)
+def test_an_xid_that_follows_another_is_of_its_kind(line: str, kind: str | None) -> None:
+    assert failure_kinds([line]) == [kind]
 
 
 def test_faults_of_an_iommu() -> None:
@@ -170,3 +211,24 @@ def test_outputs_in_a_reply(tmp_path: Path) -> None:
     compose = "services:\n  a:\n    environment:\n      - NCCL_IB_HCAA=mlx5_0\n"
     (misspelt,) = counters(tmp_path / "d", "paste.txt", compose).value(SETTINGS) or []
     assert misspelt.meant == "NCCL_IB_HCA"
+
+
+def test_a_log_of_nccl_2_3(tmp_path: Path) -> None:
+    """One line for each NIC, `Ring` for connections, no line on the number of nodes."""
+    start = "ml3:32632:32662 [0] NCCL INFO "
+    lines = [
+        "NET : Using interface enp0s31f6:192.0.2.96<0>",
+        "NET : Using interface virbr0:192.0.2.1<0>",
+        "NET/Socket : 2 interfaces found",
+        "Using network Socket",
+        "rank 0 nranks 4",
+        "Ring 00 : 3 -> 0 [receive] via NET/Socket/0",
+    ]
+    put(tmp_path, "n1/run.log", "".join(f"{start}{line}\n" for line in lines))
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(LOG_NET) == "Socket"
+    assert facts.value(LOG_NET_DEVICES) == ["enp0s31f6", "virbr0"]
+    assert facts.value(LOG_RANKS) == 4
+    assert [(via.direction, via.via) for via in facts.value(LOG_VIAS)] == [
+        ("receive", "NET/Socket/0")
+    ]

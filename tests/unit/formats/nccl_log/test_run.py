@@ -151,6 +151,11 @@ def test_channel_counts_with_and_without_collnet(
             "Channel 00/0 : 1[1] -> 2[2] [send] via NET/Socket/0",
             ("NET", "Socket/0", False, None),
         ),
+        ("Ring 00 : 3[3] -> 1[1] via P2P/IPC", ("P2P", "IPC", None, None)),
+        (
+            "Ring 00 : 1 -> 4 [receive] via NET/IB/1/GDRDMA",
+            ("NET", "IB/1/GDRDMA", True, None),
+        ),
         (
             "CollNet 00/0 : 4 [send] via COLLNET/SHARP/1/GDRDMA",
             ("COLLNET", "SHARP/1/GDRDMA", True, None),
@@ -161,6 +166,20 @@ def test_connections(message: str, expected: tuple[str, str, bool | None, int | 
     found = read_connection(message)
     assert found is not None
     assert (found.transport, found.how, found.gdr, found.proxy) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        ("NET : Using interface virbr0:192.168.122.1<0>", "virbr0"),
+        ("NET/IB: [2] mlx5_1:1/IB", "mlx5_1"),
+    ],
+)
+def test_nics_of_versions_with_a_line_for_each(message: str, name: str) -> None:
+    found = read_nics(message)
+    assert found is not None
+    assert found.one_of_several
+    assert [nic.name for nic in found.nics] == [name]
 
 
 def test_what_a_run_used_is_summed_up_once_a_connection() -> None:

@@ -99,7 +99,7 @@ def test_a_file_that_is_wrong(tmp_path: Path, text: str, words: str):
 def test_the_recorded_study_gives_nvlink_and_tree():
     found = observations(Study.open(EXAMPLE).samples())
     result = derive(sample("h200x4-dump"), found, defaults(), name="h200", settings=NO_NVLS)
-    assert set(result.used) == {"nvlink", "tree"}
+    assert set(result.used) == {"nvlink", "tree_nvlink"}
     assert result.calibration["nvlink"] == pytest.approx(0.899, abs=0.005)
     assert {one.collective for one, _ in result.left} == {
         Collective.ALLGATHER,
@@ -114,7 +114,7 @@ def test_the_recorded_study_gives_nvlink_and_tree():
         for name in ("Ring", "Tree")
     )
     assert ring.busbw_gb_per_s == pytest.approx(result.used["nvlink"].busbw_gb_per_s, rel=1e-3)
-    assert tree.busbw_gb_per_s == pytest.approx(result.used["tree"].busbw_gb_per_s, rel=1e-3)
+    assert tree.busbw_gb_per_s == pytest.approx(result.used["tree_nvlink"].busbw_gb_per_s, rel=1e-3)
 
 
 def test_only_large_right_simple_samples_count():

@@ -84,6 +84,17 @@ def test_the_first_gpus_stay():
         ("=mlx5_1:2,eth0", ["mlx5_1", "eth0"]),
         ("^mlx5_0,eth", ["mlx5_1", "mlx5_10"]),
         ("^=mlx5_1", ["mlx5_0", "mlx5_10", "eth0"]),
+        ("mlx5_0, mlx5_1", ["mlx5_0"]),
+        ("=mlx5_0 ", []),
+        ("^mlx5_0,^mlx5_1", ["mlx5_1", "mlx5_10", "eth0"]),
+        ("mlx5_0,=mlx5_1", ["mlx5_0"]),
+        ("^", []),
+        ("=", ["mlx5_0", "mlx5_1", "mlx5_10", "eth0"]),
+        (",", ["mlx5_0", "mlx5_1", "mlx5_10", "eth0"]),
+        ("mlx5_0,,mlx5_1:2", ["mlx5_0", "mlx5_1"]),
+        ("mlx5_0:x", []),
+        ("mlx5_0:1/IB", ["mlx5_0"]),
+        (":1,eth0", ["eth0"]),
     ],
 )
 def test_which_nics_a_list_leaves(rule: str | None, left: list[str]):

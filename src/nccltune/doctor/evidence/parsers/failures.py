@@ -43,6 +43,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
         "has unsupported driver",
     ),
+    "no_rdma": (
+        "sys files not found (/sys/class/infiniband",
+        "No IB devices found",
+        "Failed to get IB devices list",
+        "No RDMA devices found",
+    ),
     "no_smi": ("nvidia-smi: is not installed",),
     "gpu_lost": (
         "GPU is lost",

@@ -111,9 +111,14 @@ _FAILURES = (
     (
         "driver",
         re.compile(
-            r"(?i:NVRM: (?!Xid).*"
-            r"(?:failed|mismatch|not supported|no nvidia|unable to|cannot|timed? ?out"
-            r"|error|is 0M))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
+            r"(?i:NVRM: (?!Xid).*(?:mismatch|RmInit|rm_init|not supported|no nvidia|is 0M"
+            r"|probe routine failed))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
+        ),
+    ),
+    (
+        "driver_call",
+        re.compile(
+            r"(?i:NVRM: (?!Xid|_kgspLogXid).*(?:failed|unable to|cannot|timed? ?out|error))"
         ),
     ),
     (
@@ -162,7 +167,13 @@ def failure_kinds(lines: Sequence[str]) -> list[str | None]:
     return [_failure_kind(line) if any(word in line for word in likely) else None for line in lines]
 
 
+# The Xid of a channel that the driver ended after another Xid, which is the cause.
+_EFFECT = re.compile(r"(?<=: )\d+, .*caused by previous Xid (\d+)")
+
+
 def _failure_kind(line: str) -> str | None:
+    if "caused by previous" in line:
+        line = _EFFECT.sub(r"\1", line)
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
 
 

@@ -113,7 +113,8 @@ def parse_nccl_lines(text: str) -> NcclLines:
         else:
             message, warn = tail[match.end() :].rstrip(), match[1] == "WARN"
         number = first[tail]
-        if not message.startswith(_UNREAD) and not _ROW.match(message):
+        is_early = " via " in message and message.startswith("Ring ")
+        if (is_early or not message.startswith(_UNREAD)) and not _ROW.match(message):
             _take(state, number, times, message)
         if warn or not (message.startswith(_NOISE) or _ROW.match(message)):
             _note(state, number, times, warn, message)
@@ -143,7 +144,11 @@ def _take(state: _State, number: int, times: int, text: str) -> None:
         case Version() as item:
             state.version = item.text
         case Nics() as item if item.nics:
-            state.devices[item.network] = ([_name(nic) for nic in item.nics], item.relaxed_ordering)
+            names = [_name(nic) for nic in item.nics]
+            if item.one_of_several:
+                before = state.devices.get(item.network, ([], None))[0]
+                names = list(dict.fromkeys([*before, *names]))
+            state.devices[item.network] = (names, item.relaxed_ordering)
         case Network() as item:
             state.net = item.name[:80]
         case Bootstrap() as item:

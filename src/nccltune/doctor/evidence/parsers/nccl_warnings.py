@@ -137,9 +137,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"shared memory segment|shm_open", "shm_access"),
     (r"ipcsocket\.cc", "", "local_socket"),
     ("", r"^UDS:|ncclProxyCallBlockingUDS", "local_socket"),
+    ("", r"is neither AF_INET|Address family not supported", "peer_address"),
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
-     r"No usable listening interface|is neither AF_INET|Address family not supported|"
-     r"\bbind\b.*Cannot assign requested address", "no_interface"),
+     r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
@@ -148,16 +148,17 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
      r"(?:refused|timed out|unreachable|No route|in use|assign requested)", "network"),
+    (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
     (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
      r"in use|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
      "network"),
-    ("", r"Failed to initialize any NET plugin|Network .{1,64} not found", "no_net"),
+    ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
      "topology_file"),
     ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token", "setting"),
     ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
-     r"[Pp]lease (?:use|specify))|Invalid NCCL_", "setting"),
+     r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
     ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
     ("", r"Too many open files|Resource temporarily unavailable|Cannot allocate memory", "limit"),

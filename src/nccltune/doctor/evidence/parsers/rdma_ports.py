@@ -19,9 +19,10 @@ _IBSTATUS = re.compile(
 )
 _RDMA_LINK = re.compile(r"^link (?P<name>[\w.-]{1,64})/(?P<port>\d{1,3}) (?P<rest>.*)$")
 _NETDEV = re.compile(
-    r"^(?:[0-9a-f:.]+ )?(?P<name>[\w.-]{1,64}) port (?P<port>\d{1,3}) ==> (?P<netdev>\S{1,64}) "
-    r"\((?P<state>\w{1,20})\)"
+    r"^(?:[0-9a-f:.]+ )?(?P<name>[\w.-]{1,64}) +port +(?P<port>\d{1,3}) +==> +"
+    r"(?P<netdev>\S{1,64}) +\((?P<state>\w{1,20})\)"
 )
+_GONE = re.compile(r"^ibpanic: .*IB device '(?P<name>[\w.-]{1,64})' failed")
 _FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
 _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
 _PHYSICAL = re.compile(r"[^A-Za-z]")
@@ -72,8 +73,14 @@ def parse_rdma_ports(text: str) -> RdmaPorts:
             in_port = False
         elif (match := _NETDEV.match(line)) is not None:
             state = {"up": "ACTIVE", "down": "DOWN"}.get(match["state"].lower())
+            if match["netdev"].startswith("ib"):
+                # The state is that of IP over InfiniBand. The port may be up without it.
+                state = None
             ports.append(RdmaPortState(name=match["name"], port=int(match["port"]), state=state))
             in_port = False
+        elif (match := _GONE.match(line)) is not None:
+            ports.append(RdmaPortState(name=match["name"], state="UNREADABLE"))
+            device, in_port = "", False
         elif device and (match := _any_port(line)) is not None:
             ports.append(RdmaPortState(name=device, port=int(match["port"]), firmware=firmware))
             in_port = True

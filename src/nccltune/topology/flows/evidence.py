@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kinds of ceilings a published measurement confirms (`measured_kinds.json`).
+
+The file is made from the published figures in `benchmarks/ceilings.toml`:
+`python benchmarks/ceilings.py --kinds`. A test compares the two.
+"""
+
+import functools
+from importlib import resources
+
+import msgspec
+
+from nccltune.model.choice import Algorithm
+from nccltune.topology.hardware.bandwidth import nvlink_generation
+
+UNMEASURED = (
+    "assumed: the model holds here, too. No published measurement is known of a ceiling of this "
+    "kind (algorithm, limiting link, generation of the GPUs, number of nodes)"
+)
+NEAR = 1.3
+"""A measurement confirms a ceiling that is at most this many times the measured bandwidth."""
+_OF_GPU = ("nvlink", "nvls", "nvls_blackwell")
+"""Figures of links that differ by the generation of the GPU. PCIe and NICs do not."""
+
+
+def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: bool) -> str:
+    """Return the kind of a ceiling, such as `nvls nvls sm90 node`.
+
+    `figure` is the calibration figure of the limiting link. `joined` is whether NVLink joins the
+    nodes.
+    """
+    reach = "domain" if joined else {1: "node", 2: "two"}.get(nodes, "more")
+    generation = [f"sm{nvlink_generation(sm)}"] if figure in _OF_GPU else []
+    return " ".join([algorithm.value, figure, *generation, reach])
+
+
+@functools.cache
+def _measured_kinds() -> frozenset[str]:
+    data = resources.files("nccltune.topology.flows").joinpath("measured_kinds.json").read_bytes()
+    return frozenset(msgspec.json.decode(data, type=list[str]))
+
+
+def is_measured(kind: str) -> bool:
+    """Return whether a published measurement confirms a ceiling of this kind."""
+    return kind in _measured_kinds()
