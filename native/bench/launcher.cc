@@ -12,7 +12,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-constexpr uint64_t kMaxProcesses = 1 << 20;
+constexpr uint64_t kMostProcesses = 1 << 20;
 
 struct Launcher {
   std::string_view name;
@@ -161,7 +161,7 @@ class Finder {
     const char* const text = environment_(name);
     if (text == nullptr || *text == '\0') return true;
     const std::optional<uint64_t> value = ParseUnsigned(text);
-    if (!value || *value > kMaxProcesses) {
+    if (!value || *value > kMostProcesses) {
       return Fail(std::string(name) + "=" + Quoted(text) + " is not a number of processes",
                   "unset it, or give --rank and --size with --launcher none");
     }

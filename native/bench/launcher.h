@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "bench/backend.h"
-#include "bench/endpoint.h"
+#include "bench/rendezvous.h"
 #include "common/vocabulary.h"
 
 namespace nccltune::bench {

@@ -90,9 +90,9 @@ OptionTable TableFor(BenchOptions* options) {
                : Quoted(value, 100) + " is not of the form HOST:PORT or [ADDRESS]:PORT";
   });
   table.Value("--start-timeout", [options](std::string_view value) {
-    double seconds = 0;
-    std::string wrong = ReadNumber(value, 0.0, kLongestStart, &seconds);
-    options->start_limit = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+    double limit_s = 0;
+    std::string wrong = ReadNumber(value, 0.0, kLongestStart, &limit_s);
+    options->start_limit = std::chrono::milliseconds(static_cast<int64_t>(limit_s * 1000));
     return wrong;
   });
   table.Path("--nccl", &options->nccl);

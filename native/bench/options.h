@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/endpoint.h"
 #include "bench/launcher.h"
+#include "bench/rendezvous.h"
 #include "common/nccl_version.h"
 
 namespace nccltune::bench {

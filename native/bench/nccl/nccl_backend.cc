@@ -11,7 +11,6 @@
 
 #include "bench/nccl/step_run.h"
 #include "bench/step.h"
-#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

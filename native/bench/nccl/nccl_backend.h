@@ -13,7 +13,6 @@
 
 #include "bench/backend.h"
 #include "bench/nccl/agreement.h"
-#include "bench/nccl/cuda_driver.h"
 #include "bench/nccl/gpu.h"
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/observation.h"

@@ -3,17 +3,13 @@
 //
 // The files of this folder:
 //   adapter            NetPlugin for one interface version
-//   call_watch         the plugin function that each thread is in
-//   clock              monotonic time
 //   content            sizes and bytes of the test messages
 //   endpoint           the plugin and the connections of one process
 //   exchange           the work of the progress thread, for each mode
-//   first_failure      the first failure of this process
-//   host_process       threads, control connection and failure of one process
+//   host_process       threads, clock, control connection and first failure of one process
 //   message_end        one end of a connection, with its buffers and requests
-//   net_plugin         a net plugin of any interface version
+//   net_plugin         a net plugin of any interface version, and the call each thread is in
 //   options            the command line
-//   pace               a separate library that slows or resets TCP connections, for tests
 //   peer_link          the control connection between the two processes
 //   session            runs one process from opening the plugin to closing it
 #include <sys/prctl.h>

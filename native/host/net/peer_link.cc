@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "common/little_endian.h"
-#include "host/net/clock.h"
+#include "host/net/host_process.h"
 #include "host/net/options.h"
 
 namespace nccltune::host::net {

@@ -16,7 +16,7 @@
 #include "net/fuzz_input.h"
 #include "net/fuzz_socket.h"
 #include "net/receiver.h"
-#include "net/request.h"
+#include "net/transport.h"
 #include "net/wire.h"
 
 namespace nccltune::net {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "net/clock.h"
-#include "net/device.h"
+#include "net/device_table.h"
 #include "net/socket.h"
 #include "net/transport.h"
 

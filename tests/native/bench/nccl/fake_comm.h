@@ -18,7 +18,7 @@
 #include "bench/nccl/fake_world.h"
 #include "bench/nccl/nccl_abi.h"
 #include "common/nccl_version.h"
-#include "host/names.h"
+#include "host/nccl_rules.h"
 #include "host/tuner_host.h"
 
 namespace nccltune::fake {

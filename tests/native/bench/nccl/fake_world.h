@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/words.h"
+#include "bench/step.h"
 
 namespace nccltune::fake {
 
