@@ -39,7 +39,6 @@ inline int64_t NowNs() {
 }
 
 // Stores the first failure of this process. Any thread may report a failure.
-
 class FirstFailure {
  public:
   // Stores the text if no failure is stored yet. Always returns false, so that callers can return

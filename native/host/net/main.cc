@@ -27,9 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
 #include "host/net/host_process.h"
-#include "host/net/net_plugin.h"
 #include "host/net/options.h"
 #include "host/net/peer_link.h"
 #include "host/net/session.h"
@@ -37,24 +35,6 @@
 
 namespace nccltune::host::net {
 namespace {
-
-int ListSymbols(const NetCheckOptions& options) {
-  std::vector<int> versions;
-  std::string error;
-  if (!NetPlugin::Interfaces(options.plugin, &versions, &error)) {
-    std::fprintf(stderr, "error: %s: cannot be opened: %s\n", options.plugin.c_str(),
-                 error.c_str());
-    return kCannotRun;
-  }
-  json::Value line;
-  line.Set("op", "list_symbols");
-  line.Set("plugin", options.plugin);
-  json::Value exported = json::Value::EmptyArray();
-  for (const int version : versions) exported.Append(version);
-  line.Set("exported", std::move(exported));
-  std::printf("%s\n", json::Write(line).c_str());
-  return versions.empty() ? kCannotRun : kOk;
-}
 
 int RunRank(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
   // Restore the default, because a plugin must not depend on its host ignoring SIGPIPE.
@@ -181,7 +161,6 @@ int Main(const std::vector<std::string_view>& arguments) {
     std::fwrite(help.data(), 1, help.size(), stdout);
     return kOk;
   }
-  if (options.list_symbols) return ListSymbols(options);
   const int status = options.fork ? RunBoth(options) : RunOne(options);
   std::fflush(stdout);
   std::fflush(stderr);

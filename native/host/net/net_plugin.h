@@ -89,9 +89,6 @@ class NetPlugin {
   // and this program have. Returns null with *error if there is none.
   static std::unique_ptr<NetPlugin> Open(const std::string& path, int interface,
                                          std::string* error);
-  // Sets *versions to the interface versions that the file exports, newest first. Returns false
-  // with *error if the file cannot be opened.
-  static bool Interfaces(const std::string& path, std::vector<int>* versions, std::string* error);
 
   virtual ~NetPlugin() = default;
   NetPlugin(const NetPlugin&) = delete;
