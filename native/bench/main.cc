@@ -12,8 +12,7 @@
 //   conductor          the main loop of process 0
 //   ending             ends the process on a signal, when its parent dies, or by force
 //   ensemble           all connections of process 0: the players, standard input and output
-//   launcher           the number of this process and of all processes
-//   options            the command line
+//   options            the command line; the number of this process and of all processes
 //   player             runs steps for the conductor, in every process, and the backend's thread
 //   random             random numbers that are the same on every platform
 //   rendezvous         connects the processes: addresses and first messages; _host in process 0,
@@ -43,7 +42,6 @@
 #include "bench/conductor.h"
 #include "bench/ending.h"
 #include "bench/ensemble.h"
-#include "bench/launcher.h"
 #include "bench/options.h"
 #include "bench/player.h"
 #include "bench/rendezvous.h"

@@ -7,8 +7,6 @@
 #include <limits>
 #include <string>
 
-#include "common/json_fields.h"
-
 namespace nccltune::json {
 namespace {
 

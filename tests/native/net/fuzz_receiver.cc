@@ -13,7 +13,6 @@
 
 #include "net/arrivals.h"
 #include "net/clock.h"
-#include "net/fuzz_input.h"
 #include "net/fuzz_socket.h"
 #include "net/receiver.h"
 #include "net/transport.h"

@@ -18,7 +18,6 @@
 
 #include "net/arrivals.h"
 #include "net/clock.h"
-#include "net/fuzz_input.h"
 #include "net/fuzz_socket.h"
 #include "net/sender.h"
 #include "net/transport.h"
