@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "bench/ending.h"
-#include "bench/messages.h"
 #include "bench/step.h"
-#include "bench/words.h"
+#include "bench/wire.h"
 
 namespace nccltune::bench {
 namespace {

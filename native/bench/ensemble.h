@@ -7,6 +7,7 @@
 #define NCCLTUNE_BENCH_ENSEMBLE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,12 +15,36 @@
 #include <vector>
 
 #include "bench/answer.h"
-#include "bench/line_output.h"
 #include "bench/wire.h"
 #include "common/json.h"
-#include "host/line_buffer.h"
+#include "host/line_channel.h"
 
 namespace nccltune::bench {
+
+// Writes lines to a reader that may be slow or may close the pipe; a write never blocks. The
+// descriptor stays in blocking mode, because a change of the mode would affect every process that
+// shares the descriptor.
+class LineOutput {
+ public:
+  explicit LineOutput(int descriptor) : descriptor_(descriptor) {}
+
+  void Write(std::string_view line);
+  // Writes as much as the reader accepts without blocking.
+  void Flush();
+
+  int descriptor() const { return descriptor_; }
+  size_t waiting() const { return pending_.size() - written_; }
+  // Returns the error that made writing fail; empty while writing works. After a failure, unwritten
+  // lines are dropped.
+  const std::string& broken() const { return broken_; }
+  void Break(std::string why);
+
+ private:
+  int descriptor_;
+  std::string pending_;
+  size_t written_ = 0;
+  std::string broken_;
+};
 
 // The reason why a run ends early.
 struct RunEnd {

@@ -7,22 +7,22 @@
 // The files of this folder:
 //   answer             combines the results of a step over all processes; one JSON object per line
 //   archive            converts structs to bytes and back
-//   backend            the interface that runs steps, for nccl/ and replay/; exchange between
-//   processes conductor          the main loop of process 0 ending             ends the process on
-//   a signal, when its parent dies, or by force endpoint           host name and port of process 0,
-//   and their socket addresses ensemble           all connections of process 0: the players,
-//   standard input and output handshake          first messages on a new connection between
-//   processes launcher           the number of this process and of all processes line_output writes
-//   lines to standard output without blocking messages           payloads of the messages between
-//   conductor and players options            the command line player             runs steps for the
-//   conductor, in every process; their order and iterations random             random numbers that
-//   are the same on every platform rendezvous         connects the processes: _host in process 0,
-//   _join in the others request            parses requests step               the unit of
-//   measurement, with its result and error texts tuner_control      client of the control interface
-//   of our tuner plugin wire               one connection: messages over a socket words names and
-//   numbers of collectives, data types and reductions worker             the thread that runs the
-//   backend nccl/              the backend that runs NCCL on GPUs replay/            the backend
-//   that draws timings from a recorded study
+//   backend            the interface that runs steps, for nccl/ and replay/, and the exchange
+//                      between processes
+//   conductor          the main loop of process 0
+//   ending             ends the process on a signal, when its parent dies, or by force
+//   ensemble           all connections of process 0: the players, standard input and output
+//   options            the command line; the number of this process and of all processes
+//   player             runs steps for the conductor, in every process, and the backend's thread
+//   random             random numbers that are the same on every platform
+//   rendezvous         connects the processes: addresses and first messages; _host in process 0,
+//                      _join in the others
+//   request            parses requests
+//   step               the unit of measurement, with its names, result and error texts
+//   tuner_control      client of the control interface of our tuner plugin
+//   wire               one connection: messages over a socket, and their payloads
+//   nccl/              the backend that runs NCCL on GPUs
+//   replay/            the backend that draws timings from a recorded study
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,7 +42,6 @@
 #include "bench/conductor.h"
 #include "bench/ending.h"
 #include "bench/ensemble.h"
-#include "bench/launcher.h"
 #include "bench/options.h"
 #include "bench/player.h"
 #include "bench/rendezvous.h"

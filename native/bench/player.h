@@ -1,24 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // Player: the part of every process that runs the steps which the conductor (process 0) sends.
 #ifndef NCCLTUNE_BENCH_PLAYER_H_
 #define NCCLTUNE_BENCH_PLAYER_H_
 
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <utility>
 #include "bench/backend.h"
 #include "bench/request.h"
 #include "bench/step.h"
 #include "bench/wire.h"
-#include "bench/worker.h"
+#include "common/descriptor.h"
 
 namespace nccltune::bench {
+
+// The thread that runs the backend. Another thread serves the connection to the conductor, so the
+// connection never waits for the backend.
+
+class BackendThread : private ProcessExchange {
+ public:
+  BackendThread(const World& world, std::unique_ptr<Backend> backend);
+  // Aborts the backend if it still runs, and waits for it to return.
+  ~BackendThread() override;
+  BackendThread(const BackendThread&) = delete;
+  BackendThread& operator=(const BackendThread&) = delete;
+
+  // Passes a message to the thread. kOpen, kStep, kTable and kQuit are tasks for the backend;
+  // kGathered is the result of an exchange. Returns false for any other or malformed message.
+  bool Deliver(Message message);
+
+  // Becomes readable when TakeAnswers has messages, or when the thread has ended.
+  int descriptor() const { return event_.fd(); }
+  std::vector<Message> TakeAnswers();
+
+  // Makes the backend return: exchanges fail, a blocked collective is aborted and no new task
+  // starts.
+  void Abort();
+
+  // Returns whether the thread has ended. The thread ends after kQuit or after Abort, when the
+  // backend has returned.
+  bool finished();
+
+ private:
+  bool AllGather(std::string_view mine, std::vector<std::string>* all) override;
+  void Loop();
+  // Runs one task. Returns false if no task may follow: after kQuit, or if a step cannot be parsed.
+  bool RunTask(const Message& message);
+  void Answer(MessageType type, std::string payload);
+  void SignalEvent();
+
+  const World world_;
+  const std::unique_ptr<Backend> backend_;
+  const Descriptor event_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Message> tasks_;
+  std::vector<Message> answers_;
+  std::deque<std::vector<std::string>> gathered_;
+  bool aborted_ = false;
+  bool finished_ = false;
+
+  std::thread aborter_;
+  std::thread thread_;
+};
 
 // Returns all steps of one round in random order, without sequence numbers. A round times each size
 // once with each choice, and `default_repeats` times with NCCL's default. With `by_size`, the sizes

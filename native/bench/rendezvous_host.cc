@@ -11,10 +11,8 @@
 #include <list>
 #include <utility>
 
-#include "bench/handshake.h"
 #include "bench/rendezvous.h"
 #include "bench/step.h"
-#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

@@ -9,10 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/handshake.h"
 #include "bench/rendezvous.h"
 #include "bench/step.h"
-#include "bench/words.h"
 
 namespace nccltune::bench {
 namespace {

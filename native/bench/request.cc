@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/json_fields.h"
+#include "common/json.h"
 #include "common/text.h"
 
 namespace nccltune::bench {

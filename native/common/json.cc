@@ -1,14 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <system_error>
-
-#include "common/utf8.h"
+#include <utility>
 
 namespace nccltune::json {
 namespace {
+
+// UTF-8 as defined by RFC 3629: no overlong forms, no surrogates, no code points above U+10FFFF.
+
+// Returns the number of bytes of the first character; 0 if the text does not start with a valid
+// character.
+size_t Utf8SequenceLength(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  size_t length = 0;
+  // The range of the second byte excludes overlong forms, surrogates and values above U+10FFFF.
+  unsigned char low = 0x80;
+  unsigned char high = 0xBF;
+  if (first >= 0xC2 && first <= 0xDF) {
+    length = 2;
+  } else if (first >= 0xE0 && first <= 0xEF) {
+    length = 3;
+    if (first == 0xE0) low = 0xA0;
+    if (first == 0xED) high = 0x9F;
+  } else if (first >= 0xF0 && first <= 0xF4) {
+    length = 4;
+    if (first == 0xF0) low = 0x90;
+    if (first == 0xF4) high = 0x8F;
+  } else {
+    return 0;
+  }
+  if (text.size() < length || byte(1) < low || byte(1) > high) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// Appends a code point as UTF-8. The code point must not be a surrogate or above U+10FFFF.
+void AppendUtf8(uint32_t code, std::string* out) {
+  const auto tail = [&](int shift) {
+    out->push_back(static_cast<char>(0x80 | ((code >> shift) & 0x3F)));
+  };
+  if (code < 0x80) {
+    out->push_back(static_cast<char>(code));
+  } else if (code < 0x800) {
+    out->push_back(static_cast<char>(0xC0 | (code >> 6)));
+    tail(0);
+  } else if (code < 0x10000) {
+    out->push_back(static_cast<char>(0xE0 | (code >> 12)));
+    tail(6);
+    tail(0);
+  } else {
+    out->push_back(static_cast<char>(0xF0 | (code >> 18)));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -374,6 +430,88 @@ std::string Write(const Value& value) {
   std::string out;
   WriteTo(value, &out);
   return out;
+}
+
+Fields::Fields(const Value& value) : value_(value) {
+  if (value.AsObject() == nullptr) Fail(std::string("expected an object, not ") + value.KindName());
+}
+
+Fields& Fields::Fail(std::string message) {
+  if (error_.empty()) error_ = std::move(message);
+  return *this;
+}
+
+const Value* Fields::Take(std::string_view key, bool required) {
+  known_.push_back(key);
+  const Value* member = value_.Find(key);
+  if (member != nullptr && !member->IsNull()) return member;
+  if (required) Fail("'" + std::string(key) + "' is missing");
+  return nullptr;
+}
+
+Fields& Fields::String(std::string_view key, std::string* out, bool required) {
+  const Value* member = Take(key, required);
+  if (member == nullptr) return *this;
+  const std::string* text = member->AsString();
+  if (text == nullptr) {
+    return Fail("'" + std::string(key) + "' must be a string, not " + member->KindName());
+  }
+  *out = *text;
+  return *this;
+}
+
+Fields& Fields::Integer(std::string_view key, int64_t* out, int64_t low, int64_t high,
+                        bool required) {
+  const Value* member = Take(key, required);
+  if (member == nullptr) return *this;
+  const int64_t* integer = member->AsInt();
+  if (integer == nullptr) {
+    return Fail("'" + std::string(key) + "' must be an integer, not " + member->KindName());
+  }
+  if (*integer < low || *integer > high) {
+    return Fail("'" + std::string(key) + "' must be from " + std::to_string(low) + " to " +
+                std::to_string(high));
+  }
+  *out = *integer;
+  return *this;
+}
+
+Fields& Fields::Required(std::string_view key, std::string* out) { return String(key, out, true); }
+Fields& Fields::Optional(std::string_view key, std::string* out) { return String(key, out, false); }
+
+Fields& Fields::Required(std::string_view key, int64_t* out, int64_t low, int64_t high) {
+  return Integer(key, out, low, high, true);
+}
+Fields& Fields::Optional(std::string_view key, int64_t* out, int64_t low, int64_t high) {
+  return Integer(key, out, low, high, false);
+}
+
+Fields& Fields::Optional(std::string_view key, bool* out) {
+  const Value* member = Take(key, false);
+  if (member == nullptr) return *this;
+  const bool* truth = member->AsBool();
+  if (truth == nullptr) {
+    return Fail("'" + std::string(key) + "' must be a boolean, not " + member->KindName());
+  }
+  *out = *truth;
+  return *this;
+}
+
+Fields& Fields::Optional(std::string_view key, const Value** out) {
+  const Value* member = Take(key, false);
+  if (member != nullptr) *out = member;
+  return *this;
+}
+
+std::string Fields::Finish() {
+  if (!error_.empty()) return error_;
+  for (const Value::Member& member : *value_.AsObject()) {
+    if (std::find(known_.begin(), known_.end(), member.first) != known_.end()) continue;
+    std::string valid;
+    for (const std::string_view key : known_) valid += " " + std::string(key);
+    return "'" + member.first + "' is not known here; valid:" + valid;
+  }
+  return "";
 }
 
 }  // namespace nccltune::json

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 
-#include "host/names.h"
 #include "host/nccl_rules.h"
 
 namespace nccltune::host {

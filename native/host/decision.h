@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // A request to a plugin, and the resulting decision of the simulated NCCL version.
 #ifndef NCCLTUNE_HOST_DECISION_H_
 #define NCCLTUNE_HOST_DECISION_H_
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "host/cost_table.h"
-#include "host/names.h"
+#include "host/nccl_rules.h"
 #include "host/plugin_log.h"
 
 namespace nccltune::host {
@@ -81,6 +82,22 @@ struct Decision {
     failure = Failure{std::move(kind), std::move(text)};
   }
 };
+
+// Derives NCCL's decision from the answer that a plugin has already given.
+
+struct Answer {
+  const NcclRules& rules;
+  const CostTable& offered;
+  const CostTable& answered;
+  bool nominal;                      // `offered` is a nominal table, whose costs mean nothing
+  Combination named;                 // the combination that a v2 plugin named, unchecked
+  int channels;                      // the plugin's channel count, unchecked
+  std::optional<int> channel_limit;  // number of channels of the communicator, if known
+};
+
+// Sets outcome, choice, selected, channels_requested and table_changed of the decision, and adds
+// warnings. TunerHost adds the chunk size later, when the combination is known.
+void Judge(const Answer& answer, Decision* decision);
 
 }  // namespace nccltune::host
 

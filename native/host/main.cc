@@ -2,24 +2,18 @@
 // nccltune-host: asks any tuner plugin for its decisions under a given NCCL version.
 //
 // The files of this folder:
-//   chunk              NCCL's limits for chunk sizes
-//   constants_diff     finds constants of the cost model that a plugin has changed
 //   cost_table         NCCL's cost table, and the combination that NCCL picks from it
-//   decision           a request to a plugin, and the resulting decision
+//   decision           a request to a plugin, and NCCL's decision about its answer
 //   guarded            memory for a plugin, with guard bytes around it
-//   judge              derives NCCL's decision from the answer of a plugin
-//   line_buffer        splits input into lines
 //   line_channel       private copies of standard input and output
-//   model_constants    NCCL's default constants of the cost model
-//   names              names and numbers of collectives, algorithms and protocols
-//   nccl_rules         how each NCCL version treats a plugin
+//   model_constants    NCCL's default constants of the cost model, and those a plugin has changed
+//   nccl_rules         NCCL's names and numbers, and how each version treats a plugin
 //   nccl_stand_in      the exported ncclGetVersion
-//   plugin_library     opens the shared object of a plugin
 //   plugin_log         stores the lines that plugins log
 //   program_options    the command line
 //   protocol           parses requests and builds answers in JSON
 //   tuner_host         calls one plugin as NCCL does for one communicator
-//   tuner_interface    one class for all versions of the tuner interface
+//   tuner_interface    a plugin's shared object, and one class for all interface versions
 //   net/               nccltune-net-host, the host for net plugins
 #include <cstdio>
 #include <optional>

@@ -1,12 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // The rules by which each NCCL version treats a tuner plugin. docs/design/plugin-host.md gives the
 // source of each fact.
 #ifndef NCCLTUNE_HOST_NCCL_RULES_H_
 #define NCCLTUNE_HOST_NCCL_RULES_H_
 
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "abi/tuner_types.h"
 #include "common/nccl_version.h"
 
 namespace nccltune::host {
+
+// NCCL's collectives, algorithms and protocols: their numbers and their names in nccltune.
+
+// Return names such as "allreduce", "tree", "ll128"; "?" for a number that NCCL does not have.
+std::string_view CollectiveName(int collective);
+std::string_view AlgorithmName(int algorithm);
+std::string_view ProtocolName(int protocol);
+
+std::optional<int> CollectiveByName(std::string_view name);
+
+// An algorithm with a protocol, which is one entry of the cost table.
+struct Combination {
+  int algorithm = -1;
+  int protocol = -1;
+
+  bool known() const { return algorithm >= 0 && protocol >= 0; }
+  bool operator==(const Combination&) const = default;
+};
+
+// Return a name such as "tree/ll128", and the combination of such a name; nullopt if the name is
+// unknown.
+std::string CombinationName(Combination combination);
+std::optional<Combination> CombinationByName(std::string_view name);
 
 // The way in which NCCL picks algorithm and protocol after the plugin has answered.
 enum class Selection {
@@ -49,6 +79,20 @@ struct NcclRules {
 // Returns the rules of a version. Returns null below 2.21, because those versions use interface v1
 // only. For a version newer than any known, returns the newest rules and sets `exact` to false.
 const NcclRules* RulesFor(NcclVersion version, bool* exact);
+
+// The limits that NCCL applies to a chunk size from a plugin (interface v6, NCCL 2.30 and later).
+
+struct ChunkLimits {
+  size_t largest;  // in bytes; NCCL reduces larger requests to this size
+  size_t grain;    // in bytes; NCCL rounds the result down to a multiple of this
+};
+
+// Returns the limits with NCCL's default buffer sizes (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE,
+// NCCL_LL128_BUFFSIZE unset). Source: calcCollChunking in src/enqueue.cc of 2.30.7.
+ChunkLimits LimitsOfChunk(int collective, Combination combination);
+
+// Returns the chunk size that NCCL uses after applying the limits.
+size_t FinalChunk(size_t asked, const ChunkLimits& limits);
 
 }  // namespace nccltune::host
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "common/json_fields.h"
+#include "common/json.h"
 
 namespace nccltune::host {
 namespace {

@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "host/constants_diff.h"
 #include "host/cost_table.h"
 #include "host/decision.h"
 #include "host/guarded.h"
+#include "host/model_constants.h"
 #include "host/nccl_rules.h"
-#include "host/plugin_library.h"
 #include "host/plugin_log.h"
 #include "host/tuner_interface.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // Calls any version of NCCL's tuner plugin interface through one common class.
 #ifndef NCCLTUNE_HOST_TUNER_INTERFACE_H_
 #define NCCLTUNE_HOST_TUNER_INTERFACE_H_
@@ -7,11 +8,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "abi/tuner_types.h"
 #include "abi/tuner_v5.h"
+#include "common/shared_library.h"
 #include "host/cost_table.h"
-#include "host/names.h"
+#include "host/nccl_rules.h"
 
 namespace nccltune::host {
 
@@ -78,6 +82,27 @@ std::string TunerSymbolName(int version);
 // Wraps the function table exported under that version's symbol. Returns null for a version outside
 // kOldestInterface to kNewestInterface.
 std::unique_ptr<TunerInterface> WrapTuner(int version, const void* symbol);
+
+// The shared object of a tuner plugin, opened with the same flags as NCCL uses.
+
+class PluginLibrary {
+ public:
+  // Opens the plugin. Returns null, with the loader's message in *error, if the file cannot be
+  // opened.
+  static std::unique_ptr<PluginLibrary> Open(const std::string& path, std::string* error);
+
+  // Returns the struct that the plugin exports for that interface version, or null.
+  const void* Tuner(int version) const;
+
+  // Returns the exported interface versions, newest first. The list may contain v1, which no NCCL
+  // since 2.21 looks up.
+  std::vector<int> Interfaces() const;
+
+ private:
+  explicit PluginLibrary(SharedLibrary library) : library_(std::move(library)) {}
+
+  SharedLibrary library_;
+};
 
 }  // namespace nccltune::host
 

@@ -11,8 +11,8 @@
 #include "common/content_hash.h"
 #include "common/text.h"
 #include "net/interfaces.h"
+#include "net/kernel_facts.h"
 #include "net/net_settings.h"
-#include "net/pool_size.h"
 
 namespace nccltune::net {
 namespace {

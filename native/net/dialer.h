@@ -9,8 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "net/device.h"
-#include "net/path_watch.h"
+#include "net/device_table.h"
 #include "net/socket.h"
 #include "net/wire.h"
 

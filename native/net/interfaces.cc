@@ -16,7 +16,7 @@
 #include <optional>
 #include <string_view>
 
-#include "net/kernel_file.h"
+#include "net/kernel_facts.h"
 
 namespace nccltune::net {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/device.h"
+#include "net/device_table.h"
 
 namespace nccltune::net {
 

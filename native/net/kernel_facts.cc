@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/kernel_facts.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
 
+#include "common/descriptor.h"
+#include "common/retry.h"
 #include "common/text.h"
 #include "net/interfaces.h"
-#include "net/kernel_file.h"
 #include "net/zero_copy.h"
 
 namespace nccltune::net {
@@ -88,5 +93,81 @@ std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
   for (const Nic& nic : nics) texts.push_back(NicText(nic));
   return WithAsManyAsFit(line + ": ", texts, ", ", kMostInitLine);
 }
+
+namespace {
+
+constexpr size_t kLargest = 64U << 10U;
+
+}  // namespace
+
+std::optional<std::string> ReadKernelFile(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return std::nullopt;
+  std::string content(kLargest, '\0');
+  size_t done = 0;
+  while (done < kLargest) {
+    const ssize_t got =
+        Retry([&] { return read(file.fd(), content.data() + done, kLargest - done); });
+    // Reading may fail after a successful open: the speed of an interface without a link is an
+    // example.
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  content.resize(done);
+  while (!content.empty() && content.back() == '\n') content.pop_back();
+  return content;
+}
+
+std::optional<uint64_t> ReadKernelNumber(const std::string& path) {
+  const std::optional<std::string> text = ReadKernelFile(path);
+  return text ? ParseUnsigned(Trimmed(*text)) : std::nullopt;
+}
+
+namespace {
+
+constexpr int kFewestThreads = 2;
+constexpr int kMostThreads = 24;
+constexpr int kFewestBulkFlows = 2;
+constexpr int kMostBulkFlows = 8;
+
+// NCCL's progress thread and the application's main thread often poll, and each takes one CPU. With
+// at most kOneChannelPairCpus CPUs, a NIC is one device. With at most kTwoThreadCpus CPUs, the pool
+// has two threads. More devices (which bring more channels) or more threads would only compete for
+// CPUs (benchmarks/results/net-cores.md).
+constexpr int kOneChannelPairCpus = 5;
+constexpr int kTwoThreadCpus = 3;
+constexpr int kFewCpuThreads = 4;
+
+// NCCL makes two channels for each device, and eight channels are enough for TCP.
+constexpr size_t kDevices = 4;
+
+int ProcessCpus() {
+  // Read the kernel's files only once: the function is called for each connection.
+  static const int cpus = UsableCpus();
+  return cpus;
+}
+
+}  // namespace
+
+int PoolThreads(const NetSettings& settings, int cpus) {
+  if (settings.threads != 0) return settings.threads;
+  if (cpus <= kTwoThreadCpus) return kFewestThreads;
+  return std::clamp(3 * cpus / 4, kFewCpuThreads, kMostThreads);
+}
+
+int PoolThreads(const NetSettings& settings) { return PoolThreads(settings, ProcessCpus()); }
+
+int FlowsOf(const NetSettings& settings, int threads) {
+  if (settings.flows != 0) return settings.flows;
+  return std::clamp(threads / 2, kFewestBulkFlows, kMostBulkFlows);
+}
+
+int DevicesOfNic(size_t nics, int cpus) {
+  if (nics == 0 || cpus <= kOneChannelPairCpus) return 1;
+  return std::max(static_cast<int>(kDevices / nics), 1);
+}
+
+int DevicesOfNic(size_t nics) { return DevicesOfNic(nics, ProcessCpus()); }
 
 }  // namespace nccltune::net

@@ -13,10 +13,19 @@
 #include <string>
 #include <vector>
 
-#include "net/device.h"
+#include "net/device_table.h"
 #include "net/net_settings.h"
 
 namespace nccltune::net {
+
+// Returns the content of a file of /proc or /sys without trailing newlines, at most 64 KiB. Returns
+// nothing if reading fails. ReadFile of common/file.h trusts the size that the kernel reports,
+// which is 0 or 4096 for such files, so it does not suit them.
+std::optional<std::string> ReadKernelFile(const std::string& path);
+
+// Returns the number in the file. Returns nothing if reading fails or the content is not an
+// unsigned number.
+std::optional<uint64_t> ReadKernelNumber(const std::string& path);
 
 // The directories of the kernel's files. Tests use other directories.
 struct KernelRoots {
@@ -73,6 +82,23 @@ inline constexpr size_t kMostInitLine = 700;
 // kMostInitLine characters; NICs that do not fit are only counted.
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads);
+
+// Derives the numbers of threads, flows and devices from the process's CPUs, for settings with the
+// value "auto".
+
+// Returns the number of threads of the pool: the setting, or 2 to 24 depending on `cpus`.
+int PoolThreads(const NetSettings& settings, int cpus);
+// Same, with the result of UsableCpus as `cpus`. UsableCpus is called only once.
+int PoolThreads(const NetSettings& settings);
+
+// Returns the number of bulk flows of a connection (TCP connections for large messages): the
+// setting, or half of the threads, 2 to 8.
+int FlowsOf(const NetSettings& settings, int threads);
+
+// Return the number of devices per NIC for a host with `nics` NICs. The user's setting is not
+// considered. Without `cpus`, the result of UsableCpus is used.
+int DevicesOfNic(size_t nics, int cpus);
+int DevicesOfNic(size_t nics);
 
 }  // namespace nccltune::net
 

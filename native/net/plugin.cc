@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/plugin.h"
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,8 +19,6 @@
 #include "net/device_table.h"
 #include "net/kernel_facts.h"
 #include "net/net_settings.h"
-#include "net/pool_size.h"
-#include "net/refusal.h"
 #include "net/transport.h"
 
 namespace nccltune::net::plugin {
@@ -236,3 +238,35 @@ abi::Result Connect(void* context, int device, void* handle, void** send_comm) n
 }
 
 }  // namespace nccltune::net::plugin
+
+namespace nccltune::net {
+namespace {
+
+constinit std::atomic<abi::LogFunction> newest = nullptr;
+
+}  // namespace
+
+Log TakeLog(abi::LogFunction function) noexcept {
+  newest.store(function, std::memory_order_relaxed);
+  return NewestLog();
+}
+
+Log NewestLog() noexcept {
+  return {newest.load(std::memory_order_relaxed), kLogSubsystems, kLogPrefix};
+}
+
+abi::Result Refuse(abi::Result result, const char* format, ...) noexcept {
+  std::array<char, 512> text{};
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  if (length > 0) NewestLog().Warn(text.data());
+  return result;
+}
+
+abi::Result RefuseNull(const char* call, const char* what) noexcept {
+  return Refuse(abi::kInvalidArgument, "%s: %s is null", call, what);
+}
+
+}  // namespace nccltune::net

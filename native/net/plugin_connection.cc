@@ -8,8 +8,6 @@
 
 #include "net/plugin.h"
 #include "net/profiler_event.h"
-#include "net/refusal.h"
-#include "net/request.h"
 #include "net/transport.h"
 
 namespace nccltune::net::plugin {

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "net/connection_stats.h"
-#include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/receiver.h"
 #include "net/socket.h"

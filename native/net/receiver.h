@@ -23,7 +23,6 @@
 #include "net/connection_failure.h"
 #include "net/connection_stats.h"
 #include "net/pool.h"
-#include "net/request.h"
 #include "net/transport.h"
 #include "net/wire.h"
 

@@ -22,9 +22,9 @@
 #include "net/connection_stats.h"
 #include "net/dialer.h"
 #include "net/flow_rate.h"
-#include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/sender.h"
+#include "net/socket.h"
 #include "net/zero_copy.h"
 
 namespace nccltune::net {

@@ -21,7 +21,6 @@
 #include "net/dialer.h"
 #include "net/flow_rate.h"
 #include "net/pool.h"
-#include "net/request.h"
 #include "net/transport.h"
 #include "net/wire.h"
 

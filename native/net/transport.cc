@@ -17,8 +17,8 @@
 #include "net/clock.h"
 #include "net/connector.h"
 #include "net/descriptors.h"
+#include "net/kernel_facts.h"
 #include "net/pool.h"
-#include "net/pool_size.h"
 #include "net/receiver.h"
 #include "net/sender.h"
 

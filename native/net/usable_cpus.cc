@@ -13,7 +13,6 @@
 
 #include "common/text.h"
 #include "net/kernel_facts.h"
-#include "net/kernel_file.h"
 
 namespace nccltune::net {
 namespace {

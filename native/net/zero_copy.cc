@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -174,6 +175,156 @@ void ZeroCopy::AwaitDying() {
   while (dying() && NowNs() < until) {
     if (!ReadDyingReports(&released)) usleep(kPollUs);
   }
+}
+
+void ZeroCopyLedger::Sent(uint64_t request, uint64_t bytes) {
+  const bool begins = frames_.empty() || !frames_.back().open;
+  sends_.push_back({.frame = first_frame_ + frames_.size() - (begins ? 0 : 1), .bytes = bytes});
+  try {
+    if (begins) frames_.push_back({.request = request});
+  } catch (...) {
+    sends_.pop_back();
+    throw;
+  }
+  ++frames_.back().outstanding;
+  ++outstanding_;
+}
+
+void ZeroCopyLedger::TakeBack() {
+  sends_.pop_back();
+  --outstanding_;
+  // A frame without a send is not kept.
+  if (--frames_.back().outstanding == 0 && !HasSends(first_frame_ + frames_.size() - 1)) {
+    frames_.pop_back();
+  }
+}
+
+// Returns whether `sends_` has a send of the last frame. Reported sends stay in `sends_` while an
+// older send is not reported.
+bool ZeroCopyLedger::HasSends(uint64_t frame) const {
+  return !sends_.empty() && sends_.back().frame == frame;
+}
+
+void ZeroCopyLedger::Swap(ZeroCopyLedger& other) noexcept {
+  std::swap(first_, other.first_);
+  sends_.swap(other.sends_);
+  std::swap(outstanding_, other.outstanding_);
+  std::swap(first_frame_, other.first_frame_);
+  frames_.swap(other.frames_);
+}
+
+bool ZeroCopyLedger::Finish() {
+  if (frames_.empty() || !frames_.back().open) return true;
+  frames_.back().open = false;
+  if (frames_.back().outstanding != 0) return false;
+  Trim();
+  return true;
+}
+
+ZeroCopyLedger::Done ZeroCopyLedger::Report(uint32_t first, uint32_t last,
+                                            std::vector<uint64_t>* released) {
+  // Start of the range as an index into `sends_`; negative if sends of the range were removed
+  // already.
+  const int64_t begin = static_cast<int32_t>(first - first_);
+  const int64_t end = begin + static_cast<int64_t>(last - first) + 1;
+  const auto size = static_cast<int64_t>(sends_.size());
+  Done done;
+  for (int64_t i = std::max<int64_t>(begin, 0); i < std::min(end, size); ++i) {
+    Send& send = sends_[static_cast<size_t>(i)];
+    if (send.done) continue;
+    send.done = true;
+    --outstanding_;
+    ++done.sends;
+    done.bytes += send.bytes;
+    Frame& frame = FrameOf(send);
+    --frame.outstanding;
+    if (frame.outstanding == 0 && !frame.open) released->push_back(frame.request);
+  }
+  Trim();
+  return done;
+}
+
+std::optional<uint64_t> ZeroCopyLedger::oldest() const {
+  if (frames_.empty()) return std::nullopt;
+  return frames_.front().request;
+}
+
+void ZeroCopyLedger::Trim() {
+  while (!sends_.empty() && sends_.front().done) {
+    sends_.pop_front();
+    ++first_;
+  }
+  while (!frames_.empty() && !frames_.front().open && frames_.front().outstanding == 0) {
+    frames_.pop_front();
+    ++first_frame_;
+  }
+}
+
+namespace {
+
+constexpr size_t kNoLimit = SIZE_MAX;
+constexpr size_t kOfATrial = 1;
+// A flow drops zero-copy if a request was held too long twice within this time. Rare events in a
+// job of weeks do not count.
+constexpr int64_t kHeldAgainNs = 60 * kNsPerSecond;
+
+}  // namespace
+
+ZeroCopyChoice::ZeroCopyChoice(ZeroCopyMode mode)
+    : mode_(mode), state_(State::kOff), most_(kNoLimit) {
+  if (mode == ZeroCopyMode::kAlways) state_ = State::kKept;
+  if (mode == ZeroCopyMode::kAuto) {
+    state_ = State::kTrial;
+    most_ = kOfATrial;
+  }
+}
+
+bool ZeroCopyChoice::Refuses(int error) {
+  switch (error) {
+    case ENOBUFS:  // optmem_max or RLIMIT_MEMLOCK is reached
+    case ENOMEM:
+    case EPERM:
+    case EACCES:
+    case EFAULT:  // device memory, whose pages cannot be pinned
+    case EINVAL:
+    case EOPNOTSUPP:
+    case ENOPROTOOPT:  // Linux before 4.14
+      return true;
+    default:
+      return false;
+  }
+}
+
+void ZeroCopyChoice::Refused(int error, size_t outstanding) {
+  // ENOBUFS means that the kernel's limit for reports or locked memory is reached. Use fewer sends
+  // at a time.
+  if (error == ENOBUFS && outstanding != 0) {
+    most_ = std::min(most_, outstanding);
+  } else {
+    Drop();
+  }
+}
+
+void ZeroCopyChoice::Reported(bool copied) {
+  if (mode_ != ZeroCopyMode::kAuto) return;
+  if (copied) {
+    Drop();
+  } else if (state_ == State::kTrial) {
+    state_ = State::kKept;
+    most_ = kNoLimit;
+  }
+}
+
+void ZeroCopyChoice::HeldTooLong(int64_t now_ns) {
+  if (mode_ != ZeroCopyMode::kAuto) return;
+  if (held_ns_ && now_ns - *held_ns_ < kHeldAgainNs) Drop();
+  held_ns_ = now_ns;
+}
+
+void ZeroCopyChoice::NewSocket() {
+  if (mode_ != ZeroCopyMode::kAuto || state_ != State::kKept) return;
+  state_ = State::kTrial;
+  most_ = kOfATrial;
 }
 
 }  // namespace nccltune::net

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <optional>
 #include <span>
@@ -19,10 +20,119 @@
 #include "net/net_settings.h"
 #include "net/socket.h"
 #include "net/stats_page.h"
-#include "net/zero_copy_choice.h"
-#include "net/zero_copy_ledger.h"
 
 namespace nccltune::net {
+
+// Decides whether a flow (a TCP connection) uses zero-copy sends, from the kernel's reports of
+// earlier sends. This code makes no system call.
+
+// Least number of bytes of a zero-copy send. Pinning pages and reading reports costs more than
+// copying a few pages. The kernel's documentation names about 10 KB as the limit for one large
+// write. Our separate calls for the header and for the report raise the limit.
+inline constexpr size_t kLeastUncopied = 32 << 10;
+
+class ZeroCopyChoice {
+ public:
+  enum class State {
+    kOff,
+    kTrial,    // one send at a time, until the first report arrives
+    kKept,     // used: the kernel did not copy, or the mode is kAlways
+    kDropped,  // never used again on this flow
+  };
+
+  explicit ZeroCopyChoice(ZeroCopyMode mode);
+
+  // Returns whether the next `bytes` should be sent without a copy, while `outstanding` sends have
+  // no report.
+  bool Wants(size_t bytes, size_t outstanding) const {
+    return (state_ == State::kKept || state_ == State::kTrial) && bytes >= kLeastUncopied &&
+           outstanding < most_;
+  }
+  // Returns whether `error`, of the socket option or of a send, means that the kernel refuses
+  // zero-copy.
+  static bool Refuses(int error);
+  void Refused(int error, size_t outstanding);
+  // Records a report of the kernel. `copied`: the kernel copied the data.
+  void Reported(bool copied);
+  // Records that the flow was ended because a request waited only for the kernel's report.
+  void HeldTooLong(int64_t now_ns);
+  // Records that the flow has a new socket. In mode kAuto, a flow that used zero-copy starts a new
+  // trial, because the new socket's path may be another one.
+  void NewSocket();
+
+  State state() const { return state_; }
+
+ private:
+  void Drop() { state_ = State::kDropped; }
+
+  ZeroCopyMode mode_;
+  State state_;
+  size_t most_;  // limit of sends without a report
+  std::optional<int64_t> held_ns_;
+};
+
+// Records zero-copy sends whose pages the kernel may still read, and the requests of these sends.
+// This code makes no system call.
+
+// The ledger of one socket. A frame carries one chunk of a request, and takes one or more sends.
+// The kernel numbers the socket's MSG_ZEROCOPY sends from 0, modulo 2^32. When the kernel has
+// released the pages of sends, it reports a range of their numbers. Ranges come in any order: data
+// purged from the send queue is reported before data that a NIC still has.
+class ZeroCopyLedger {
+ public:
+  // `first` is the number of the socket's next send.
+  explicit ZeroCopyLedger(uint32_t first = 0) : first_(first) {}
+
+  // Records a send of the current frame. If Sent throws, nothing has changed.
+  void Sent(uint64_t request, uint64_t bytes);
+  // Sets the size of the last send to the bytes that the kernel took.
+  void Correct(uint64_t bytes) { sends_.back().bytes = bytes; }
+  // Removes the last send, of which the kernel took nothing.
+  void TakeBack();
+  // Ends the current frame. Returns true if the kernel does not read the frame's buffer any more.
+  // Otherwise a later Report appends the frame's request to `released`.
+  bool Finish();
+
+  // Number and bytes of the sends that one report has completed.
+  struct Done {
+    size_t sends = 0;
+    uint64_t bytes = 0;
+  };
+  // Handles a report of the sends `first` to `last`, inclusive. Appends a request to `released` for
+  // each frame whose buffer is no longer read.
+  Done Report(uint32_t first, uint32_t last, std::vector<uint64_t>* released);
+
+  // Returns the number of frames in the ledger. All frames that are not released are in the ledger.
+  size_t frames() const { return frames_.size(); }
+  void Swap(ZeroCopyLedger& other) noexcept;
+
+  // Returns the number of sends without a report.
+  size_t outstanding() const { return outstanding_; }
+  // Returns the request of the oldest frame in the ledger; nothing if the ledger is empty.
+  std::optional<uint64_t> oldest() const;
+
+ private:
+  struct Frame {
+    uint64_t request = 0;
+    size_t outstanding = 0;
+    bool open = true;  // more sends of this frame may follow
+  };
+  struct Send {
+    uint64_t frame = 0;
+    uint64_t bytes = 0;
+    bool done = false;
+  };
+
+  Frame& FrameOf(const Send& send) { return frames_[send.frame - first_frame_]; }
+  bool HasSends(uint64_t frame) const;
+  void Trim();
+
+  uint32_t first_;  // the kernel's number of the first entry of sends_
+  std::deque<Send> sends_;
+  size_t outstanding_ = 0;
+  uint64_t first_frame_ = 0;
+  std::deque<Frame> frames_;  // only the last one may be open
+};
 
 // Returns whether the kernel supports MSG_ZEROCOPY for TCP.
 bool KernelHasZeroCopy();

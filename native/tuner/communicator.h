@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "abi/tuner_types.h"
-#include "tuner/lookup_table.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/config.h"
 
+#include <strings.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <mutex>
 #include <utility>
 
 #include "abi/tuner_types.h"
 #include "common/content_hash.h"
+#include "common/file.h"
 #include "common/text.h"
-#include "tuner/rule.h"
+#include "tuner/rule_set.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -133,6 +139,153 @@ TunerConfig ParseConfig(std::string_view content) {
   config.content_hash = ContentHash(content);
   Reader(&config).Read(content);
   return config;
+}
+
+namespace {
+
+constexpr std::string_view kMarker = "nccltune:";
+constexpr std::string_view kBlanks = " \t";
+
+// Removes the next key=value or key="value with blanks" from `rest`. Returns false if `rest` does
+// not start with a valid pair. An empty value is not valid.
+bool TakePair(std::string_view* rest, std::string_view* key, std::string_view* value) {
+  const size_t equals = rest->find('=');
+  if (equals == std::string_view::npos || equals == 0) return false;
+  *key = rest->substr(0, equals);
+  if (key->find_first_of(" \t\"") != std::string_view::npos) return false;
+  rest->remove_prefix(equals + 1);
+  size_t end = 0;
+  if (rest->starts_with('"')) {
+    end = rest->find('"', 1);
+    if (end == std::string_view::npos) return false;
+    *value = rest->substr(1, end - 1);
+    ++end;
+    // Text directly after the closing quote is an error, not a new pair.
+    if (end < rest->size() && kBlanks.find((*rest)[end]) == std::string_view::npos) return false;
+  } else {
+    end = rest->find_first_of(kBlanks);
+    *value = rest->substr(0, end);
+    if (value->find('"') != std::string_view::npos) return false;
+    end = end == std::string_view::npos ? rest->size() : end;
+  }
+  rest->remove_prefix(end);
+  return !value->empty();
+}
+
+// Stores the first value of a key. Sets *note if a later value differs.
+template <typename T>
+void Keep(std::optional<T>* kept, T value, std::string_view key, std::string* note) {
+  if (!kept->has_value()) {
+    *kept = std::move(value);
+  } else if (**kept != value) {
+    *note = std::string(key) + " is given twice with different values; the first counts";
+  }
+}
+
+// Stores the value of a known key and ignores an unknown key. Returns false if the value is not
+// valid for the key. Sets *note if the value deserves a warning.
+bool Store(std::string_view key, std::string_view value, ConfigHeader* header, std::string* note) {
+  if (key == "schema") {
+    const std::optional<uint64_t> schema = ParseUnsigned(value);
+    if (!schema) return false;
+    Keep(&header->schema, *schema, key, note);
+    if (*schema > kConfigSchema) {
+      *note = "written for schema " + std::to_string(*schema) + "; read as schema " +
+              std::to_string(kConfigSchema) + ", the newest that this plugin knows";
+    }
+  } else if (key == "nccl") {
+    const std::optional<NcclVersion> version = ParseNcclVersion(value);
+    if (!version) return false;
+    Keep(&header->nccl, *version, key, note);
+  } else if (key == "gpu") {
+    Keep(&header->gpu, std::string(value), key, note);
+  } else if (key == "study") {
+    Keep(&header->study, std::string(value), key, note);
+  } else if (key == "created") {
+    Keep(&header->created, std::string(value), key, note);
+  } else if (key == "end" && value == "here") {
+    header->has_end = true;
+  } else if (key == "end") {
+    Keep(&header->end, std::string(value), key, note);
+  }
+  return true;
+}
+
+}  // namespace
+
+HeaderLine ParseHeaderLine(std::string_view line, ConfigHeader* header, std::string* problem) {
+  while (line.starts_with('#')) line.remove_prefix(1);
+  std::string_view rest = Trimmed(line);
+  if (!rest.starts_with(kMarker)) return HeaderLine::kNotOurs;
+  rest = Trimmed(rest.substr(kMarker.size()));
+  std::string note;
+  while (!rest.empty()) {
+    std::string_view key;
+    std::string_view value;
+    const std::string_view before = rest;
+    if (!TakePair(&rest, &key, &value)) {
+      *problem = "header: " + Quoted(before) + " is not key=value or key=\"value\"";
+      return HeaderLine::kBad;
+    }
+    if (!Store(key, value, header, &note)) {
+      *problem =
+          "header: " + Quoted(value) +
+          (key == "nccl" ? " is not an NCCL version like 2.28.9" : " is not a schema number");
+      return HeaderLine::kBad;
+    }
+    rest = Trimmed(rest);
+  }
+  if (note.empty()) return HeaderLine::kGood;
+  *problem = "header: " + note;
+  return HeaderLine::kNote;
+}
+
+namespace {
+
+// Pauses before a file that looks torn is read again: 1 ms, doubling to this.
+constexpr useconds_t kLongestPauseUs = 128'000;
+
+constinit std::mutex mutex;
+constinit std::shared_ptr<const LoadedConfig> loaded;
+
+// Returns whether another look may show more: a writer empties a file before it writes, and may
+// pause within it.
+bool LooksTorn(const LoadedConfig& file) {
+  return file.error.empty() &&
+         (file.empty || file.config.cut_off() || file.config.open_end || file.has_other_content);
+}
+
+LoadedConfig Read(const std::string& path, const std::string& expected_hash) {
+  LoadedConfig file;
+  file.path = path;
+  std::string content;
+  if (!ReadFile(path, kLargestConfigBytes, &content, &file.error)) return file;
+  file.empty = content.empty();
+  file.config = ParseConfig(content);
+  file.has_other_content =
+      !expected_hash.empty() &&
+      strcasecmp(Hex64(file.config.content_hash).c_str(), expected_hash.c_str()) != 0;
+  return file;
+}
+
+}  // namespace
+
+std::shared_ptr<const LoadedConfig> LoadConfig(const std::string& path,
+                                               const std::string& expected_hash) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (loaded != nullptr && loaded->path == path) return loaded;
+  LoadedConfig file = Read(path, expected_hash);
+  for (useconds_t us = 1000; LooksTorn(file) && us <= kLongestPauseUs; us *= 2) {
+    usleep(us);
+    file = Read(path, expected_hash);
+  }
+  loaded = std::make_shared<const LoadedConfig>(std::move(file));
+  return loaded;
+}
+
+void ForgetConfig() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  loaded = nullptr;
 }
 
 }  // namespace nccltune::tuner

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "tuner/control_state.h"
-#include "tuner/rule.h"
+#include "tuner/rule_set.h"
 
 namespace nccltune::tuner {
 namespace {

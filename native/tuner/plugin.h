@@ -6,18 +6,13 @@
 // The files of this folder:
 //   adapters           the exported function tables, one for each interface version
 //   communicator       the plugin's state of one communicator
-//   config             parses the configuration file; config_header and config_row its lines
-//   config_file        reads the file once in a process
+//   config             reads the configuration file once in a process; config_row its lines
 //   control            the exported control functions; control_state stores their orders
-//   decision           decides one call
-//   lookup_table       finds the rules for one call
+//   decision           decides one call; the pairs that NCCL 2.21 can run
 //   plugin             the functions below
-//   provenance         compares this platform with the one where the rules were measured
-//   rule               one row of the configuration
-//   rule_set           the rules that apply to one communicator
-//   startup            builds the state of a communicator, and logs one line about it
-//   support_matrix     the pairs that NCCL 2.21 can run
-//   warnings           logs each warning once per process
+//   rule_set           a row of the configuration, and the rules that apply to a communicator
+//   startup            builds the state of a communicator; compares this platform with the
+//                      measured one; logs warnings once, and one line about the communicator
 #ifndef NCCLTUNE_TUNER_PLUGIN_H_
 #define NCCLTUNE_TUNER_PLUGIN_H_
 

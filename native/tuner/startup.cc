@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/startup.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "common/content_hash.h"
 #include "common/log.h"
 #include "common/settings.h"
+#include "common/shared_library.h"
 #include "common/text.h"
-#include "tuner/config_file.h"
-#include "tuner/provenance.h"
-#include "tuner/warnings.h"
+#include "tuner/config.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -208,6 +214,89 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
   }
   log.Info(Summary(arguments, settings, running, config, verdict, *communicator));
   return communicator;
+}
+
+namespace {
+
+// Functions of nccl.h and cuda.h; all return 0 on success.
+using NcclGetVersion = int(int* version);
+using CuCtxGetDevice = int(int* device);
+using CuDeviceGetName = int(char* name, int length, int device);
+
+std::optional<NcclVersion> RunningNccl(abi::LogFunction log) {
+  const SharedLibrary nccl = SharedLibrary::Holding(reinterpret_cast<const void*>(log));
+  const SharedLibrary global = SharedLibrary::Global();
+  auto* get_version = nccl.Find<NcclGetVersion>("ncclGetVersion");
+  if (get_version == nullptr) get_version = global.Find<NcclGetVersion>("ncclGetVersion");
+  int code = 0;
+  if (get_version == nullptr || get_version(&code) != 0) return std::nullopt;
+  return NcclVersionFromCode(code);
+}
+
+std::optional<std::string> RunningGpu() {
+  const SharedLibrary cuda = SharedLibrary::Loaded("libcuda.so.1");
+  auto* get_device = cuda.Find<CuCtxGetDevice>("cuCtxGetDevice");
+  auto* get_name = cuda.Find<CuDeviceGetName>("cuDeviceGetName");
+  if (get_device == nullptr || get_name == nullptr) return std::nullopt;
+  int device = 0;
+  std::array<char, 256> name{};
+  if (get_device(&device) != 0) return std::nullopt;
+  if (get_name(name.data(), static_cast<int>(name.size()) - 1, device) != 0) return std::nullopt;
+  return std::string(name.data());
+}
+
+bool SameRelease(const NcclVersion& a, const NcclVersion& b) {
+  return a.major == b.major && a.minor == b.minor;
+}
+
+}  // namespace
+
+RunningPlatform FindRunning(abi::LogFunction log) { return {RunningNccl(log), RunningGpu()}; }
+
+std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running) {
+  std::vector<std::string> reasons;
+  if (header.nccl && running.nccl && !SameRelease(*header.nccl, *running.nccl)) {
+    reasons.push_back("NCCL " + ToString(*header.nccl) + " (this is " + ToString(*running.nccl) +
+                      ")");
+  }
+  if (header.gpu && running.gpu && *header.gpu != *running.gpu) {
+    reasons.push_back(Quoted(*header.gpu, 80) + " (this is " + Quoted(*running.gpu, 80) + ")");
+  }
+  return reasons;
+}
+
+bool MeasuredHere(const ConfigHeader& header, const RunningPlatform& running) {
+  return header.nccl && running.nccl && header.gpu && running.gpu &&
+         StaleReasons(header, running).empty();
+}
+
+namespace {
+
+// Hashes of the warnings that were logged. When the array is full, the oldest hash is replaced.
+struct LoggedWarnings {
+  std::mutex mutex;
+  std::array<uint64_t, 256> hashes{};
+  size_t next = 0;
+
+  bool Add(uint64_t hash) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (std::find(hashes.begin(), hashes.end(), hash) != hashes.end()) return false;
+    hashes[next++ % hashes.size()] = hash;
+    return true;
+  }
+};
+constinit LoggedWarnings logged;
+
+}  // namespace
+
+void Warnings::LogOnce(std::string_view text) const {
+  if (!log_.silent() && logged.Add(ContentHash(text))) log_.Warn(text);
+}
+
+void ForgetWarnings() {
+  const std::lock_guard<std::mutex> lock(logged.mutex);
+  logged.hashes.fill(0);
+  logged.next = 0;
 }
 
 }  // namespace nccltune::tuner

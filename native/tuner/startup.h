@@ -6,12 +6,53 @@
 #define NCCLTUNE_TUNER_STARTUP_H_
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "abi/tuner_types.h"
+#include "common/log.h"
+#include "common/nccl_version.h"
 #include "tuner/communicator.h"
+#include "tuner/config.h"
 
 namespace nccltune::tuner {
+
+// Logs each distinct warning once per process, because all communicators of a job read the same
+// file.
+class Warnings {
+ public:
+  explicit Warnings(const Log& log) : log_(log) {}
+
+  void LogOnce(std::string_view text) const;
+
+ private:
+  const Log& log_;
+};
+
+// Forgets the logged warnings, so that each is logged again. For tests.
+void ForgetWarnings();
+
+// Finds the platform that this process runs on, and compares it with the one on which the rules
+// were measured.
+
+struct RunningPlatform {
+  std::optional<NcclVersion> nccl;
+  std::optional<std::string> gpu;  // of the calling thread's current CUDA context
+};
+
+// Queries the libraries that the process has loaded; unknown values stay empty. `log` is NCCL's
+// logger: its address shows which of several NCCL libraries is running.
+RunningPlatform FindRunning(abi::LogFunction log);
+
+// Returns one phrase for each value that differs between the header and the running platform.
+// Values that are unknown on either side are not compared. NCCL's patch releases are not compared
+// either.
+std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running);
+
+// Returns whether the header names the GPU and the NCCL version, and both match the running ones.
+bool MeasuredHere(const ConfigHeader& header, const RunningPlatform& running);
 
 inline constexpr std::string_view kLogPrefix = "TUNER/nccltune: ";
 inline constexpr unsigned long kLogSubsystems = abi::kSubsysInit | abi::kSubsysTuning;

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever happens to a process of nccltune-bench: all end in time, and nothing is left running."""
 
-import contextlib
-import os
 import random
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -169,22 +166,3 @@ def test_no_process_outlives_its_parent(tmp_path: Path) -> None:
                 break
     finally:
         parent.close()
-
-
-def test_strangers_do_not_disturb_a_run() -> None:
-    with Run(SIZE, absent=1) as run:
-        strangers = []
-        for speech in (b"", b"GET / HTTP/1.1\r\n\r\n", b"nccltune", os.urandom(100_000)):
-            for _ in eventually():
-                with contextlib.suppress(ConnectionRefusedError):
-                    strangers.append(socket.create_connection(("127.0.0.1", run.port), timeout=5))
-                    break
-            with contextlib.suppress(OSError):  # sent away while it speaks
-                strangers[-1].sendall(speech)
-        run.complete()
-        run.hello()
-        run.first.send(measure(rounds=20), {"op": "quit"})
-        assert [answer["op"] for answer in run.first.rest()] == [*["point"] * 20, "done", "quit"]
-        assert run.end() == [0] * SIZE
-        for stranger in strangers:
-            stranger.close()

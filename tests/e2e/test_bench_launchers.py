@@ -161,20 +161,3 @@ def test_the_variables_of_a_launcher_that_is_not_here(launcher: str) -> None:
     finally:
         for rank_process in ranks:
             rank_process.close()
-
-
-def test_contradicting_variables_are_an_error() -> None:
-    variables = {
-        "OMPI_COMM_WORLD_RANK": "0",
-        "OMPI_COMM_WORLD_SIZE": "2",
-        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-        "PMI_RANK": "1",
-        "PMI_SIZE": "4",
-    }
-    process = Process([str(BENCH), "--replay", str(FOUR_NODES)], environment(**variables))
-    try:
-        status, talk = process.end()
-        assert status == 2
-        assert "OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=2 contradicts PMI_RANK=1" in talk
-    finally:
-        process.close()

@@ -2,16 +2,12 @@
 """`nccltune sendrecv settings` with real processes that speak the bench's conversation."""
 
 import json
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nccltune.study.files import Study
-from tests.e2e.bench_runs import eventually
-from tests.e2e.own_processes import command, native_parts, run, variables
+from tests.e2e.own_processes import native_parts, run
 
 STAND_IN = Path(__file__).with_name("p2p_bench.py")
 FAST = ("--sizes", "1M-64M")
@@ -59,69 +55,12 @@ def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, nati
     assert not (raced / "study" / "samples.jsonl").exists()
 
 
-def test_the_recorded_race_runs_again_without_gpus(raced: Path, native: Path) -> None:
-    done = run(
-        native,
-        "sendrecv",
-        "settings",
-        *FAST,
-        "--replay",
-        "study",
-        "-o",
-        "again",
-        "--json",
-        cwd=raced,
-    )
-    result = json.loads(done.stdout)
-    # What else is in it could be left out only if the recording had that, too.
-    assert result["settings"]["NCCL_MIN_P2P_NCHANNELS"] == 64
-    assert result["replay"] == "study"
-    assert Study(raced / "again").platform().replay == "study"
-    assert "replay     of study: timings are drawn from a recording" in done.stderr
-
-
 def test_a_dry_run_says_what_it_would_try_and_writes_nothing(native: Path, tmp_path: Path) -> None:
     found = sweep(native, "--dry-run", "-o", "study", cwd=tmp_path)
     assert {"NCCL_MIN_P2P_NCHANNELS": 64} in found["first"]
     assert {"NCCL_BUFFSIZE": 8388608, "NCCL_P2P_NVL_CHUNKSIZE": 1048576} in found["first"]
     assert not any("NCCL_NCHANNELS_PER_NET_PEER" in item for item in found["first"])
     assert not (tmp_path / "study").exists()
-
-
-def test_a_process_that_cannot_start_costs_only_its_settings(native: Path, tmp_path: Path) -> None:
-    result = sweep(native, "-o", "study", cwd=tmp_path, P2P_BENCH_FAIL="NCCL_MIN_P2P_NCHANNELS=64")
-    assert result["settings"] == {}
-    assert result["failed"] == {"NCCL_MIN_P2P_NCHANNELS=64": "NCCL: unhandled system error"}
-    assert not (tmp_path / "study" / "p2p.conf").exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_race_goes_on(native: Path, tmp_path: Path, number: int) -> None:
-    process = subprocess.Popen(
-        command("sendrecv", "settings", "--gpus", 2, *FAST, "-o", "study"),
-        cwd=tmp_path,
-        env=variables(native, P2P_BENCH_SLOW="0.002"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    runs = tmp_path / "study" / "p2p-runs.jsonl"
-    for _ in eventually(30):
-        if runs.exists() and len(runs.read_text().splitlines()) >= 5:
-            break
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
-    finished = len(runs.read_text().splitlines())
-    if number == signal.SIGKILL:
-        assert process.returncode == -signal.SIGKILL
-    else:
-        assert process.returncode == 128 + number
-        assert "resume:  nccltune sendrecv settings" in said
-    result = sweep(native, "-o", "study", cwd=tmp_path)
-    assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
-    assert result["known"] == finished - 1
-    again = sweep(native, "-o", "study", cwd=tmp_path)
-    assert (again["processes"], again["settings"]) == (0, result["settings"])
 
 
 def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
 from tests.e2e.own_processes import command, native_parts, run, variables
 
@@ -85,16 +84,6 @@ def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, nativ
 def test_without_sendrecv_env_says_how_to_have_it(compared: Path, native: Path) -> None:
     done = run(native, "env", "study", cwd=compared, code=2)
     assert "nccltune sendrecv env study" in done.stderr
-
-
-def test_the_recorded_comparison_runs_again_without_gpus(compared: Path, native: Path) -> None:
-    words = ("sendrecv", "sweep", *FAST, "--replay", "study", "-o", "again", "--json")
-    done = run(native, *words, cwd=compared)
-    result = json.loads(done.stdout)
-    assert result["settings"] == {SET: 4194304}
-    assert result["replay"] == "study"
-    assert Study(compared / "again").platform().replay == "study"
-    assert "replay     of study: timings are drawn from a recording" in done.stderr
 
 
 def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path) -> None:

@@ -291,26 +291,6 @@ def test_samples_added_after_tuning_are_noticed_by_the_report(tmp_path: Path) ->
     assert "older than the samples" in done.stderr
 
 
-def test_a_study_without_samples_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "study").mkdir()
-    (tmp_path / "study" / "platform.json").write_text('{"name": "x"}')
-    for verb in ("analyze", "tune", "report"):
-        done = nccltune(verb, "study", cwd=tmp_path, code=2)
-        assert "hint:" in done.stderr
-        assert "nccltune import" in done.stderr
-
-
-def test_a_damaged_study_is_named_by_line_and_nothing_is_written(tmp_path: Path) -> None:
-    (tmp_path / "raw.csv").write_text(raw_csv(0))
-    nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
-    samples = tmp_path / "study" / "samples.jsonl"
-    lines = samples.read_text().splitlines(keepends=True)
-    samples.write_text("".join([*lines[:10], "{broken\n", *lines[10:]]))
-    done = nccltune("tune", "study", cwd=tmp_path, code=2)
-    assert "samples.jsonl:11" in done.stderr
-    assert not (tmp_path / "study" / "tuner.conf").exists()
-
-
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
@@ -319,62 +299,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         "tune", "studies/h200x4-as-4-nodes", "-o", "/dev/full/tuner.conf", cwd=tmp_path, code=2
     )
     assert "cannot be written" in done.stderr
-
-
-def test_lint_finds_what_a_tired_admin_writes(tmp_path: Path) -> None:
-    (tmp_path / "bad.conf").write_text(
-        "allreduce,0,64K,tree,ll,-1,4,32\n"
-        "AllReduce,0,65536,tree,ll,-1,4,32\n"
-        "allreduce,0,65536,NVLS,simple,-1,4,32\n"
-        "allreduce,65537,1048576,,simple,-1,4,32\n"
-        "allreduce,65537,1048576,ring,simple\n"
-        "allreduce,0,1048576,ring,simple,-1,-1,-1\n"
-        "allreduce,0,65536,ring,ll,-1,4,32\n"
-    )
-    done = nccltune("lint", "bad.conf", "--json", cwd=tmp_path, code=1)
-    issues = json.loads(done.stdout)["configurations"][0]["issues"]
-    errors = {issue["line"]: issue for issue in issues if issue["severity"] == "error"}
-    assert sorted(errors) == [1, 2, 3, 4, 5]
-    assert "'64K'" in errors[1]["message"]
-    assert "did you mean 'allreduce'" in errors[2]["hint"]
-    assert "did you mean 'nvls'" in errors[3]["hint"]
-    assert "too few" in errors[5]["message"]
-    assert [(i["kind"], i["line"]) for i in issues if i["severity"] == "warning"] == [
-        ("shadowed", 7)
-    ]
-    text = nccltune("lint", "bad.conf", cwd=tmp_path, code=1).stdout
-    assert "bad.conf:3: error:" in text
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "0 rules"),
-        (b"\x7fELF\x02\x01\x00\x03" + bytes(range(256)), "binary"),
-        ("allreduce,0,8,ring,ll,-1,4,4\n".encode("utf-16"), "UTF-16"),
-        (b"allreduce,0,8,ring,ll,-1,4,4\r\n", "1 rule"),
-    ],
-)
-def test_odd_configurations_are_told_apart(tmp_path: Path, content: bytes, words: str) -> None:
-    (tmp_path / "odd.conf").write_bytes(content)
-    environment = dict(os.environ)
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", "lint", "odd.conf"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, 1, 2)
-    assert words in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_tuner_that_is_none_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.so").write_text("no library")
-    done = nccltune("explain", "--tuner", "x.so", "--nodes", 2, "--ranks", 16, cwd=tmp_path, code=3)
-    assert "x.so" in done.stderr
 
 
 def test_the_report_knows_a_configuration_that_was_edited(tmp_path: Path) -> None:

@@ -68,25 +68,6 @@ def test_a_sweep_and_its_proof(tmp_path: Path, options: list[str]) -> None:
     assert json.loads((study / "sweep.json").read_text())["reason"] == "done"
 
 
-def test_the_whole_job_in_one_command(tmp_path: Path, options: list[str]) -> None:
-    study = tmp_path / "study"
-    sizes = ["--collectives", "allreduce", "--sizes", "1K-1M"]
-    done = subprocess.run(
-        line("auto", "-o", study, "--json", *sizes, *options),
-        env=os.environ | ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["sweep"]["reason"] == "done"
-    assert [rule["verdict"] for rule in told["proof"]["rules"]].count("holds") >= 1
-    assert (study / "tuner.conf").is_file()
-    assert (study / "report.html").is_file()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_end_of_a_sweep_is_the_end_of_its_processes(
     tmp_path: Path, options: list[str], number: signal.Signals

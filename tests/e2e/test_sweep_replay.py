@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,13 +14,11 @@ from pathlib import Path
 import pytest
 
 from nccltune.analyze.timings import Timings, sort_samples
-from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.measure.engine.point_record import FailedPoint
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.study.files import Study
-from nccltune.study.lock import locked
 from nccltune.tune.search import search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -130,45 +127,6 @@ def test_a_sweep_costs_little_and_loses_little_against_the_full_grid(
         assert regret(*tables, truth[collective]) <= math.log(1.01), collective
 
 
-def run(*args: object, cwd: Path) -> str:
-    """Another verb, on a study."""
-    line = [sys.executable, "-m", "nccltune.cli", *map(str, args)]
-    done = subprocess.run(
-        line, cwd=cwd, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode in (0, 1), done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_a_swept_study_leads_to_the_rules_of_its_recording(tmp_path: Path, name: str) -> None:
-    """Sweep, analyse, tune: at every recorded size the two files choose the same but where that
-    makes less than 10 % (a boundary between two sizes, two choices that are alike)."""
-    last = "1G" if name == "h200x4-1-node" else "64M"
-    sweep("-o", "swept", "--replay", EXAMPLES / name, "--sizes", f"1K-{last}", cwd=tmp_path)
-    shutil.copytree(EXAMPLES / name, tmp_path / "recorded")
-    tables = []
-    for study in ("swept", "recorded"):
-        run("analyze", study, cwd=tmp_path)
-        run("tune", study, cwd=tmp_path)
-        found = read_rules(tmp_path / study / "tuner.conf", strict=True)
-        tables.append([item.rule for item in found.rules])
-    swept, recorded = tables
-    assert {rule.collective for rule in swept} == {rule.collective for rule in recorded}
-    for collective, truth in timings(tmp_path / "swept").items():
-        full = timings(EXAMPLES / name)[collective]
-        alike = 0
-        for size in full.sizes:
-            ours, theirs = taken(swept, full, size), taken(recorded, full, size)
-            alike += ours == theirs
-            mine, other = full.median(size, ours), full.median(size, theirs)
-            assert mine is not None
-            assert other is not None
-            assert mine < 1.1 * other, (collective, size)
-        assert alike >= 0.8 * len(full.sizes), collective
-        assert truth.condition.scale == full.condition.scale
-
-
 def test_what_a_replay_leaves_says_replay_everywhere(tmp_path: Path) -> None:
     done = sweep("-o", "study", "--replay", EXAMPLES / RECORDINGS[1], cwd=tmp_path)
     assert done.stdout.startswith("replay ")
@@ -194,39 +152,12 @@ def test_a_recording_may_be_named(tmp_path: Path) -> None:
     assert told["total_seconds"] > told["seconds"] > 0
 
 
-def test_a_budget_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    common = ["-o", "study", "--replay", EXAMPLES / RECORDINGS[0], "--json"]
-    first = json.loads(sweep(*common, "--budget", "1.5", cwd=tmp_path).stdout)["sweep"]
-    assert first["reason"] == "budget"
-    assert 0 < first["seconds"] <= 1.6
-    second = json.loads(sweep(*common, cwd=tmp_path).stdout)["sweep"]
-    assert second["known"] == first["points"]
-    sweep("-o", "whole", *common[2:], cwd=tmp_path)
-    assert_the_same(points(tmp_path / "study"), points(tmp_path / "whole"))
-
-
 def test_a_study_of_another_platform_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     sweep("-o", "study", "--replay", EXAMPLES / RECORDINGS[1], cwd=tmp_path)
     before = (tmp_path / "study" / "samples.jsonl").read_bytes()
     done = sweep("-o", "study", "--replay", EXAMPLES / RECORDINGS[0], cwd=tmp_path, code=2)
     assert "another platform: number of nodes 1 there, 4 here" in done.stderr
     assert (tmp_path / "study" / "samples.jsonl").read_bytes() == before
-
-
-def test_sizes_beyond_the_recording_are_left_out_and_told(tmp_path: Path) -> None:
-    done = sweep(
-        "-o",
-        "study",
-        "--replay",
-        EXAMPLES / RECORDINGS[0],
-        "--collectives",
-        "allgather",
-        "--sizes",
-        "1M-256M",
-        cwd=tmp_path,
-    )
-    assert "allgather default: unsupported at" in done.stdout
-    assert max(timings(tmp_path / "study")[Collective.ALLGATHER].sizes) == 64 << 20
 
 
 def children(pid: int) -> list[int]:
@@ -319,30 +250,3 @@ def test_an_interrupted_sweep_says_how_to_go_on(
     assert json.loads((tmp_path / "study" / "sweep.json").read_text())["reason"] == "interrupted"
     sweep("-o", "study", *LONG, cwd=tmp_path)
     assert_the_same(points(tmp_path / "study"), uninterrupted)
-
-
-def test_a_second_sweep_on_the_study_waits_its_turn(tmp_path: Path) -> None:
-    with locked(Study.create(tmp_path / "study")):
-        done = sweep("-o", "study", *LONG, cwd=tmp_path, code=2)
-    assert "another sweep is running on this study" in done.stderr
-    assert not (tmp_path / "study" / "samples.jsonl").exists()
-    sweep("-o", "study", *LONG, "--budget", "0.1", cwd=tmp_path)
-    assert points(tmp_path / "study")
-
-
-def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path: Path) -> None:
-    line = " ".join(map(str, command("-o", "study", *LONG)))
-    done = subprocess.run(
-        ["bash", "-c", f"ulimit -f 60; exec {line}"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "error: study/samples.jsonl: cannot be written: File too large" in done.stderr
-    assert "resume:  nccltune sweep --output study" in done.stderr
-    kept = len(points(tmp_path / "study"))
-    again = json.loads(sweep("-o", "study", *LONG, "--json", cwd=tmp_path).stdout)["sweep"]
-    assert again["known"] == kept > 0

@@ -154,19 +154,6 @@ def test_the_same_command_measures_nothing_twice(study: Study) -> None:
     assert back.groups == first.groups
 
 
-def test_an_interrupted_proof_goes_on_where_it_stopped(study: Study, tmp_path: Path) -> None:
-    whole = Study(tmp_path / "whole" / "study")
-    shutil.copytree(study.path, whole.path)
-    part = verify(study, "--budget", "0.3")
-    assert part.reason == "budget"
-    assert "open" in {item.verdict for item in part.rules}
-    rest, uninterrupted = verify(study), verify(whole)
-    assert rest.known == part.points > 0
-    assert rest.points + rest.known == uninterrupted.points
-    assert rest.groups == uninterrupted.groups
-    assert rest.rules == uninterrupted.rules
-
-
 def paced(folder: Path) -> Path:
     """A native folder whose bench takes a part of the recorded time."""
     (folder / "bin").mkdir(parents=True)
@@ -227,15 +214,6 @@ def test_anew_measures_everything_again(study: Study) -> None:
     assert again.known == 0 < again.points
     assert again.passes[0].first_round == 100
     assert again.groups != first.groups
-
-
-def test_what_the_recording_lacks_is_told_and_kept(study: Study) -> None:
-    add_rule(study, "broadcast,1024,65536,ring,ll,-1,4,4")
-    done = nccltune("verify", "study", cwd=study.path.parent)
-    assert "1 not verifiable here" in done.stdout
-    assert "could not be measured" in done.stdout
-    assert labels(study)[-1] == "ring/ll"
-    assert not (study.path / "tuner.conf.before-verify").exists()
 
 
 def test_a_study_of_another_machine_is_refused(study: Study) -> None:

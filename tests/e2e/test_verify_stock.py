@@ -76,13 +76,6 @@ def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
     assert found[1 << 20].verdict == "left alone"
 
 
-def test_a_file_of_one_rule_is_loaded_like_any_other(study: Study) -> None:
-    study.config_path.write_text("".join(CONFIG.splitlines(keepends=True)[:2]))
-    done = verify(study, *PROGRAM, options=("--rounds", "1"))
-    assert ": 1 of 1 rule for 4 nodes, 4 ranks" in done.stdout
-    assert kept(study).problems == []
-
-
 def test_json_is_the_whole_result(study: Study) -> None:
     document = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
     assert document["problems"] == []

@@ -31,7 +31,7 @@ std::string NameOf(Collective collective) {
   return std::string(AllCollectiveNames()[static_cast<size_t>(collective)]);
 }
 
-StepError Unsupported(std::string text) {
+StepError ImpossibleCall(std::string text) {
   return {.kind = ErrorKind::kUnsupported, .text = std::move(text), .rank = -1, .fatal = false};
 }
 
@@ -57,19 +57,19 @@ std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayou
   const bool exchanges =
       step.collective == Collective::kSendRecv || step.collective == Collective::kAllToAll;
   if (step.in_place && exchanges) {
-    return Unsupported(NameOf(step.collective) + " has no in-place form");
+    return ImpossibleCall(NameOf(step.collective) + " has no in-place form");
   }
   if (HasRoot(step.collective) && (step.root < 0 || step.root >= ranks)) {
-    return Unsupported("there is no rank " + std::to_string(step.root) + " to be the root");
+    return ImpossibleCall("there is no rank " + std::to_string(step.root) + " to be the root");
   }
   const size_t element = static_cast<size_t>(SizeOf(step.dtype));
   *layout = {};
   layout->count = CountFor(step, ranks);
   if (layout->count == 0) {
-    return Unsupported(std::to_string(step.bytes) + " bytes hold no element of " +
-                       std::to_string(element) + " bytes" +
-                       (IsShared(step.collective) ? " for each rank" : "") +
-                       (step.group_calls > 1 ? " in each call of the group" : ""));
+    return ImpossibleCall(std::to_string(step.bytes) + " bytes hold no element of " +
+                          std::to_string(element) + " bytes" +
+                          (IsShared(step.collective) ? " for each rank" : "") +
+                          (step.group_calls > 1 ? " in each call of the group" : ""));
   }
   const size_t part = layout->count * element;
   const size_t whole = IsShared(step.collective) ? part * static_cast<size_t>(ranks) : part;

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "bench/nccl/call_layout.h"
-#include "bench/nccl/cuda_driver.h"
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/pattern.h"
 

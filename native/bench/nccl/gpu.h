@@ -11,11 +11,10 @@
 #include <string>
 
 #include "bench/nccl/call_layout.h"
-#include "bench/nccl/cuda_driver.h"
 #include "bench/nccl/device_buffers.h"
 #include "bench/nccl/load.h"
 #include "bench/nccl/nccl_library.h"
-#include "bench/nccl/result_check.h"
+#include "bench/nccl/pattern.h"
 #include "bench/step.h"
 
 namespace nccltune::bench {

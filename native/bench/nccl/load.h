@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "bench/nccl/cuda_driver.h"
+#include "bench/nccl/nccl_library.h"
 #include "bench/step.h"
 
 namespace nccltune::bench {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/nccl/call_probe.h"
 #include "bench/nccl/nccl_backend.h"
+#include "bench/nccl/observation.h"
 #include "host/nccl_stand_in.h"
 
 namespace nccltune::bench {

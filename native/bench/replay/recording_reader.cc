@@ -13,7 +13,6 @@
 #include <tuple>
 
 #include "bench/replay/recording.h"
-#include "bench/replay/study_lines.h"
 #include "common/content_hash.h"
 #include "common/file.h"
 #include "common/json.h"

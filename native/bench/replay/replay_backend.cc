@@ -11,7 +11,6 @@
 #include "bench/random.h"
 #include "bench/request.h"
 #include "bench/step.h"
-#include "bench/words.h"
 #include "common/json.h"
 #include "common/text.h"
 

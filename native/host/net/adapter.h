@@ -16,7 +16,6 @@
 #include "abi/net_types.h"
 #include "common/shared_library.h"
 #include "host/guarded.h"
-#include "host/net/call_watch.h"
 #include "host/net/net_plugin.h"
 #include "host/plugin_log.h"
 

@@ -29,15 +29,6 @@ bool Checks(const NetCheckOptions& options) {
   return options.check || options.mode == NetCheckMode::kTransfer;
 }
 
-// Returns the largest window (number of outstanding requests) whose buffers fit in the memory
-// limit. The result is at least 1 and at most options.window.
-int FittingWindow(const NetCheckOptions& options) {
-  const uint64_t ends = static_cast<uint64_t>(options.connections) * (options.both ? 2 : 1);
-  const uint64_t buffer = options.sizes.Largest() + options.slack + 1;
-  const uint64_t fitting = options.memory / ends / buffer;
-  return static_cast<int>(std::clamp<uint64_t>(fitting, 1, static_cast<uint64_t>(options.window)));
-}
-
 }  // namespace
 
 // Measures counters, wall time and CPU time since the construction of the Meter.
@@ -83,11 +74,9 @@ class MessageExchange::Meter {
 };
 
 MessageExchange::MessageExchange(HostProcess* process, PluginEndpoint* endpoint)
-    : process_(*process), options_(process->options()), window_(FittingWindow(options_)) {
+    : process_(*process), options_(process->options()) {
   for (Connection& connection : endpoint->connections()) {
-    ends_.push_back(
-        std::make_unique<MessageEnd>(process, endpoint, &connection, window_, Checks(options_)));
-    all_.push_back(ends_.back().get());
+    ends_.push_back(std::make_unique<MessageEnd>(process, endpoint, &connection, Checks(options_)));
   }
 }
 
@@ -125,10 +114,10 @@ bool MessageExchange::AllFinished() const {
   return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->finished(); });
 }
 
-bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
+bool MessageExchange::Pass() {
   if (process_.stopped()) return false;
   bool moved = false;
-  for (MessageEnd* const end : ends) {
+  for (const auto& end : ends_) {
     if (!end->Step(&moved)) return false;
   }
   if (moved) {
@@ -139,10 +128,9 @@ bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
   if (idle_passes_ == 0) moved_at_ns_ = NowNs();
   if (++idle_passes_ % kPassesPerTimeCheck == 0 &&
       NowNs() - moved_at_ns_ > kSecond * options_.timeout_s) {
-    const auto waiting = std::find_if(ends.begin(), ends.end(),
-                                      [](const MessageEnd* end) { return !end->finished(); });
-    const std::string what =
-        waiting == ends.end() ? ends.front()->Waiting() : (*waiting)->Waiting();
+    const auto waiting =
+        std::find_if(ends_.begin(), ends_.end(), [](const auto& end) { return !end->finished(); });
+    const std::string what = (waiting == ends_.end() ? ends_.front() : *waiting)->Waiting();
     const std::string after = " after " + std::to_string(options_.timeout_s) + " s";
     return process_.Fail(process_.peer_disturbed()
                              ? "rank 1 is lost, and the plugin reports no error" + after
@@ -168,17 +156,17 @@ void MessageExchange::Transfer() {
   const bool loses_peer = options_.kill_after_ms >= 0 ||
                           (options_.stop_after_ms >= 0 && options_.continue_after_ms < 0);
   const bool endless = loses_peer || options_.close_in_flight;
-  for (MessageEnd* const end : all_) end->set_limit(endless ? kNoLimit : options_.messages);
-  const uint64_t enough = options_.messages * all_.size() / 2;
+  for (const auto& end : ends_) end->set_limit(endless ? kNoLimit : options_.messages);
+  const uint64_t enough = options_.messages * ends_.size() / 2;
   const Meter meter(*this);
-  while (Pass(all_) && !AllFinished()) {
+  while (Pass() && !AllFinished()) {
     if (!options_.close_in_flight) continue;
     uint64_t completed = 0;
-    for (const MessageEnd* const end : all_) completed += end->completed();
+    for (const auto& end : ends_) completed += end->completed();
     if (process_.peer_closing() || completed >= enough) break;
   }
   if (options_.close_in_flight && !process_.stopped()) {
-    for (MessageEnd* const end : all_) {
+    for (const auto& end : ends_) {
       if (!end->Fill()) break;
     }
   }
@@ -188,11 +176,11 @@ void MessageExchange::Transfer() {
 void MessageExchange::Throughput() {
   const int64_t start = NowNs();
   const auto measure_from = start + static_cast<int64_t>(1e9 * options_.warmup_seconds);
-  while (NowNs() < measure_from && Pass(all_)) {
+  while (NowNs() < measure_from && Pass()) {
   }
   const auto measure_to = measure_from + static_cast<int64_t>(1e9 * options_.seconds);
   const Meter meter(*this);
-  while (NowNs() < measure_to && Pass(all_)) {
+  while (NowNs() < measure_to && Pass()) {
   }
   meter.Read(&measured_);
   EndTogether();
@@ -200,7 +188,7 @@ void MessageExchange::Throughput() {
 
 void MessageExchange::EndAfter(bool sends, const std::string& totals) {
   size_t at = 0;
-  for (MessageEnd* const end : all_) {
+  for (const auto& end : ends_) {
     if (end->sends() != sends) continue;
     uint64_t total = 0;
     if (totals.size() - at < sizeof total) {
@@ -219,7 +207,7 @@ void MessageExchange::EndTogether() {
   // plugins never report sizes that could mark the end. The empty messages follow when no more
   // receives will be posted.
   std::string totals;
-  for (MessageEnd* const end : all_) {
+  for (const auto& end : ends_) {
     if (!end->sends()) continue;
     const uint64_t total = end->StopPosting();
     totals.append(reinterpret_cast<const char*>(&total), sizeof total);
@@ -227,7 +215,7 @@ void MessageExchange::EndTogether() {
   process_.Post(PeerMessage::kTotals, totals);
   bool totals_received = false;
   bool totals_acknowledged = false;
-  while (!(totals_received && totals_acknowledged && AllFinished()) && Pass(all_)) {
+  while (!(totals_received && totals_acknowledged && AllFinished()) && Pass()) {
     std::string theirs;
     if (!totals_received && process_.Received(PeerMessage::kTotals, &theirs)) {
       EndAfter(false, theirs);

@@ -34,10 +34,6 @@ class MessageExchange {
  public:
   MessageExchange(HostProcess* process, PluginEndpoint* endpoint);
 
-  // Returns the largest number of outstanding requests for each connection. This number is below
-  // the option `window` if the memory limit requires it.
-  int window() const { return window_; }
-
   // The three steps of a run. Register and Deregister handle the buffers, in the service thread.
   // Progress exchanges the messages, in the progress thread.
   void Register();
@@ -59,16 +55,14 @@ class MessageExchange {
   void EndTogether();
   void EndAfter(bool sends, const std::string& totals);
   void Idle();
-  // Makes one pass over `ends`. Returns false when the run is over. Yields the CPU if no message
+  // Makes one pass over all ends. Returns false when the run is over. Yields the CPU if no message
   // moved in this pass. Records a failure if no message has moved for the timeout.
-  bool Pass(const std::vector<MessageEnd*>& ends);
+  bool Pass();
   bool AllFinished() const;
 
   HostProcess& process_;
   const NetCheckOptions& options_;
-  int window_;
   std::vector<std::unique_ptr<MessageEnd>> ends_;
-  std::vector<MessageEnd*> all_;
   int64_t moved_at_ns_ = 0;
   unsigned idle_passes_ = 0;
   Measured measured_;

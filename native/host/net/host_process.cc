@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "host/net/call_watch.h"
 #include "host/net/net_plugin.h"
 
 namespace nccltune::host::net {

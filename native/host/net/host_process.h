@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // The state of one of the two processes: its watched threads, the control connection to the other
 // process, and the first failure.
 #ifndef NCCLTUNE_HOST_NET_HOST_PROCESS_H_
@@ -6,6 +7,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,11 +23,65 @@
 
 #include "abi/tuner_types.h"
 #include "common/descriptor.h"
-#include "host/net/first_failure.h"
 #include "host/net/options.h"
 #include "host/net/peer_link.h"
 
 namespace nccltune::host::net {
+
+inline constexpr int64_t kMs = 1'000'000;
+inline constexpr int64_t kSecond = 1'000'000'000;
+
+// Returns the time in nanoseconds of the monotonic clock, which all processes of a machine share.
+inline int64_t NowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return kSecond * now.tv_sec + now.tv_nsec;
+}
+
+// Stores the first failure of this process. Any thread may report a failure.
+class FirstFailure {
+ public:
+  // Stores the text if no failure is stored yet. Always returns false, so that callers can return
+  // the result.
+  bool Fail(std::string text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failed_.load(std::memory_order_relaxed)) {
+      text_ = std::move(text);
+      at_ns_ = NowNs();
+      failed_.store(true, std::memory_order_release);
+    }
+    return false;
+  }
+
+  // Stores a failure of the other process if no failure is stored yet, or if the stored failure is
+  // later.
+  void Adopt(std::string text, int64_t at_ns) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failed_.load(std::memory_order_relaxed) && at_ns_ <= at_ns) return;
+    text_ = std::move(text);
+    at_ns_ = at_ns;
+    failed_.store(true, std::memory_order_release);
+  }
+
+  bool ok() const { return !failed_.load(std::memory_order_acquire); }
+
+  std::string text() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return text_;
+  }
+
+  // Returns the time of the failure on the monotonic clock, which all processes of a machine share.
+  int64_t at_ns() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return at_ns_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> failed_{false};
+  std::string text_;
+  int64_t at_ns_ = 0;
+};
 
 // An eventfd that wakes a polling thread.
 class Event {

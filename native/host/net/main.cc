@@ -3,17 +3,13 @@
 //
 // The files of this folder:
 //   adapter            NetPlugin for one interface version
-//   call_watch         the plugin function that each thread is in
-//   clock              monotonic time
 //   content            sizes and bytes of the test messages
 //   endpoint           the plugin and the connections of one process
 //   exchange           the work of the progress thread, for each mode
-//   first_failure      the first failure of this process
-//   host_process       threads, control connection and failure of one process
+//   host_process       threads, clock, control connection and first failure of one process
 //   message_end        one end of a connection, with its buffers and requests
-//   net_plugin         a net plugin of any interface version
+//   net_plugin         a net plugin of any interface version, and the call each thread is in
 //   options            the command line
-//   pace               a separate library that slows or resets TCP connections, for tests
 //   peer_link          the control connection between the two processes
 //   session            runs one process from opening the plugin to closing it
 #include <sys/prctl.h>
@@ -31,9 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
 #include "host/net/host_process.h"
-#include "host/net/net_plugin.h"
 #include "host/net/options.h"
 #include "host/net/peer_link.h"
 #include "host/net/session.h"
@@ -41,24 +35,6 @@
 
 namespace nccltune::host::net {
 namespace {
-
-int ListSymbols(const NetCheckOptions& options) {
-  std::vector<int> versions;
-  std::string error;
-  if (!NetPlugin::Interfaces(options.plugin, &versions, &error)) {
-    std::fprintf(stderr, "error: %s: cannot be opened: %s\n", options.plugin.c_str(),
-                 error.c_str());
-    return kCannotRun;
-  }
-  json::Value line;
-  line.Set("op", "list_symbols");
-  line.Set("plugin", options.plugin);
-  json::Value exported = json::Value::EmptyArray();
-  for (const int version : versions) exported.Append(version);
-  line.Set("exported", std::move(exported));
-  std::printf("%s\n", json::Write(line).c_str());
-  return versions.empty() ? kCannotRun : kOk;
-}
 
 int RunRank(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
   // Restore the default, because a plugin must not depend on its host ignoring SIGPIPE.
@@ -185,7 +161,6 @@ int Main(const std::vector<std::string_view>& arguments) {
     std::fwrite(help.data(), 1, help.size(), stdout);
     return kOk;
   }
-  if (options.list_symbols) return ListSymbols(options);
   const int status = options.fork ? RunBoth(options) : RunOne(options);
   std::fflush(stdout);
   std::fflush(stderr);

@@ -27,14 +27,14 @@ bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char
 }  // namespace
 
 MessageEnd::MessageEnd(HostProcess* process, PluginEndpoint* endpoint, Connection* connection,
-                       int window, bool check)
+                       bool check)
     : process_(*process),
       endpoint_(*endpoint),
       connection_(*connection),
       options_(process->options()),
       check_(check),
       content_(options_.sizes, options_.seed, connection->number, connection->forward),
-      slots_(static_cast<size_t>(window)),
+      slots_(static_cast<size_t>(options_.window)),
       random_(options_.seed + static_cast<uint64_t>(connection->number)),
       capacity_(options_.sizes.Largest() + (check ? options_.slack : 0)) {
   for (size_t i = 0; i < slots_.size(); ++i) free_.push_back(i);
@@ -190,9 +190,7 @@ bool MessageEnd::TestOne(bool* moved) {
 
 bool MessageEnd::CheckReceived(const Slot& slot, int reported) {
   if (options_.nulls || options_.optional_completion) return true;
-  if (reported == kUnset) {
-    return options_.no_sizes || FailMessage(slot.sequence, "test did not set the size");
-  }
+  if (reported == kUnset) return FailMessage(slot.sequence, "test did not set the size");
   if (reported < 0 || static_cast<uint64_t>(reported) != SizeOf(slot.sequence)) {
     return FailMessage(slot.sequence, "test reports " + std::to_string(reported) + " bytes");
   }

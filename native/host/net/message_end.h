@@ -24,8 +24,7 @@ inline constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 class MessageEnd {
  public:
   // With `check`, the sender generates the bytes and the receiver verifies them.
-  MessageEnd(HostProcess* process, PluginEndpoint* endpoint, Connection* connection, int window,
-             bool check);
+  MessageEnd(HostProcess* process, PluginEndpoint* endpoint, Connection* connection, bool check);
 
   // Registers and deregisters the buffers; called from the service thread.
   void Register();

@@ -119,16 +119,6 @@ std::string ResultName(int result) {
   return "result " + std::to_string(result);
 }
 
-bool NetPlugin::Interfaces(const std::string& path, std::vector<int>* versions,
-                           std::string* error) {
-  const SharedLibrary library = SharedLibrary::Open(path, error);
-  if (!library) return false;
-  for (int version = 12; version >= 2; --version) {
-    if (library.FindAddress(SymbolName(version).c_str()) != nullptr) versions->push_back(version);
-  }
-  return true;
-}
-
 std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interface,
                                            std::string* error) {
   SharedLibrary library = SharedLibrary::Open(path, error);

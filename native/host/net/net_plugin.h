@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // A net plugin of any interface version, called with the arguments that NCCL's own wrappers pass.
 #ifndef NCCLTUNE_HOST_NET_NET_PLUGIN_H_
 #define NCCLTUNE_HOST_NET_NET_PLUGIN_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +14,35 @@
 #include "abi/tuner_types.h"
 
 namespace nccltune::host::net {
+
+// Records the plugin function that each thread is currently in, so that another thread can detect a
+// call that never returns.
+
+struct CallSlot {
+  std::atomic<const char*> name{nullptr};  // null: in no plugin function
+  std::atomic<uint64_t> calls{0};
+};
+
+// The slot of the calling thread. If the slot is null, calls of this thread are not recorded.
+inline thread_local CallSlot* this_threads_slot = nullptr;
+
+class CallScope {
+ public:
+  explicit CallScope(const char* name) : slot_(this_threads_slot) {
+    if (slot_ == nullptr) return;
+    // Only this thread writes, so no atomic read-modify-write is needed.
+    slot_->calls.store(slot_->calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    slot_->name.store(name, std::memory_order_relaxed);
+  }
+  ~CallScope() {
+    if (slot_ != nullptr) slot_->name.store(nullptr, std::memory_order_relaxed);
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  CallSlot* slot_;
+};
 
 inline constexpr size_t kHandleBytes = 128;  // NCCL_NET_HANDLE_MAXSIZE
 inline constexpr int kPointerHost = 1;       // NCCL_PTR_HOST
@@ -58,9 +89,6 @@ class NetPlugin {
   // and this program have. Returns null with *error if there is none.
   static std::unique_ptr<NetPlugin> Open(const std::string& path, int interface,
                                          std::string* error);
-  // Sets *versions to the interface versions that the file exports, newest first. Returns false
-  // with *error if the file cannot be opened.
-  static bool Interfaces(const std::string& path, std::vector<int>* versions, std::string* error);
 
   virtual ~NetPlugin() = default;
   NetPlugin(const NetPlugin&) = delete;

@@ -21,8 +21,7 @@ constexpr std::string_view kHelp =
 processes, without NCCL and without a GPU
 
 usage: nccltune-net-host MODE --plugin PATH --fork [options]
-       nccltune-net-host MODE --plugin PATH --rendezvous PORT|PATH --rank 0|1 [options]
-       nccltune-net-host --list-symbols --plugin PATH
+       nccltune-net-host MODE --plugin PATH --rendezvous PATH --rank 0|1 [options]
 
 modes
   transfer     messages of many sizes, every byte and every reported size checked
@@ -39,9 +38,8 @@ the plugin
 
 the other process
   --fork                   start both processes
-  --rendezvous PORT|PATH   connect through a port of 127.0.0.1, or through a socket at that path
-                           (with a '/'), which works across network namespaces; start both
-                           processes with the same options and a --rank
+  --rendezvous PATH        connect through a socket at that path, which works across network
+                           namespaces; start both processes with the same options and a --rank
 
 the messages
   --connections N          in each direction (default: 1)
@@ -56,22 +54,18 @@ the messages
   --warm-up S              throughput: time before the measurement (default: 1)
   --check                  throughput: check the bytes too
   --seed N                 seed of sizes and bytes (default: 1)
-  --memory BYTES           limit for the buffers of a process; reduces the window if they do not
-                           fit (default: 2G)
   --rounds N               repeat everything from dlopen to dlclose (default: 1)
 
 how the plugin is called
   --order oldest|random    which outstanding request is tested (default: oldest, as NCCL does)
   --optional-completion    receives pass request 0x1 (v9 on)
   --nulls                  pass NULL for sizes, phandles and device handles
-  --no-sizes               allow test to report no sizes; some plugins never do
   --one-service-thread     call connect and accept from one thread (neither may block)
   --idle-listens N         additional listeners without connections
   --connect-delay MS       call accept for that long before connect
   --accept-delay MS        call connect for that long before accept
   --close-in-flight        close with requests outstanding
-  --kill-after MS          kill rank 1; rank 0's plugin must report an error (needs --fork
-                           or a PATH)
+  --kill-after MS          kill rank 1; rank 0's plugin must report an error
   --stop-after MS          stop rank 1
   --continue-after MS      continue it that much later; without this option, rank 0's plugin must
                            report an error
@@ -164,7 +158,6 @@ OptionTable TableFor(NetCheckOptions& options) {
   constexpr int kHour = 3'600'000;
   OptionTable table;
   table.Flag("--help", &options.help);
-  table.Flag("--list-symbols", &options.list_symbols);
   table.Path("--plugin", &options.plugin);
   table.Number("--interface", 6, 12, &options.interface);
   table.Number("--device", 0, 1 << 16, &options.device);
@@ -173,11 +166,7 @@ OptionTable TableFor(NetCheckOptions& options) {
   table.Number("--communicators", 1, 64, &options.communicators);
   table.Number("--traffic-class", -1, 1 << 16, &options.traffic_class);
   table.Flag("--fork", &options.fork);
-  table.Value("--rendezvous", [&options](std::string_view text) {
-    options.rendezvous = text;
-    uint16_t port = 0;
-    return IsPath(text) ? "" : ReadNumber<uint16_t>(text, 1, 65535, &port);
-  });
+  table.Path("--rendezvous", &options.rendezvous);
   table.Number("--rank", 0, 1, &options.rank);
   table.Number("--connections", 1, 4096, &options.connections);
   AddEither(table, "--direction", "both", "forward", &options.both);
@@ -194,12 +183,10 @@ OptionTable TableFor(NetCheckOptions& options) {
   table.Number("--warm-up", 0.0, 3600.0, &options.warmup_seconds);
   table.Flag("--check", &options.check);
   table.Number("--seed", uint64_t{0}, kAny, &options.seed);
-  AddSize(table, "--memory", 1, kAny, &options.memory);
   table.Number("--rounds", 1, 1 << 20, &options.rounds);
   AddEither(table, "--order", "random", "oldest", &options.random_order);
   table.Flag("--optional-completion", &options.optional_completion);
   table.Flag("--nulls", &options.nulls);
-  table.Flag("--no-sizes", &options.no_sizes);
   table.Flag("--one-service-thread", &options.one_service_thread);
   table.Number("--idle-listens", 0, 4096, &options.idle_listens);
   table.Number("--connect-delay", 0, kHour, &options.connect_delay_ms);
@@ -217,15 +204,11 @@ OptionTable TableFor(NetCheckOptions& options) {
 // options contradict each other, else an empty text.
 std::string Complete(NetCheckOptions& options, bool has_mode) {
   if (options.plugin.empty()) return "--plugin is missing";
-  if (options.list_symbols) return {};
   if (!has_mode) return "the mode is missing: transfer, throughput or idle";
   if (options.fork != options.rendezvous.empty()) {
     return "give either --fork or --rendezvous";
   }
   const bool loses_peer = options.kill_after_ms >= 0 || options.stop_after_ms >= 0;
-  if (loses_peer && !options.fork && !IsPath(options.rendezvous)) {
-    return "--kill-after and --stop-after need --fork, or a path to meet at";
-  }
   if (loses_peer && options.mode != NetCheckMode::kThroughput &&
       options.mode != NetCheckMode::kTransfer) {
     return "--kill-after and --stop-after work only with transfer and throughput";
@@ -249,8 +232,6 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
 }
 
 }  // namespace
-
-bool IsPath(std::string_view rendezvous) { return rendezvous.find('/') != std::string_view::npos; }
 
 std::string_view ModeName(NetCheckMode mode) {
   static constexpr std::array<std::string_view, 3> kNames = {"transfer", "throughput", "idle"};

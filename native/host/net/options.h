@@ -17,7 +17,6 @@ enum class NetCheckMode { kTransfer, kThroughput, kIdle };
 struct NetCheckOptions {
   NetCheckMode mode = NetCheckMode::kTransfer;
   bool help = false;
-  bool list_symbols = false;
 
   std::string plugin;
   int interface = 0;  // version of the net interface; 0: the newest
@@ -29,7 +28,7 @@ struct NetCheckOptions {
   // Connection to the other process.
   bool fork = false;
   int rank = 0;
-  std::string rendezvous;  // a port of 127.0.0.1, or the path of a socket; empty with --fork
+  std::string rendezvous;  // the path of a socket; empty with --fork
 
   // The messages.
   int connections = 1;
@@ -44,14 +43,12 @@ struct NetCheckOptions {
   double warmup_seconds = 1;
   bool check = false;  // also check the bytes in throughput
   uint64_t seed = 1;
-  uint64_t memory = uint64_t{2} << 30;  // limit for the buffers of one process
   int rounds = 1;
 
   // Variations of the calls to the plugin.
   bool random_order = false;
   bool optional_completion = false;
   bool nulls = false;
-  bool no_sizes = false;
   bool one_service_thread = false;
   int idle_listens = 0;
   int connect_delay_ms = 0;
@@ -63,9 +60,6 @@ struct NetCheckOptions {
   int timeout_s = 60;
   bool log = false;
 };
-
-// Returns whether the rendezvous is a path of a Unix socket.
-bool IsPath(std::string_view rendezvous);
 
 std::string_view ModeName(NetCheckMode mode);
 

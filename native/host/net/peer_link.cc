@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/peer_link.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,8 +11,7 @@
 #include <cstring>
 
 #include "common/little_endian.h"
-#include "host/net/clock.h"
-#include "host/net/options.h"
+#include "host/net/host_process.h"
 
 namespace nccltune::host::net {
 namespace {
@@ -22,34 +19,7 @@ namespace {
 constexpr size_t kHeaderBytes = 1 + sizeof(uint32_t);
 constexpr int kRetryMs = 20;
 
-struct SocketAddress {
-  sockaddr_storage storage = {};
-  socklen_t length = 0;
-
-  const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  Descriptor Stream() const {
-    return Descriptor(socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  }
-};
-
-bool ParseAddress(const std::string& name, SocketAddress* place) {
-  if (!IsPath(name)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(std::stoi(name)));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    std::memcpy(&place->storage, &address, sizeof address);
-    place->length = sizeof address;
-    return true;
-  }
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.size() >= sizeof address.sun_path) return false;
-  name.copy(address.sun_path, name.size());
-  std::memcpy(&place->storage, &address, sizeof address);
-  place->length = sizeof address;
-  return true;
-}
+Descriptor Stream() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 }  // namespace
 
@@ -60,39 +30,40 @@ std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> PeerLink::Pair()
           std::unique_ptr<PeerLink>(new PeerLink(Descriptor(fds[1])))};
 }
 
-std::unique_ptr<PeerLink> PeerLink::Connect(bool listens, const std::string& name, int timeout_ms,
+std::unique_ptr<PeerLink> PeerLink::Connect(bool listens, const std::string& path, int timeout_ms,
                                             std::string* error) {
-  SocketAddress place;
-  if (!ParseAddress(name, &place)) {
+  sockaddr_un place{};
+  place.sun_family = AF_UNIX;
+  if (path.size() >= sizeof place.sun_path) {
     *error = "the path is too long for a socket";
     return nullptr;
   }
+  path.copy(place.sun_path, path.size());
+  const auto* const address = reinterpret_cast<const sockaddr*>(&place);
   const auto fail = [error](const char* what) {
     *error = std::string(what) + ": " + std::strerror(errno);
     return nullptr;
   };
   if (listens) {
-    const Descriptor listener = place.Stream();
-    if (!listener) return fail("no socket");
-    const int one = 1;
-    setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener.fd(), place.address(), place.length) != 0 || listen(listener.fd(), 1) != 0) {
+    const Descriptor listener = Stream();
+    if (!listener || bind(listener.fd(), address, sizeof place) != 0 ||
+        listen(listener.fd(), 1) != 0) {
       return fail("cannot listen");
     }
     pollfd waiting{listener.fd(), POLLIN, 0};
     Descriptor peer(poll(&waiting, 1, timeout_ms) == 1
                         ? accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)
                         : -1);
-    if (IsPath(name)) unlink(name.c_str());
+    unlink(path.c_str());
     if (peer) return std::unique_ptr<PeerLink>(new PeerLink(std::move(peer)));
     *error = "no process connected";
     return nullptr;
   }
   const int64_t until = NowNs() + kMs * timeout_ms;
   for (;;) {
-    Descriptor socket = place.Stream();
+    Descriptor socket = Stream();
     if (!socket) return fail("no socket");
-    if (connect(socket.fd(), place.address(), place.length) == 0) {
+    if (connect(socket.fd(), address, sizeof place) == 0) {
       return std::unique_ptr<PeerLink>(new PeerLink(std::move(socket)));
     }
     if (NowNs() > until) return fail("cannot connect");

@@ -34,14 +34,13 @@ class PeerLink {
  public:
   // Creates a connected pair of links.
   static std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> Pair();
-  // Connects the two processes at a port of 127.0.0.1 or at the path of a Unix socket, which works
-  // across network namespaces. One side listens. The other side retries until `timeout_ms` has
-  // passed. Returns null with *error if no connection was made.
-  static std::unique_ptr<PeerLink> Connect(bool listens, const std::string& place, int timeout_ms,
+  // Connects the two processes at the path of a Unix socket, which works across network namespaces.
+  // One side listens. The other side retries until `timeout_ms` has passed. Returns null with
+  // *error if no connection was made.
+  static std::unique_ptr<PeerLink> Connect(bool listens, const std::string& path, int timeout_ms,
                                            std::string* error);
 
-  // Returns the process id of the peer as this process sees it; 0 if it is unknown. Works for
-  // Unix sockets only.
+  // Returns the process id of the peer as this process sees it; 0 if it is unknown.
   pid_t peer_process() const;
 
   // Sends a message. Returns false if the peer has closed the link.

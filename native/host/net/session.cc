@@ -124,7 +124,7 @@ bool Session::Round() {
   common_report_.Set("device", DeviceValue(endpoint_->device(), endpoint_->properties()));
   common_report_.Set("connections", options.connections);
   common_report_.Set("direction", options.both ? "both" : "forward");
-  common_report_.Set("window", exchange_->window());
+  common_report_.Set("window", options.window);
   common_report_.Set("sizes", options.sizes_text);
   common_report_.Set("order", options.random_order ? "random" : "oldest");
   common_report_.Set("rounds", options.rounds);

@@ -37,25 +37,15 @@ def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int 
     the library off. Raises InputError if the file cannot be read, and UnwritableError if it cannot
     be written.
     """
-    values = _as_text(settings)
-    before = _before(study)
+    values, path = _as_text(settings), study.path / CONF
+    before = read_conf(path) if path.is_file() else {}
     if CHUNK in before and POLICY not in before and values.get(ON) != "0":
         values[CHUNK] = before[CHUNK]
-    _write(study, platform, values)
+    study.write_text(path, render_conf(values, _comments(study, platform, values)))
 
 
 def _as_text(settings: Mapping[str, int | str]) -> dict[str, str]:
     return {name: str(value) for name, value in settings.items()}
-
-
-def _before(study: Study) -> dict[str, str]:
-    path = study.path / CONF
-    return read_conf(path) if path.is_file() else {}
-
-
-def _write(study: Study, platform: Platform, values: Mapping[str, str]) -> None:
-    comments = _comments(study, platform, values)
-    study.write_text(study.path / CONF, render_conf(values, comments))
 
 
 def _comments(study: Study, platform: Platform, values: Mapping[str, str]) -> Iterator[str]:

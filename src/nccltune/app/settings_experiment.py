@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan and run an experiment in a study. The three experiments on send/recv share this code.
+"""Plan and run an experiment in a study. The experiments on send/recv share this code.
 
 The first process of an experiment always runs NCCL's default settings.
 """
@@ -7,7 +7,7 @@ The first process of an experiment always runs NCCL's default settings.
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -21,21 +21,16 @@ from nccltune.app.measuring import (
 )
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import ProcessRecord, RecordKind
-from nccltune.measure.engine.scheduler import EndReason, StatusCallback, ignore_status
+from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.measure.engine.settings import DEFAULT
+from nccltune.measure.engine.settings_experiment import ExperimentScope, SettingsExperiment
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 
-S = TypeVar("S")
+S = TypeVar("S", bound=ExperimentScope)
 E = TypeVar("E")
 V = TypeVar("V", bound=msgspec.Struct)
-V_co = TypeVar("V_co", covariant=True)
-
-
-class _Experiment(Protocol[V_co]):
-    def measure(self) -> EndReason: ...
-    def verdict(self, reason: str) -> V_co: ...
 
 
 Make = Callable[[Starter, BenchProcess, ProcessRecord, S, StatusCallback], E]
@@ -56,7 +51,7 @@ def planned(
 
 
 def run_experiment(
-    make: Make[S, _Experiment[V]],
+    make: Make[S, SettingsExperiment[S, V]],
     path: Path,
     launch: Launch,
     start: Starter,

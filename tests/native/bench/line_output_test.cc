@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/line_output.h"
+#include "bench/ensemble.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "bench/random.h"
+#include "bench/rendezvous.h"
 #include "bench/support.h"
 
 namespace nccltune::bench {
@@ -136,6 +138,218 @@ TEST(Wire, HeartbeatsDoNotPileUp) {
   wire.KeepAlive(later);
   EXPECT_GE(wire.NextDeadline(), later);
   EXPECT_TRUE(wire.broken().empty());
+}
+
+Step FullStep() {
+  Step step;
+  step.sequence = 7;
+  step.collective = Collective::kScatter;
+  step.bytes = size_t{1} << 40;
+  step.dtype = Dtype::kF8e5m2;
+  step.redop = Redop::kMulsum;
+  step.root = 3;
+  step.in_place = step.registered = step.graph = step.load = true;
+  step.choice = {Choice::Kind::kForced, {abi::kPat, abi::kSimple}, 12, 4096};
+  step.group_calls = 8;
+  step.warmup = 5;
+  step.iterations = 99;
+  step.check = false;
+  step.timeout_s = 2.5;
+  step.seed = ~uint64_t{0};
+  step.round = 11;
+  step.repeat = 2;
+  return step;
+}
+
+TEST(Messages, AStepKeepsEverything) {
+  const Step step = FullStep();
+  Step read;
+  ASSERT_TRUE(Read(Serialize(step), &read));
+  // Every member is serialized, so equal bytes mean equal members.
+  EXPECT_EQ(Serialize(read), Serialize(step));
+  EXPECT_EQ(read.sequence, 7U);
+  EXPECT_EQ(read.collective, Collective::kScatter);
+  EXPECT_EQ(read.bytes, size_t{1} << 40);
+  EXPECT_EQ(read.dtype, Dtype::kF8e5m2);
+  EXPECT_EQ(read.redop, Redop::kMulsum);
+  EXPECT_EQ(read.root, 3);
+  EXPECT_TRUE(read.in_place && read.registered && read.graph && read.load);
+  EXPECT_EQ(read.choice, step.choice);
+  EXPECT_EQ(read.group_calls, 8);
+  EXPECT_EQ(read.warmup, 5);
+  EXPECT_EQ(read.iterations, 99);
+  EXPECT_FALSE(read.check);
+  EXPECT_EQ(read.timeout_s, 2.5);
+  EXPECT_EQ(read.seed, ~uint64_t{0});
+  EXPECT_EQ(read.round, 11);
+  EXPECT_EQ(read.repeat, 2);
+}
+
+TEST(Messages, AResultKeepsEverything) {
+  StepResult result;
+  result.timings = {{2, 68.125, 70.5, 3, 100.0, 125.5}, {3, 1e-3, std::nullopt, std::nullopt}};
+  result.ran = ExecutedChoice{{abi::kTree, -1}, std::nullopt, size_t{512}};
+  result.seen = TunerInputs{3, false};
+  result.applied = false;
+  result.error = StepError{ErrorKind::kMemory, "too \n large", 2, true};
+  StepResult read;
+  ASSERT_TRUE(Read(Serialize(result), &read));
+  ASSERT_EQ(read.timings.size(), 2U);
+  EXPECT_EQ(read.timings[0].rank, 2);
+  EXPECT_EQ(read.timings[0].event_us, 68.125);
+  EXPECT_EQ(read.timings[0].host_us, 70.5);
+  EXPECT_EQ(read.timings[0].wrong, 3);
+  EXPECT_EQ(read.timings[0].load_alone_us, 100.0);
+  EXPECT_EQ(read.timings[0].load_us, 125.5);
+  EXPECT_FALSE(read.timings[1].host_us);
+  EXPECT_FALSE(read.timings[1].load_us);
+  EXPECT_FALSE(read.timings[1].wrong);
+  EXPECT_EQ(read.ran, result.ran);
+  ASSERT_TRUE(read.seen);
+  EXPECT_EQ(read.seen->pipe_ops, 3);
+  EXPECT_EQ(read.seen->registered, false);
+  EXPECT_FALSE(read.applied);
+  ASSERT_TRUE(read.error);
+  EXPECT_EQ(read.error->kind, ErrorKind::kMemory);
+  EXPECT_EQ(read.error->text, "too \n large");
+  EXPECT_EQ(read.error->rank, 2);
+  EXPECT_TRUE(read.error->fatal);
+}
+
+TEST(Messages, TheOthersKeepEverything) {
+  TableResult table;
+  table.row.costs = {{{abi::kRing, abi::kLl}, 12.5}, {{abi::kTree, abi::kLl}, std::nullopt}};
+  table.row.predicted = {abi::kRing, abi::kLl};
+  TableResult table_read;
+  ASSERT_TRUE(Read(Serialize(table), &table_read));
+  EXPECT_EQ(table_read.row.costs, table.row.costs);
+  EXPECT_EQ(table_read.row.predicted, table.row.predicted);
+  EXPECT_FALSE(table_read.error);
+
+  OpenResult opened;
+  opened.info.backend = "nccl";
+  opened.info.gpus = {{1, "GPU", "hash"}};
+  opened.info.collectives = {Collective::kAllToAll};
+  opened.info.chunk = true;
+  opened.error = OpenError{OpenError::Kind::kFailed, "text", "hint", 4};
+  OpenResult opened_read;
+  ASSERT_TRUE(Read(Serialize(opened), &opened_read));
+  EXPECT_EQ(Serialize(opened_read), Serialize(opened));
+  EXPECT_EQ(opened_read.info.gpus[0].host_hash, "hash");
+  EXPECT_EQ(opened_read.error->hint, "hint");
+
+  AbortOrder order_read;
+  ASSERT_TRUE(Read(Serialize(AbortOrder{143, "why"}), &order_read));
+  EXPECT_EQ(order_read.status, 143);
+  EXPECT_EQ(order_read.text, "why");
+
+  const std::vector<std::string> parts = {"", std::string("\0a", 2), "b"};
+  std::vector<std::string> parts_read;
+  ASSERT_TRUE(Read(Serialize(parts), &parts_read));
+  EXPECT_EQ(parts_read, parts);
+}
+
+template <typename T>
+void ExpectRefused(const std::string& bytes) {
+  T value;
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(Read(bytes.substr(0, length), &value)) << length;
+  }
+  EXPECT_FALSE(Read(bytes + "x", &value));
+}
+
+TEST(Messages, CutAndLongerOnesAreRefused) {
+  ExpectRefused<Step>(Serialize(FullStep()));
+  StepResult result;
+  result.timings = {{2, 1, 2, 3}};
+  result.error = StepError{ErrorKind::kCuda, "text", 1, false};
+  ExpectRefused<StepResult>(Serialize(result));
+  ExpectRefused<std::vector<std::string>>(Serialize(std::vector<std::string>{"a", "bc"}));
+}
+
+// For any input, parsing must neither crash nor allocate more than the input size justifies.
+TEST(Messages, AnyBytesCanBeRead) {
+  Random random(1);
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes =
+        Serialize(StepResult{{{1, 2, 3, 4}}, std::nullopt, std::nullopt, true, std::nullopt});
+    for (int changes = 0; changes < 3; ++changes) {
+      bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
+    }
+    StepResult result;
+    OpenResult opened;
+    std::vector<std::string> parts;
+    Read(bytes, &result);
+    Read(bytes, &opened);
+    Read(bytes, &parts);
+    EXPECT_LE(result.timings.size(), bytes.size());
+    EXPECT_LE(parts.size(), bytes.size());
+  }
+}
+
+TEST(Handshake, AnArrivalKeepsEverything) {
+  JoinRequest arrival;
+  arrival.token.fill(std::byte{0xab});
+  arrival.process = 3;
+  arrival.processes = 4;
+  arrival.gpus_per_process = 8;
+  const std::string bytes = Serialize(arrival);
+  ASSERT_EQ(bytes.size(), kJoinRequestBytes);
+  const std::optional<JoinRequest> read = ParseJoinRequest(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(Serialize(*read), bytes);
+  EXPECT_EQ(read->process, 3U);
+  EXPECT_EQ(read->gpus_per_process, 8U);
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_TRUE(MayBeJoinRequest(bytes.substr(0, length)));
+    EXPECT_FALSE(ParseJoinRequest(bytes.substr(0, length)));
+  }
+  EXPECT_FALSE(MayBeJoinRequest("GET / HTTP/1.1"));
+  EXPECT_FALSE(MayBeJoinRequest("ncclx"));
+}
+
+TEST(Handshake, EachContradictionIsReported) {
+  const World world = {
+      .process = 0, .processes = 4, .local_process = 0, .gpus_per_process = 1, .emulated_nodes = 0};
+  JoinRequest arrival;
+  arrival.process = 3;
+  arrival.processes = 4;
+  arrival.gpus_per_process = 1;
+  EXPECT_EQ(RejectionReason(arrival, world), "");
+  arrival.processes = 8;
+  EXPECT_EQ(RejectionReason(arrival, world),
+            "process 3 was started as one of 8, process 0 as one of 4");
+  arrival.processes = 4;
+  arrival.gpus_per_process = 2;
+  EXPECT_EQ(RejectionReason(arrival, world), "process 3 has 2 GPUs per process, process 0 has 1");
+  arrival.gpus_per_process = 1;
+  arrival.process = 0;
+  EXPECT_EQ(RejectionReason(arrival, world), "a process joined as process 0; expected 1 to 3");
+  arrival.process = 4;
+  EXPECT_EQ(RejectionReason(arrival, world), "a process joined as process 4; expected 1 to 3");
+  arrival.version = kWireVersion + 1;
+  EXPECT_NE(RejectionReason(arrival, world).find("another version"), std::string::npos);
+}
+
+TEST(Handshake, RepliesAreParsedIncrementally) {
+  std::string refusal;
+  size_t missing = 0;
+  const std::string welcome = SerializeReply("");
+  for (size_t length = 0; length < welcome.size(); ++length) {
+    EXPECT_EQ(ParseReply(welcome.substr(0, length), &refusal, &missing), JoinReply::kNotYet);
+    EXPECT_EQ(missing, welcome.size() - length);
+  }
+  EXPECT_EQ(ParseReply(welcome, &refusal, &missing), JoinReply::kWelcome);
+  const std::string refused = SerializeReply("go away");
+  EXPECT_EQ(ParseReply(refused.substr(0, refused.size() - 3), &refusal, &missing),
+            JoinReply::kNotYet);
+  EXPECT_EQ(missing, 3U);
+  EXPECT_EQ(ParseReply(refused, &refusal, &missing), JoinReply::kRefused);
+  EXPECT_EQ(refusal, "go away");
+  EXPECT_EQ(ParseReply("SSH-2.0-", &refusal, &missing), JoinReply::kGarbage);
+  const std::string longest = SerializeReply(std::string(5000, 'x'));
+  EXPECT_EQ(longest.size(), kMaxReplyBytes);
+  EXPECT_EQ(ParseReply(longest, &refusal, &missing), JoinReply::kRefused);
 }
 
 }  // namespace

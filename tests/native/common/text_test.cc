@@ -3,6 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "abi/tuner_types.h"
+#include "common/nccl_version.h"
+#include "common/token.h"
+#include "common/vocabulary.h"
+
 namespace nccltune {
 namespace {
 
@@ -34,6 +44,89 @@ TEST(Text, ParseUnsigned) {
 TEST(Text, Hex64) {
   EXPECT_EQ(Hex64(0), "0000000000000000");
   EXPECT_EQ(Hex64(0x0123456789abcdefU), "0123456789abcdef");
+}
+
+TEST(Vocabulary, APlaceInTheListIsNcclsNumber) {
+  EXPECT_EQ(NumberOf(CollectiveNames(), "reducescatter"), abi::kReduceScatter);
+  EXPECT_EQ(NumberOf(CollectiveNames(), "allreduce"), abi::kAllReduce);
+  EXPECT_EQ(NumberOf(AlgorithmNames(), "collnet_chain"), abi::kCollnetChain);
+  EXPECT_EQ(NumberOf(AlgorithmNames(), "pat"), abi::kPat);
+  EXPECT_EQ(NumberOf(ProtocolNames(), "simple"), abi::kSimple);
+  EXPECT_EQ(NumberOf(ProtocolNames(), "Simple"), std::nullopt);
+  EXPECT_EQ(NumberOf(ProtocolNames(), ""), std::nullopt);
+}
+
+TEST(Vocabulary, NearestForgivesCaseJointsAndALetter) {
+  EXPECT_EQ(Nearest(AlgorithmNames(), " NVLSTree "), "nvls_tree");
+  EXPECT_EQ(Nearest(AlgorithmNames(), "collnet-direct"), "collnet_direct");
+  EXPECT_EQ(Nearest(AlgorithmNames(), "rings"), "ring");
+  EXPECT_EQ(Nearest(CollectiveNames(), "all_gather"), "allgather");
+  EXPECT_EQ(Nearest(CollectiveNames(), "reduce scatter"), "reducescatter");
+  EXPECT_EQ(Nearest(ProtocolNames(), "LL-128"), "ll128");
+}
+
+TEST(Vocabulary, NearestDoesNotGuessWildly) {
+  EXPECT_EQ(Nearest(AlgorithmNames(), "butterfly"), "");
+  EXPECT_EQ(Nearest(AlgorithmNames(), ""), "");
+  EXPECT_EQ(Nearest(AlgorithmNames(), std::string(100000, 'x')), "");
+}
+
+TEST(Vocabulary, Listed) { EXPECT_EQ(Listed(ProtocolNames()), "ll ll128 simple"); }
+
+TEST(NcclVersion, FromCode) {
+  EXPECT_EQ(NcclVersionFromCode(22809), (NcclVersion{2, 28, 9}));
+  EXPECT_EQ(NcclVersionFromCode(23102), (NcclVersion{2, 31, 2}));
+  EXPECT_EQ(NcclVersionFromCode(2804), (NcclVersion{2, 8, 4}));
+  EXPECT_EQ(NcclVersionFromCode(0), std::nullopt);
+  EXPECT_EQ(NcclVersionFromCode(-22809), std::nullopt);
+}
+
+TEST(NcclVersion, FromText) {
+  EXPECT_EQ(ParseNcclVersion("2.28.9"), (NcclVersion{2, 28, 9}));
+  EXPECT_EQ(ParseNcclVersion("2.28"), (NcclVersion{2, 28, 0}));
+  for (const char* text : {"", "2", "2.", "2.28.", "2.28.9.1", ".2", "2.x", "-2.28", "2.1000"}) {
+    EXPECT_EQ(ParseNcclVersion(text), std::nullopt) << text;
+  }
+}
+
+TEST(NcclVersion, OrderAndText) {
+  EXPECT_LT((NcclVersion{2, 9, 0}), (NcclVersion{2, 28, 0}));
+  EXPECT_EQ(ToString(NcclVersion{2, 28, 9}), "2.28.9");
+}
+
+TEST(Token, IsAnotherOneEachTime) {
+  std::set<Token> all;
+  for (int i = 0; i < 100; ++i) {
+    const std::optional<Token> token = NewToken();
+    ASSERT_TRUE(token);
+    all.insert(*token);
+  }
+  EXPECT_EQ(all.size(), 100U);
+}
+
+TEST(Token, HasThirtyTwoHexadecimalDigits) {
+  const std::optional<Token> token = ParseToken("000102030405060708090a0b0c0d0eFf");
+  ASSERT_TRUE(token);
+  EXPECT_EQ((*token)[1], std::byte{1});
+  EXPECT_EQ((*token)[15], std::byte{255});
+  for (const char* text :
+       {"", "00", "000102030405060708090a0b0c0d0e0", "+00102030405060708090a0b0c0d0e0f",
+        "0x0102030405060708090a0b0c0d0e0f", "000102030405060708090a0b0c0d0e0f0",
+        "000102030405060708090a0b0c0d0eg0"}) {
+    EXPECT_FALSE(ParseToken(text)) << text;
+  }
+}
+
+TEST(Token, AnyDifferentBitCounts) {
+  const Token token = *ParseToken("000102030405060708090a0b0c0d0e0f");
+  EXPECT_TRUE(SameToken(token, token));
+  for (size_t byte = 0; byte < token.size(); ++byte) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      Token other = token;
+      other[byte] ^= std::byte(1U << bit);
+      EXPECT_FALSE(SameToken(token, other));
+    }
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "net/fuzz_input.h"
+#include "net/fuzz_socket.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   nccltune::net::FuzzWire(std::span(data, size));

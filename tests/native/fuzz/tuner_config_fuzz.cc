@@ -10,7 +10,6 @@
 
 #include "tuner/config.h"
 #include "tuner/first_match.h"
-#include "tuner/rule.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "abi/tuner_v7.h"
-#include "host/constants_diff.h"
 #include "host/model_constants.h"
 
 namespace nccltune::host {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "net/kernel_facts.h"
 #include "net/kernel_folder.h"
-#include "net/pool_size.h"
 
 namespace nccltune::net {
 namespace {

@@ -13,10 +13,9 @@
 
 #include "net/arrivals.h"
 #include "net/clock.h"
-#include "net/fuzz_input.h"
 #include "net/fuzz_socket.h"
 #include "net/receiver.h"
-#include "net/request.h"
+#include "net/transport.h"
 #include "net/wire.h"
 
 namespace nccltune::net {

@@ -7,8 +7,6 @@
 
 #include <array>
 
-#include "net/fuzz_input.h"
-
 namespace nccltune::net {
 
 Device FuzzDevice() {

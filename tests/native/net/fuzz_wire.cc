@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "net/fuzz_input.h"
+#include "net/fuzz_socket.h"
 #include "net/handle.h"
 #include "net/wire.h"
 

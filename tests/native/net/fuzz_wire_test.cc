@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "net/fuzz_input.h"
 #include "net/fuzz_socket.h"
 #include "net/handle.h"
 #include "net/wire.h"

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "net/link.h"
-#include "net/request.h"
 #include "net/sender.h"
 #include "net/socket.h"
 #include "net/stranger.h"
+#include "net/transport.h"
 #include "net/wire.h"
 
 namespace nccltune::net {

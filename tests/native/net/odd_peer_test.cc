@@ -17,8 +17,8 @@
 
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
-#include "net/request.h"
 #include "net/stranger.h"
+#include "net/transport.h"
 #include "net/wire.h"
 
 namespace nccltune::net {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "log_line.h"
-#include "net/refusal.h"
+#include "net/plugin.h"
 
 namespace nccltune::net {
 namespace {

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "abi/nccl_types.h"
-#include "net/device.h"
-#include "net/request.h"
+#include "net/device_table.h"
 #include "net/transport.h"
 
 namespace nccltune::net {

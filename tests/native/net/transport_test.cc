@@ -15,7 +15,6 @@
 
 #include "net/clock.h"
 #include "net/link.h"
-#include "net/request.h"
 #include "net/stranger.h"
 
 namespace nccltune::net {
@@ -452,6 +451,26 @@ TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
       EXPECT_TRUE(Until([&] { return SocketsTo(express).empty(); }));
     }
   }
+}
+
+TEST(RequestDepth, IsThereWithSixRequestsAndGoneAMillisecondLater) {
+  RequestDepth depth;
+  EXPECT_FALSE(depth.IsDeep(NowNs()));
+  depth.RecordHeld(5);
+  EXPECT_FALSE(depth.IsDeep(NowNs()));
+  const int64_t before = NowNs();
+  depth.RecordHeld(6);
+  const int64_t after = NowNs();
+  EXPECT_TRUE(depth.IsDeep(before));
+  EXPECT_FALSE(depth.IsDeep(after + 2 * kNsPerMs));
+}
+
+TEST(RequestDepth, IsNotTakenAwayByFewerRequests) {
+  RequestDepth depth;
+  const int64_t before = NowNs();
+  depth.RecordHeld(6);
+  depth.RecordHeld(1);
+  EXPECT_TRUE(depth.IsDeep(before));
 }
 
 }  // namespace

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/zero_copy_choice.h"
+#include "net/zero_copy.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
 
 namespace nccltune::net {
 namespace {
@@ -98,6 +105,140 @@ TEST(ZeroCopyChoice, ARefusalIsNoEndOfTheConnection) {
   for (const int error : {EAGAIN, EPIPE, ECONNRESET, ETIMEDOUT, EHOSTUNREACH, EBADF}) {
     EXPECT_FALSE(ZeroCopyChoice::Refuses(error)) << error;
   }
+}
+
+using Requests = std::vector<uint64_t>;
+
+Requests Report(ZeroCopyLedger& ledger, uint32_t first, uint32_t last) {
+  Requests released;
+  ledger.Report(first, last, &released);
+  return released;
+}
+
+TEST(ZeroCopyLedger, AFrameThatTheKernelNeverSawIsFreeAtOnce) {
+  ZeroCopyLedger ledger;
+  EXPECT_TRUE(ledger.Finish());
+  EXPECT_EQ(ledger.outstanding(), 0U);
+  EXPECT_FALSE(ledger.oldest().has_value());
+}
+
+TEST(ZeroCopyLedger, AFrameIsReleasedWithItsLastReport) {
+  ZeroCopyLedger ledger;
+  ledger.Sent(7, 100);
+  ledger.Sent(7, 200);
+  EXPECT_FALSE(ledger.Finish());
+  EXPECT_EQ(ledger.outstanding(), 2U);
+  EXPECT_EQ(ledger.oldest(), 7U);
+  EXPECT_EQ(Report(ledger, 0, 0), Requests());
+  EXPECT_EQ(Report(ledger, 1, 1), Requests({7}));
+  EXPECT_EQ(ledger.outstanding(), 0U);
+  EXPECT_FALSE(ledger.oldest().has_value());
+}
+
+TEST(ZeroCopyLedger, AFrameThatIsStillWrittenIsNotReleased) {
+  ZeroCopyLedger ledger;
+  ledger.Sent(7, 100);
+  EXPECT_EQ(Report(ledger, 0, 0), Requests());
+  EXPECT_EQ(ledger.oldest(), 7U);
+  ledger.Sent(7, 100);
+  EXPECT_EQ(Report(ledger, 1, 1), Requests());
+  EXPECT_TRUE(ledger.Finish());
+  EXPECT_FALSE(ledger.oldest().has_value());
+  // The next frame of the same request is another one.
+  ledger.Sent(7, 100);
+  EXPECT_FALSE(ledger.Finish());
+  EXPECT_EQ(Report(ledger, 2, 2), Requests({7}));
+}
+
+TEST(ZeroCopyLedger, ARangeReleasesSeveralAndReportsHowManyBytes) {
+  ZeroCopyLedger ledger;
+  for (uint64_t request = 1; request <= 4; ++request) {
+    ledger.Sent(request, 10 * request);
+    EXPECT_FALSE(ledger.Finish());
+  }
+  Requests released;
+  const ZeroCopyLedger::Done done = ledger.Report(1, 2, &released);
+  EXPECT_EQ(done.sends, 2U);
+  EXPECT_EQ(done.bytes, 50U);
+  EXPECT_EQ(released, Requests({2, 3}));
+  EXPECT_EQ(ledger.oldest(), 1U);
+  EXPECT_EQ(ledger.outstanding(), 2U);
+  // The range overlaps known reports on both sides: only new sends count.
+  EXPECT_EQ(ledger.Report(0, 3, &released).sends, 2U);
+  EXPECT_EQ(released, Requests({2, 3, 1, 4}));
+}
+
+TEST(ZeroCopyLedger, ReportsOfWhatIsNotOutstandingChangeNothing) {
+  ZeroCopyLedger ledger(5);
+  Requests released;
+  EXPECT_EQ(ledger.Report(0, UINT32_MAX, &released).sends, 0U);
+  ledger.Sent(1, 10);
+  ledger.Finish();
+  EXPECT_EQ(ledger.Report(0, 4, &released).sends, 0U);
+  EXPECT_EQ(ledger.Report(6, 9, &released).sends, 0U);
+  EXPECT_EQ(ledger.Report(5, 5, &released).bytes, 10U);
+  EXPECT_EQ(ledger.Report(5, 5, &released).sends, 0U);
+  EXPECT_EQ(released, Requests({1}));
+}
+
+TEST(ZeroCopyLedger, NumbersWrap) {
+  ZeroCopyLedger ledger(UINT32_MAX - 1);
+  for (uint64_t request = 0; request < 5; ++request) {
+    ledger.Sent(request, 1);
+    ledger.Finish();
+  }
+  EXPECT_EQ(Report(ledger, 1, 2), Requests({3, 4}));
+  EXPECT_EQ(Report(ledger, UINT32_MAX, 0), Requests({1, 2}));
+  EXPECT_EQ(Report(ledger, UINT32_MAX - 1, UINT32_MAX - 1), Requests({0}));
+  ledger.Sent(9, 1);
+  ledger.Finish();
+  EXPECT_EQ(Report(ledger, 3, 3), Requests({9}));
+}
+
+// Compares with a simple model: a count for each frame.
+TEST(ZeroCopyLedger, RandomSendsAndReportsInAnyOrder) {
+  std::mt19937 random(11);
+  const uint32_t start = UINT32_MAX - 500;
+  ZeroCopyLedger ledger(start);
+  std::map<uint64_t, size_t> left;  // per frame; its number is its request
+  std::vector<std::pair<uint32_t, uint64_t>> open;
+  uint32_t next = start;
+  size_t gone = 0;
+  size_t finished_at_once = 0;
+  for (uint64_t frame = 0; frame < 2000; ++frame) {
+    const uint32_t sends = random() % 4;
+    for (uint32_t i = 0; i < sends; ++i) {
+      ledger.Sent(frame, 1);
+      open.emplace_back(next++, frame);
+      ++left[frame];
+    }
+    if (ledger.Finish()) ++finished_at_once;
+    EXPECT_EQ(ledger.outstanding(), open.size());
+    while (open.size() > random() % 40) {
+      const size_t at = random() % open.size();
+      size_t count = 1;
+      // Report neighbours in one range.
+      while (at + count < open.size() && count < random() % 4 &&
+             open[at + count].first == open[at].first + count) {
+        ++count;
+      }
+      Requests expected;
+      for (size_t i = at; i < at + count; ++i) {
+        if (--left[open[i].second] == 0) expected.push_back(open[i].second);
+      }
+      ASSERT_EQ(Report(ledger, open[at].first, open[at + count - 1].first), expected);
+      gone += expected.size();
+      open.erase(open.begin() + static_cast<ptrdiff_t>(at),
+                 open.begin() + static_cast<ptrdiff_t>(at + count));
+    }
+  }
+  ASSERT_GT(next, 0U);
+  ASSERT_LT(next, start) << "the numbers have wrapped";
+  Requests rest;
+  ledger.Report(start, next - 1, &rest);
+  EXPECT_EQ(gone + rest.size(), left.size());
+  EXPECT_EQ(finished_at_once, 2000 - left.size());
+  EXPECT_FALSE(ledger.oldest().has_value());
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tuner/decision.h"
-#include "tuner/rule.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

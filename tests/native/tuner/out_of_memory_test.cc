@@ -10,8 +10,8 @@
 
 #include "abi/tuner_types.h"
 #include "tuner/plugin.h"
+#include "tuner/startup.h"
 #include "tuner/support.h"
-#include "tuner/warnings.h"
 
 namespace {
 // Allocations of this thread before they fail; negative: they never fail.

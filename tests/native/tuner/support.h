@@ -21,6 +21,7 @@
 namespace nccltune::tuner {
 
 inline constexpr std::array<int, 6> kVersions = {2, 3, 4, 5, 6, 7};
+inline constexpr Scale kScale = {4, 32};
 
 inline std::string NameOfVersion(const ::testing::TestParamInfo<int>& test) {
   return "v" + std::to_string(test.param);

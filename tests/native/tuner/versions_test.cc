@@ -9,13 +9,11 @@
 #include <string>
 
 #include "abi/tuner_types.h"
+#include "tuner/startup.h"
 #include "tuner/support.h"
-#include "tuner/warnings.h"
 
 namespace nccltune::tuner {
 namespace {
-
-constexpr Scale kScale = {4, 32};
 
 class VersionsTest : public ::testing::TestWithParam<int> {
  protected:

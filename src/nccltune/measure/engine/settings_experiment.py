@@ -11,7 +11,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import ClassVar, Protocol, TypedDict
+from typing import ClassVar, Generic, Protocol, TypedDict, TypeVar
 
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.gains import NeighbourGains
@@ -100,8 +100,24 @@ class RunFacts(TypedDict):
     replay: str | None
 
 
-class SettingsExperiment(ABC):
-    """One experiment in one study.
+class ExperimentScope(Protocol):
+    """The options that all experiments have: a seed, and the limit of their time in seconds."""
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of the order of processes."""
+
+    @property
+    def budget_s(self) -> float | None:
+        """Return the limit in seconds; None for no limit."""
+
+
+S = TypeVar("S", bound=ExperimentScope)
+V = TypeVar("V")
+
+
+class SettingsExperiment(ABC, Generic[S, V]):
+    """One experiment in one study, with the scope S and the verdict V.
 
     `start` starts a process with given settings. `first` is a running process with the default
     settings; its first answer (hello) describes this machine. `now` is a clock in seconds. Raises
@@ -117,12 +133,12 @@ class SettingsExperiment(ABC):
         start: Starter,
         first: BenchProcess,
         files: ProcessRecord,
-        *,
-        seed: int,
-        budget_s: float | None,
+        scope: S,
         on_status: StatusCallback = ignore_status,
+        *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._scope = scope
         self._check(first.hello)
         self._on_status = on_status
         # NCCL's log is deleted when the process ends, so read it now.
@@ -132,11 +148,11 @@ class SettingsExperiment(ABC):
             first,
             files,
             self._workload(first.hello),
-            seed=seed,
+            seed=scope.seed,
             retry=self.retry,
             now=now,
         )
-        self._scheduler = Scheduler(Budget(budget_s, lambda: self._processes.times.spent_s))
+        self._scheduler = Scheduler(Budget(scope.budget_s, lambda: self._processes.times.spent_s))
         self._plan = self._new_plan()
 
     @property
@@ -148,6 +164,14 @@ class SettingsExperiment(ABC):
     def seconds_to_come(self) -> float:
         """Return about how long the processes still to start take, in seconds."""
         return self._plan.still_to_start() * self._processes.times.expected_s
+
+    def run(self) -> V:
+        """Measure, and return the verdict. Raises the errors of `measure`."""
+        return self.verdict(self.measure())
+
+    @abstractmethod
+    def verdict(self, reason: str) -> V:
+        """Return the verdict on the results so far. `reason` is why the measurement ended."""
 
     def measure(self) -> EndReason:
         """Measure until the result is decided or the budget is spent.
@@ -217,7 +241,7 @@ class SettingsExperiment(ABC):
         """Return settings as text for display."""
         return settings.label
 
-    def _check(self, hello: Hello) -> None:  # noqa: B027 - optional for a subclass
+    def _check(self, hello: Hello) -> None:
         """Check the options and the machine.
 
         Raises InputError for options that cannot lead to a decision, PlatformError for a machine

@@ -2,18 +2,14 @@
 """The comparison of NCCL with copy engines by message size."""
 
 import math
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.gains import NeighbourGains
-from nccltune.measure.engine.process_record import COMPUTE, ProcessRecord
-from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
+from nccltune.measure.engine.process_record import COMPUTE
 from nccltune.measure.engine.settings import Settings
 from nccltune.measure.engine.settings_experiment import SettingsExperiment
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.copies.order import CopyOrder
 from nccltune.measure.experiments.copies.settings import check_sizes, label, policies
@@ -62,7 +58,7 @@ def check_scope(scope: CopiesScope) -> None:
         )
 
 
-class CopiesExperiment(SettingsExperiment):
+class CopiesExperiment(SettingsExperiment[CopiesScope, CopiesVerdict]):
     """The comparison of NCCL with copy engines by message size, on one node.
 
     Raises PlatformError for several nodes, and the errors of `SettingsExperiment`.
@@ -70,42 +66,13 @@ class CopiesExperiment(SettingsExperiment):
 
     retry = True
 
-    def __init__(
-        self,
-        start: Starter,
-        first: BenchProcess,
-        files: ProcessRecord,
-        scope: CopiesScope,
-        on_status: StatusCallback = ignore_status,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._scope = scope
-        self._floor = math.log1p(scope.noise_floor)
-        super().__init__(
-            start,
-            first,
-            files,
-            seed=scope.seed,
-            budget_s=scope.budget_s,
-            on_status=on_status,
-            now=now,
-        )
-
     @property
     def order(self) -> CopyOrder:
         """Return the object that orders the processes and holds their results."""
         return self._order
 
-    def run(self) -> CopiesVerdict:
-        """Measure, and return the verdict.
-
-        Raises the errors of `SettingsExperiment.measure`.
-        """
-        return self.verdict(self.measure())
-
     def verdict(self, reason: str) -> CopiesVerdict:
-        """Return the verdict on the results so far. `reason` is why the measurement ended."""
+        """Return the verdict on the results so far."""
         order = self._order
         decision = decide(order, self._floor)
         champion = order.champion.recorded if order.champion is not None else None
@@ -123,6 +90,10 @@ class CopiesExperiment(SettingsExperiment):
             proof=proof_gain(order, decision.from_bytes),
             carried=carried(order.results),
         )
+
+    @property
+    def _floor(self) -> float:
+        return math.log1p(self._scope.noise_floor)
 
     def _check(self, hello: Hello) -> None:
         check_scope(self._scope)

@@ -2,17 +2,12 @@
 """The race between settings of NCCL's send/recv: its scope, its workload and its verdict."""
 
 import math
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.gains import NeighbourGains
-from nccltune.measure.engine.process_record import ProcessRecord
-from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_experiment import SettingsExperiment
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.p2p.race import Race
 from nccltune.measure.experiments.p2p.settings import candidates, memory_bytes
@@ -33,46 +28,18 @@ class RaceScope(NamedTuple):
     seed: int = 1
 
 
-class RaceExperiment(SettingsExperiment):
+class RaceExperiment(SettingsExperiment[RaceScope, RaceVerdict]):
     """One race in one study. `SettingsExperiment` explains the arguments.
 
     Raises the errors of `SettingsExperiment`.
     """
 
-    def __init__(
-        self,
-        start: Starter,
-        first: BenchProcess,
-        files: ProcessRecord,
-        scope: RaceScope,
-        on_status: StatusCallback = ignore_status,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._scope = scope
-        super().__init__(
-            start,
-            first,
-            files,
-            seed=scope.seed,
-            budget_s=scope.budget_s,
-            on_status=on_status,
-            now=now,
-        )
-
     def first_candidates(self) -> list[Settings]:
         """Return the candidates of the first stage."""
         return [candidate.settings for candidate in self._race.candidates]
 
-    def run(self) -> RaceVerdict:
-        """Measure, and return the verdict.
-
-        Raises the errors of `SettingsExperiment.measure`.
-        """
-        return self.verdict(self.measure())
-
     def verdict(self, reason: str) -> RaceVerdict:
-        """Return the verdict on the results so far. `reason` is why the measurement ended."""
+        """Return the verdict on the results so far."""
         race, results = self._race, self._race.results
         ranks = self._processes.hello.ranks
         worth, why = judge(race, reason, math.log1p(self._scope.threshold))

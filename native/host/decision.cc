@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/judge.h"
+#include "host/decision.h"
 
 #include <bit>
 #include <cmath>
