@@ -27,7 +27,6 @@
 #include "sendrecv/gate.h"
 #include "sendrecv/identity.h"
 #include "sendrecv/message_lane.h"
-#include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
 

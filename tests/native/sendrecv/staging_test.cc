@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/staging.h"
+#include "sendrecv/plan.h"
 
 #include <gtest/gtest.h>
 

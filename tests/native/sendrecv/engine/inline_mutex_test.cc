@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/inline_mutex.h"
+#include "sendrecv/locks.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "sendrecv/calls.h"
-#include "sendrecv/repeated_group.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {
@@ -54,9 +53,8 @@ TEST(LockOrder, IsTheSameForAllGroups) {
   std::unique_lock first(comms[0]->mutex());
   std::thread other([&] {
     soft::UseGpu(0);
-    RepeatedGroup repeated;
     id = gettid();
-    RunCalls(std::move(calls), native, 1, abi::kSuccess, &repeated);
+    RunCalls(std::move(calls), native, abi::kSuccess, {});
   });
   EXPECT_TRUE(soft::Soon([&] { return id != 0 && Sleeps(id); }));
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/retired_communicators.h"
+#include "sendrecv/communicator_lifetimes.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

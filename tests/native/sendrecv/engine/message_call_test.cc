@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/message_facts.h"
+#include "sendrecv/message_call.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
