@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/file.h"
 #include "common/settings.h"
 #include "common/text.h"
 #include "sendrecv/counts.h"
@@ -35,12 +36,22 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 std::atomic<bool> g_off = false;
 std::atomic<bool> g_has_metrics = false;
 
-std::string MetricsFile() {
+// Returns the file to write, or an empty text.
+std::string NewMetricsFile() {
+  constexpr const char* kBegin = "nccltune-sendrecv-";
+  constexpr const char* kEnd = ".prom";
   const std::string folder = ReadPath(SettingId::kSendrecvMetrics);
+  if (folder.empty()) return "";
+  // Files of processes that were killed. A living process writes its file every 10 s.
+  RemoveOldFiles(folder, kBegin, kEnd, 600, [](int /*file*/) { return false; });
   // Processes in containers may have equal numbers.
-  return folder.empty() ? ""
-                        : folder + "/nccltune-sendrecv-" + std::to_string(getpid()) + "-" +
-                              Hex64(ThisProcess().low) + ".prom";
+  return folder + "/" + kBegin + std::to_string(getpid()) + "-" + Hex64(ThisProcess().low) + kEnd;
+}
+
+// Never destroyed, because it is used at exit.
+const std::string& MetricsFile() {
+  static const std::string& file = *new std::string(NewMetricsFile());
+  return file;
 }
 
 void OnSignal(int /*signal*/) { g_signaled.store(true); }
@@ -86,7 +97,7 @@ void LogRoutes(int rank) {
 }
 
 void WriteMetrics() {
-  static const std::string file = MetricsFile();
+  const std::string& file = MetricsFile();
   static int calls = 0;
   if (file.empty() || calls++ % 50 != 0) return;
   std::string text;

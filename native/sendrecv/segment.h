@@ -57,7 +57,7 @@ struct RankRecord {
   static constexpr size_t kExports = 256;
   // Version of the protocol between two ranks. NCCL carries all messages between ranks with
   // different versions.
-  static constexpr uint32_t kProtocol = 1;
+  static constexpr uint32_t kProtocol = 2;
 
   enum State : uint32_t { kEmpty, kJoined, kLeft };
   std::atomic<uint32_t> state = kEmpty;
