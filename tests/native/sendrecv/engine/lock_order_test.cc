@@ -54,7 +54,7 @@ TEST(LockOrder, IsTheSameForAllGroups) {
   std::thread other([&] {
     soft::UseGpu(0);
     id = gettid();
-    RunCalls(std::move(calls), native, abi::kSuccess, {});
+    RunCalls(std::move(calls), native, abi::kSuccess, [](const GroupCalls&) {});
   });
   EXPECT_TRUE(soft::Soon([&] { return id != 0 && Sleeps(id); }));
   {

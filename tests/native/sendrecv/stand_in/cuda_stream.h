@@ -80,6 +80,7 @@ class SoftStream : public std::enable_shared_from_this<SoftStream> {
   // The graph if the stream is under capture; protected by the machine's lock.
   std::shared_ptr<Graph> graph;
   size_t lane = 0;
+  bool green = false;  // of a green context; protected by the machine's lock
   // With one connection: parts of this stream in other queues, and the part (or null: this) of the
   // last operation; protected by the machine's lock.
   std::map<Queue*, std::shared_ptr<SoftStream>> parts;

@@ -96,8 +96,17 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   const std::scoped_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
   if (stream == nullptr) return kInvalidHandle;
-  *context = HandleOf(&stream->context());
+  // On an H200 with driver 580 a stream of a green context has a handle of its own. Everything else
+  // works as with streams of the primary context, also with that one current and with its events.
+  *context =
+      stream->green ? reinterpret_cast<CUcontext>(stream.get()) : HandleOf(&stream->context());
   return kCudaSuccess;
+}
+
+void softCudaGreen(CUstream handle) {
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  all.Find(handle)->green = true;
 }
 
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {

@@ -264,6 +264,8 @@ SOFT_EXPORT CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAll
 
 // Not part of CUDA. While `more` is in effect, SOFT_CUDA_REFUSE ignores the thread's calls.
 SOFT_EXPORT void softCudaSpare(int more);
+// Makes a stream one of a green context of its primary context.
+SOFT_EXPORT void softCudaGreen(CUstream stream);
 // Not part of CUDA. Reads or writes what a kernel on that GPU would, from a host function. Returns
 // false if the GPU cannot access the address; that is an error of the context.
 SOFT_EXPORT bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes);
