@@ -6,14 +6,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "sendrecv/whole/case.h"
@@ -233,7 +231,10 @@ TEST(Memory, ThatIsFreedBesideACollective) {
     }
     two.Meet();
     if (rank == 1) Free(pair);
-    std::this_thread::sleep_for(std::chrono::seconds(3));
+    // Rank 1 withdraws it, then rank 0 may close its handle.
+    AwaitCheck();
+    two.Meet();
+    AwaitCheck();
     EXPECT_EQ(CountFiles() < before, rank == 1) << "a handle was closed beside a kernel that waits";
     two.Meet();
     if (rank == 1) {

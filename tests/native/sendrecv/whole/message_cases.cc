@@ -153,9 +153,7 @@ TEST(Exchange, AReceiveThatIsAskedAbout) {
       ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }
     two.Meet();
-    ASSERT_EQ(raise(SIGUSR1), 0);
-    // The library's thread checks five times a second.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    AwaitCheck();
     two.Meet();
     if (rank == 0) {
       ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
