@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,6 +88,25 @@ bool ReadFile(const std::string& path, size_t largest, std::string* content, std
   }
   *error = "changes while it is read, or its size is not known";
   return false;
+}
+
+void RemoveOldFiles(const std::string& folder, std::string_view begin, std::string_view end,
+                    time_t seconds, const std::function<bool(int file)>& in_use) {
+  DIR* const opened = opendir(folder.c_str());
+  if (opened == nullptr) return;
+  while (const dirent* const entry = readdir(opened)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(begin) || !name.ends_with(end)) continue;
+    const std::string path = folder + '/' + entry->d_name;
+    const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat found{};
+    if (file && fstat(file.fd(), &found) == 0 && S_ISREG(found.st_mode) &&
+        found.st_uid == geteuid() && found.st_mtime + seconds < std::time(nullptr) &&
+        !in_use(file.fd())) {
+      unlink(path.c_str());
+    }
+  }
+  closedir(opened);
 }
 
 }  // namespace nccltune

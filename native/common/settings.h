@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The environment variables that the native code of nccltune knows, each declared once. Tests
-// compare the help texts and the documentation with this table.
+// Reads the environment variables that the native code of nccltune knows. Each is declared once, in
+// settings.inc. Tests compare the documentation with that table.
 #ifndef NCCLTUNE_COMMON_SETTINGS_H_
 #define NCCLTUNE_COMMON_SETTINGS_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -17,40 +19,8 @@
 namespace nccltune {
 
 enum class SettingId {
-  kConfig,
-  kNcclConfigFile,
-  kStrict,
-  kStale,
-  kConfigHash,
-  kNativeDir,
-  kToken,
-  kNetFlows,
-  kNetThreads,
-  kNetEager,
-  kNetDevices,
-  kNetTimeout,
-  kNetPathTimeout,
-  kNetDownTimeout,
-  kNetPorts,
-  kNetZeroCopy,
-  kNetNofile,
-  kSendrecv,
-  kSendrecvNccl,
-  kSendrecvFrom,
-  kSendrecvEager,
-  kSendrecvPolicy,
-  kSendrecvBuffer,
-  kSendrecvSteps,
-  kSendrecvChannels,
-  kSendrecvChunk,
-  kSendrecvGraphs,
-  kSendrecvWaits,
-  kSendrecvWaitLimit,
-  kSendrecvHardware,
-  kSendrecvStats,
-  kSendrecvSignal,
-  kSendrecvMetrics,
-  kSendrecvOffFile,
+#define SETTING(id, ...) id,
+#include "common/settings.inc"
 };
 
 // The valid values of a numeric setting.
@@ -63,11 +33,15 @@ struct Numbers {
 
 struct Setting {
   const char* name;
-  std::string_view type;  // "path", the valid words separated by "|", or the range of numbers
+  std::string_view type;           // the values, as settings.inc writes them
   std::string_view default_value;  // empty if there is no default
   std::string_view meaning;
-  Words valid;  // valid words; for a numeric setting, words that replace a number; empty for a path
   Numbers numbers = {};
+  std::array<std::string_view, 4> words = {};
+  size_t word_count = 0;
+
+  // The valid words; for a numeric setting, words that replace a number; empty for a path.
+  Words valid() const { return Words(words).first(word_count); }
 };
 
 // A range of numbers; both ends are included.

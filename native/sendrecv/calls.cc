@@ -17,10 +17,9 @@
 
 #include "sendrecv/collective_work.h"
 #include "sendrecv/counts.h"
+#include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
-#include "sendrecv/message_facts.h"
-#include "sendrecv/ranges.h"
-#include "sendrecv/repeated_group.h"
+#include "sendrecv/message_call.h"
 #include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
@@ -58,12 +57,12 @@ class GroupRun {
     std::ranges::sort(communicators_, std::less<>());
   }
 
-  nccl::Result Run(nccl::Result error, uint64_t changes, RepeatedGroup* repeated) {
+  nccl::Result Run(nccl::Result error, const Remember& remember) {
     const auto locks = Lock();
     if (error != abi::kSuccess) return Fail("a communicator of the same group has failed", error);
     const bool eligible = std::ranges::any_of(
         group_.held, [](const HeldCall& held) { return held.message.eligible; });
-    if (!eligible) return RunNative(changes, repeated);
+    if (!eligible) return RunNative(remember);
     // Prepare requires usable communicators, and a lane may fail during Prepare. So check before
     // and after Prepare.
     Communicator::FailureInfo failure = FindFailure();
@@ -140,7 +139,7 @@ class GroupRun {
   }
 
   // Passes a group without eligible messages to NCCL and counts its messages.
-  nccl::Result RunNative(uint64_t changes, RepeatedGroup* repeated) {
+  nccl::Result RunNative(const Remember& remember) {
     for (const MessageCall& call : group_.already_called) BatchOf(call);
     for (const HeldCall& held : group_.held) BatchOf(held.message);
     std::vector<size_t> call_indices(group_.held.size());
@@ -161,7 +160,7 @@ class GroupRun {
       return result_;
     }
     const nccl::Result result = End("");
-    if (runs && !ProfilerRange::IsActive()) repeated->Remember(group_, changes);
+    if (runs && !ProfilerRange::IsActive()) remember(group_);
     return result;
   }
 
@@ -566,30 +565,18 @@ class NonblockingGroupRun final : public PendingGroup {
 
 }  // namespace
 
-void CallNested(const std::vector<HeldCall>& held) {
-  for (const HeldCall& each : held) {
-    if (each.nests) (*each.other)();
-  }
-}
-
-nccl::Result CallNative(const MessageCall& call, const Native& native) {
-  return call.role == Role::kSender
-             ? native.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
-             : native.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
-}
-
-GroupResult RunCalls(GroupCalls group, const Native& native, uint64_t changes, nccl::Result error,
-                     RepeatedGroup* repeated) {
+GroupResult RunCalls(GroupCalls group, const Native& native, nccl::Result error,
+                     const Remember& remember) {
   std::optional<ProfilerRange> range;
   if (ProfilerRange::IsActive()) range.emplace(DescribeGroup(group));
   GroupResult result;
   if (GroupRun run(group, native); run.Blocks()) {
-    result.result = run.Run(error, changes, repeated);
+    result.result = run.Run(error, remember);
     result.native = run.native_end();
     return result;
   }
   auto run = std::make_shared<NonblockingGroupRun>(std::move(group), native);
-  result.result = run->run().Run(error, changes, repeated);
+  result.result = run->run().Run(error, remember);
   result.native = run->run().native_end();
   if (result.result == abi::kInProgress) result.rest = std::move(run);
   return result;

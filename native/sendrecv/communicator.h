@@ -25,35 +25,15 @@
 #include "sendrecv/enqueued_work.h"
 #include "sendrecv/exported_memory.h"
 #include "sendrecv/group.h"
-#include "sendrecv/helper_streams.h"
 #include "sendrecv/imported_memory.h"
-#include "sendrecv/inline_mutex.h"
+#include "sendrecv/kernel_plan.h"
+#include "sendrecv/locks.h"
 #include "sendrecv/nccl_api.h"
+#include "sendrecv/options.h"
 #include "sendrecv/segment.h"
 #include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
-
-// The settings of one rank. Two ranks must have the same `dry_run`, `verify`, `policy.graphs`,
-// `policy.kernel_waits`, `policy.vccl` and, with the vccl policy, `vccl`. Otherwise NCCL carries
-// all messages between them.
-struct SendRecvOptions {
-  // A copy engine may carry messages of at least this many bytes. If streams wait by kernels the
-  // second one counts (benchmarks/results/one-connection.md).
-  uint64_t from = uint64_t{2} << 20;
-  uint64_t from_with_kernel_waits = uint64_t{8} << 20;
-  Policy policy;
-  vccl::VcclSettings vccl;
-  bool dry_run = false;
-  bool verify = false;
-  // Copy engines are also used on hardware on which the library was not tested.
-  bool any_hardware = false;
-  // Connections::count. 0: not limited.
-  size_t connections = 0;
-  // With one connection to the GPU, streams wait by kernels; else NCCL carries everything then.
-  // Decides `policy.kernel_waits` when a communicator is created.
-  bool kernels_with_one_connection = true;
-};
 
 class Communicator {
  public:

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "common/shared_library.h"
-#include "sendrecv/nccl_settings.h"
+#include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "sendrecv/kernel_run.h"
+#include "sendrecv/kernel_plan.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -14,11 +14,10 @@
 #include <vector>
 
 #include "sendrecv/driver.h"
-#include "sendrecv/helper_streams.h"
+#include "sendrecv/kernel_plan.h"
 #include "sendrecv/message_lane.h"
 #include "sendrecv/plan.h"
 #include "sendrecv/route.h"
-#include "sendrecv/staging.h"
 #include "sendrecv/vccl/vccl.h"
 
 namespace nccltune::sendrecv {

@@ -12,7 +12,7 @@
 
 #include "common/content_hash.h"
 #include "common/random_bytes.h"
-#include "sendrecv/nccl_settings.h"
+#include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -22,17 +22,13 @@
 #include "sendrecv/calls.h"
 #include "sendrecv/collective_work.h"
 #include "sendrecv/communicator.h"
-#include "sendrecv/communicator_table.h"
+#include "sendrecv/communicator_lifetimes.h"
 #include "sendrecv/interpose.h"
 #include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
-#include "sendrecv/message_facts.h"
-#include "sendrecv/nccl_settings.h"
+#include "sendrecv/message_call.h"
 #include "sendrecv/open_group.h"
 #include "sendrecv/options.h"
-#include "sendrecv/pending_nonblocking.h"
-#include "sendrecv/retired_communicators.h"
-#include "sendrecv/split_children.h"
 #include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
@@ -556,7 +552,10 @@ class SendRecv final : public Interceptor {
 
   GroupResult Run(GroupCalls calls, OpenGroup* open, nccl::Result error = abi::kSuccess) {
     GroupResult result =
-        RunCalls(std::move(calls), native(), communicators_.changes(), error, &open->repeated);
+        RunCalls(std::move(calls), native(), error,
+                 [open, changes = communicators_.changes()](const GroupCalls& group) {
+                   open->repeated.Remember(group, changes);
+                 });
     pending_.AddGroup(result.rest);
     return result;
   }

@@ -16,11 +16,16 @@
 #include <string_view>
 #include <vector>
 
+#include "common/file.h"
 #include "common/settings.h"
 #include "common/text.h"
 #include "sendrecv/counts.h"
 #include "sendrecv/identity.h"
 #include "sendrecv/log.h"
+
+#ifdef NCCLTUNE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 namespace nccltune::sendrecv {
 namespace {
@@ -31,12 +36,22 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 std::atomic<bool> g_off = false;
 std::atomic<bool> g_has_metrics = false;
 
-std::string MetricsFile() {
+// Returns the file to write, or an empty text.
+std::string NewMetricsFile() {
+  constexpr const char* kBegin = "nccltune-sendrecv-";
+  constexpr const char* kEnd = ".prom";
   const std::string folder = ReadPath(SettingId::kSendrecvMetrics);
+  if (folder.empty()) return "";
+  // Files of processes that were killed. A living process writes its file every 10 s.
+  RemoveOldFiles(folder, kBegin, kEnd, 600, [](int /*file*/) { return false; });
   // Processes in containers may have equal numbers.
-  return folder.empty() ? ""
-                        : folder + "/nccltune-sendrecv-" + std::to_string(getpid()) + "-" +
-                              Hex64(ThisProcess().low) + ".prom";
+  return folder + "/" + kBegin + std::to_string(getpid()) + "-" + Hex64(ThisProcess().low) + kEnd;
+}
+
+// Never destroyed, because it is used at exit.
+const std::string& MetricsFile() {
+  static const std::string& file = *new std::string(NewMetricsFile());
+  return file;
 }
 
 void OnSignal(int /*signal*/) { g_signaled.store(true); }
@@ -82,7 +97,7 @@ void LogRoutes(int rank) {
 }
 
 void WriteMetrics() {
-  static const std::string file = MetricsFile();
+  const std::string& file = MetricsFile();
   static int calls = 0;
   if (file.empty() || calls++ % 50 != 0) return;
   std::string text;
@@ -128,5 +143,49 @@ void CheckKillSwitch() {
 bool IsSwitchedOff() { return g_off.load(std::memory_order_relaxed); }
 
 bool TakeCountsSignal() { return g_signaled.exchange(false); }
+
+#ifdef NCCLTUNE_NVTX
+namespace {
+
+nvtxDomainHandle_t Domain() {
+  static auto* const domain = nvtxDomainCreateA("nccltune");
+  return domain;
+}
+
+// The result points into `text`.
+nvtxEventAttributes_t Attributes(const std::string& text) {
+  nvtxEventAttributes_t attributes = {};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = text.c_str();
+  return attributes;
+}
+
+}  // namespace
+
+bool ProfilerRange::IsActive() { return Domain() != nullptr; }
+
+ProfilerRange::ProfilerRange(const std::string& text) {
+  const nvtxEventAttributes_t attributes = Attributes(text);
+  nvtxDomainRangePushEx(Domain(), &attributes);
+}
+
+ProfilerRange::~ProfilerRange() { nvtxDomainRangePop(Domain()); }
+
+void ProfilerRange::Mark(const std::string& lane, uint64_t bytes, std::string_view route) {
+  if (!IsActive()) return;
+  std::string text = lane + ": " + std::to_string(bytes) + " bytes, ";
+  text += route;
+  const nvtxEventAttributes_t attributes = Attributes(text);
+  nvtxDomainMarkEx(Domain(), &attributes);
+}
+#else
+bool ProfilerRange::IsActive() { return false; }
+ProfilerRange::ProfilerRange(const std::string& /*words*/) {}
+ProfilerRange::~ProfilerRange() = default;
+void ProfilerRange::Mark(const std::string& /*lane*/, uint64_t /*bytes*/,
+                         std::string_view /*route*/) {}
+#endif
 
 }  // namespace nccltune::sendrecv

@@ -37,6 +37,9 @@ struct ChunkMessage {
   // The kernel allows at most 253 descriptors in a datagram.
   static constexpr size_t kMaxChunks = 64;
 
+  // Set by Mailbox::Send: the token of the receiver's process, which only this user can read.
+  // The kernel drops datagrams without it (Mailbox::Open), so other users cannot fill the socket.
+  ProcessToken to = {};
   ProcessToken process;
   uint64_t place = 0;   // the sender's place in the segment
   uint64_t number = 0;  // number of the exported entry
@@ -45,7 +48,8 @@ struct ChunkMessage {
   std::array<uint64_t, kMaxChunks> bytes = {};
 };
 
-static_assert(sizeof(ChunkMessage) == 48 + ChunkMessage::kMaxChunks * 8);
+static_assert(sizeof(ChunkMessage) == 64 + ChunkMessage::kMaxChunks * 8);
+static_assert(offsetof(ChunkMessage, to) == 0);
 
 class Mailbox {
  public:
@@ -72,8 +76,7 @@ class Mailbox {
   // Returns whether the rank at `place` has published a mailbox.
   bool HasPeer(size_t place) const;
   // Sends a datagram to the rank at `place`.
-  SendResult Send(size_t place, const ChunkMessage& datagram,
-                  const std::vector<Descriptor>& descriptors);
+  SendResult Send(size_t place, ChunkMessage datagram, const std::vector<Descriptor>& descriptors);
   // Reads one datagram and returns it. Returns nothing if there is no datagram or the datagram is
   // invalid. `any` is set to whether a datagram was read.
   std::optional<Received> Receive(bool* any);

@@ -104,6 +104,16 @@ struct LaneMemory {
   std::array<GraphFlags, kGraphMessages> graph_flags;
 };
 
+// Checksums of the messages from one rank to another, in shared memory.
+struct Sums {
+  static constexpr uint64_t kMessages = 1024;
+  struct Sum {
+    std::atomic<uint64_t> number = 0;  // number of the message, written last
+    std::atomic<uint64_t> sum = 0;
+  };
+  std::array<Sum, kMessages> sums;
+};
+
 // Two processes of a communicator may run different builds. If one of these numbers changes,
 // increment SegmentMemory::kLayout.
 static_assert(sizeof(SlotHalf) == 32 && sizeof(MessageSlot) == 256);

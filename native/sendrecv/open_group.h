@@ -10,15 +10,104 @@
 #ifndef NCCLTUNE_SENDRECV_OPEN_GROUP_H_
 #define NCCLTUNE_SENDRECV_OPEN_GROUP_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "sendrecv/calls.h"
-#include "sendrecv/repeated_group.h"
+#include "sendrecv/communicator.h"
+#include "sendrecv/enqueued_work.h"
+#include "sendrecv/interpose.h"
+#include "sendrecv/message_call.h"
 
 namespace nccltune::sendrecv {
+
+// The fast path for groups of small messages. NCCL carries small messages, and this library must
+// not slow them down. Programs usually repeat such groups. So a thread remembers its last group,
+// and looks nothing up while the next group matches the remembered one.
+//
+// Between two groups, NCCL's code evicts this library's code and data from the nearest caches. So
+// the number of cache lines touched matters, not the number of instructions.
+//
+// The last group of a thread, if it had only small messages of one blocking communicator in one
+// stream.
+class RepeatedGroup {
+ public:
+  // Returns whether the next call of the open group matches the remembered group. Then the caller
+  // passes the call to NCCL. `changes` is CommunicatorTable::changes().
+  bool TryRepeat(Role role, const void* buffer, size_t count, nccl::DataType type, int peer,
+                 nccl::Comm comm, nccl::Stream stream, uint64_t changes) {
+    if (next_ >= end_) return false;
+    RememberedCall& known = calls_[next_];
+    const bool like = comm == comm_ && stream == stream_ && peer == known.peer &&
+                      role == known.role && type == known.type && count - 1 < known.small_limit &&
+                      buffer != nullptr;
+    if (!like || (next_ == 0 && !IsCurrent(changes))) return false;
+    known.count = count;
+    ++next_;
+    return true;
+  }
+  // Returns whether the open group has repeated all calls of the remembered group and no others.
+  bool IsFullRepeat() const { return next_ != 0 && next_ == end_; }
+
+  // End passes the end of a repeated group to NCCL. CallAlone makes a repeated single call outside
+  // of a group. Both functions return NCCL's result. They do nothing and return nothing if the
+  // remembered group is no longer valid.
+  [[gnu::hot]] std::optional<nccl::Result> End(const Native& native, uint64_t changes);
+  [[gnu::hot]] std::optional<nccl::Result> CallAlone(const Native& native, void* buffer,
+                                                     uint64_t changes);
+
+  // Returns the calls of the open group so far, without their communicators. Afterwards TryRepeat
+  // returns false until Restart. Call StopRepeating when the open group differs from the remembered
+  // group.
+  std::vector<MessageCall> StopRepeating();
+  // Compares the next calls with the remembered group from its beginning. Call Restart when a new
+  // group begins.
+  void Restart() {
+    next_ = 0;
+    end_ = size_;
+  }
+
+  // Remembers a completed group whose messages NCCL carried. Remembers nothing if the group has
+  // other calls than small messages of one blocking communicator in one stream. The caller holds
+  // the mutexes of its communicators and has called EnqueuedWork::Enqueued.
+  void Remember(const GroupCalls& group, uint64_t changes);
+
+ private:
+  struct RememberedCall {
+    uint64_t small_limit = 0;  // most elements with which the message is still small
+    int peer = 0;
+    nccl::DataType type = nccl::kInt8;
+    uint32_t size = 0;  // bytes of an element
+    Role role = Role::kSender;
+    LaneEnd* end = nullptr;  // this rank's end of the message's lane; null if there is no lane
+    size_t count = 0;        // elements of this call in the open group
+  };
+
+  bool IsCurrent(uint64_t changes) const {
+    return changes == changes_ && !communicator_->needs_check();
+  }
+  bool Add(const MessageCall& call);
+  void Uncount();
+  template <typename Call>
+  std::optional<nccl::Result> Run(uint64_t changes, const Call& call);
+
+  nccl::Comm comm_ = nullptr;
+  nccl::Stream stream_ = nullptr;
+  uint32_t next_ = 0;
+  uint32_t end_ = 0;  // number of calls that may be repeated
+  // Size of `calls_`, or 0 if no group is remembered. Stored here to be in the cache line of the
+  // members above.
+  uint32_t size_ = 0;
+  Communicator* communicator_ = nullptr;  // valid as long as `changes_` is current
+  uint64_t changes_ = 0;
+  uint64_t number_ = 0;  // the group's number in EnqueuedWork
+  std::vector<RememberedCall> calls_;
+  std::vector<int> peers_;
+};
 
 class OpenGroup {
  public:

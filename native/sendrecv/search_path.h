@@ -24,6 +24,12 @@ std::vector<std::string> LoadedPaths();
 // folders.
 SearchPath FindOnSearchPath(std::string_view name, const std::string& except);
 
+// Returns the files that ldconfig has recorded in the file `cache` under the library name `name`,
+// for any processor architecture. Returns none if `cache` cannot be read or does not have the
+// format of glibc 2.2 and later. Up to glibc 2.31 an older format may precede that format in the
+// file.
+std::vector<std::string> FindInLoaderCache(const std::string& cache, std::string_view name);
+
 }  // namespace nccltune::sendrecv
 
 #endif  // NCCLTUNE_SENDRECV_SEARCH_PATH_H_

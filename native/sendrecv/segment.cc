@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/segment.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,13 +11,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <iomanip>
 #include <sstream>
 #include <utility>
 
 #include "common/content_hash.h"
-#include "common/descriptor.h"
+#include "common/file.h"
 #include "common/retry.h"
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/log.h"
@@ -82,26 +80,11 @@ bool IsLocked(int file, struct flock lock) {
   return Retry([&] { return fcntl(file, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;
 }
 
-bool IsStale(int file) {
-  struct stat found = {};
-  return fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-         found.st_mtime + kStaleAfter < std::time(nullptr) &&
-         !IsLocked(file, LockRequest(0, kMaxLocalRanks));
-}
-
 // Removes the files of processes that were killed while NCCL created their communicators. Call this
 // only while this process has no such file open: closing a descriptor would end its locks.
 void RemoveStaleFiles() {
-  DIR* const folder = opendir(kFolder);
-  const int directory = folder == nullptr ? -1 : dirfd(folder);
-  if (directory < 0) return;
-  while (const dirent* const entry = readdir(folder)) {
-    if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
-    const Descriptor file(
-        openat(directory, entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (file && IsStale(file.fd())) unlinkat(directory, entry->d_name, 0);
-  }
-  closedir(folder);
+  RemoveOldFiles(kFolder, kPrefix, "", kStaleAfter,
+                 [](int file) { return IsLocked(file, LockRequest(0, kMaxLocalRanks)); });
 }
 
 }  // namespace

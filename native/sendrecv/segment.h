@@ -27,7 +27,6 @@
 #include "sendrecv/gate.h"
 #include "sendrecv/identity.h"
 #include "sendrecv/message_lane.h"
-#include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
 
@@ -58,7 +57,7 @@ struct RankRecord {
   static constexpr size_t kExports = 256;
   // Version of the protocol between two ranks. NCCL carries all messages between ranks with
   // different versions.
-  static constexpr uint32_t kProtocol = 1;
+  static constexpr uint32_t kProtocol = 2;
 
   enum State : uint32_t { kEmpty, kJoined, kLeft };
   std::atomic<uint32_t> state = kEmpty;

@@ -14,10 +14,9 @@
 #include <vector>
 
 #include "common/settings.h"
-#include "sendrecv/absent_symbols.h"
 #include "sendrecv/entries.h"
 #include "sendrecv/interpose.h"
-#include "sendrecv/once.h"
+#include "sendrecv/locks.h"
 #include "sendrecv/real_nccl.h"
 #include "sendrecv/symbols.h"
 

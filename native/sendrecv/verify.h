@@ -6,9 +6,6 @@
 #ifndef NCCLTUNE_SENDRECV_VERIFY_H_
 #define NCCLTUNE_SENDRECV_VERIFY_H_
 
-#include <array>
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,18 +13,9 @@
 #include <vector>
 
 #include "sendrecv/cuda_driver.h"
+#include "sendrecv/message_lane.h"
 
 namespace nccltune::sendrecv {
-
-// Checksums of the messages from one rank to another, in shared memory.
-struct Sums {
-  static constexpr uint64_t kMessages = 1024;
-  struct Sum {
-    std::atomic<uint64_t> number = 0;  // number of the message, written last
-    std::atomic<uint64_t> sum = 0;
-  };
-  std::array<Sum, kMessages> sums;
-};
 
 class Verifier {
  public:

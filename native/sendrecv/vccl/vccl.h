@@ -8,11 +8,11 @@
 // messages from one rank to another (message_lane.h).
 //
 // The rest of the library uses this header alone:
-//   interceptor.cc   ReadSettings
+//   options.cc       ReadSettings
 //   communicator.cc  LaneBuffer: allocates, exports and maps the buffer of a lane
 //   message_lane.h   SharedState: its part of a lane's shared memory
 //   group.cc         Channels: the operations of a message; plan.cc gives each channel a stream
-// decision.cc decides which messages go this way: all that a copy engine may carry.
+// route.cc decides which messages go this way: all that a copy engine may carry.
 #ifndef NCCLTUNE_SENDRECV_VCCL_VCCL_H_
 #define NCCLTUNE_SENDRECV_VCCL_VCCL_H_
 
@@ -26,7 +26,6 @@
 
 #include "sendrecv/driver.h"
 #include "sendrecv/gate.h"
-#include "sendrecv/operation.h"
 
 namespace nccltune::sendrecv {
 class CudaDriver;
@@ -74,7 +73,34 @@ struct SharedState {
 // repeatedly.
 void EndWaits(SharedState& shared);
 
-class ChunkSequence;
+// Returns the chunk size for a message: `chunk_bytes`, but at most a slot. If `chunk_bytes` is 0,
+// returns the size in VCCL's table. The table divides a channel's buffer by a divisor and by the
+// number of slots. The divisor is 1 from 32 MiB on, 2 from 16, 4 from 8, 8 from 4, 16 from 2, 32
+// from 1 MiB, and 64 below.
+uint64_t ChunkBytes(const VcclSettings& settings, uint64_t bytes);
+
+struct BufferChunk {
+  size_t channel = 0;
+  uint64_t number = 0;     // number of the chunk on its channel, from 1
+  DeviceAddress slot = 0;  // address in the buffer
+  uint64_t offset = 0;     // offset in the message
+  uint64_t bytes = 0;
+};
+
+// Numbers the chunks of a lane's messages, on one side.
+class ChunkSequence {
+ public:
+  ChunkSequence(const VcclSettings& settings, DeviceAddress base)
+      : settings_(settings), base_(base) {}
+
+  // Returns the chunks of the next message, in the order of channel and offset.
+  std::vector<BufferChunk> NextMessage(uint64_t bytes);
+
+ private:
+  VcclSettings settings_;
+  DeviceAddress base_;
+  std::array<uint64_t, kMaxChannels> numbers_ = {};
+};
 
 // One side of the channels of a lane.
 class Channels {

@@ -31,7 +31,7 @@ TEST(Settings, EachStandsInTheReferenceWithTypeAndDefault) {
     for (size_t bar = type.find('|'); bar != std::string::npos; bar = type.find('|', bar + 6)) {
       type.replace(bar, 1, "` or `");
     }
-    if (!setting.valid.empty() && setting.numbers.most == 0) type = "`" + type + "`";
+    if (!setting.valid().empty() && setting.numbers.most == 0) type = "`" + type + "`";
     const std::string value =
         setting.default_value.empty() ? "not set" : "`" + std::string(setting.default_value) + "`";
     const std::string row =
@@ -42,8 +42,8 @@ TEST(Settings, EachStandsInTheReferenceWithTypeAndDefault) {
 
 TEST(Settings, DefaultsAreValid) {
   for (const Setting& setting : Settings()) {
-    if (setting.valid.empty() && setting.numbers.most == 0) continue;
-    if (NumberOf(setting.valid, setting.default_value).has_value()) continue;
+    if (setting.valid().empty() && setting.numbers.most == 0) continue;
+    if (NumberOf(setting.valid(), setting.default_value).has_value()) continue;
     // Setting the default value explicitly must give no warning.
     ASSERT_GT(setting.numbers.most, 0U) << setting.name;
     if (setting.default_value.empty()) continue;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sendrecv/group.h"
-#include "sendrecv/opened_gate.h"
+#include "sendrecv/native_model.h"
 #include "sendrecv/soft_driver.h"
 
 namespace nccltune::sendrecv {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "sendrecv/opened_gate.h"
+#include "sendrecv/native_model.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "sendrecv/gate.h"
 #include "sendrecv/message_lane.h"
 #include "sendrecv/soft_driver.h"
 
@@ -60,6 +61,17 @@ struct NativeCall {
 
 // Enqueues one ncclGroup in a stream. Returns false if the driver refuses.
 bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls);
+
+// A gate that is open for both sides before their first message.
+struct OpenedGate {
+  GateMemory memory;
+  OpenedGate() {
+    GateState state;
+    state.entered = {true, true};
+    state.opened = true;
+    memory.periods[0].store(state.Packed());
+  }
+};
 
 }  // namespace nccltune::sendrecv
 

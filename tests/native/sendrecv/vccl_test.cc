@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/vccl/chunks.h"
-
 namespace nccltune::sendrecv::vccl {
 namespace {
 

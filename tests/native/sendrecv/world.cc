@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "sendrecv/opened_gate.h"
+#include "sendrecv/native_model.h"
 
 #ifdef __SANITIZE_THREAD__
 // Ranks take turns in one thread: one runs inside a call of another (Interrupted), so their locks

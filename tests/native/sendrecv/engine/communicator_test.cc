@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a rank classifies another: as a peer, as a rank of its own process, or as neither.
-#include "sendrecv/communicator.h"
-
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <csignal>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 
+#include "sendrecv/calls.h"
+#include "sendrecv/communicator.h"
+#include "sendrecv/communicator_lifetimes.h"
+#include "sendrecv/engine/sharing.h"
+#include "sendrecv/enqueued_work.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {
@@ -164,5 +176,158 @@ TEST(Communicator, OfTwoPidNamespaces) {
   }
 }
 
+// At a regular end the last messages of a peer may complete a moment after it has left.
+TEST(EnqueuedWork, NcclsMessagesAreLostOnlySomeTimeAfterTheirPeer) {
+  soft::UseGpu(0);
+  std::string why;
+  const auto driver = CudaDriver::OfCurrent(*OpenCuda(&why), &why);
+  ASSERT_NE(driver, nullptr) << why;
+  EnqueuedWork work(*driver);
+  constexpr std::array kPeers = {3};
+  work.TrackPeer(3);
+  work.BeginNative(kPeers);
+  work.PeerLost(3);
+  const auto now = EnqueuedWork::Clock::now();
+  EXPECT_FALSE(work.MayWaitFor(3, now));
+  EXPECT_TRUE(work.MayWaitFor(3, now - std::chrono::seconds(2)));
+  EXPECT_FALSE(work.MayWaitFor(4, now - std::chrono::seconds(2))) << "it has no messages";
+  work.Clear();
+}
+
+bool IsExported(Communicator& communicator, Segment& segment, uint64_t number) {
+  communicator.WithdrawStale();
+  return std::ranges::any_of(segment.memory().records[0].exports, [&](const ExportEntry& entry) {
+    return entry.number.load() == number;
+  });
+}
+
+// Rank 0 exports a span of two chunks. Then the chunk that no message uses is replaced.
+TEST(GraphMemory, StaysExportedWhenAnotherChunkIsReplaced) {
+  for (const bool captured : {false, true}) {
+    const std::string key = "graph memory " + std::to_string(getpid());
+    std::string why;
+    SendRecvOptions options;
+    options.policy.graphs = true;
+    std::shared_ptr<Communicator> ranks[2];
+    for (const int rank : {0, 1}) {
+      soft::UseGpu(rank);
+      ranks[rank] = Communicator::Join(key, rank, options, &why);
+      ASSERT_NE(ranks[rank], nullptr) << why;
+    }
+    const std::shared_ptr<Segment> segment = Segment::Open(key, &why);
+    for (const int rank : {0, 1}) ranks[rank]->Begin(rank);
+    Port* const sends = ranks[0]->FindPort(1, Role::kSender, true);
+    soft::UseGpu(1);
+    Port* const receives = ranks[1]->FindPort(0, Role::kReceiver, true);
+    ASSERT_TRUE(sends != nullptr && receives != nullptr);
+    soft::UseGpu(0);
+    Segments memory(2, 2);
+    const auto find = [&](size_t chunk) {
+      return ranks[0]->FindMemory(1, Role::kSender, memory.at(chunk * kChunk), kChunk);
+    };
+    const uint64_t number = find(0).number;
+    ASSERT_TRUE(IsExported(*ranks[0], *segment, number));
+    if (captured) {
+      const CapturedMessage first = sends->end->Capture(kChunk, number, 0);
+      receives->end->Capture(kChunk, 1, 0);
+      ASSERT_NE(receives->end->AcceptCapture(true), nullptr);
+      ASSERT_NE(sends->end->ResolveCapture(first.number), nullptr);
+    }
+    memory.Unmap(1);
+    memory.Map(1);
+    EXPECT_NE(find(1).number, number) << "the old span gets no more messages";
+    EXPECT_EQ(IsExported(*ranks[0], *segment, number), captured);
+    EXPECT_TRUE(ranks[0]->Close() && ranks[1]->Close());
+  }
+}
+
+// Returns whether a thread of this process sleeps, for example because it waits for a mutex.
+bool Sleeps(int thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  return stat.find(") S ") != std::string::npos;
+}
+
+TEST(LockOrder, IsTheSameForAllGroups) {
+  soft::UseGpu(0);
+  std::shared_ptr<Communicator> comms[2];
+  for (auto& each : comms) {
+    std::string why;
+    const std::string key =
+        "order " + std::to_string(getpid()) + " " + std::to_string(&each - comms);
+    each = Communicator::Join(key, 0, {}, &why);
+    ASSERT_NE(each, nullptr) << why;
+    each->Begin(0);
+  }
+  if (std::less<>()(comms[1].get(), comms[0].get())) std::swap(comms[0], comms[1]);
+  Native native;
+  native.Send = [](const void*, size_t, nccl::DataType, int, nccl::Comm, nccl::Stream) {
+    return nccl::Result{abi::kSuccess};
+  };
+  GroupCalls calls;
+  for (const int which : {1, 0}) {
+    HeldCall held;
+    held.message = {.buffer = &native, .count = 1, .peer = 1, .communicator = comms[which]};
+    calls.held.push_back(std::move(held));
+  }
+  calls.end = [] { return nccl::Result{abi::kSuccess}; };
+  std::atomic<int> id = 0;
+  std::unique_lock first(comms[0]->mutex());
+  std::thread other([&] {
+    soft::UseGpu(0);
+    id = gettid();
+    RunCalls(std::move(calls), native, abi::kSuccess, [](const GroupCalls&) {});
+  });
+  EXPECT_TRUE(soft::Soon([&] { return id != 0 && Sleeps(id); }));
+  {
+    const std::unique_lock second(comms[1]->mutex(), std::try_to_lock);
+    EXPECT_TRUE(second.owns_lock()) << "the other thread has locked the second one first";
+  }
+  first.unlock();
+  other.join();
+  // The watcher may hold a lock at this moment.
+  for (const auto& each : comms) EXPECT_TRUE(soft::Soon([&] { return each->Close(); }));
+}
+
+TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
+  const std::string key = "retired " + std::to_string(getpid());
+  std::shared_ptr<Communicator> ranks[2];
+  for (const int rank : {0, 1}) {
+    soft::UseGpu(rank);
+    std::string why;
+    ranks[rank] = Communicator::Join(key, rank, {}, &why);
+    ASSERT_NE(ranks[rank], nullptr) << why;
+  }
+  for (const int rank : {0, 1}) ranks[rank]->Begin(rank);
+  Port* const sends = ranks[0]->FindPort(1, Role::kSender, true);
+  Port* const receives = ranks[1]->FindPort(0, Role::kReceiver, true);
+  ASSERT_TRUE(sends != nullptr && receives != nullptr);
+  const uint64_t number = sends->end->Post(8, 1, 0, MessageDecision::kFetch).number;
+
+  RetiredCommunicators retired;
+  retired.Add(ranks[0]);
+  retired.Release(std::chrono::milliseconds(0));
+  EXPECT_TRUE(ranks[0]->HasUnreceivedSends())
+      << "it is not released before, also if nobody waits for it";
+
+  std::atomic<bool> received = false;
+  std::thread receiver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    receives->end->Post(8, 1, 0, MessageDecision::kNative);
+    received.store(true);
+    receives->end->SlotOf(number).done.store(FlagValue(number));
+  });
+  // The peer takes longer than the patience, but it is alive.
+  retired.Release(std::chrono::milliseconds(1));
+  EXPECT_TRUE(received.load());
+  receiver.join();
+  EXPECT_TRUE(ranks[1]->Close());
+}
+
 }  // namespace
+
+// Memory of captured messages stays exported until the communicator ends.
+
+// Two threads may have groups of the same communicators, in opposite orders.
+
 }  // namespace nccltune::sendrecv

@@ -142,8 +142,12 @@ TEST(Mailbox, ADatagramOfAnotherUserIsNotAccepted) {
     Side side("user", 0);
     side.segment->Unlink();
     const auto send = [&](uint64_t number, bool as_other) {
-      const ChunkMessage datagram = {
-          .process = ThisProcess(), .place = 0, .number = number, .first = 0, .count = 1};
+      const ChunkMessage datagram = {.to = ThisProcess(),
+                                     .process = ThisProcess(),
+                                     .place = 0,
+                                     .number = number,
+                                     .first = 0,
+                                     .count = 1};
       const pid_t child = fork();
       if (child == 0) {
         if (as_other && setresuid(65534, 65534, 65534) != 0) _exit(1);
@@ -161,6 +165,32 @@ TEST(Mailbox, ADatagramOfAnotherUserIsNotAccepted) {
     EXPECT_TRUE(send(7, false));
     EXPECT_FALSE(send(8, true));
   });
+}
+
+// Every user sees the address, but not the token of the receiver's process.
+TEST(Mailbox, DatagramsWithoutTheReceiversTokenDoNotFillIt) {
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        const Segments memory(2, 2);
+        std::vector<Descriptor> descriptors;
+        descriptors.emplace_back(dup(0));
+        ChunkMessage junk = {.process = ThisProcess(), .place = 0, .number = 1, .count = 1};
+        junk.to = {.low = side.record(1).process.low, .high = 1};
+        // More than a socket holds: SendTo would wait for the receiver.
+        for (const std::string& address : VisibleAddresses(side.segment->name())) {
+          for (int i = 0; i < 5000; ++i) ASSERT_TRUE(SendTo(address, junk, descriptors));
+        }
+        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kPending);
+        pair.Meet();
+        pair.Meet();
+        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kMapped);
+      },
+      [&](Side& side) {
+        pair.Meet();
+        side.imported->Update(&IsQuiet);
+        pair.Meet();
+      });
 }
 
 // Another user reads the address of a mailbox and binds it as soon as it is free.

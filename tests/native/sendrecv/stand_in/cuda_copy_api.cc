@@ -179,11 +179,6 @@ CUresult Finish(CUresult enqueued) {
 
 }  // namespace
 
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  SOFT_ENTER();
-  return EnqueueCopy(to, from, bytes, stream);
-}
-
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   SOFT_ENTER();
   return EnqueueCopy(to, from, bytes, stream);
@@ -217,13 +212,6 @@ CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
   SOFT_ENTER();
   return EnqueueFill(to, {value}, count, stream);
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  SOFT_ENTER();
-  std::vector<uint8_t> pattern(sizeof value);
-  std::memcpy(pattern.data(), &value, sizeof value);
-  return EnqueueFill(to, std::move(pattern), count * sizeof value, stream);
 }
 
 bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Initialisation, devices and contexts.
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -91,18 +90,6 @@ int Attribute(int attribute) {
   }
 }
 
-void* Symbol(const std::string& name) {
-  Dl_info self = {};
-  if (dladdr(reinterpret_cast<void*>(&cuDriverGetVersion), &self) == 0) return nullptr;
-  void* const library = dlopen(self.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-  if (library == nullptr) return nullptr;
-  void* found = dlsym(library, (name + "_v2").c_str());
-  // The newer version of cuGetProcAddress has one more argument.
-  if (found == nullptr) found = dlsym(library, name.c_str());
-  dlclose(library);
-  return found;
-}
-
 }  // namespace
 
 CUresult cuInit(unsigned flags) {
@@ -114,20 +101,6 @@ CUresult cuInit(unsigned flags) {
 CUresult cuDriverGetVersion(int* version) {
   *version = kVersion;
   return kCudaSuccess;
-}
-
-// A plain name means the newest version, as with current headers. Names with a suffix are unknown,
-// as in CUDA.
-CUresult cuGetProcAddress_v2(const char* name, void** function, int /*version*/, uint64_t /*flags*/,
-                             int* status) {
-  const std::string plain = name;
-  *function = plain.ends_with("_v2") || !plain.starts_with("cu") ? nullptr : Symbol(plain);
-  if (status != nullptr) *status = *function == nullptr ? 1 : 0;
-  return *function == nullptr ? kNotFound : kCudaSuccess;
-}
-
-CUresult cuGetProcAddress(const char* name, void** function, int version, uint64_t flags) {
-  return cuGetProcAddress_v2(name, function, version, flags, nullptr);
 }
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
@@ -167,13 +140,6 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   if (!IsDevice(device)) return kInvalidDevice;
   // PCI_BUS_ID.
   *value = attribute == 33 ? device + 1 : Attribute(attribute);
-  return kCudaSuccess;
-}
-
-CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
-  SOFT_ENTER();
-  if (!IsDevice(device)) return kInvalidDevice;
-  std::snprintf(id, static_cast<size_t>(length), "0000:%02X:00.0", device + 1);
   return kCudaSuccess;
 }
 
@@ -224,15 +190,6 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   const std::scoped_lock lock(Machine::Get().mutex);
   Machine::Get().DestroyAll(context);
   ++context.resets;
-  return kCudaSuccess;
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
-  SOFT_ENTER();
-  if (!IsDevice(device)) return kInvalidDevice;
-  const std::scoped_lock lock(Machine::Get().mutex);
-  *flags = 0;
-  *active = Machine::Get().contexts[static_cast<size_t>(device)]->retained > 0 ? 1 : 0;
   return kCudaSuccess;
 }
 

@@ -33,86 +33,37 @@ CUresult Set(void* data, Value value) {
   return kCudaSuccess;
 }
 
-CUresult HostAttribute(void* data, int attribute, CUdeviceptr pointer, const HostRange& host) {
+// Writes an attribute of GPU memory or of pinned memory.
+CUresult Attribute(void* data, int attribute, CUdeviceptr pointer) {
+  const std::optional<Mapping> mapping = Memory::Get().Find(pointer);
+  const std::optional<HostRange> host = Memory::Get().FindHost(pointer);
+  if (!mapping && !host) return kInvalidValue;
+  const bool ipc =
+      mapping && mapping->kind == Kind::kLegacy && !Machine::Get().options.Lacks("ipc");
   switch (attribute) {
-    case kPointerContext:
-      return Set(data, HandleOf(Machine::Get().contexts[static_cast<size_t>(host.gpu)].get()));
     case kPointerMemoryType:
-      return Set(data, kMemoryHost);
-    case kPointerDevicePointer:
-    case kPointerHostPointer:
-      return Set(data, pointer);
+      return Set(data, mapping ? kMemoryDevice : kMemoryHost);
     case kPointerBufferId:
-      return Set(data, static_cast<unsigned long long>(host.id));
-    case kPointerDeviceOrdinal:
-      return Set(data, host.gpu);
-    case kPointerRangeStart:
-      return Set(data, static_cast<CUdeviceptr>(host.start));
-    case kPointerRangeSize:
-      return Set(data, host.bytes);
-    case kPointerMapped:
-      return Set(data, 1U);
-    case kPointerIsManaged:
-    case kPointerLegacyIpcCapable:
-      return Set(data, 0U);
-    case kPointerMempoolHandle:
-      return Set(data, static_cast<void*>(nullptr));
-    default:
-      return kInvalidValue;
-  }
-}
-
-CUresult DeviceAttribute(void* data, int attribute, CUdeviceptr pointer, const Mapping& mapping) {
-  static int pool;
-  const bool ipc = mapping.kind == Kind::kLegacy && !Machine::Get().options.Lacks("ipc");
-  switch (attribute) {
-    case kPointerContext:
-      // Memory of cuMemCreate belongs to no context.
-      return Set(data,
-                 mapping.kind == Kind::kVirtual
-                     ? nullptr
-                     : HandleOf(Machine::Get().contexts[static_cast<size_t>(mapping.gpu)].get()));
-    case kPointerMemoryType:
-      return Set(data, kMemoryDevice);
-    case kPointerDevicePointer:
-      return Set(data, pointer);
-    case kPointerBufferId:
-      return Set(data, static_cast<unsigned long long>(mapping.id));
+      return Set(data, static_cast<unsigned long long>(mapping ? mapping->id : host->id));
     case kPointerMemoryBlockId:
-      return Set(data, static_cast<unsigned long long>(mapping.backing->inode()));
+      if (!mapping) return kInvalidValue;
+      return Set(data, static_cast<unsigned long long>(mapping->backing->inode()));
     case kPointerDeviceOrdinal:
-      return Set(data, mapping.kind == Kind::kVirtual ? mapping.backing->gpu() : mapping.gpu);
+      if (!mapping) return Set(data, host->gpu);
+      return Set(data, mapping->kind == Kind::kVirtual ? mapping->backing->gpu() : mapping->gpu);
     case kPointerRangeStart:
     case kPointerMappingBase:
-      return Set(data, mapping.start);
+      return Set(data, mapping ? mapping->start : static_cast<CUdeviceptr>(host->start));
     case kPointerRangeSize:
     case kPointerMappingSize:
-      return Set(data, mapping.bytes);
-    case kPointerMapped:
-      return Set(data, 1U);
+      return Set(data, mapping ? mapping->bytes : host->bytes);
     case kPointerIsManaged:
       return Set(data, 0U);
     case kPointerLegacyIpcCapable:
       return Set(data, ipc ? 1U : 0U);
-    case kPointerAllowedHandleTypes:
-      return Set(data, mapping.kind == Kind::kVirtual ? uint64_t{1} : uint64_t{0});
-    case kPointerAccessFlags:
-      return Set(data, 3U);
-    case kPointerMempoolHandle:
-      return Set(data, mapping.kind == Kind::kPool ? static_cast<void*>(&pool) : nullptr);
     default:
       return kInvalidValue;
   }
-}
-
-CUresult Attribute(void* data, int attribute, CUdeviceptr pointer) {
-  if (const std::optional<Mapping> mapping = Memory::Get().Find(pointer)) {
-    return DeviceAttribute(data, attribute, pointer, *mapping);
-  }
-  if (const std::optional<HostRange> host = Memory::Get().FindHost(pointer)) {
-    return HostAttribute(data, attribute, pointer, *host);
-  }
-  return kInvalidValue;
 }
 
 // The values of cuPointerGetAttributes for memory that CUDA does not know.
@@ -120,9 +71,7 @@ void Unknown(void* data, int attribute) {
   switch (attribute) {
     case kPointerMemoryType:
     case kPointerIsManaged:
-    case kPointerMapped:
     case kPointerLegacyIpcCapable:
-    case kPointerAccessFlags:
       Set(data, 0U);
       break;
     case kPointerDeviceOrdinal:
@@ -174,15 +123,6 @@ CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream handle) {
   return Allocate(pointer, bytes, stream->context(), Kind::kPool);
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  SOFT_ENTER_CONTEXT();
-  const std::optional<Mapping> mapping = Memory::Get().Find(pointer);
-  if (!mapping || mapping->start != pointer || mapping->kind != Kind::kPool) return kInvalidValue;
-  return EnqueueIn(stream, {.after = {}, .ready = nullptr, .run = [pointer] {
-                              Memory::Get().Remove(pointer, Kind::kPool);
-                            }});
-}
-
 CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned /*flags*/) {
   SOFT_ENTER_CONTEXT();
   if (bytes == 0) return kInvalidValue;
@@ -224,20 +164,6 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned /*flags*/) {
 CUresult cuMemHostUnregister(void* pointer) {
   SOFT_ENTER();
   return Memory::Get().RemoveHost(reinterpret_cast<uintptr_t>(pointer), true);
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* pointer, unsigned flags) {
-  SOFT_ENTER_CONTEXT();
-  if (flags != 0) return kInvalidValue;
-  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
-  if (!Memory::Get().FindHost(address)) return kInvalidValue;
-  *device = address;
-  return kCudaSuccess;
-}
-
-CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr pointer) {
-  SOFT_ENTER();
-  return Attribute(data, attribute, pointer);
 }
 
 CUresult cuPointerGetAttributes(unsigned count, int* attributes, void** data, CUdeviceptr pointer) {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Streams, events and host functions.
+#include <atomic>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "sendrecv/stand_in/cuda_machine.h"
+#include "sendrecv/stand_in/cuda_memory.h"
 
 namespace nccltune::soft {
 namespace {
@@ -31,14 +36,35 @@ std::shared_ptr<Event> FindEvent(CUevent event) {
   return found == all.events.end() ? nullptr : found->second;
 }
 
+// Returns null unless the address is aligned and in GPU memory or pinned memory.
+std::shared_ptr<uint32_t> WordAt(int gpu, CUdeviceptr address, bool write) {
+  const Memory& memory = Memory::Get();
+  if (address % sizeof(uint32_t) != 0) return nullptr;
+  if (!memory.IsDevice(address) && !memory.FindHost(address)) return nullptr;
+  std::string why;
+  const std::vector<Piece> pieces = memory.Reach(gpu, address, sizeof(uint32_t), write, why);
+  if (pieces.size() != 1) return nullptr;
+  return {pieces[0].keeps, reinterpret_cast<uint32_t*>(pieces[0].data)};
+}
+
+// Enqueues an operation on a value in memory. `make` gets the value's address.
+template <typename Make>
+CUresult EnqueueOnValue(CUstream handle, CUdeviceptr address, bool write, const Make& make) {
+  Machine& all = Machine::Get();
+  if (all.options.Lacks("memops")) return kNotSupported;
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (const CUresult error = stream->context().error) return error;
+  const std::shared_ptr<uint32_t> word = WordAt(stream->context().gpu, address, write);
+  if (word == nullptr) return kInvalidValue;
+  all.Enqueue(*stream, make(word));
+  return kCudaSuccess;
+}
+
 }  // namespace
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
-  SOFT_ENTER_CONTEXT();
-  return NewStream(stream, flags);
-}
-
-CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int /*priority*/) {
   SOFT_ENTER_CONTEXT();
   return NewStream(stream, flags);
 }
@@ -96,28 +122,17 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   const std::scoped_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
   if (stream == nullptr) return kInvalidHandle;
-  *context = HandleOf(&stream->context());
+  // On an H200 with driver 580 a stream of a green context has a handle of its own. Everything else
+  // works as with streams of the primary context, also with that one current and with its events.
+  *context =
+      stream->green ? reinterpret_cast<CUcontext>(stream.get()) : HandleOf(&stream->context());
   return kCudaSuccess;
 }
 
-CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
-  SOFT_ENTER();
+void softCudaGreen(CUstream handle) {
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
-  *id = stream->id() / 0x40;
-  return kCudaSuccess;
-}
-
-CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
-  SOFT_ENTER();
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
-  *flags = stream->flags();
-  return kCudaSuccess;
+  all.Find(handle)->green = true;
 }
 
 CUresult cuEventCreate(CUevent* handle, unsigned /*flags*/) {
@@ -247,6 +262,35 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   SOFT_ENTER();
   if (function == nullptr) return kInvalidValue;
   return EnqueueIn(stream, {.after = {}, .ready = nullptr, .run = [=] { function(data); }});
+}
+
+// Stream operations that write values to memory or wait for them.
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
+                                unsigned flags) {
+  SOFT_ENTER();
+  if (flags != kWaitGeq) return kNotSupported;
+  return EnqueueOnValue(stream, address, false, [value](const std::shared_ptr<uint32_t>& word) {
+    Operation operation;
+    operation.ready = [word, value] {
+      const uint32_t now = std::atomic_ref<uint32_t>(*word).load(std::memory_order_acquire);
+      return static_cast<int32_t>(now - value) >= 0;
+    };
+    return operation;
+  });
+}
+
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
+                                 unsigned flags) {
+  SOFT_ENTER();
+  if (flags != 0) return kNotSupported;
+  return EnqueueOnValue(stream, address, true, [value](const std::shared_ptr<uint32_t>& word) {
+    Operation operation;
+    operation.kind = Operation::Kind::kWrite;
+    operation.run = [word, value] {
+      std::atomic_ref<uint32_t>(*word).store(value, std::memory_order_release);
+    };
+    return operation;
+  });
 }
 
 }  // namespace nccltune::soft

@@ -5,6 +5,8 @@
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,10 +14,111 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/stand_in/nccl_segment.h"
 #include "sendrecv/stand_in/soft_nccl.h"
 
 namespace nccltune::soft {
+
+// The memory that the ranks of a communicator of the NCCL stand-in share: which ranks have joined,
+// and a pipe of limited size between each two ranks. It is a memfd of one rank and ends with its
+// last user.
+
+inline constexpr int kMostRanks = 64;
+
+// Where any process finds a segment. A unique id contains this.
+struct Place {
+  uint64_t magic = 0;
+  int process = 0;
+  int fd = 0;
+  uint64_t inode = 0;
+  uint64_t time = 0;  // makes every id different
+  uint64_t number = 0;
+};
+
+// A rank's vote on which new communicator it joins.
+struct Ballot {
+  std::atomic<uint64_t> rounds{0};  // number of rounds in which this rank has voted
+  std::atomic<uint64_t> placed{0};
+  std::atomic<uint64_t> left{0};
+  int color = 0;
+  int key = 0;
+  Place place;  // where the first rank of the new communicator created its segment
+};
+
+struct Member {
+  std::atomic<int> joined{0};  // 1: joining, 2: joined
+  int gpu = 0;
+  Ballot split;
+  Ballot shrink;
+  Ballot grow;
+};
+
+// An ordered stream of bytes from one rank to another.
+struct Pipe {
+  std::atomic<uint64_t> written{0};
+  std::atomic<uint64_t> read{0};
+  // Without the lengths that precede messages.
+  std::atomic<uint64_t> data_written{0};
+  std::atomic<uint64_t> data_read{0};
+};
+
+struct SegmentHeader {
+  uint64_t magic;
+  uint64_t capacity;  // of each pipe
+  std::atomic<int> ranks;
+  Member members[kMostRanks];
+};
+
+// One end of a pipe.
+class PipeEnd {
+ public:
+  // Space for the lengths of messages, in addition to `capacity`.
+  static constexpr size_t kExtra = size_t{64} << 10;
+
+  PipeEnd(Pipe& pipe, uint8_t* bytes, size_t capacity)
+      : pipe_(pipe), bytes_(bytes), capacity_(capacity) {}
+
+  // Return how many of the `wanted` bytes can be moved now, and where. Call Wrote or Read
+  // afterwards.
+  size_t ToWrite(size_t wanted, uint8_t*& at) const;
+  void Wrote(size_t bytes, bool data);
+  size_t ToRead(size_t wanted, uint8_t*& at) const;
+  void Read(size_t bytes, bool data);
+
+ private:
+  size_t ring() const { return capacity_ + kExtra; }
+
+  Pipe& pipe_;
+  uint8_t* bytes_;
+  size_t capacity_;
+};
+
+class Segment {
+ public:
+  static constexpr size_t kCollectiveCapacity = size_t{128} << 10;
+
+  // Creates a segment that this process keeps open until it has joined. Returns false if the system
+  // has no memory.
+  static bool Create(Place& place);
+  // Returns null if the segment has ended, is not a segment, or has another number of ranks.
+  static std::shared_ptr<Segment> Open(const Place& place, int ranks);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  Member& member(int rank) { return header().members[rank]; }
+  PipeEnd Messages(int from, int to) { return End(from, to, false); }
+  PipeEnd Collective(int from, int to) { return End(from, to, true); }
+
+ private:
+  Segment() = default;
+  static size_t Bytes(int ranks, size_t capacity);
+  SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(data_); }
+  PipeEnd End(int from, int to, bool collective);
+
+  uint8_t* data_ = nullptr;
+  size_t bytes_ = 0;
+  int ranks_ = 0;
+};
 
 struct Kernel;
 

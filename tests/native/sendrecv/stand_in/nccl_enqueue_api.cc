@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "sendrecv/stand_in/nccl_api.h"
-#include "sendrecv/stand_in/nccl_group.h"
+#include "sendrecv/stand_in/nccl_kernel.h"
 
 namespace nccltune::soft {
 namespace {

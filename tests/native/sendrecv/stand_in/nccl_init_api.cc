@@ -8,7 +8,7 @@
 
 #include "sendrecv/stand_in/cuda_options.h"
 #include "sendrecv/stand_in/nccl_api.h"
-#include "sendrecv/stand_in/nccl_group.h"
+#include "sendrecv/stand_in/nccl_kernel.h"
 
 namespace nccltune::soft {
 namespace {

@@ -5,6 +5,7 @@
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_KERNEL_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,26 @@ bool CanAdd(ncclDataType_t type);
 
 // Enqueues all tasks that a group has for one communicator.
 ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks);
+
+// Groups of the NCCL stand-in. Their calls are carried out at the outermost end.
+
+void StartGroup();
+// `info`: see ncclGroupSimulateEnd.
+ncclResult_t EndGroup(ncclSimInfo_t* info = nullptr);
+
+// Adds an operation. Outside of a group it gets its own group.
+ncclResult_t AddTask(Task task);
+
+// Adds the creation of a communicator. When the group ends without a failure, `begin` is called, in
+// the order of these calls. Then `join` waits for the other ranks. Outside of a group this happens
+// at once. If `asked` is nonblocking, `join` runs in its own thread; `asked` is the parent, or the
+// communicator itself if it has none.
+ncclResult_t AddJoin(
+    std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join,
+    std::function<void()> begin = [] {});
+
+// Makes the calling thread's group fail, if it is in one.
+ncclResult_t FailGroup(ncclResult_t result);
 
 }  // namespace nccltune::soft
 

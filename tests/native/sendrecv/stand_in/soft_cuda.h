@@ -55,26 +55,16 @@ inline constexpr int kCaptureRelaxed = 2;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kWaitGeq = 0;
-inline constexpr unsigned kWaitEq = 1;
-inline constexpr unsigned kWaitAnd = 2;
-inline constexpr unsigned kWaitNor = 3;
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 
 // CUpointer_attribute and CUmemorytype.
-inline constexpr int kPointerContext = 1;
 inline constexpr int kPointerMemoryType = 2;
-inline constexpr int kPointerDevicePointer = 3;
-inline constexpr int kPointerHostPointer = 4;
 inline constexpr int kPointerBufferId = 7;
 inline constexpr int kPointerIsManaged = 8;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr int kPointerLegacyIpcCapable = 10;
 inline constexpr int kPointerRangeStart = 11;
 inline constexpr int kPointerRangeSize = 12;
-inline constexpr int kPointerMapped = 13;
-inline constexpr int kPointerAllowedHandleTypes = 14;
-inline constexpr int kPointerAccessFlags = 16;
-inline constexpr int kPointerMempoolHandle = 17;
 inline constexpr int kPointerMappingSize = 18;
 inline constexpr int kPointerMappingBase = 19;
 inline constexpr int kPointerMemoryBlockId = 20;
@@ -88,22 +78,6 @@ struct CUuuid {
 struct CUipcMemHandle {
   char reserved[64];
 };
-
-// A union of one struct for each operation. The structs of value operations have the same layout.
-struct CUstreamBatchMemOpParams {
-  int operation;
-  CUdeviceptr address;
-  uint64_t value;  // 32-bit operations use its low half
-  unsigned flags;
-  CUdeviceptr alias;
-  uint64_t pad;
-};
-inline constexpr int kOpWaitValue32 = 1;
-inline constexpr int kOpWriteValue32 = 2;
-inline constexpr int kOpFlushRemoteWrites = 3;
-inline constexpr int kOpWaitValue64 = 4;
-inline constexpr int kOpWriteValue64 = 5;
-inline constexpr int kOpBarrier = 6;
 
 struct CUmemLocation {
   int type;  // 1: device
@@ -128,30 +102,23 @@ struct CUmemAccessDesc {
   int flags;  // 0: none, 1: read, 3: read and write
 };
 
-static_assert(sizeof(CUstreamBatchMemOpParams) == 48 && sizeof(CUmemAllocationProp) == 32);
+static_assert(sizeof(CUmemAllocationProp) == 32);
 static_assert(sizeof(CUmemAccessDesc) == 12 && sizeof(CUipcMemHandle) == 64);
 
 extern "C" {
 SOFT_EXPORT CUresult cuInit(unsigned flags);
 SOFT_EXPORT CUresult cuDriverGetVersion(int* version);
-SOFT_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version,
-                                      uint64_t flags);
-SOFT_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int version,
-                                         uint64_t flags, int* status);
 SOFT_EXPORT CUresult cuGetErrorName(CUresult error, const char** name);
 SOFT_EXPORT CUresult cuGetErrorString(CUresult error, const char** text);
 SOFT_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal);
 SOFT_EXPORT CUresult cuDeviceGetCount(int* count);
 SOFT_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device);
 SOFT_EXPORT CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device);
-SOFT_EXPORT CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device);
 SOFT_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
-SOFT_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device);
 SOFT_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer);
 SOFT_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 SOFT_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 SOFT_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
-SOFT_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
 SOFT_EXPORT CUresult cuCtxGetCurrent(CUcontext* context);
 SOFT_EXPORT CUresult cuCtxSetCurrent(CUcontext context);
 SOFT_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context);
@@ -163,14 +130,11 @@ SOFT_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 SOFT_EXPORT CUresult cuCtxSynchronize();
 
 SOFT_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags);
-SOFT_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority);
 SOFT_EXPORT CUresult cuStreamGetPriority(CUstream stream, int* priority);
 SOFT_EXPORT CUresult cuStreamDestroy_v2(CUstream stream);
 SOFT_EXPORT CUresult cuStreamSynchronize(CUstream stream);
 SOFT_EXPORT CUresult cuStreamQuery(CUstream stream);
 SOFT_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext* context);
-SOFT_EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id);
-SOFT_EXPORT CUresult cuStreamGetFlags(CUstream stream, unsigned* flags);
 SOFT_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int* status);
 SOFT_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
 SOFT_EXPORT CUresult cuThreadExchangeStreamCaptureMode(int* mode);
@@ -198,14 +162,7 @@ SOFT_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address
                                             unsigned flags);
 SOFT_EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
                                              unsigned flags);
-SOFT_EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
-                                            unsigned flags);
-SOFT_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
-                                             unsigned flags);
-SOFT_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
-                                           CUstreamBatchMemOpParams* operations, unsigned flags);
 
-SOFT_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 SOFT_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                           CUstream stream);
 SOFT_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes,
@@ -217,21 +174,15 @@ SOFT_EXPORT CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes);
 SOFT_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count);
 SOFT_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
                                      CUstream stream);
-SOFT_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
-                                      CUstream stream);
 
 SOFT_EXPORT CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
 SOFT_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes);
 SOFT_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer);
 SOFT_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream);
-SOFT_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream);
 SOFT_EXPORT CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags);
 SOFT_EXPORT CUresult cuMemFreeHost(void* pointer);
 SOFT_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags);
 SOFT_EXPORT CUresult cuMemHostUnregister(void* pointer);
-SOFT_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* pointer,
-                                                  unsigned flags);
-SOFT_EXPORT CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr pointer);
 SOFT_EXPORT CUresult cuPointerGetAttributes(unsigned count, int* attributes, void** data,
                                             CUdeviceptr pointer);
 SOFT_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer);
@@ -264,6 +215,8 @@ SOFT_EXPORT CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAll
 
 // Not part of CUDA. While `more` is in effect, SOFT_CUDA_REFUSE ignores the thread's calls.
 SOFT_EXPORT void softCudaSpare(int more);
+// Makes a stream one of a green context of its primary context.
+SOFT_EXPORT void softCudaGreen(CUstream stream);
 // Not part of CUDA. Reads or writes what a kernel on that GPU would, from a host function. Returns
 // false if the GPU cannot access the address; that is an error of the context.
 SOFT_EXPORT bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/whole/case.h"
 
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -83,6 +86,34 @@ bool LearnsOfAnError(ncclComm_t comm) {
     ncclResult_t error = kNcclSuccess;
     return ncclCommGetAsyncError(comm, &error) != kNcclSuccess || error != kNcclSuccess;
   });
+}
+
+void AwaitCheck() {
+  const std::string mine = "process " + std::to_string(getpid()) + ": ";
+  const auto lines = [&] {
+    std::ifstream file(std::getenv("NCCLTUNE_SENDRECV_STATS"));
+    size_t count = 0;
+    for (std::string line; std::getline(file, line);) {
+      if (line.find(mine) != std::string::npos) ++count;
+    }
+    return count;
+  };
+  // The counts are written at the beginning of a check. So the check is complete when they are
+  // written again.
+  for (int i = 0; i < 2; ++i) {
+    const size_t before = lines();
+    EXPECT_EQ(raise(SIGUSR1), 0);
+    EXPECT_TRUE(Soon([&] { return lines() > before; }));
+  }
+}
+
+void AwaitEnd(pid_t process) {
+  EXPECT_TRUE(Soon([&] {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string state;
+    file >> state >> state >> state;
+    return !file || state == "Z" || state == "X";
+  }));
 }
 
 namespace {

@@ -5,6 +5,8 @@
 #ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
 #define NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -51,6 +53,12 @@ void Warm(soft::Ranks& two, const Pair& pair, int rank, soft::ncclComm_t comm,
 // Polls for an error like a framework's watchdog. Returns false if there is none within half a
 // minute.
 bool LearnsOfAnError(soft::ncclComm_t comm);
+
+// Returns when the library's thread has checked everything once more. Needs CaseWithChecks
+// (output.h).
+void AwaitCheck();
+// Waits until a process has ended, whether its parent knows or not.
+void AwaitEnd(pid_t process);
 
 // Return numbers for this process: threads, open files, mappings of the library's shared memory,
 // and those of them whose file still has a name.

@@ -448,11 +448,12 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
     }
     two.Meet();
     if (rank == 0) {
+      two.shared().numbers[0] = getpid();
       EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-      return;
     }
-    // By then the process is a zombie or has been reaped.
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    two.Meet();
+    if (rank == 0) return;
+    AwaitEnd(two.shared().numbers[0]);
     EXPECT_TRUE(LearnsOfAnError(comm));
     EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
     EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);

@@ -112,6 +112,35 @@ void ReceiveLate(bool destroy) {
 TEST(Exchange, SendsThatAreReceivedLate) { ReceiveLate(true); }
 TEST(Exchange, SendsOfAProcessThatEndsEarly) { ReceiveLate(false); }
 
+// Rank 0 sends in a stream of a green context, as the second side and as the first.
+TEST(Exchange, InAStreamOfAGreenContext) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    if (rank == 0) softCudaGreen(stream);
+    for (int round = 0; round < 2; ++round) {
+      const int first = round == 0 ? 1 : 0;
+      if (rank == 0) {
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kBytes, round).data(), kBytes), kCudaSuccess);
+      }
+      if (rank != first) two.Meet();
+      ASSERT_EQ(rank == 0 ? Send(pair.from, kBytes, 1, comm, stream)
+                          : Receive(pair.to, kBytes, 0, comm, stream),
+                kNcclSuccess);
+      if (rank == first) two.Meet();
+      ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+      if (rank == 1) {
+        EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, round)) << round;
+      }
+      two.Meet();
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
 // Both ranks must report the message that rank 1 waits for.
 TEST(Exchange, AReceiveThatIsAskedAbout) {
   Ranks two(2);
@@ -124,9 +153,7 @@ TEST(Exchange, AReceiveThatIsAskedAbout) {
       ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }
     two.Meet();
-    ASSERT_EQ(raise(SIGUSR1), 0);
-    // The library's thread checks five times a second.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    AwaitCheck();
     two.Meet();
     if (rank == 0) {
       ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);

@@ -5,7 +5,11 @@
 #define NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "program_output.h"
@@ -30,6 +34,17 @@ inline std::string Case(const std::string& name, const Environment& environment 
                         const std::string& wrap = "") {
   return OutputOf(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment,
                   wrap);
+}
+
+// Runs a case that calls AwaitCheck. Its counts follow its output.
+inline std::string CaseWithChecks(const std::string& name) {
+  const std::string file = testing::TempDir() + "/checks-" + std::to_string(getpid());
+  const std::string output =
+      Case(name, {{"NCCLTUNE_SENDRECV_SIGNAL", "USR1"}, {"NCCLTUNE_SENDRECV_STATS", file}});
+  std::stringstream counts;
+  counts << std::ifstream(file).rdbuf();
+  std::remove(file.c_str());
+  return output + counts.str();
 }
 
 inline std::string Programs(const std::string& arguments, const Environment& environment = {}) {

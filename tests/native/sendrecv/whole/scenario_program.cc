@@ -32,7 +32,6 @@
 #include <vector>
 
 #include "sendrecv/whole/scenario_rank.h"
-#include "sendrecv/whole/scenarios.h"
 
 namespace nccltune::sendrecv {
 namespace {

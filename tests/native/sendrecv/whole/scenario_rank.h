@@ -152,6 +152,12 @@ class ScenarioRank {
 
 inline void* At(soft::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
+// Listed in scenario_program.cc.
+void RunSplit(ScenarioRank& rank);
+void RunAbort(ScenarioRank& rank);
+void RunChurn(ScenarioRank& rank);
+void RunMillion(ScenarioRank& rank);
+
 }  // namespace nccltune::sendrecv
 
 #endif  // NCCLTUNE_TESTS_SENDRECV_WHOLE_SCENARIO_RANK_H_

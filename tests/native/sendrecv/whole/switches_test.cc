@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "sendrecv/whole/output.h"
 
@@ -139,5 +140,169 @@ TEST_F(Switches, ALaunchThatBlocksIsAnErrorAndNoHang) {
   EXPECT_TRUE(Has(output, "the launch of a kernel has not returned for 10 s")) << output;
 }
 
+std::string OutputWith(const std::string& command, Environment environment) {
+  environment.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"SOFT_CUDA_QUEUES", "1"}});
+  return OutputOf(command, environment);
+}
+
+std::string CaseWith(const std::string& name, const Environment& environment = {}) {
+  return OutputWith(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment);
+}
+
+std::string ProgramsWith(const std::string& arguments, const Environment& environment = {}) {
+  return OutputWith(std::string(PROGRAMS) + " " + arguments, environment);
+}
+
+// By default the threshold is four times as high as with more connections.
+TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
+  const auto with = [](const std::string& bytes, const std::string& connections) {
+    const std::string output =
+        CaseWith("Exchange.Rounds", {{"NCCLTUNE_SENDRECV_FROM", kUnset},
+                                     {"CASE_BYTES", bytes},
+                                     {"CUDA_DEVICE_MAX_CONNECTIONS", connections}});
+    EXPECT_TRUE(Well(output)) << output;
+    return output;
+  };
+  EXPECT_GT(CountIn(with("8388608", "1"), "copy engine, pulled: "), 0);
+  EXPECT_EQ(CountIn(with("8388604", "1"), "copy engine, "), 0);
+  EXPECT_GT(CountIn(with("8388604", "32"), "copy engine, "), 0);
+}
+
+// The kernels of the context that was reset must not be launched.
+TEST(WithOneConnection, KernelsAreLoadedAnewAfterAReset) {
+  const std::string output = CaseWith("Resets.NewCommunicatorsAfterOne");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_EQ(CountIn(output, "copy engine, pulled: "), 2) << output;
+  EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+}
+
+TEST(WithOneConnection, RandomProgramsEndWell) {
+  for (const char* const queues : {"0", "1"}) {
+    std::string output;
+    for (const char* const arguments : {"1 3 20 3", "2 3 20 3", "3 3 20 4", "5 3 20 2"}) {
+      output += ProgramsWith(arguments + std::string(" plain"), {{"SOFT_CUDA_QUEUES", queues}});
+    }
+    EXPECT_EQ(CountIn(output, "well: 60 messages\n"), 4) << output;
+    EXPECT_GT(CountIn(output, "copy engine, pulled: "), 4) << output;
+    EXPECT_EQ(CountIn(output, "copy engine, pushed: "), 0) << output;
+    EXPECT_GT(CountIn(output, "NCCL: received before it was sent, with one connection "), 0)
+        << output;
+    EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+  }
+}
+
+TEST(WithOneConnection, ProgramsOfOtherKindsEndWell) {
+  std::string output = ProgramsWith("1 8 20 3 plain 3000000 all 0 mapped");
+  output +=
+      ProgramsWith("13 8 20 3 plain 1048576 all 0 graphs", {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}});
+  output += ProgramsWith("3 8 20 3 plain 1048576 all 0 later");
+  EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 3) << output;
+  EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+}
+
+TEST(WithOneConnection, AKilledRankIsAnErrorForTheOthers) {
+  for (const char* const arguments : {"3 200 20 3", "4 200 20 2"}) {
+    const std::string killed = ProgramsWith(arguments + std::string(" plain 1048576 kill"));
+    EXPECT_EQ(CountIn(killed, "well: all learned of the end of rank "), 1) << killed;
+  }
+}
+
+void ExpectAllNative(Environment environment, const std::string& why, int warnings) {
+  environment.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"SOFT_CUDA_QUEUES", "1"}});
+  ExpectNative(environment, why, warnings);
+}
+
+TEST(WithOneConnection, NcclCarriesAllIfKernelsCannotBeUsed) {
+  ExpectAllNative({{"NCCLTUNE_SENDRECV_WAITS", "memory"}}, "without NCCLTUNE_SENDRECV_WAITS=memory",
+                  2);
+  ExpectAllNative({{"SOFT_CUDA_LACKS", "kernels"}}, "CUDA cannot load the wait kernels", 2);
+  ExpectAllNative({{"CASE_RANK1", "CUDA_DEVICE_MAX_CONNECTIONS=32"}},
+                  "it is not known how many connections", 1);
+  ExpectAllNative({{"NCCLTUNE_SENDRECV_POLICY", "vccl"}}, "", 0);
+}
+
+// The first launches of a process load the kernels.
+TEST(WithOneConnection, ARefusedCallIsAnErrorEverywhere) {
+  for (const char* const refused :
+       {"cuModuleLoadData:1", "cuModuleGetFunction:2", "cuMemsetD8Async:1", "cuLaunchKernel:1",
+        "cuLaunchKernel:2", "cuLaunchKernel:3", "cuLaunchKernel:4", "cuLaunchKernel:5",
+        "cuLaunchKernel:6", "cuMemcpyDtoDAsync:1", "cuStreamWriteValue32:1", "cuStreamCreate:3"}) {
+    const std::string output = CaseWith(
+        "Exchange.WithARefusal", {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
+    EXPECT_TRUE(Well(output)) << refused << "\n" << output;
+    // An error on both ranks, or on neither.
+    EXPECT_NE(CountIn(output, ": error\n"), 1) << refused << "\n" << output;
+  }
+}
+
+// The sender's kernel waits for a receive that comes after the limit.
+TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
+  const std::string output =
+      CaseWith("Limit.ASendWithoutAReceive",
+               {{"NCCLTUNE_SENDRECV_WAIT_LIMIT", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_GE(CountIn(output, "a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"), 1)
+      << output;
+}
+
+// The program's own choice decides, also if it is made inside the program.
+TEST(Connections, TheLibraryNeverSetsTheirNumber) {
+  EXPECT_EQ(OutputWith("sh -c 'echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}'",
+                       {{"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}}),
+            "unset\n");
+  ExpectAllNative({{"CUDA_DEVICE_MAX_CONNECTIONS", kUnset}}, "set CUDA_DEVICE_MAX_CONNECTIONS=32",
+                  2);
+}
+
+// What counts is the value when CUDA was initialised, which may be the former one.
+TEST(Connections, ANumberThatIsSetLaterIsNotTrusted) {
+  for (const auto& [before, later] :
+       {std::pair("8", "32"), {"32", "1"}, {"1", "32"}, {kUnset, "32"}, {"32", "31"}}) {
+    const std::string late = std::string("CUDA_DEVICE_MAX_CONNECTIONS=") + later;
+    ExpectAllNative(
+        {{"CUDA_DEVICE_MAX_CONNECTIONS", before}, {"CASE_RANK0", late}, {"CASE_RANK1", late}},
+        "it is not known how many connections", 2);
+  }
+}
+
+// Of 16 connections the library's streams take half, and leave the others to the application.
+TEST(Connections, StreamsThatWaitAreLimited) {
+  const auto routes = [](const std::string& connections) {
+    return OutputWith(std::string(PROGRAMS) + " 3 6 20 4",
+                      {{"CUDA_DEVICE_MAX_CONNECTIONS", connections}, {"NCCL_DEBUG", "INFO"}});
+  };
+  const std::string few = routes("16");
+  const std::string many = routes("32");
+  EXPECT_EQ(CountIn(few + many, "well: 120 messages\n"), 2) << few << many;
+  EXPECT_GT(CountIn(few, "too few connections to the GPU are left"), 0) << few;
+  EXPECT_GT(CountIn(few, "copy engine, pushed: "), 0) << few;
+  EXPECT_EQ(CountIn(many, "too few connections to the GPU are left"), 0) << many;
+}
+
+// Streams share connections, and one that waits keeps the others of its connection waiting.
+TEST(Connections, RandomProgramsWithSixteen) {
+  constexpr int kSeeds = 8;
+  std::string output;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    output += ProgramsWith(std::to_string(seed) + " 3 20 " + std::to_string(2 + seed % 3),
+                           {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}, {"SOFT_CUDA_QUEUES", "1"}});
+  }
+  EXPECT_EQ(CountIn(output, "well: 60 messages\n"), kSeeds) << output;
+  EXPECT_GT(CountIn(output, "copy engine, staged: "), 0) << output;
+}
+
+TEST(Connections, NcclCarriesAllWithFew) {
+  for (const char* const few : {"", "0", "2", "15"}) {
+    ExpectAllNative({{"CUDA_DEVICE_MAX_CONNECTIONS", few}}, "must be 1 or at least 16", 2);
+  }
+  const std::string output = CaseWith("Exchange.Rounds", {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_GT(CountIn(output, "copy engine, pushed: "), 0) << output;
+}
+
 }  // namespace
+
+// Tests of the shipped library by CUDA_DEVICE_MAX_CONNECTIONS, on the stand-ins. With 1 streams
+// wait by kernels. SOFT_CUDA_QUEUES=1 makes the streams share so many connections.
+
 }  // namespace nccltune::sendrecv

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -359,14 +361,13 @@ TEST(Whole, SendsThatAreReceivedLateAreLeftForTheReceiver) {
 }
 
 TEST(Whole, ASignalReportsWhatIsWaitedFor) {
-  const std::string output =
-      Case("Exchange.AReceiveThatIsAskedAbout", {{"NCCLTUNE_SENDRECV_SIGNAL", "USR1"}});
+  const std::string output = CaseWithChecks("Exchange.AReceiveThatIsAskedAbout");
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_EQ(
       CountIn(output,
               ", rank 0 to rank 1: message 5, 393216 bytes, pushed: received, not yet sent, the "
               "first stream has reached it\n"),
-      2)
+      4)
       << output;
 }
 
@@ -390,15 +391,33 @@ TEST(Whole, NcclsLogHasTheCountsByRoute) {
   }
 }
 
+TEST(Whole, AGreenContextIsLeftToNcclUnlessThePeerHasDecided) {
+  const std::string rounds = Case("Exchange.InAStreamOfAGreenContext");
+  EXPECT_TRUE(Well(rounds)) << rounds;
+  EXPECT_EQ(CountIn(rounds, "NCCL: stream of another CUDA context: 1 messages, 393216 bytes\n"), 1)
+      << rounds;
+  EXPECT_EQ(CountIn(rounds, "NCCL: decided by the peer: 1 messages, 393216 bytes\n"), 1) << rounds;
+}
+
 TEST(Whole, AScraperReadsTheCounts) {
   const std::filesystem::path folder = testing::TempDir() + "/metrics-" + std::to_string(getpid());
   std::filesystem::create_directory(folder);
+  // Of a process that was killed.
+  const std::filesystem::path old = folder / "nccltune-sendrecv-1-0123456789abcdef.prom";
+  std::ofstream(old) << "# TYPE nccltune_sendrecv_messages_total counter\n";
+  std::filesystem::last_write_time(
+      old, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  std::ofstream(folder / "of_another_program.prom") << "";
+  std::filesystem::last_write_time(
+      folder / "of_another_program.prom",
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   const std::string output =
       Case("Exchange.AScrape", {{"NCCLTUNE_SENDRECV_METRICS", folder.string()}});
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_EQ(CountIn(output, "# TYPE nccltune_sendrecv_messages_total counter\n"), 2) << output;
   EXPECT_EQ(CountIn(output, "route=\"copy engine, pushed\"} "), 4) << output;
   EXPECT_EQ(CountIn(output, "nccltune_sendrecv_off 0\n"), 2) << output;
+  EXPECT_TRUE(std::filesystem::remove(folder / "of_another_program.prom"));
   EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the files end with their processes";
   std::filesystem::remove_all(folder);
 }
@@ -422,7 +441,7 @@ TEST(Whole, Memory) {
        {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation",
         "Memory.ThatIsFreedWhileAnotherCommunicatorWaits", "Memory.ThatIsFreedIsGivenBack",
         "Memory.ThatIsFreedBesideACollective"}) {
-    const std::string output = Case(name);
+    const std::string output = CaseWithChecks(name);
     EXPECT_TRUE(Well(output)) << output;
     EXPECT_FALSE(Has(output, kWarning)) << output;
   }
@@ -534,7 +553,7 @@ TEST(Whole, GoesOnAfterAResetOfTheContext) {
 }
 
 TEST(Whole, APeerThatEndsAfterAResetIsNoCrash) {
-  const std::string output = Case("Resets.APeerEndsAfterOne");
+  const std::string output = CaseWithChecks("Resets.APeerEndsAfterOne");
   EXPECT_TRUE(Well(output)) << output;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/absent_symbols.h"
+#include "sendrecv/symbols.h"
 
 #include "sendrecv/nccl_api.h"
 

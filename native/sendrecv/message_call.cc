@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/message_facts.h"
+#include "sendrecv/message_call.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string_view>
 
-#include "sendrecv/communicator.h"
 #include "sendrecv/live_control.h"
 
 namespace nccltune::sendrecv {
@@ -128,6 +127,18 @@ std::string DescribeGroup(const GroupCalls& group) {
   std::string words = sends == 0 ? "" : several(sends, " send");
   if (receives != 0) words += several(receives, " receive");
   return words + std::to_string(bytes) + " bytes";
+}
+
+void CallNested(const std::vector<HeldCall>& held) {
+  for (const HeldCall& each : held) {
+    if (each.nests) (*each.other)();
+  }
+}
+
+nccl::Result CallNative(const MessageCall& call, const Native& native) {
+  return call.role == Role::kSender
+             ? native.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
+             : native.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
 }
 
 }  // namespace nccltune::sendrecv

@@ -1,14 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_SENDRECV_ONCE_H_
-#define NCCLTUNE_SENDRECV_ONCE_H_
+#ifndef NCCLTUNE_SENDRECV_LOCKS_H_
+#define NCCLTUNE_SENDRECV_LOCKS_H_
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 
 namespace nccltune::sendrecv {
+
+// Like std::mutex, but an uncontended lock calls no library function. If a program computes between
+// its calls, such a function is no longer in the cache. Fetching it would cost more than the lock
+// itself.
+class InlineMutex {
+ public:
+  bool try_lock() {
+    State expected = State::kFree;
+    return state_.compare_exchange_strong(expected, State::kHeld, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+  void lock() {
+    if (!try_lock()) Wait();
+  }
+  void unlock() {
+    if (state_.exchange(State::kFree, std::memory_order_release) == State::kAwaited) {
+      state_.notify_one();
+    }
+  }
+
+ private:
+  // kAwaited: the mutex is held, and another thread may be waiting for it.
+  enum class State : int32_t { kFree, kHeld, kAwaited };
+
+  [[gnu::cold]] [[gnu::noinline]] void Wait() {
+    while (state_.exchange(State::kAwaited, std::memory_order_acquire) != State::kFree) {
+      state_.wait(State::kAwaited, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<State> state_ = State::kFree;
+};
 
 // Runs a function once in a process while other threads wait, for a limited time. If the process is
 // forked while the function runs, the running thread does not exist in the child, and the next
@@ -45,4 +78,4 @@ class Once {
 
 }  // namespace nccltune::sendrecv
 
-#endif  // NCCLTUNE_SENDRECV_ONCE_H_
+#endif  // NCCLTUNE_SENDRECV_LOCKS_H_
