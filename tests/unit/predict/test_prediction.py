@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The choices of a prediction, the reasons for them, and what cannot be predicted."""
+
+import re
+
+import pytest
+
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.model.choice import Algorithm, Choice, Protocol
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError
+from nccltune.predict import NEWEST, LimitKind, Prediction, changes, predict
+from nccltune.predict.constants import Generation, Link, constants_of
+from tests.unit.predict.test_nccl_model import DATA
+from tests.unit.topology.samples import sample
+
+NVLS = Choice(Algorithm.NVLS, Protocol.SIMPLE)
+NVLS_TREE = Choice(Algorithm.NVLS_TREE, Protocol.SIMPLE)
+RING = Choice(Algorithm.RING, Protocol.SIMPLE)
+TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
+TREE_LL128 = Choice(Algorithm.TREE, Protocol.LL128)
+LARGE = (8 << 30,)
+
+
+def h200(**asked: object) -> Prediction:
+    return predict(sample("h200x4-dump"), version=(2, 28, 9), **asked)  # type: ignore[arg-type]
+
+
+def dgx(nodes: int, version: tuple[int, int, int] = (2, 28, 9)) -> Prediction:
+    return predict(sample("dgx"), nodes=nodes, version=version)
+
+
+def test_nvls_of_four_gpus_is_capped_by_bwinter_and_never_chosen() -> None:
+    found = h200()
+    assert found.modelled[NVLS].limit.kind is LimitKind.INTER
+    assert "bwInter, 4 channels x 60 GB/s" in found.modelled[NVLS].limit.words
+    assert found.modelled[NVLS].gb_per_s == pytest.approx(160.0)
+    assert NVLS not in {one.choice for one in found.sizes}
+    assert found.sizes[-1].choice == RING
+    assert found.sizes[-1].busbw_gb_per_s == pytest.approx(359.7, abs=0.1)
+
+
+def test_settings_turn_nvls_off() -> None:
+    found = h200(settings={"NCCL_NVLS_ENABLE": "0"})
+    assert found.communicator.nvls is None
+    assert found.communicator.nvls_channels == 0
+    assert found.excluded[NVLS].startswith("NVLS is off")
+
+
+def test_nvls_is_off_with_two_gpus_up_to_2_28() -> None:
+    def on(version: tuple[int, int, int], **settings: str) -> bool:
+        found = predict(sample("superchip"), version=version, settings=settings)
+        return found.communicator.nvls is not None
+
+    assert not on((2, 28, 9))
+    assert on((2, 29, 2))
+    assert on((2, 28, 9), NCCL_NVLS_ENABLE="1")
+
+
+def test_the_cap_of_ll_is_that_of_the_cpu_vendor_on_several_nodes() -> None:
+    one, two = dgx(1).modelled[TREE_LL], dgx(2).modelled[TREE_LL]
+    assert one.limit.kind is LimitKind.GRAPH
+    assert two.limit.kind is LimitKind.NODE_CAP
+    assert two.limit.words.startswith("LL's cap for ")
+    assert "CPUs" in two.limit.words
+
+
+def test_reasons_name_the_next_best_choice_and_what_decides() -> None:
+    reasons = {one.size: one.reason for one in dgx(4).sizes}
+    assert reasons[8] == "latency 35.2 us, that of tree/ll128 is 65.5 us"
+    assert "is limited by the cap of NVLSTree for Hopper GPUs" in reasons[8 << 30]
+
+
+def test_a_choice_that_is_missing_has_a_reason() -> None:
+    found = h200()
+    assert found.excluded[NVLS_TREE] == "needs several nodes"
+    assert found.excluded[Choice(Algorithm.COLLNET_DIRECT, Protocol.SIMPLE)] == (
+        "needs several nodes"
+    )
+    gather = h200(collective=Collective.ALLGATHER)
+    assert gather.excluded[Choice(Algorithm.PAT, Protocol.SIMPLE)] == "needs one GPU a node"
+    pairs = predict(sample("nvlink-pairs"), version=(2, 28, 9))
+    assert "LL128 needs NVLink between all GPUs" in pairs.excluded[TREE_LL128]
+
+
+def test_pat_with_several_gpus_is_listed_and_never_chosen() -> None:
+    found = predict(sample("dgx"), nodes=2, version=(2, 31, 2), collective=Collective.REDUCESCATTER)
+    pat = Choice(Algorithm.PAT, Protocol.SIMPLE)
+    assert found.modelled[pat].by_hand
+    assert all(one.choice != pat and "pat" not in one.reason for one in found.sizes)
+
+
+def test_collnet_is_off_by_default() -> None:
+    path = DATA / "graphs" / "machines" / "made-106.xml"
+    topology = read_topology(path.read_bytes(), path.name)
+    chain = Choice(Algorithm.COLLNET_CHAIN, Protocol.SIMPLE)
+    plain = predict(topology, nodes=2)
+    assert plain.excluded[chain].startswith("CollNet is off")
+    on = predict(topology, nodes=2, version=(2, 28, 9), settings={"NCCL_COLLNET_ENABLE": "1"})
+    assert on.modelled[chain].gb_per_s == pytest.approx(7.5)
+    direct = Choice(Algorithm.COLLNET_DIRECT, Protocol.SIMPLE)
+    assert on.excluded[direct] == "needs NVSwitches"
+
+
+def test_the_latency_of_nics_counts_twice_with_simple() -> None:
+    text = (DATA / "topologies" / "dgx.xml").read_text()
+    text, count = re.subn(r'latency="[^"]*"', 'latency="7"', text)
+    assert count == 8
+    slow = predict(read_topology(text.encode(), "slow.xml"), nodes=2, version=(2, 28, 9))
+    assert slow.communicator.latency_us == 7.0
+    fast = dgx(2)
+    for choice, added in ((TREE_LL, 14.0), (RING, 28.0), (NVLS_TREE, 28.0)):
+        more = slow.modelled[choice].latency_us - fast.modelled[choice].latency_us
+        assert more == pytest.approx(added, abs=1e-3), choice
+
+
+def test_two_versions_differ_where_the_choice_changes() -> None:
+    old, new = dgx(2, (2, 27, 7)), dgx(2, (2, 28, 9))
+    found = changes(old, new)
+    assert [one.size for one in found] == [one.size for one in old.sizes]
+    moved = {one.size: one.ratio for one in found}
+    assert moved[8] == pytest.approx(1.0)
+    assert moved[8 << 30] != pytest.approx(1.0, abs=0.01)
+    for one, before, after in zip(found, old.sizes, new.sizes, strict=True):
+        assert (one.before, one.after) == (before.choice, after.choice)
+
+
+def test_a_newer_version_is_predicted_by_the_newest_known_model() -> None:
+    newer = predict(sample("h200x4-dump"), version=(2, 33, 1))
+    assert newer.communicator.version == NEWEST
+    assert newer.notes[-1] == "NCCL 2.33.1 is newer than the newest known model, 2.32.3"
+    assert not h200().notes
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"version": (2, 18, 5)}, "older than the oldest known model"),
+        ({"collective": Collective.ALLTOALL}, "NCCL makes no choice for all-to-all"),
+        ({"nodes": 0}, "not between 1"),
+        ({"ranks_per_node": 1}, "one rank has no peer"),
+        ({"settings": {"NCCL_CROSS_NIC": "3"}}, "is not 0, 1 or 2"),
+    ],
+)
+def test_what_cannot_be_predicted(asked: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        predict(sample("h200x4-dump"), **asked)  # type: ignore[arg-type]
+
+
+def test_several_nodes_need_a_nic() -> None:
+    with pytest.raises(InputError, match="names no NIC"):
+        predict(sample("nvlink-pairs"), nodes=2)
+
+
+def test_every_collective_has_a_choice_at_every_size() -> None:
+    for collective in TUNED:
+        found = h200(collective=collective, sizes=(1, 1 << 20, 1 << 40))
+        assert [one.size for one in found.sizes] == [1, 1 << 20, 1 << 40]
+        assert all(one.launch.channels >= 1 for one in found.sizes)
+
+
+def test_constants_of_a_version() -> None:
+    old, new = constants_of((2, 22, 3)), constants_of((2, 32, 3))
+    assert old.generation(100) is Generation.HOPPER
+    assert new.generation(100) is Generation.BLACKWELL
+    assert [new.generation(sm).value for sm in (70, 80, 90)] == ["volta", "ampere", "hopper"]
+    assert old.step_us(Link.NET, Algorithm.TREE, Protocol.SIMPLE) == 28.0
+    assert new.step_us(Link.NET, Algorithm.TREE, Protocol.SIMPLE) == 14.0
+    assert new.step_us(Link.PCI, Algorithm.NVLS, Protocol.SIMPLE) == 0.0
+    assert new.ll_max[Generation.BLACKWELL] == (282.4, 90.0, 70.0)
