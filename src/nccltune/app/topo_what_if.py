@@ -95,19 +95,21 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
             hint=nearest(name, TUNED),
         )
     calibration = request.calibration
-    gpu, settings, version = _of_study(request.path)
+    gpu, settings, version = conditions_of_study(request.path)
     return WhatIfCase(
         topology=with_named_gpus(load_topology(request.path), gpu),
         collective=Collective(name),
         nodes=request.nodes,
         ranks_per_node=request.gpus,
-        settings={**settings, **dict(_pair(text, "--env") for text in request.environment)},
+        settings={**settings, **dict(setting_pair(text, "--env") for text in request.environment)},
         calibration=None if calibration is None else read_calibration(calibration),
         nccl_version=_version(request.nccl_version) or version,
     )
 
 
-def _of_study(path: Path) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
+def conditions_of_study(
+    path: Path,
+) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
     """Return the GPU, the settings and the NCCL version with which a study was measured.
 
     Only settings that affect the ceiling are returned. The others are None if unknown.
@@ -122,7 +124,8 @@ def _of_study(path: Path) -> tuple[str | None, dict[str, str], tuple[int, int, i
     return platform.gpu, settings, _version(text) if known else None
 
 
-def _pair(text: str, where: str | None) -> tuple[str, str]:
+def setting_pair(text: str, where: str | None) -> tuple[str, str]:
+    """Return name and value of a setting. Raises InputError, at `where`, for any other text."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise InputError(f"{text!r} is not NAME=VALUE", where=where)
@@ -152,7 +155,7 @@ def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     ]
     found += [WhatIfChange(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
     for text in request.settings:
-        name, value = _pair(text, None)
+        name, value = setting_pair(text, None)
         found.append(WhatIfChange(text, {name: value}))
     found += _hardware(topology, request)
     found += [WhatIfChange(f"{count:,} nodes", nodes=count) for count in request.to_nodes]
@@ -166,12 +169,12 @@ def _hardware(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     """
     found: list[WhatIfChange] = []
     for text in request.moves:
-        nic, place = _pair(text, "--move-nic")
+        nic, place = setting_pair(text, "--move-nic")
         move = partial(move_nic, nic=nic, place=place)
         move(topology)
         found.append(WhatIfChange(f"{nic} at {place}", hardware=move))
     for text in request.switches:
-        place, listed = _pair(text, "--add-switch")
+        place, listed = setting_pair(text, "--add-switch")
         names = [name for name in listed.split(",") if name]
         add = partial(add_switch, place=place, names=names)
         add(topology)

@@ -9,7 +9,8 @@ import msgspec
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.predict.constants import rules_of
-from nccltune.topology.flows.settings import FlowSettings, flow_settings
+from nccltune.topology.flows.domain import is_tray
+from nccltune.topology.flows.settings import READ, FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import filled
 from nccltune.topology.hardware.subset import first_gpus, only_nics
@@ -24,6 +25,8 @@ from nccltune.topology.nccl_model.search import (
     search_nvls,
 )
 
+SETTINGS: tuple[str, ...] = (*(name for name in READ if name != "NCCL_ALGO"), "NCCL_COLLNET_ENABLE")
+"""The settings that change a prediction here. No other setting is modelled."""
 _KEPT = 32
 """Number of cached searches. A search takes a second, and is the same for all numbers of nodes."""
 
@@ -33,7 +36,8 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
 
     - `least_sm`, `most_sm`: the lowest and the highest compute capability times 10.
     - `arch`, `vendor`: of the first CPU, as in the topology.
-    - `nvls`: None if NVLS is off. `chain` and `direct`: the same for CollNet.
+    - `nvls`: None if NVLS is off; `no_nvls` is then the reason. `chain` and `direct`: those of
+      CollNet, None if it is off.
     - `channels`: channels of all algorithms but NVLS ("coll channels").
     - `call_channels`: the most of them that a single call gets: in 2.20 and 2.21 not those that
       were added for NVLS.
@@ -51,6 +55,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     ring: SearchResult
     tree: SearchResult
     nvls: SearchResult | None
+    no_nvls: str
     chain: SearchResult | None
     direct: SearchResult | None
     channels: int
@@ -90,10 +95,9 @@ def communicator(
 ) -> Communicator:
     """Return the communicator of all GPUs of `nodes` nodes that equal `topology`.
 
-    `settings` are `NCCL_*` variables: those of paths and NICs, NCCL_NVLS_ENABLE,
-    NCCL_COLLNET_ENABLE, NCCL_CROSS_NIC, and the limits of channels. Without NCCL_NVLS_ENABLE, NVLS
-    is on if the node has NVSwitches and enough GPUs of Hopper or later. With 1 it is on wherever
-    the search finds channels for it.
+    `settings` are `NCCL_*` variables; those in `SETTINGS` count. Without NCCL_NVLS_ENABLE, NVLS is
+    on if the node has NVSwitches and enough GPUs of Hopper or later. With 1 it is on wherever the
+    search finds channels for it. NVLink between nodes (MNNVL) is not modelled.
 
     Raises InputError for a single rank and for several nodes without a NIC.
     """
@@ -117,9 +121,8 @@ def communicator(
         )
     sms = [gpu.sm for gpu in node.gpus]
     found = _search(case)
-    enough = gpus >= rules_of(version).least_nvls_gpus or chosen.nvls is True
-    with_nvls = chosen.nvls is not False and gpus > 1 and enough
-    nvls = _nvls(case) if with_nvls else None
+    no_nvls = _why_no_nvls(node, chosen, version)
+    nvls = None if no_nvls else _nvls(case)
     collnet = CollnetSearched(None, None)
     if nodes > 1 and (settings or {}).get("NCCL_COLLNET_ENABLE", "0").strip() == "1":
         collnet = _collnet(case, found.ring.channels)
@@ -127,6 +130,14 @@ def communicator(
     channels = found.connected_channels(*limits, nvls=nvls is not None)
     own = (2, 20) <= version < (2, 22)
     last = found.ring.rings[-1].net_in
+    notes = list(node.notes)
+    if nodes > 1 and chosen.mnnvl and is_tray(topology):
+        notes.append(
+            "the nodes are trays of a rack with NVLink between nodes (MNNVL), which is not "
+            "modelled: this is NCCL with NCCL_MNNVL_ENABLE=0"
+        )
+    if found.ring.fell_back:
+        notes.append("NCCL finds no ring here and falls back to one channel of 0.1 GB/s")
     return Communicator(
         version=version,
         nodes=nodes,
@@ -139,6 +150,7 @@ def communicator(
         ring=found.ring,
         tree=found.tree,
         nvls=nvls,
+        no_nvls=no_nvls or "the search finds no channels for NVLS",
         chain=collnet.chain,
         direct=collnet.direct if collnet.chain is not None else None,
         channels=channels,
@@ -146,8 +158,20 @@ def communicator(
         nvls_channels=nvls_channels(version, min(sms), nodes) if nvls is not None else 0,
         latency_us=0.0 if last is None else node.nets[last].latency_us,
         least_net_gb_per_s=min((net.gb_per_s for net in node.nets), default=0.0),
-        notes=node.notes,
+        notes=tuple(notes),
     )
+
+
+def _why_no_nvls(node: NodeRoutes, chosen: FlowSettings, version: Version) -> str:
+    """Return why NVLS is off before the search; empty if it is on."""
+    if chosen.nvls is False:
+        return "NCCL_NVLS_ENABLE=0"
+    if not node.nvswitch:
+        return "needs NVSwitches"
+    if min(gpu.sm for gpu in node.gpus) < 90:
+        return "needs GPUs from Hopper on"
+    least = 2 if chosen.nvls else rules_of(version).least_nvls_gpus
+    return f"needs {least} GPUs a node" if len(node.gpus) < least else ""
 
 
 class _Case(msgspec.Struct, frozen=True):

@@ -201,7 +201,7 @@ class _Model:
     def _why_not_nvls(self, collective: Collective, algorithm: Algorithm) -> str | None:
         comm, rules = self.comm, self.rules
         if comm.nvls is None:
-            return "NVLS is off: it needs NVSwitches and GPUs from Hopper on"
+            return comm.no_nvls
         if algorithm is Algorithm.NVLS_TREE:
             if comm.nodes == 1:
                 return "needs several nodes"

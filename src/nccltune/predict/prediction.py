@@ -92,7 +92,7 @@ def predict(
     >>> from nccltune.topology.files.load import load_topology
     >>> found = predict(load_topology(example("h200x4-1-node")), version=(2, 28, 9))
     >>> [(one.size, one.choice.label) for one in found.sizes[::15]]
-    [(8, 'tree/ll'), (262144, 'ring/ll'), (8589934592, 'ring/simple')]
+    [(8, 'ring/ll'), (262144, 'ring/ll'), (8589934592, 'ring/simple')]
     """
     if collective not in TUNED:
         raise InputError(

@@ -44,17 +44,23 @@ def test_settings_turn_nvls_off() -> None:
     found = h200(settings={"NCCL_NVLS_ENABLE": "0"})
     assert found.communicator.nvls is None
     assert found.communicator.nvls_channels == 0
-    assert found.excluded[NVLS].startswith("NVLS is off")
+    assert found.excluded[NVLS] == "NCCL_NVLS_ENABLE=0"
 
 
 def test_nvls_is_off_with_two_gpus_up_to_2_28() -> None:
-    def on(version: tuple[int, int, int], **settings: str) -> bool:
-        found = predict(sample("superchip"), version=version, settings=settings)
-        return found.communicator.nvls is not None
+    def why_off(version: tuple[int, int, int], **settings: str) -> str | None:
+        return predict(sample("superchip"), version=version, settings=settings).excluded.get(NVLS)
 
-    assert not on((2, 28, 9))
-    assert on((2, 29, 2))
-    assert on((2, 28, 9), NCCL_NVLS_ENABLE="1")
+    assert why_off((2, 28, 9)) == "needs 3 GPUs a node"
+    assert why_off((2, 29, 2)) is None
+    assert why_off((2, 28, 9), NCCL_NVLS_ENABLE="1") is None
+
+
+def test_nvls_needs_nvswitches_and_hopper() -> None:
+    assert predict(sample("nvlink-pairs")).excluded[NVLS] == "needs NVSwitches"
+    path = DATA / "topologies" / "nccl-paths" / "random-2.xml"
+    old = predict(read_topology(path.read_bytes(), path.name))
+    assert old.excluded[NVLS] == "needs GPUs from Hopper on"
 
 
 def test_the_cap_of_ll_is_that_of_the_cpu_vendor_on_several_nodes() -> None:
