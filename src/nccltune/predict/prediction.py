@@ -18,6 +18,8 @@ from nccltune.topology.hardware.bandwidth import Version
 SIZES: tuple[int, ...] = tuple(8 << power for power in range(31))
 """8 B to 8 GiB by powers of two."""
 MOST_NODES = 1 << 20
+_LAST = 999
+"""The third number that stands for the last release of a minor version."""
 _CORRECTED = 0.99
 """Below this part of its bandwidth, a choice is corrected for the size."""
 
@@ -113,8 +115,11 @@ def predict(
     modelled = {choice: one for choice, one in table.items() if isinstance(one, Modelled)}
     excluded = {choice: one for choice, one in table.items() if isinstance(one, str)}
     notes = list(comm.notes)
-    if version[:2] > NEWEST[:2] or (version > NEWEST and version[2] < 999):
-        notes.append(f"NCCL {_text(version)} is newer than the newest known model, {_text(NEWEST)}")
+    if version > NEWEST:
+        named = _text(version if version[2] != _LAST else version[:2])
+        notes.append(
+            f"NCCL {named} may have a newer model than the newest known, that of {_text(NEWEST)}"
+        )
     return Prediction(
         collective=collective,
         communicator=comm,
@@ -133,7 +138,7 @@ def changes(before: Prediction, after: Prediction) -> list[SizeChange]:
     ]
 
 
-def _text(version: Version) -> str:
+def _text(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 

@@ -132,10 +132,13 @@ def test_two_versions_differ_where_the_choice_changes() -> None:
 
 
 def test_a_newer_version_is_predicted_by_the_newest_known_model() -> None:
-    newer = predict(sample("h200x4-dump"), version=(2, 33, 1))
-    assert newer.communicator.version == NEWEST
-    assert newer.notes[-1] == "NCCL 2.33.1 is newer than the newest known model, 2.32.3"
+    for version, named in (((2, 33, 1), "2.33.1"), ((2, 32, 6), "2.32.6"), ((2, 32, 999), "2.32")):
+        newer = predict(sample("h200x4-dump"), version=version)
+        assert newer.communicator.version == NEWEST
+        words = f"NCCL {named} may have a newer model than the newest known, that of 2.32.3"
+        assert newer.notes[-1] == words
     assert not h200().notes
+    assert not predict(sample("h200x4-dump"), version=NEWEST).notes
 
 
 @pytest.mark.parametrize(
