@@ -13,9 +13,11 @@ from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.topology import Topology
+from nccltune.predict import NEWEST, SizePrediction, predict
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import read_calibration
+from nccltune.topology.flows.domain import is_tray
 from nccltune.topology.flows.expect import Expected
 from nccltune.topology.flows.settings import READ
 from nccltune.topology.flows.what_if import (
@@ -29,6 +31,9 @@ from nccltune.topology.flows.what_if import (
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
 from nccltune.topology.hardware.gpu_models import with_named_gpus
+
+LARGE = 8 << 30
+"""The size in bytes at which NCCL's own choice is compared with the ceiling."""
 
 
 class WhatIfRequest(NamedTuple):
@@ -60,12 +65,14 @@ class Answers(NamedTuple):
     """The platform `case`, its ceiling `now`, and in `answers` the ceiling after each change.
 
     `unanswered` are sentences on settings whose effect cannot be computed for this topology.
+    `choice` is what NCCL's own model takes at `LARGE` bytes now; None if that is not known.
     """
 
     case: WhatIfCase
     now: Expected
     answers: list[WhatIfResult]
     unanswered: list[str]
+    choice: SizePrediction | None = None
 
 
 def answer(request: WhatIfRequest) -> Answers:
@@ -83,7 +90,27 @@ def answer(request: WhatIfRequest) -> Answers:
     elif len(changes) > 1 and len(request.to_nodes) < 2:
         changes.append(combined_change(changes))
     now, answers = what_if(case, changes)
-    return Answers(case, now, answers, unanswered)
+    return Answers(case, now, answers, unanswered, _nccl_choice(case))
+
+
+def _nccl_choice(case: WhatIfCase) -> SizePrediction | None:
+    if any(name in case.settings for name in ("NCCL_ALGO", "NCCL_PROTO")):
+        return None
+    if case.nodes > 1 and is_tray(case.topology):
+        return None
+    try:
+        found = predict(
+            case.topology,
+            collective=case.collective,
+            nodes=case.nodes,
+            version=case.nccl_version or NEWEST,
+            ranks_per_node=case.ranks_per_node,
+            settings=case.settings,
+            sizes=(LARGE,),
+        )
+    except InputError:
+        return None
+    return found.sizes[0]
 
 
 def _case(request: WhatIfRequest) -> WhatIfCase:

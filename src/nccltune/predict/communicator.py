@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from nccltune.model.errors import InputError
-from nccltune.model.topology import Topology
+from nccltune.model.topology import Dialect, Topology
 from nccltune.predict.constants import rules_of
 from nccltune.topology.flows.domain import is_tray
+from nccltune.topology.flows.expect import check_nvlink
 from nccltune.topology.flows.settings import READ, FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import filled
+from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import (
@@ -119,6 +121,7 @@ def communicator(
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
+    _check(topology, node)
     sms = [gpu.sm for gpu in node.gpus]
     found = _search(case)
     no_nvls = _why_no_nvls(node, chosen, version)
@@ -130,14 +133,6 @@ def communicator(
     channels = found.connected_channels(*limits, nvls=nvls is not None)
     own = (2, 20) <= version < (2, 22)
     last = found.ring.rings[-1].net_in
-    notes = list(node.notes)
-    if nodes > 1 and chosen.mnnvl and is_tray(topology):
-        notes.append(
-            "the nodes are trays of a rack with NVLink between nodes (MNNVL), which is not "
-            "modelled: this is NCCL with NCCL_MNNVL_ENABLE=0"
-        )
-    if found.ring.fell_back:
-        notes.append("NCCL finds no ring here and falls back to one channel of 0.1 GB/s")
     return Communicator(
         version=version,
         nodes=nodes,
@@ -158,8 +153,46 @@ def communicator(
         nvls_channels=nvls_channels(version, min(sms), nodes) if nvls is not None else 0,
         latency_us=0.0 if last is None else node.nets[last].latency_us,
         least_net_gb_per_s=min((net.gb_per_s for net in node.nets), default=0.0),
-        notes=tuple(notes),
+        notes=_notes(topology, node, chosen, found, nodes),
     )
+
+
+def _check(topology: Topology, node: NodeRoutes) -> None:
+    """Raise InputError if the file lacks what decides: then NCCL sees another machine."""
+    if topology.dialect is Dialect.RCCL:
+        raise InputError("is a file of RCCL, whose model is another one", where=topology.source)
+    if topology.dialect is Dialect.SMI:
+        raise InputError(
+            "shows no speeds of links, which NCCL's choice rests on",
+            where=topology.source,
+            hint="have NCCL write the machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+    check_nvlink(topology, len(node.gpus))
+
+
+def _notes(
+    topology: Topology, node: NodeRoutes, chosen: FlowSettings, found: Searched, nodes: int
+) -> tuple[str, ...]:
+    """Return what is assumed, and what the search did not find."""
+    notes = list(node.notes)
+    if found.ring.fell_back:
+        notes.append("NCCL finds no ring here and falls back to one channel of 0.1 GB/s")
+    if nodes == 1:
+        return tuple(notes)
+    labels = {net.name: net.label for net in node.nets}
+    slow = [labels[link.source] for link in node.links if _is_unknown_net(link, labels)]
+    if slow:
+        notes.append(f"assumed: {slow[0]} has no speed in the file: 10 Gbit/s, as NCCL takes it")
+    if chosen.mnnvl and is_tray(topology):
+        notes.append(
+            "the nodes are trays of a rack with NVLink between nodes (MNNVL), which is not "
+            "modelled: this is NCCL with NCCL_MNNVL_ENABLE=0"
+        )
+    return tuple(notes)
+
+
+def _is_unknown_net(link: Link, labels: Mapping[str, str]) -> bool:
+    return link.kind is LinkKind.NET and link.source in labels and link.wire_is_unknown
 
 
 def _why_no_nvls(node: NodeRoutes, chosen: FlowSettings, version: Version) -> str:

@@ -6,13 +6,14 @@ import re
 import pytest
 
 from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.formats.topology.nvidia_smi_matrix import read_matrix, smi_topology
 from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.predict import NEWEST, LimitKind, Prediction, changes, predict
 from nccltune.predict.constants import Generation, Link, constants_of
 from tests.unit.predict.test_nccl_model import DATA
-from tests.unit.topology.samples import sample
+from tests.unit.topology.samples import MATRIX, sample
 
 NVLS = Choice(Algorithm.NVLS, Protocol.SIMPLE)
 NVLS_TREE = Choice(Algorithm.NVLS_TREE, Protocol.SIMPLE)
@@ -154,6 +155,25 @@ def test_a_newer_version_is_predicted_by_the_newest_known_model() -> None:
 def test_what_cannot_be_predicted(asked: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         predict(sample("h200x4-dump"), **asked)  # type: ignore[arg-type]
+
+
+def test_a_nic_without_a_speed_and_racks_are_noted() -> None:
+    path = DATA / "topologies" / "nccl-paths" / "random-0.xml"
+    found = predict(read_topology(path.read_bytes(), path.name), nodes=2)
+    assert found.notes == ("assumed: mlx5_2 has no speed in the file: 10 Gbit/s, as NCCL takes it",)
+    rack = predict(sample("superchip"), nodes=2)
+    assert "NVLink between nodes (MNNVL), which is not modelled" in rack.notes[0]
+    assert not predict(sample("superchip"), nodes=2, settings={"NCCL_MNNVL_ENABLE": "0"}).notes
+
+
+def test_files_of_other_programs_lack_what_decides() -> None:
+    with pytest.raises(InputError, match="a file of RCCL"):
+        predict(sample("rccl"))
+    matrix = smi_topology(read_matrix(MATRIX.encode(), "topo.txt"))
+    with pytest.raises(InputError, match="shows no speeds of links"):
+        predict(matrix)
+    with pytest.raises(InputError, match="leaves NVLink to detection"):
+        predict(sample("skeleton-vm"))
 
 
 def test_several_nodes_need_a_nic() -> None:
