@@ -9,6 +9,7 @@ analyze/      samples to curves to findings
 tune/         rule search, explain, lint of configurations
 prove/        the comparison of default and tuned
 topology/     hardware, NCCL's paths, flows and ceilings
+predict/      NCCL's own cost model: what it chooses on a platform, and why
 launch/       jobs for the launchers of clusters
 launch_lint/  what a launch command starts
 measure/      the bench, the adaptive sweep, experiments

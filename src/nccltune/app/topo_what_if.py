@@ -13,9 +13,11 @@ from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.topology import Topology
+from nccltune.predict import NEWEST, SizePrediction, predict
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import read_calibration
+from nccltune.topology.flows.domain import is_tray
 from nccltune.topology.flows.expect import Expected
 from nccltune.topology.flows.settings import READ
 from nccltune.topology.flows.what_if import (
@@ -29,6 +31,9 @@ from nccltune.topology.flows.what_if import (
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
 from nccltune.topology.hardware.gpu_models import with_named_gpus
+
+LARGE = 8 << 30
+"""The size in bytes at which NCCL's own choice is compared with the ceiling."""
 
 
 class WhatIfRequest(NamedTuple):
@@ -60,12 +65,14 @@ class Answers(NamedTuple):
     """The platform `case`, its ceiling `now`, and in `answers` the ceiling after each change.
 
     `unanswered` are sentences on settings whose effect cannot be computed for this topology.
+    `choice` is what NCCL's own model takes at `LARGE` bytes now; None if that is not known.
     """
 
     case: WhatIfCase
     now: Expected
     answers: list[WhatIfResult]
     unanswered: list[str]
+    choice: SizePrediction | None = None
 
 
 def answer(request: WhatIfRequest) -> Answers:
@@ -83,7 +90,27 @@ def answer(request: WhatIfRequest) -> Answers:
     elif len(changes) > 1 and len(request.to_nodes) < 2:
         changes.append(combined_change(changes))
     now, answers = what_if(case, changes)
-    return Answers(case, now, answers, unanswered)
+    return Answers(case, now, answers, unanswered, _nccl_choice(case))
+
+
+def _nccl_choice(case: WhatIfCase) -> SizePrediction | None:
+    if any(name in case.settings for name in ("NCCL_ALGO", "NCCL_PROTO")):
+        return None
+    if case.nodes > 1 and is_tray(case.topology):
+        return None
+    try:
+        found = predict(
+            case.topology,
+            collective=case.collective,
+            nodes=case.nodes,
+            version=case.nccl_version or NEWEST,
+            ranks_per_node=case.ranks_per_node,
+            settings=case.settings,
+            sizes=(LARGE,),
+        )
+    except InputError:
+        return None
+    return found.sizes[0]
 
 
 def _case(request: WhatIfRequest) -> WhatIfCase:
@@ -95,19 +122,21 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
             hint=nearest(name, TUNED),
         )
     calibration = request.calibration
-    gpu, settings, version = _of_study(request.path)
+    gpu, settings, version = conditions_of_study(request.path)
     return WhatIfCase(
         topology=with_named_gpus(load_topology(request.path), gpu),
         collective=Collective(name),
         nodes=request.nodes,
         ranks_per_node=request.gpus,
-        settings={**settings, **dict(_pair(text, "--env") for text in request.environment)},
+        settings={**settings, **dict(setting_pair(text, "--env") for text in request.environment)},
         calibration=None if calibration is None else read_calibration(calibration),
         nccl_version=_version(request.nccl_version) or version,
     )
 
 
-def _of_study(path: Path) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
+def conditions_of_study(
+    path: Path,
+) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
     """Return the GPU, the settings and the NCCL version with which a study was measured.
 
     Only settings that affect the ceiling are returned. The others are None if unknown.
@@ -122,7 +151,8 @@ def _of_study(path: Path) -> tuple[str | None, dict[str, str], tuple[int, int, i
     return platform.gpu, settings, _version(text) if known else None
 
 
-def _pair(text: str, where: str | None) -> tuple[str, str]:
+def setting_pair(text: str, where: str | None) -> tuple[str, str]:
+    """Return name and value of a setting. Raises InputError, at `where`, for any other text."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise InputError(f"{text!r} is not NAME=VALUE", where=where)
@@ -152,7 +182,7 @@ def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     ]
     found += [WhatIfChange(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
     for text in request.settings:
-        name, value = _pair(text, None)
+        name, value = setting_pair(text, None)
         found.append(WhatIfChange(text, {name: value}))
     found += _hardware(topology, request)
     found += [WhatIfChange(f"{count:,} nodes", nodes=count) for count in request.to_nodes]
@@ -166,12 +196,12 @@ def _hardware(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     """
     found: list[WhatIfChange] = []
     for text in request.moves:
-        nic, place = _pair(text, "--move-nic")
+        nic, place = setting_pair(text, "--move-nic")
         move = partial(move_nic, nic=nic, place=place)
         move(topology)
         found.append(WhatIfChange(f"{nic} at {place}", hardware=move))
     for text in request.switches:
-        place, listed = _pair(text, "--add-switch")
+        place, listed = setting_pair(text, "--add-switch")
         names = [name for name in listed.split(",") if name]
         add = partial(add_switch, place=place, names=names)
         add(topology)

@@ -34,6 +34,8 @@ doctor.py            check nodes
 doctor_screen.py     verdict, findings and rules of the doctor
 ab.py                A/B-test a setting
 ab_screen.py         the verdict on a setting
+predict.py           NCCL's choices on a machine by its own model
+predict_screen.py    choices by size, the model behind them, another version
 compare.py           compare two measurements, or many runs
 compare_screen.py    ratios by size; slow nodes, runs and scales
 lint.py              check files and launch commands
@@ -90,6 +92,7 @@ SECTIONS = {
     "Find out why": {
         "doctor": "check a node, or many, for what makes NCCL slow or fail, with a remedy",
         "ab": "A/B-test a setting in alternating runs; keep it only if it helps beyond noise",
+        "predict": "print what NCCL chooses on a machine by its own model, and why",
         "compare": "compare two measurements size by size; find the slow node among many runs",
         "lint": "check a configuration, topology, manifest, script or launch command",
     },

@@ -21,8 +21,8 @@ from tests.unit.topology.samples import FOLDER
 
 MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 16, 5, 16
 READS_ONLY = {
-    "compare", "env", "explain", "lint", "topo show", "topo what-if", "net env", "net stats",
-    "sendrecv env", "launch render",
+    "compare", "env", "explain", "lint", "predict", "topo show", "topo what-if", "net env",
+    "net stats", "sendrecv env", "launch render",
 }  # fmt: skip
 """Verbs that write nothing and start nothing that measures."""
 SOURCES = Path(nccltune.cli.__file__).parent
@@ -179,6 +179,7 @@ DOCUMENTS = {
     "demo": ["--dry-run"],
     "compare": [f"{LOGS}/nccl-2.28.txt", f"{LOGS}/nccl-2.29.txt"],
     "lint": [TOPOLOGY],
+    "predict": [TOPOLOGY, "--sizes", "1K-1M", "--against", "2.27.7"],
     "doctor": ["--rule", "gdr-read"],
     "ab": ["NCCL_X=1", "--dry-run"],
     "topo show": [TOPOLOGY],

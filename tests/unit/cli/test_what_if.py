@@ -48,6 +48,19 @@ def test_json_is_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["now"]["sure"] is True
 
 
+def test_nccls_own_choice_is_named_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(DATA / "nccl-paths" / "random-3.xml")
+    assert what_if(file) == 0
+    out = capsys.readouterr().out
+    assert "note  NCCL's own model takes tree/simple at 8 GiB and gives it 31.5 GB/s" in out
+    assert what_if(str(DATA / "h200x4-dump.xml")) == 0
+    assert "own model" not in capsys.readouterr().out
+    assert what_if(file, "--env", "NCCL_ALGO=ring", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["nccl_choice"] is None
+    assert what_if(file, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["nccl_choice"] == "tree/simple"
+
+
 def test_several_changes_are_answered_alone_and_together(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -13,6 +13,7 @@ from rich.text import Text
 from nccltune.app.topo_what_if import Answers
 from nccltune.cli.output import hanging, styled
 from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
 from nccltune.topology.flows.expect import Expected
 from nccltune.topology.flows.what_if import WhatIfResult
 
@@ -23,7 +24,7 @@ _TABLE_WIDTH = 72
 
 def show(out: Console, found: Answers) -> None:
     """Print the ceiling now and after each change, then notes, costs and verifying commands."""
-    case, now, answers, unanswered = found
+    case, now, answers, unanswered, choice = found
     gpus = case.ranks_per_node
     nodes = count(case.nodes, "node")
     size = f"{nodes} x {count(gpus, 'GPU')}" if gpus else nodes
@@ -37,7 +38,14 @@ def show(out: Console, found: Answers) -> None:
         _show_list(out, rows)
     else:
         _show_table(out, rows)
-    for note in [*_notes(now, answers), *unanswered]:
+    own: list[str] = []
+    if choice is not None and choice.choice.algorithm is not now.algorithm:
+        rate = f"{choice.busbw_gb_per_s:.3g} GB/s"
+        own.append(
+            f"NCCL's own model takes {choice.choice.label} at {format_bytes(choice.size)} and "
+            f"gives it {rate} (nccltune predict shows why)"
+        )
+    for note in [*_notes(now, answers), *own, *unanswered]:
         hanging(out, ("note  ", "dim"), 6, note)
     _show_costs(out, now, answers)
     _show_proofs(out, now, answers)
@@ -67,6 +75,7 @@ def as_data(answers: Answers) -> dict[str, Any]:
             for answer in answers.answers
         ],
         "unanswered": answers.unanswered,
+        "nccl_choice": None if answers.choice is None else answers.choice.choice.label,
     }
 
 

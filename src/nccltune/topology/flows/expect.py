@@ -126,7 +126,7 @@ def expect(
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
-    _check_nvlink(topology, len(node.gpus))
+    check_nvlink(topology, len(node.gpus))
     gpus = len(node.gpus)
     in_domain = joined(topology, nodes, gpus, chosen, nccl_version)
     if nodes > 1 and not in_domain:
@@ -209,7 +209,7 @@ def _check(collective: Collective, nodes: int) -> None:
         raise InputError(f"{nodes} is not between 1 and {MOST_NODES}", where="--nodes")
 
 
-def _check_nvlink(topology: Topology, gpus: int) -> None:
+def check_nvlink(topology: Topology, gpus: int) -> None:
     """Raise InputError if there are several GPUs and the NVLinks between them are unknown.
 
     A guess would be wrong by up to a factor of ten, the ratio of NVLink to PCIe.

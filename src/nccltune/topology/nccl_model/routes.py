@@ -78,6 +78,7 @@ class NetSpot(msgspec.Struct, frozen=True):
     asic: str
     port: int
     coll: bool = False
+    latency_us: float = 0.0
 
 
 class NodeRoutes(msgspec.Struct, frozen=True):
@@ -232,7 +233,8 @@ class _RouteFinder:
             known = net.guid is not None and net.guid.strip("0x") != ""
             asic = str(net.guid) if known else vertex.name
             port = net.port or 0
-            spots.append(NetSpot(vertex.name, label, index, speed, asic, port, bool(net.coll)))
+            coll, latency = bool(net.coll), net.latency_us or 0.0
+            spots.append(NetSpot(vertex.name, label, index, speed, asic, port, coll, latency))
         return tuple(spots)
 
     def _home(self, gpu: str) -> str:

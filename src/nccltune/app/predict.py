@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predict: what NCCL chooses on a platform by its own cost model, and what another version does."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.app.topo_what_if import conditions_of_study, setting_pair
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.predict import NEWEST, Prediction, SizeChange, changes, predict
+from nccltune.predict.communicator import SETTINGS
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.nccl_model.settings import parse_version
+
+
+class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A platform and what to predict for it.
+
+    `path` is a topology file or a study, whose settings and NCCL version then count as given.
+    `settings` are NAME=VALUE. `sizes` are the first and the last, by powers of two in between.
+    """
+
+    path: Path
+    collectives: Sequence[Collective]
+    sizes: tuple[int, int]
+    nodes: int = 1
+    gpus: int | None = None
+    settings: Sequence[str] = ()
+    nccl_version: str | None = None
+    against: str | None = None
+
+
+class VersionDifference(msgspec.Struct, frozen=True):
+    """The prediction for another version of NCCL, and its difference to the first at each size."""
+
+    version: str
+    prediction: Prediction
+    sizes: list[SizeChange]
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """The prediction of a collective under `settings` (NAME=VALUE).
+
+    `against` is None if no other version was asked for.
+    """
+
+    source: str
+    settings: tuple[str, ...]
+    version: str
+    prediction: Prediction
+    against: VersionDifference | None
+
+
+def predict_choices(request: PredictRequest) -> list[Predicted]:
+    """Return a prediction for each collective; start and write nothing.
+
+    Raises InputError for a file that cannot be read, for a version or a setting that is not
+    modelled, and for what `predict` raises.
+    """
+    gpu, measured, version = conditions_of_study(request.path)
+    topology = with_named_gpus(load_topology(request.path), gpu)
+    asked = dict(setting_pair(text, None) for text in request.settings)
+    for name in asked:
+        if name not in SETTINGS:
+            raise InputError(f"{name} is not modelled", hint=nearest(name, SETTINGS))
+    settings = {name: value for name, value in measured.items() if name in SETTINGS} | asked
+    known = _version(request.nccl_version, "--nccl-version") or version or NEWEST
+    other = _version(request.against, "--against")
+    first, last = request.sizes
+    sizes = [first << power for power in range(64) if first << power <= last]
+
+    def of(collective: Collective, version: Version) -> Prediction:
+        return predict(
+            topology,
+            collective=collective,
+            nodes=request.nodes,
+            version=version,
+            ranks_per_node=request.gpus,
+            settings=settings,
+            sizes=sizes,
+        )
+
+    found = []
+    for collective in request.collectives:
+        now = of(collective, known)
+        difference = None
+        if other is not None:
+            after = of(collective, other)
+            difference = VersionDifference(_text(other), after, changes(now, after))
+        words = tuple(f"{name}={value}" for name, value in settings.items())
+        found.append(Predicted(topology.source, words, _text(known), now, difference))
+    return found
+
+
+def _version(text: str | None, where: str) -> Version | None:
+    try:
+        return parse_version(text) if text is not None else None
+    except InputError as error:
+        raise InputError(error.message, where=where, hint=error.hint) from None
+
+
+def _text(version: Version) -> str:
+    """Return a version as text. 999 stands for the last release of a minor version."""
+    return ".".join(str(part) for part in (version if version[2] != 999 else version[:2]))

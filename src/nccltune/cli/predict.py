@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune predict`: print what NCCL chooses on a machine by its own cost model, and why."""
+
+from typing import Any
+
+import click
+
+from nccltune.cli.options import PATH, option
+from nccltune.cli.output import print_result, stdout
+from nccltune.cli.progress import working
+from nccltune.cli.verb import verb
+
+EPILOG = """\b
+Examples:
+  nccltune predict topo.xml --nodes 4
+  nccltune predict topo.xml --nodes 4 --nccl-version 2.27.7 --against 2.28.9
+  nccltune predict topo.xml NCCL_NVLS_ENABLE=0 --collectives all --json
+"""
+
+
+@verb(epilog=EPILOG)
+@click.argument("path", metavar="FILE|STUDY", type=PATH)
+@click.argument("settings", nargs=-1, metavar="[NAME=VALUE...]")
+@option("--nodes", default=1, show_default=True, more=" like this one.")
+@option("--gpus", more="  [default: all]")
+@option("--collectives", default="allreduce", more=", or `all`.")
+@option("--sizes", default="8-8G", more=", by powers of two.")
+@option("--nccl-version", more="  [default: that of the study, else the newest known]")
+@click.option(
+    "--against", metavar="X.Y.Z", help="Another version of NCCL: show where it chooses differently."
+)
+def command(collectives: str, sizes: str, **options: Any) -> None:
+    """Print NCCL's choice at each size on a machine, the time its model gives it, and why.
+
+    FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). The numbers are those of NCCL's own
+    cost model, which decides which algorithm and protocol run; they are no measurement. All nodes
+    are equal, and a call is alone in its group. Known are NCCL 2.19 to 2.32.3. Settings that
+    change paths, NICs, NVLS, CollNet or channels count.
+    """
+    from nccltune.app.predict import PredictRequest, predict_choices
+    from nccltune.cli.predict_screen import as_data, show
+    from nccltune.cli.requests import collectives_from, struct_from
+    from nccltune.model.sizes import parse_range
+
+    request = struct_from(
+        PredictRequest,
+        options,
+        collectives=collectives_from(collectives),
+        sizes=parse_range(sizes),
+    )
+    with working("searching rings and trees"):
+        found = predict_choices(request)
+    print_result(as_data(found), show, stdout(), found)

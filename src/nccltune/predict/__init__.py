@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predict what NCCL chooses on a platform, why, and how long its own cost model says it takes.
+
+This is NCCL's model for any version from 2.19 on, not a measurement. The graphs of rings, trees and
+NVLS are those of `topology.nccl_model`.
+
+constants.py     constants (constants.toml) and rules of the model by version
+communicator.py  what the model sees of a platform: ranks, CPUs, graphs, channels
+model.py         latency and bandwidth of each algorithm and protocol, and what limits them
+choice.py        times at a size, the choice, its channels and threads
+prediction.py    the prediction of a collective at many sizes, and the difference of two
+"""
+
+from nccltune.predict.choice import Launch
+from nccltune.predict.communicator import Communicator
+from nccltune.predict.constants import NEWEST, OLDEST
+from nccltune.predict.model import Limit, LimitKind, Modelled
+from nccltune.predict.prediction import (
+    SIZES,
+    Prediction,
+    SizeChange,
+    SizePrediction,
+    changes,
+    predict,
+)
+
+__all__ = [
+    "NEWEST",
+    "OLDEST",
+    "SIZES",
+    "Communicator",
+    "Launch",
+    "Limit",
+    "LimitKind",
+    "Modelled",
+    "Prediction",
+    "SizeChange",
+    "SizePrediction",
+    "changes",
+    "predict",
+]

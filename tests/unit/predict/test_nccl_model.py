@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The predictions against NCCL's own code (tests/data/predict), and against all recordings."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.model.collective import Collective
+from nccltune.model.topology import Topology
+from nccltune.predict import Prediction, predict
+from nccltune.topology.nccl_model.settings import parse_version
+from tests.unit.topology.samples import SHARED
+
+DATA = Path(__file__).parents[2] / "data"
+RECORDED = [
+    json.loads(line)
+    for line in gzip.decompress((DATA / "predict" / "model.jsonl.gz").read_bytes()).splitlines()
+]
+FILES = sorted({one["file"] for one in RECORDED})
+POWERS = (0, 9, 16, 24, 30)
+"""The powers k of the recorded times, at 8 << k bytes."""
+TRUTH = SHARED / "nccl-model"
+CLOSE = 1e-4
+"""The recorded numbers have five significant digits."""
+
+
+def predictions(
+    topology: Topology, case: dict[str, Any], nccl: str, gpus: int | None = None
+) -> dict[str, Prediction]:
+    """Return our predictions of a recorded case by collective."""
+    names = case.get("collectives") or case["model"]
+    return {
+        name: predict(
+            topology,
+            collective=Collective(name),
+            nodes=case["nodes"],
+            version=parse_version(nccl),
+            ranks_per_node=gpus,
+            settings={"NCCL_NVLS_ENABLE": str(case["nvls"])},
+        )
+        for name in names
+    }
+
+
+def model_of(found: Prediction) -> dict[str, list[float]]:
+    return {choice.label: [one.latency_us, one.gb_per_s] for choice, one in found.modelled.items()}
+
+
+def rows_of(found: Prediction) -> list[list[object]]:
+    return [
+        [one.choice.label, one.launch.most_channels, one.launch.channels, one.launch.threads]
+        for one in found.sizes
+    ]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_model_is_nccls(file: str) -> None:
+    topology = read_topology((DATA / file).read_bytes(), file)
+    for case in (one for one in RECORDED if one["file"] == file):
+        for nccl in case["nccl"]:
+            for name, found in predictions(topology, case, nccl).items():
+                where, recorded = (case["nodes"], nccl, name), case["collectives"][name]
+                assert found.communicator.channels == case["channels"]["comm"], where
+                assert found.communicator.nvls_channels == case["channels"]["nvls"], where
+                mine = model_of(found)
+                assert mine.keys() == recorded["model"].keys(), where
+                for label, figures in recorded["model"].items():
+                    assert mine[label] == pytest.approx(figures, rel=CLOSE), (where, label)
+                assert _changes(rows_of(found)) == recorded["choices"], where
+                for choice in found.modelled:
+                    times = [found.sizes[power].times_us[choice] for power in POWERS]
+                    recorded_times = recorded["times"][choice.label]
+                    assert times == pytest.approx(recorded_times, rel=CLOSE), (where, choice.label)
+
+
+def test_versions_and_machines_recorded() -> None:
+    assert len({nccl for one in RECORDED for nccl in one["nccl"]}) == 13
+    assert len(FILES) == 9
+    labels = {
+        label
+        for one in RECORDED
+        for collective in one["collectives"].values()
+        for label in collective["model"]
+    }
+    assert {"nvls/simple", "nvls_tree/simple", "tree/ll128", "pat/simple"} <= labels
+
+
+def _changes(rows: list[list[object]]) -> list[list[object]]:
+    """Return the rows that differ from the row before, each with its number in front."""
+    return [
+        [number, *row] for number, row in enumerate(rows) if number == 0 or row != rows[number - 1]
+    ]
+
+
+@pytest.mark.skipif(not TRUTH.is_dir(), reason=f"no recordings at {TRUTH}")
+@pytest.mark.parametrize("file", sorted(TRUTH.glob("*.jsonl.gz")) or ["none"], ids=str)
+def test_all_recordings(file: Any) -> None:
+    for line in gzip.decompress(file.read_bytes()).splitlines():
+        case = json.loads(line)
+        name = case["topology"]
+        xml = TRUTH / "topologies" / f"{name.removesuffix('-1gpu').removesuffix('-nvls')}.xml"
+        topology = read_topology(xml.read_bytes(), xml.name)
+        gpus = 1 if name.endswith("-1gpu") else None
+        for nccl in case["versions"]:
+            for collective, found in predictions(topology, case, nccl, gpus).items():
+                where, table = (case["nodes"], nccl, collective), case["tables"][collective]
+                mine = model_of(found)
+                assert mine.keys() == case["model"][collective].keys(), where
+                for label, figures in case["model"][collective].items():
+                    assert mine[label] == pytest.approx(figures, rel=CLOSE), (where, label)
+                rows = [[table["cols"][row[0]], *row[1:4]] for row in table["rows"]]
+                assert rows_of(found) == rows, where
+                labels = {choice.label: choice for choice in found.modelled}
+                for one, row in zip(found.sizes, table["rows"], strict=True):
+                    times = [one.times_us[labels[label]] for label in table["cols"]]
+                    assert times == pytest.approx(row[4:], rel=CLOSE), (where, one.size)
