@@ -22,6 +22,7 @@ doctor.py               check this node, or collected files of many
 examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings
 compare.py              compare two measurements size by size, or the runs of a fleet
+compare_reference.py    place one measurement among published systems
 lint.py                 recognise a file or a text by its content, and check it
 demo.py                 analyze, tune, verify and report a copy of a recorded study
 topo_show.py            a machine as a graph with NCCL's paths

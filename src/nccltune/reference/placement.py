@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place a measured curve among the reference systems that are alike, and judge it."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from nccltune.analyze.stats import median
+from nccltune.model.collective import Collective
+from nccltune.model.numbers import counted, percent_text, significant
+from nccltune.model.sizes import format_bytes
+from nccltune.reference.alike import SystemShown, unlike
+from nccltune.reference.curves import ReferenceCurve
+
+CLEARLY = 0.9
+"""Below this share of the lowest alike system, a bandwidth is low. Ten runs on 4 nodes of Alps
+differ by 3 % at 1 GiB."""
+CLEARLY_OF_ONE = 0.75
+"""The same if only one system is alike."""
+SLOW = 1.5
+"""Above this multiple of the slowest alike system, a latency is high."""
+_QUARTILES = 4
+"""Fewest systems with quartiles."""
+_LATENCY_BYTES = 16 << 10
+_LATENCY_LIMIT = 1 << 20
+"""Below this size times depend on the number of nodes: only equal numbers are compared."""
+_NEAREST = 3
+
+
+class Verdict(StrEnum):
+    """Where a figure is among those of the systems that are alike."""
+
+    LOW = "low"
+    BELOW = "below"
+    BETWEEN = "between"
+    ABOVE = "above"
+    UNDECIDED = "undecided"
+    NOTHING_ALIKE = "nothing alike"
+
+
+class SystemFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """The bus bandwidth of a reference system in GB/s at one size.
+
+    It is the median of its runs; `low` and `high` are their extremes. `unlike` names the rules by
+    which the system is not alike.
+    """
+
+    system: str
+    gpu: str
+    nodes: int
+    gpus: int
+    nic_gbps_per_gpu: float | None
+    busbw_gb_per_s: float
+    low: float
+    high: float
+    runs: int
+    nccl: list[str]
+    sources: list[str]
+    fault: str | None = None
+    unlike: list[str] = []
+
+    @property
+    def scale_text(self) -> str:
+        """Return `2 x 8 H100`; `8 H100` for one node."""
+        each = f"{self.gpus / self.nodes:g} {self.gpu}"
+        return each if self.nodes == 1 else f"{self.nodes} x {each}"
+
+
+class SizeRange(msgspec.Struct, frozen=True, kw_only=True):
+    """The range of the alike systems at one size, in GB/s of bus bandwidth, as thresholds.
+
+    `busbw_gb_per_s` and `time_us` are those of the run. Quartiles are None for fewer than 4
+    systems.
+    """
+
+    bytes: int
+    busbw_gb_per_s: float
+    time_us: float
+    low: float
+    p25: float | None
+    median: float
+    p75: float | None
+    high: float
+    systems: list[str]
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of the run among those of the systems that are alike."""
+
+    bytes: int
+    busbw_gb_per_s: float
+    time_us: float
+    verdict: Verdict
+    sentence: str
+    systems: list[SystemFigure]
+    faults: list[SystemFigure] = []
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A curve among the reference systems: at its largest size, its smallest, and all.
+
+    `by_rate` has a sentence for each NIC rate if the rate of the run is unknown. `nearest` are the
+    systems that are most like it if none is alike.
+    """
+
+    bandwidth: Placed
+    latency: Placed | None
+    sizes: list[SizeRange]
+    by_rate: list[str]
+    nearest: list[SystemFigure]
+
+
+def place(
+    system: SystemShown,
+    collective: Collective,
+    times_us: Mapping[int, float],
+    curves: Sequence[ReferenceCurve],
+) -> Placement:
+    """Return where a curve (times in us by size) is among the reference systems.
+
+    `system.gpus` must be known.
+    """
+    alike = [curve for curve in curves if not unlike(system, collective, curve)]
+    largest, smallest = max(times_us), min(times_us)
+    unknown = [name for name in system.missing if name != "nics"]
+    bandwidth = _placed(system, collective, largest, times_us[largest], [] if unknown else alike)
+    by_rate = []
+    nearest: list[SystemFigure] = []
+    if unknown:
+        words = "which systems are alike is not known"
+        bandwidth = msgspec.structs.replace(
+            bandwidth, verdict=Verdict.UNDECIDED, sentence=_lead(bandwidth, f": {words}")
+        )
+    elif "nics" in system.missing and bandwidth.systems:
+        by_rate = _by_rate(system, bandwidth, alike)
+        words = ": the NIC rate is not known, and decides what is normal"
+        bandwidth = msgspec.structs.replace(
+            bandwidth, verdict=Verdict.UNDECIDED, sentence=_lead(bandwidth, words)
+        )
+    elif not bandwidth.systems:
+        nearest = _nearest(system, collective, largest, curves)
+    judged = bandwidth.verdict not in (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE)
+    same = [curve for curve in alike if curve.nodes == system.nodes]
+    latency = None
+    if smallest <= _LATENCY_BYTES and not system.missing:
+        latency = _placed(system, collective, smallest, times_us[smallest], same, latency=True)
+    sizes = [
+        _range(system, collective, size, times_us[size], alike if size >= _LATENCY_LIMIT else same)
+        for size in sorted(times_us)
+        if not system.missing
+    ]
+    return Placement(
+        bandwidth=bandwidth,
+        latency=latency if latency is not None and latency.systems else None,
+        sizes=[item for item in sizes if item is not None] if judged or latency else [],
+        by_rate=by_rate,
+        nearest=nearest,
+    )
+
+
+def _placed(
+    system: SystemShown,
+    collective: Collective,
+    size: int,
+    time_us: float,
+    alike: Sequence[ReferenceCurve],
+    *,
+    latency: bool = False,
+) -> Placed:
+    busbw = collective.busbw_gb_per_s(size, time_us, system.gpus or 1)
+    found = figures(alike, size, system.nodes)
+    systems = [item for item in found if item.fault is None]
+    placed = Placed(
+        bytes=size,
+        busbw_gb_per_s=busbw,
+        time_us=time_us,
+        verdict=Verdict.NOTHING_ALIKE,
+        sentence="",
+        systems=systems,
+        faults=[item for item in found if item.fault is not None],
+    )
+    if systems:
+        verdict, words = _judged(busbw, systems, latency=latency)
+    else:
+        verdict, words = Verdict.NOTHING_ALIKE, ": no published system is like it"
+    if latency and systems:
+        to_us = busbw * time_us
+        ends = sorted(to_us / item.busbw_gb_per_s for item in systems)
+        words += f" ({_span([significant(ends[0]), significant(ends[-1])])} us)"
+        lead = f"{significant(time_us)} us at {format_bytes(size)}"
+        return msgspec.structs.replace(placed, verdict=verdict, sentence=lead + words)
+    if systems:
+        ends = sorted(item.busbw_gb_per_s for item in systems)
+        words += f" ({_span([significant(ends[0]), significant(ends[-1])])} GB/s)"
+    return msgspec.structs.replace(placed, verdict=verdict, sentence=_lead(placed, words))
+
+
+def _lead(placed: Placed, words: str) -> str:
+    return f"{significant(placed.busbw_gb_per_s)} GB/s at {format_bytes(placed.bytes)}{words}"
+
+
+def _span(ends: list[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _judged(
+    busbw: float, systems: Sequence[SystemFigure], *, latency: bool = False
+) -> tuple[Verdict, str]:
+    """Return the verdict and its words. A latency is judged by the bandwidth at its size."""
+    values = sorted(item.busbw_gb_per_s for item in systems)
+    each = "the one published system" if len(values) == 1 else ""
+    each = each or ("both" if len(values) == 2 else f"all {len(values)}") + " published systems"
+    limit = CLEARLY if len(values) > 1 else CLEARLY_OF_ONE
+    limit = 1 / SLOW if latency else limit
+    below, above = ("slower than", "faster than") if latency else ("below", "above")
+    if busbw < limit * values[0]:
+        ratio = values[0] / busbw
+        far = f"{significant(ratio)} times" if latency else percent_text(1 - busbw / values[0])
+        end = "the time of the slowest" if latency else "below the lowest"
+        end = end if len(values) > 1 else "its time" if latency else "below it"
+        return Verdict.LOW, f": {below} {each} like it, {far} {end}"
+    if busbw < values[0]:
+        return Verdict.BELOW, f": {below} {each} like it, but near"
+    if busbw > values[-1]:
+        return Verdict.ABOVE, f": {above} {each} like it"
+    count = counted(len(values), "published system")
+    if len(values) < _QUARTILES:
+        at = "as fast as" if len(values) == 1 else "between the"
+        return Verdict.BETWEEN, f": {at} {count if len(values) > 1 else each} like it"
+    p25, p75 = (float(value) for value in np.percentile(values, [25, 75]))
+    where = "between p25 and p75" if p25 <= busbw <= p75 else "below p25" if busbw < p25 else ""
+    return Verdict.BETWEEN, f": {where or 'above p75'} of {count} like it"
+
+
+def figures(curves: Sequence[ReferenceCurve], size: int, nodes: int | None) -> list[SystemFigure]:
+    """Return the figures of the curves at a size: one for each system, faulty ones apart.
+
+    Of a system with several scales, the one nearest to `nodes` counts.
+    """
+    groups: dict[tuple[str, str | None], list[tuple[ReferenceCurve, float]]] = defaultdict(list)
+    for curve in curves:
+        value = curve.busbw_at(size)
+        if value:
+            groups[curve.system, curve.fault].append((curve, value))
+    found = []
+    for items in groups.values():
+        near = min((curve for curve, _ in items), key=lambda curve: _away(curve.nodes, nodes))
+        scaled = [x for x in items if (x[0].nodes, x[0].gpus) == (near.nodes, near.gpus)]
+        plain = [item for item in scaled if item[0].settings is None] or scaled
+        values = [value for _, value in plain]
+        first = plain[0][0]
+        found.append(
+            SystemFigure(
+                system=first.system,
+                gpu=first.gpu,
+                nodes=first.nodes,
+                gpus=first.gpus,
+                nic_gbps_per_gpu=first.nic_gbps_per_gpu,
+                busbw_gb_per_s=median(values),
+                low=min(values),
+                high=max(values),
+                runs=len(values),
+                nccl=sorted({curve.nccl for curve, _ in plain if curve.nccl}),
+                sources=sorted({curve.source for curve, _ in plain}),
+                fault=first.fault,
+            )
+        )
+    return sorted(found, key=lambda item: -item.busbw_gb_per_s)
+
+
+def _away(nodes: int, own: int | None) -> float:
+    """Return the ratio of two numbers of nodes, 1 or more."""
+    return max(nodes, own or nodes) / min(nodes, own or nodes)
+
+
+def _by_rate(system: SystemShown, placed: Placed, alike: Sequence[ReferenceCurve]) -> list[str]:
+    """Return a sentence for each NIC rate of the alike systems."""
+    rates = sorted({item.nic_gbps_per_gpu for item in placed.systems if item.nic_gbps_per_gpu})
+    found = []
+    for rate in reversed(rates):
+        known = msgspec.structs.replace(system, nic_gbps_per_gpu=rate)
+        same = [curve for curve in alike if not unlike(known, curve.collective, curve)]
+        words = _placed(known, same[0].collective, placed.bytes, placed.time_us, same).sentence
+        found.append(f"with {rate:g} Gbit/s for each GPU: {words}")
+    return found
+
+
+def _nearest(
+    system: SystemShown, collective: Collective, size: int, curves: Sequence[ReferenceCurve]
+) -> list[SystemFigure]:
+    """Return figures of systems that break the fewest rules, but have the GPU and collective."""
+    by_rules: dict[tuple[str, ...], list[ReferenceCurve]] = defaultdict(list)
+    for curve in curves:
+        rules = unlike(system, collective, curve)
+        if not {"collective", "GPU"} & set(rules) and curve.fault is None:
+            by_rules[tuple(rules)].append(curve)
+    found = [
+        msgspec.structs.replace(item, unlike=list(rules))
+        for rules, items in by_rules.items()
+        for item in figures(items, size, system.nodes)
+    ]
+
+    found.sort(key=lambda item: (len(item.unlike), _away(item.nodes, system.nodes)))
+    return found[:_NEAREST]
+
+
+def _range(
+    system: SystemShown,
+    collective: Collective,
+    size: int,
+    time_us: float,
+    alike: Sequence[ReferenceCurve],
+) -> SizeRange | None:
+    found = [item for item in figures(alike, size, system.nodes) if item.fault is None]
+    if not found:
+        return None
+    values = [item.busbw_gb_per_s for item in found]
+    quartiles = [float(x) for x in np.percentile(values, [25, 75])]
+    many = len(values) >= _QUARTILES
+    return SizeRange(
+        bytes=size,
+        busbw_gb_per_s=collective.busbw_gb_per_s(size, time_us, system.gpus or 1),
+        time_us=time_us,
+        low=min(values),
+        p25=quartiles[0] if many else None,
+        median=median(values),
+        p75=quartiles[1] if many else None,
+        high=max(values),
+        systems=sorted({item.system for item in found}),
+    )

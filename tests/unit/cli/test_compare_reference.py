@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune compare LOG`: one measurement among published systems."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from tests.unit.nccl_tests_logs import nccl_tests_log
+
+FIELD = Path(__file__).parents[2] / "data" / "field"
+LOW = str(FIELD / "log-01-default-only" / "run.txt")
+GOOD = str(FIELD / "node-01-h100-two-nodes" / "all_reduce_2n.txt")
+TOPOLOGY = str(FIELD / "node-01-h100-two-nodes" / "topo.xml")
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test its own configuration folder."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "nccltune" / "reference"
+
+
+def h100_log(folder: Path, gb_per_s: float, hosts: int = 2) -> str:
+    ranks = 8 * hosts
+    times = {
+        1 << i: (((1 << i) / gb_per_s / 1e3 * 2 * (ranks - 1) / ranks + 30,) * 2)
+        for i in range(10, 34, 2)
+    }
+    file = folder / "run.txt"
+    log = nccl_tests_log([f"n{i}" for i in range(hosts)], times, gpus=8)
+    file.write_text(log, encoding="utf-8")
+    return str(file)
+
+
+def test_a_low_figure_comes_first_with_what_it_is_compared_with(capsys: Captured) -> None:
+    assert run(["compare", LOW, "--nics", "8x400"]) == 1
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:5] == [
+        "test       all-reduce, 2 nodes, 16 ranks (run.txt)",
+        "system     2 x 8 NVIDIA H100 80GB HBM3 · 8 x 400 Gbit/s a node · NCCL 2.30.7",
+        "low        223 GB/s at 512 MiB: below all 3 published systems like it, 34 % below the"
+        " lowest (336 to 427 GB/s)",
+        "NICs       8 x 400 Gbit/s are 400 GB/s a node, 56 % of it reached; a ring reaches about"
+        " 96 %, a tree on two nodes more",
+        "alike      GPU H100, H200 or H20, 8 a node, 2 nodes, NICs of 400 Gbit/s for each GPU."
+        " GB/s at 512 MiB:",
+    ]
+    assert sum("https://" in line for line in lines) == 3
+    assert "next: nccltune doctor run.txt" in err
+
+
+def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(capsys: Captured) -> None:
+    assert run(["compare", LOW]) == 2
+    out = capsys.readouterr().out
+    assert "undecided  223 GB/s at 512 MiB: the NIC rate is not known" in out
+    assert "with 400 Gbit/s for each GPU: 223 GB/s at 512 MiB: below all 3" in out
+    assert "needed     --nics 8x400" in out
+
+
+def test_a_normal_figure_has_exit_code_0(capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--nics", "8x400"]) == 0
+    assert "normal     470 GB/s at 8 GiB: above all 5 published" in capsys.readouterr().out
+
+
+def test_the_ceiling_and_the_nics_come_from_the_topology(capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--topology", TOPOLOGY]) == 0
+    out = capsys.readouterr().out
+    assert "8 x 400 Gbit/s a node" in out
+    assert "\nceiling    " in out
+
+
+def test_one_line_for_a_chat(capsys: Captured) -> None:
+    assert run(["compare", LOW, "--nics", "8x400", "--oneline"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("all-reduce on 2 x 8 NVIDIA H100 80GB HBM3")
+    assert "below all 3 published systems like it" in line
+
+
+def test_json_has_thresholds_with_sources(capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--nics", "8x400", "--json"]) == 0
+    (test,) = json.loads(capsys.readouterr().out)["tests"]
+    sizes = {row["bytes"]: row for row in test["placement"]["sizes"]}
+    largest = sizes[8 << 30]
+    assert largest["low"] < largest["p25"] < largest["median"] < largest["p75"] < largest["high"]
+    assert "OCI BM.GPU.H100.8" in largest["systems"]
+    figures = test["placement"]["bandwidth"]["systems"]
+    assert all(item["sources"][0].startswith("https://") for item in figures)
+
+
+@pytest.mark.parametrize("nics", ["400", "8x", "0x400", "eight"])
+def test_a_bad_nic_option_is_explained(nics: str, capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--nics", nics]) == 2
+    assert "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s" in capsys.readouterr().err
+
+
+def test_nothing_alike_is_refused_and_the_nearest_is_named(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    assert run(["compare", h100_log(tmp_path, 150, hosts=100), "--nics", "8x200"]) == 2
+    out = capsys.readouterr().out
+    assert "not known  150 GB/s at 4 GiB: no published system is like it" in out
+    assert "differs in nodes and NIC rate" in out
+
+
+def test_own_systems_are_added_and_found_again(
+    tmp_path: Path, configuration: Path, capsys: Captured
+) -> None:
+    own = configuration / "lab.jsonl"
+    healthy = h100_log(tmp_path, 180, hosts=2)
+    assert run(["compare", healthy, "--nics", "8x150", "-o", str(own)]) == 0
+    assert "1 curves added" in capsys.readouterr().err
+    slow = h100_log(tmp_path, 90, hosts=2)
+    assert run(["compare", slow, "--nics", "8x150"]) == 1
+    out = capsys.readouterr().out
+    assert "low        90.0 GB/s at 4 GiB: below the one published system like it" in out
+    assert "lab, 2 x 8 NVIDIA H100 80GB HBM3, 150 Gbit/s a GPU" in out
+
+
+def test_more_than_the_nics_carry_is_no_verdict(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100"]) == 2
+    assert "more than these NICs carry: check --nics" in capsys.readouterr().out
+
+
+def test_a_reference_system_needs_all_facts(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["compare", LOW, "-o", str(tmp_path / "lab.jsonl")]) == 2
+    err = capsys.readouterr().err
+    assert "a reference system needs these facts: nics" in err
+    assert not (tmp_path / "lab.jsonl").exists()
