@@ -15,6 +15,7 @@ from nccltune.app.compare_reference import (
     compare_with_reference,
     is_one_measurement,
 )
+from nccltune.app.importing import collective_of
 from nccltune.compare.fleet import FleetTest, RunPeak, judge_fleet, run_peaks
 from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
@@ -106,28 +107,38 @@ def compare_paths(
     assumed_noise: float,
     nodes: int | None = None,
     ranks: int | None = None,
+    collective: str | None = None,
     reference: ReferenceRequest | None = None,
 ) -> SidesCompared | FleetCompared | ReferenceCompared:
     """Return the comparison of two inputs, or of the runs in one folder or many files.
 
     One measurement, or one input with any option of `reference`, is placed among published systems.
-    `nodes` and `ranks` hold where an input does not show its scale. Raises InputError if an input
-    has no measurement or the inputs have nothing in common, and StudyError for a damaged study.
+    `nodes`, `ranks` and `collective` hold where an input does not show them. Raises InputError if
+    an input has no measurement or the inputs have nothing in common, and StudyError for a damaged
+    study.
     """
-    options = ReadOptions(study="compare", nodes=nodes, ranks=ranks, comparing=True)
+    options = ReadOptions(
+        study="compare",
+        nodes=nodes,
+        ranks=ranks,
+        collective=collective_of(collective),
+        comparing=True,
+    )
     if len(paths) == 2:
         return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
     found = _read(paths, options)
     runs = found.runs
     reference = reference or ReferenceRequest()
-    if len(paths) == 1 and runs and (reference.is_asked or _is_one(paths[0], runs)):
+    if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread]
         return compare_with_reference(paths[0], runs, reference, warnings)
     if len(runs) == 2:
         sides = [found._replace(runs=[run]) for run in runs]
         return _sides((runs[0].name, runs[1].name), sides, assumed_noise)
     if len(runs) < 2:
-        why = f": {'; '.join(found.unread[:3])}" if found.unread else ""
+        failed = [f"{name}: the test gave no result" for name, _ in found.failed]
+        reasons = [*failed, *found.unread, *_left_out(runs)][:3]
+        why = f": {'; '.join(reasons)}" if reasons else ""
         raise InputError(
             f"no measurement to compare{why}",
             where=", ".join(map(str, paths)),

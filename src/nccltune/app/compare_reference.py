@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place one measurement among published systems, and beside the ceiling of its topology."""
+"""Place one measurement among published systems, and beside the limits of its NICs and links."""
 
 import math
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +16,12 @@ from nccltune.compare.runs import MeasuredRun, MeasuredTest
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
+from nccltune.model.numbers import percent_text, significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
 from nccltune.reference.alike import SystemShown, gpu_class, rule_text
-from nccltune.reference.causes import causes
+from nccltune.reference.causes import causes, limiting_settings
 from nccltune.reference.curves import (
     ReadAs,
     ReferenceCurve,
@@ -35,12 +36,14 @@ from nccltune.topology.flows.measured import expectations
 from nccltune.topology.hardware.rebuild import nets_of
 
 _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
-RING_SHARE = 0.96
+_RING_SHARE = 0.96
 """Share of the NIC rate that a ring reaches: 24 GB/s of a NIC of 200 Gbit/s, as NCCL's maintainers
 state in nccl-tests#119."""
-_FAR_BELOW = 0.6
-"""Below this share of the NIC rate, or of the ceiling, a bandwidth is low without any system."""
-_TOLERANCE = 1.05
+_FAR_BELOW, _NEAR, _BEYOND = 0.6, 0.8, 1.05
+"""Shares of a limit: below the first a large size is low, above the second any size is normal,
+above the last the limit is wrong."""
+_UNKNOWN_RATE = 10_000
+"""The Mbit/s that NCCL writes for a NIC of unknown speed."""
 _FEW_NODES = 16
 _LARGE = 1 << 30
 
@@ -60,96 +63,67 @@ class ReferenceRequest(NamedTuple):
     references: Sequence[Path] = ()
     output: Path | None = None
 
-    @property
-    def is_asked(self) -> bool:
-        """Return whether the user asks to place the input among reference systems."""
-        return any(self)
 
+class PhysicalLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """A bandwidth in GB/s that hardware allows, and the share of it that was reached.
 
-class NicRate(msgspec.Struct, frozen=True, kw_only=True):
-    """The rate of a node's NICs in GB/s, and the share of it that the bus bandwidth is.
-
-    `most` is the largest share that is possible. On two nodes that of a tree is 2: it sends each
-    byte once, and the bus bandwidth counts it nearly twice.
+    `name` is `NICs` or `ceiling`. `decides` states that the share is a verdict where no system is
+    alike.
     """
 
-    nics: int
-    gbit_per_s: float
+    name: str
     gb_per_s: float
     share: float
-    most: float
-
-    @property
-    def is_possible(self) -> bool:
-        """Return whether the NICs can carry the bandwidth that was measured."""
-        return self.share <= self.most
-
-
-class CeilingShown(msgspec.Struct, frozen=True, kw_only=True):
-    """The bandwidth that the links allow in GB/s, and the share that was reached."""
-
-    gb_per_s: float
-    share: float
-    limit: str
-    sure: bool
+    decides: bool
+    sentence: str
 
 
 class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     """One collective of the input, among the reference systems.
 
     `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
-    without the number of ranks. A prediction of NCCL's model will be a field beside `ceiling`.
+    without the number of ranks. A prediction of NCCL's model will be one more of the `limits`.
+    `doubts` are remarks of the reader on the file.
     """
 
     run: str
     title: str
     collective: Collective
     system: SystemShown
+    nics: str | None
     nccl: str | None
     in_place: bool
     missing: list[str]
     rule: str
     placement: Placement | None
-    nics: NicRate | None
-    ceiling: CeilingShown | None
+    limits: list[PhysicalLimit]
     causes: list[str]
+    doubts: list[str]
+
+    @property
+    def decisive(self) -> PhysicalLimit | None:
+        """Return the limit that decides if no system is alike; None if systems decide."""
+        verdict = None if self.placement is None else self.placement.bandwidth.verdict
+        if verdict not in (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE):
+            return None
+        return next((limit for limit in self.limits if limit.decides), None)
 
     @property
     def is_low(self) -> bool:
-        """Return whether the bandwidth or latency is clearly worse than what it is compared with.
-
-        Without alike systems these are the NIC rate and the ceiling.
-        """
+        """Return whether a figure is clearly worse than what it is compared with."""
         if self.placement is None:
             return False
         placed = [self.placement.bandwidth, self.placement.latency]
-        if any(item is not None and item.verdict is Verdict.LOW for item in placed):
-            return True
-        return not self._has_systems and any(
-            item is not None and item.share < _FAR_BELOW for item in self._limits
-        )
+        low = any(item is not None and item.verdict is Verdict.LOW for item in placed)
+        return low or (self.decisive is not None and self.decisive.share < _FAR_BELOW)
 
     @property
     def is_judged(self) -> bool:
         """Return whether there was anything to compare with."""
-        return self._has_systems or bool(self._limits)
-
-    @property
-    def _has_systems(self) -> bool:
-        return self.placement is not None and self.placement.bandwidth.verdict not in (
-            Verdict.UNDECIDED,
-            Verdict.NOTHING_ALIKE,
+        undecided = (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE)
+        return self.placement is not None and (
+            self.placement.bandwidth.verdict not in undecided or self.decisive is not None
         )
-
-    @property
-    def _limits(self) -> list[NicRate | CeilingShown]:
-        """Return the limits that the run must come near to."""
-        if self.placement is None or self.placement.bandwidth.bytes < _LARGE:
-            return []
-        nics = self.nics if self.nics is not None and self.nics.is_possible else None
-        few = (self.system.nodes or _FEW_NODES) <= _FEW_NODES
-        sure = self.ceiling if self.ceiling is not None and self.ceiling.sure else None
-        return [item for item in (nics if few else None, sure) if item is not None]
 
 
 class ReferenceCompared(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,14 +135,11 @@ class ReferenceCompared(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
     @property
-    def has_finding(self) -> bool:
-        """Return whether any test is clearly below what is normal."""
-        return any(test.is_low for test in self.tests)
-
-    @property
-    def is_judged(self) -> bool:
-        """Return whether any test could be judged."""
-        return any(test.is_judged for test in self.tests)
+    def exit_code(self) -> int:
+        """Return 1 if a test is clearly below what is normal, 2 if none could be judged."""
+        if any(test.is_low for test in self.tests):
+            return 1
+        return 0 if any(test.is_judged for test in self.tests) else 2
 
 
 class _MergedCurve(NamedTuple):
@@ -179,6 +150,11 @@ class _MergedCurve(NamedTuple):
     times_us: dict[int, float]
 
 
+class _Nics(NamedTuple):
+    number: int
+    gbit_per_s: float
+
+
 def compare_with_reference(
     path: Path, runs: Sequence[MeasuredRun], request: ReferenceRequest, warnings: list[str]
 ) -> ReferenceCompared:
@@ -186,16 +162,21 @@ def compare_with_reference(
 
     Raises InputError for an invalid option or reference file.
     """
-    curves = [*published_curves(), *_own_curves(request.references)]
-    topology = _topology(path, request.topology)
-    nics = _nics(request.nics) or _nics_of(topology)
-    merged = _merged(runs)
-    tests = [_placed_test(item, request, topology, nics, curves) for item in merged]
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "nccltune" / "reference"
+    own = own.expanduser()
+    folders = [*request.references, *([own] if own.is_dir() else [])]
+    curves = [*published_curves(), *(curve for item in folders for curve in read_curves(item))]
+    file = request.topology or (Study(path).topology_path if path.is_dir() else None)
+    topology = None if file is None else load_topology(file)
+    nics = _nics(request.nics, topology)
+    merged = list(_merged(runs))
+    tests = [_placed_test(item, request.gpu, topology, nics, curves) for item in merged]
     added = None
     if request.output is not None:
         pairs = zip(merged, tests, strict=True)
-        own = [_own_curve(item, test, request.output) for item, test in pairs]
-        added = add_curves(request.output, own)
+        added = add_curves(
+            request.output, [_own_curve(item, test, request.output) for item, test in pairs]
+        )
     return ReferenceCompared(name=path.name, tests=tests, added=added, warnings=warnings)
 
 
@@ -205,24 +186,13 @@ def is_one_measurement(runs: Sequence[MeasuredRun]) -> bool:
     return len(found) == len(set(found))
 
 
-def _own_curves(paths: Sequence[Path]) -> list[ReferenceCurve]:
-    """Return the curves of files, and of the `reference` folder in the user's configuration."""
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    folder = Path(base).expanduser() / "nccltune" / "reference"
-    found = list(paths) + ([folder] if folder.is_dir() else [])
-    return [curve for path in found for curve in read_curves(path)]
-
-
-def _topology(path: Path, given: Path | None) -> Topology | None:
-    found = given
-    if found is None and path.is_dir():
-        found = Study(path).topology_path
-    return None if found is None else load_topology(found)
-
-
-def _nics(text: str | None) -> tuple[int, float] | None:
+def _nics(text: str | None, topology: Topology | None) -> _Nics | None:
+    """Return the NICs that the user names, or those of the topology if they are alike and known."""
     if text is None:
-        return None
+        nets = [] if topology is None else nets_of(topology)
+        rates = {net.mbit_per_s for net in nets}
+        rate = rates.pop() if len(rates) == 1 else None
+        return _Nics(len(nets), rate / 1e3) if rate and rate != _UNKNOWN_RATE else None
     match = _NICS.fullmatch(text.strip())
     if match is None or not int(match[1]) or not float(match[2]):
         raise InputError(
@@ -230,104 +200,117 @@ def _nics(text: str | None) -> tuple[int, float] | None:
             where="--nics",
             hint="--nics 8x400 for 8 NICs of 400 Gbit/s",
         )
-    return int(match[1]), float(match[2])
+    return _Nics(int(match[1]), float(match[2]))
 
 
-def _nics_of(topology: Topology | None) -> tuple[int, float] | None:
-    """Return the number and rate of the NICs of a topology if they are alike and known."""
-    nets = [] if topology is None else nets_of(topology)
-    rates = {net.mbit_per_s for net in nets}
-    rate = rates.pop() if len(rates) == 1 else None
-    return (len(nets), rate / 1e3) if rate else None
-
-
-def _merged(runs: Sequence[MeasuredRun]) -> list[_MergedCurve]:
-    """Return one curve for each collective and scale: the default, of the plainest test.
+def _merged(runs: Sequence[MeasuredRun]) -> Iterator[_MergedCurve]:
+    """Yield one curve for each collective and scale: the default, of the plainest test.
 
     Runs of one test become their median.
     """
-    tests: dict[tuple[Collective, object], dict[tuple[MeasuredTest, str], list[MeasuredRun]]]
-    tests = defaultdict(lambda: defaultdict(list))
+    tests: dict[object, dict[tuple[MeasuredTest, str], list[MeasuredRun]]] = {}
     for run in runs:
         for test, label in run.curves:
-            tests[test.collective, test.scale][test, label].append(run)
-    found = []
+            group = tests.setdefault((test.collective, test.scale), defaultdict(list))
+            group[test, label].append(run)
     for keys in tests.values():
         key = min(keys, key=lambda key: _oddness(*key))
-        times: dict[bool, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        times: dict[bool, dict[int, list[float]]] = {False: {}, True: {}}
         for run in keys[key]:
             for point, log_time in run.curves[key].times.items():
-                times[point.in_place][point.bytes].append(log_time)
+                times[point.in_place].setdefault(point.bytes, []).append(log_time)
         in_place = not times[False]
-        merged = {
-            size: math.exp(median(values)) for size, values in sorted(times[in_place].items())
-        }
-        found.append(_MergedCurve(*key, keys[key][0], in_place, merged))
-    return found
+        merged = {size: math.exp(median(x)) for size, x in sorted(times[in_place].items())}
+        yield _MergedCurve(*key, keys[key][0], in_place, merged)
 
 
-def _oddness(test: MeasuredTest, label: str) -> tuple[bool, bool, bool, bool, bool]:
-    return (
-        label != "default",
-        test.graph,
-        test.registered,
-        test.dtype not in (None, "float"),
-        test.redop not in (None, "sum", "none"),
-    )
+def _oddness(test: MeasuredTest, label: str) -> tuple[bool, ...]:
+    odd = test.dtype not in (None, "float"), test.redop not in (None, "sum", "none")
+    return label != "default", test.graph, test.registered, *odd
 
 
 def _placed_test(
     item: _MergedCurve,
-    request: ReferenceRequest,
+    gpu: str | None,
     topology: Topology | None,
-    nics: tuple[int, float] | None,
+    nics: _Nics | None,
     curves: Sequence[ReferenceCurve],
 ) -> PlacedTest:
     facts, test = item.run.facts, item.test
     nodes, ranks = test.scale
-    shown = facts.gpu if gpu_class(facts.gpu) is not None else request.gpu or facts.gpu
     per_gpu = None
     if nics is not None and nodes and ranks:
-        per_gpu = nics[0] * nics[1] * nodes / ranks
-    system = SystemShown(gpu=shown, nodes=nodes, gpus=ranks, nic_gbps_per_gpu=per_gpu)
-    placement = None
+        per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
+    system = SystemShown(
+        gpu=facts.gpu if gpu_class(facts.gpu) is not None else gpu or facts.gpu,
+        nodes=nodes,
+        gpus=ranks,
+        nic_gbps_per_gpu=per_gpu,
+        limited=bool(limiting_settings(facts, item.label)),
+    )
+    placement, limits = None, []
     if ranks is not None:
         placement = place(system, test.collective, item.times_us, curves)
-    busbw = 0.0 if placement is None else placement.bandwidth.busbw_gb_per_s
+        size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
+        found = [
+            _nic_limit(nics, system, test.collective, size, busbw),
+            _ceiling(topology, facts, system, test.collective, size, busbw),
+        ]
+        limits = [limit for limit in found if limit is not None]
     return PlacedTest(
         run=item.run.name,
         title=test.titled(item.label),
         collective=test.collective,
         system=system,
+        nics=None if nics is None or nodes == 1 else f"{nics.number} x {nics.gbit_per_s:g} Gbit/s",
         nccl=facts.nccl,
         in_place=item.in_place,
         missing=system.missing,
         rule=rule_text(system),
         placement=placement,
-        nics=_nic_rate(nics, system, test.collective, busbw),
-        ceiling=_ceiling(topology, facts, system, test.collective, busbw),
+        limits=limits,
         causes=causes(
             facts,
             nodes=nodes,
             gpus=ranks or 0,
             largest=max(item.times_us),
             label=item.label,
-            doubts=item.run.doubts,
             left_out=item.run.left_out,
         ),
+        doubts=list(item.run.doubts),
     )
 
 
-def _nic_rate(
-    nics: tuple[int, float] | None, system: SystemShown, collective: Collective, busbw: float
-) -> NicRate | None:
-    """Return the NIC rate. Collectives of send and receive send another share by the NICs."""
-    if nics is None or system.one_fabric or not collective.tuned:
+def _nic_limit(
+    nics: _Nics | None, system: SystemShown, collective: Collective, size: int, busbw: float
+) -> PhysicalLimit | None:
+    """Return the rate of a node's NICs. Send and receive put another share on them.
+
+    At most one NIC for each GPU counts, because the PCIe link of a GPU is not faster. On two nodes
+    a tree sends each byte once, and the bus bandwidth counts it nearly twice.
+    """
+    each = system.gpus_per_node
+    if nics is None or each is None or system.one_fabric or not collective.tuned:
         return None
-    rate = nics[0] * nics[1] / 8
-    most = 2.0 if system.nodes == 2 else 1.0
-    return NicRate(
-        nics=nics[0], gbit_per_s=nics[1], gb_per_s=rate, share=busbw / rate, most=_TOLERANCE * most
+    number = min(nics.number, max(1, int(each)))
+    rate = number * nics.gbit_per_s / 8
+    share = busbw / rate
+    words = f"{number} x {nics.gbit_per_s:g} Gbit/s are {significant(rate)} GB/s a node"
+    if number < nics.number:
+        words = f"{nics.number} NICs, of which one for each GPU counts: {words}"
+    possible = share <= _BEYOND * (2 if system.nodes == 2 else 1)
+    if possible:
+        words += f", {percent_text(share)} of it reached; a ring reaches about "
+        words += percent_text(_RING_SHARE) + (", a tree more" if system.nodes == 2 else "")
+    else:
+        words += ". The run has more than these NICs carry: check --nics"
+    few = (system.nodes or 0) <= _FEW_NODES
+    return PhysicalLimit(
+        name="NICs",
+        gb_per_s=rate,
+        share=share,
+        decides=possible and ((few and size >= _LARGE) or share > _NEAR),
+        sentence=words,
     )
 
 
@@ -336,8 +319,10 @@ def _ceiling(
     facts: PlatformFacts,
     system: SystemShown,
     collective: Collective,
+    size: int,
     busbw: float,
-) -> CeilingShown | None:
+) -> PhysicalLimit | None:
+    """Return the bandwidth that the links of a topology allow."""
     if topology is None or system.nodes is None or system.gpus is None:
         return None
     platform = Platform(
@@ -348,12 +333,17 @@ def _ceiling(
         emulated_nodes=bool(facts.emulated),
     )
     scale = Scale(system.nodes, system.gpus)
-    found = expectations(topology, platform, [(collective, scale)]).expectations
-    if not found:
-        return None
-    one = found[0]
-    share = busbw / one.busbw_gb_per_s
-    return CeilingShown(gb_per_s=one.busbw_gb_per_s, share=share, limit=one.limit, sure=one.sure)
+    for one in expectations(topology, platform, [(collective, scale)]).expectations:
+        share = busbw / one.busbw_gb_per_s
+        words = f"{significant(one.busbw_gb_per_s)} GB/s, {percent_text(share)} of it reached"
+        return PhysicalLimit(
+            name="ceiling",
+            gb_per_s=one.busbw_gb_per_s,
+            share=share,
+            decides=one.sure and (size >= _LARGE or share > _NEAR),
+            sentence=f"{words}: {one.limit}" + ("" if one.sure else "; a bandwidth is assumed"),
+        )
+    return None
 
 
 def _own_curve(item: _MergedCurve, test: PlacedTest, output: Path) -> ReferenceCurve:
@@ -372,7 +362,7 @@ def _own_curve(item: _MergedCurve, test: PlacedTest, output: Path) -> ReferenceC
         nodes=system.nodes,
         nic_gbps_per_gpu=system.nic_gbps_per_gpu,
         nccl=test.nccl,
-        settings=None if item.label == "default" else item.label,
+        settings=limiting_settings(item.run.facts, item.label) or None,
         collective=test.collective,
         source=test.run,
         read=ReadAs.OWN,

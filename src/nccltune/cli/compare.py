@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from nccltune.cli.options import FILE, PATH, options, output_option, scale_options
+from nccltune.cli.options import FILE, PATH, option, options, output_option, scale_options
 from nccltune.cli.output import is_json, print_result
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
@@ -23,9 +23,10 @@ Examples:
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="LOG|A B|FOLDER|FILES...")
 @click.option("--oneline", is_flag=True, help="Print the verdict as one line, as for a chat.")
 @scale_options(", where an input does not show it.")
+@option("--collective", more=", where an input does not show it.")
 @click.option("--gpu", metavar="NAME", help="GPU model, where the log does not show it: H100.")
 @click.option("--nics", metavar="NxGBIT", help="NICs of a node and their rate in Gbit/s: 8x400.")
-@click.option("--topology", help="Topology of a node, for the ceiling of its links.", **FILE)
+@option("--topology", more=", for the ceiling of its links.")
 @click.option(
     "--reference",
     "references",
@@ -40,6 +41,7 @@ def command(
     oneline: bool,
     nodes: int | None,
     ranks: int | None,
+    collective: str | None,
     gpu: str | None,
     nics: str | None,
     topology: Path | None,
@@ -71,14 +73,19 @@ def command(
     request = ReferenceRequest(gpu, nics, topology, references, output)
     with working("comparing"):
         found = compare_paths(
-            paths, assumed_noise=assumed_noise, nodes=nodes, ranks=ranks, reference=request
+            paths,
+            assumed_noise=assumed_noise,
+            nodes=nodes,
+            ranks=ranks,
+            collective=collective,
+            reference=request,
         )
     if isinstance(found, ReferenceCompared):
         if oneline and not is_json():
             print(placed_line(found))
         else:
             print_result(found, show_placed, found)
-        return 1 if found.has_finding else 0 if found.is_judged else 2
+        return found.exit_code
     if oneline and not is_json():
         print(one_line(found))
     else:

@@ -15,18 +15,24 @@ _MAKERS = frozenset({"NVIDIA", "TESLA", "GEFORCE", "QUADRO", "HGX", "DGX", "AMD"
 _WITHOUT_SWITCH = frozenset({"PCIE", "NVL"})
 _FORMS = frozenset({"SXM2", "SXM3"})
 _BOARDS = frozenset({"switch", "rack"})
+_WITH_NVLS = ("switch 9", "switch 10", "rack")
+_LIMITED = re.compile(r"NCCL_NVLS_ENABLE=0|NCCL_ALGO=")
 RACK_GPUS = 72
 """Most GPUs that the NVSwitches of a rack join."""
 _RATE_TOLERANCE = 0.1
 
 
 class SystemShown(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a measured system. None: neither the run nor the user names it."""
+    """What is known of a measured system. None: neither the run nor the user names it.
+
+    `limited` states that settings keep NCCL from its default choice, such as `NCCL_ALGO=Ring`.
+    """
 
     gpu: str | None = None
     nodes: int | None = None
     gpus: int | None = None
     nic_gbps_per_gpu: float | None = None
+    limited: bool = False
 
     @property
     def gpus_per_node(self) -> float | None:
@@ -129,8 +135,20 @@ def unlike(system: SystemShown, collective: Collective, curve: ReferenceCurve) -
         "GPUs a node": each is not None and each != other.gpus_per_node,
         "nodes": not low <= curve.nodes <= high or system.one_fabric != other.one_fabric,
         "NIC rate": not system.one_fabric and not _same_rate(system, other),
+        "settings": system.limited and _has_default_only(system, curve),
     }
     return [name for name, is_broken in broken.items() if is_broken]
+
+
+def _has_default_only(system: SystemShown, curve: ReferenceCurve) -> bool:
+    """Return whether a curve shows what only NCCL's default reaches.
+
+    NVLS, and trees on two nodes, exceed the bus bandwidth of rings.
+    """
+    if curve.settings is not None and _LIMITED.search(curve.settings):
+        return False
+    own_class = gpu_class(system.gpu) or ""
+    return system.nodes == 2 or own_class.startswith(_WITH_NVLS)
 
 
 def _same_rate(system: SystemShown, other: SystemShown) -> bool:
@@ -153,4 +171,5 @@ def rule_text(system: SystemShown) -> str:
         parts.append(nodes or f"{low} to {high} nodes")
     if not system.one_fabric and system.nic_gbps_per_gpu is not None:
         parts.append(f"NICs of {system.nic_gbps_per_gpu:g} Gbit/s for each GPU")
+    parts += ["no NVLS and no tree (settings)"] if system.limited else []
     return ", ".join(parts)

@@ -2,7 +2,7 @@
 """What a run itself shows that can make it slow."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.numbers import counted
@@ -22,17 +22,27 @@ _OFF = {
     "NCCL_NET_GDR_READ": ("0",),
 }
 """Settings that switch a fast path off, with the values that do it."""
-_LIMITS = (
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MAX_CTAS",
-    "NCCL_IB_HCA",
-)
+_DEVICE = re.compile(r"[a-z]\w*_\d+(?::\d+)?")
+"""The name of one device. A shorter name stands for all devices that begin with it."""
+_LIMITS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS")
 _BETWEEN_NODES = frozenset(
-    {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_HCA"}
-    | {"NCCL_PXN_DISABLE"}
+    {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_PXN_DISABLE"}
 )
+
+
+def limiting_settings(facts: PlatformFacts, label: str) -> str:
+    """Return the settings, or the choice `label`, that keep NCCL from its default for large sizes.
+
+    The result is empty if nothing does.
+    """
+    limits = {name: facts.settings.get(name, "") for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE")}
+    if label != "default":
+        limits["NCCL_ALGO"] = label
+    if not limits["NCCL_ALGO"] or "nvls" in limits["NCCL_ALGO"].lower():
+        del limits["NCCL_ALGO"]
+    if limits["NCCL_NVLS_ENABLE"] != "0":
+        del limits["NCCL_NVLS_ENABLE"]
+    return " ".join(f"{name}={value}" for name, value in limits.items())
 
 
 def causes(
@@ -42,13 +52,12 @@ def causes(
     gpus: int,
     largest: int,
     label: str,
-    doubts: Sequence[str],
     left_out: Mapping[str, int],
 ) -> list[str]:
     """Return sentences on what can make the run slow; no guesses, only what it shows.
 
-    `label` is the choice that was measured, `largest` the largest size. `doubts` are remarks of the
-    reader on the file, `left_out` counts timings without a valid result.
+    `label` is the choice that was measured, `largest` the largest size. `left_out` counts timings
+    without a valid result.
     """
     found: list[str] = []
     if nodes != 1:
@@ -58,7 +67,7 @@ def causes(
         if value in values and not (nodes == 1 and name in _BETWEEN_NODES):
             found.append(f"{name}={value} is set: it switches a fast path off")
     for name in _LIMITS:
-        if name in facts.settings and not (nodes == 1 and name in _BETWEEN_NODES):
+        if name in facts.settings:
             found.append(f"{name}={facts.settings[name]} is set: it limits what NCCL may use")
     if label != "default":
         found.append(f"{label} was forced; the published figures are of NCCL's default")
@@ -73,21 +82,21 @@ def causes(
             f"the largest size is {format_bytes(largest)}: bandwidth is still rising there on most"
             " systems; measure up to 8 GiB"
         )
-    return list(dict.fromkeys([*found, *doubts]))
+    return list(dict.fromkeys(found))
 
 
 def _network(facts: PlatformFacts, gpus_per_node: int) -> Iterator[str]:
     if (facts.network or "").lower() == "socket":
         yield "the log shows NET/Socket: TCP between the nodes, no RDMA"
         return
-    counts = {len(_names(text)) for text in facts.nics}
-    if counts and max(counts) < gpus_per_node:
+    # A logged list is `IB mlx5_0 mlx5_1`.
+    found = max((len(text.split()) - 1 for text in facts.nics), default=0)
+    listed = facts.settings.get("NCCL_IB_HCA", "")
+    names = [name for name in listed.removeprefix("=").split(",") if name]
+    if 0 < found < gpus_per_node:
+        yield (f"NCCL found {counted(found, 'NIC')} on a node with {counted(gpus_per_node, 'GPU')}")
+    elif not found and 0 < len(names) < gpus_per_node and all(map(_DEVICE.fullmatch, names)):
         yield (
-            f"NCCL found {counted(max(counts), 'NIC')} on a node with "
-            f"{counted(gpus_per_node, 'GPU')}"
+            f"NCCL_IB_HCA={listed} is set: it names {counted(len(names), 'NIC')} for "
+            f"{counted(gpus_per_node, 'GPU')} of a node"
         )
-
-
-def _names(text: str) -> list[str]:
-    """Return the NIC names of one logged list, `IB mlx5_0 mlx5_1`."""
-    return re.split(r"\s+", text.strip())[1:]

@@ -25,6 +25,7 @@ SLOW = 1.5
 _QUARTILES = 4
 """Fewest systems with quartiles."""
 _LATENCY_BYTES = 16 << 10
+"""Up to this size, the least time is the latency. The first size of a run is often disturbed."""
 _LATENCY_LIMIT = 1 << 20
 """Below this size times depend on the number of nodes: only equal numbers are compared."""
 _NEAREST = 3
@@ -124,7 +125,7 @@ def place(
     `system.gpus` must be known.
     """
     alike = [curve for curve in curves if not unlike(system, collective, curve)]
-    largest, smallest = max(times_us), min(times_us)
+    largest = max(times_us)
     unknown = [name for name in system.missing if name != "nics"]
     bandwidth = _placed(system, collective, largest, times_us[largest], [] if unknown else alike)
     by_rate = []
@@ -145,8 +146,10 @@ def place(
     judged = bandwidth.verdict not in (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE)
     same = [curve for curve in alike if curve.nodes == system.nodes]
     latency = None
-    if smallest <= _LATENCY_BYTES and not system.missing:
-        latency = _placed(system, collective, smallest, times_us[smallest], same, latency=True)
+    small = {size: time_us for size, time_us in times_us.items() if size <= _LATENCY_BYTES}
+    if small and not system.missing:
+        least = min(small, key=lambda size: small[size])
+        latency = _placed(system, collective, least, small[least], same, latency=True)
     sizes = [
         _range(system, collective, size, times_us[size], alike if size >= _LATENCY_LIMIT else same)
         for size in sorted(times_us)

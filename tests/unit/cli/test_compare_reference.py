@@ -45,12 +45,20 @@ def test_a_low_figure_comes_first_with_what_it_is_compared_with(capsys: Captured
         "low        223 GB/s at 512 MiB: below all 3 published systems like it, 34 % below the"
         " lowest (336 to 427 GB/s)",
         "NICs       8 x 400 Gbit/s are 400 GB/s a node, 56 % of it reached; a ring reaches about"
-        " 96 %, a tree on two nodes more",
+        " 96 %, a tree more",
         "alike      GPU H100, H200 or H20, 8 a node, 2 nodes, NICs of 400 Gbit/s for each GPU."
         " GB/s at 512 MiB:",
     ]
     assert sum("https://" in line for line in lines) == 3
     assert "next: nccltune doctor run.txt" in err
+
+
+def test_the_guide_shows_this_screen(capsys: Captured) -> None:
+    page = Path(__file__).parents[3] / "docs" / "guides" / "reference-systems.md"
+    block = page.read_text(encoding="utf-8").partition("$ nccltune compare run.txt")[2]
+    shown = block.partition("```")[0].splitlines()[1:-2]
+    run(["compare", LOW, "--nics", "8x400"])
+    assert shown == capsys.readouterr().out.splitlines()[: len(shown)]
 
 
 def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(capsys: Captured) -> None:
@@ -130,3 +138,70 @@ def test_a_reference_system_needs_all_facts(tmp_path: Path, capsys: Captured) ->
     err = capsys.readouterr().err
     assert "a reference system needs these facts: nics" in err
     assert not (tmp_path / "lab.jsonl").exists()
+
+
+def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, capsys: Captured) -> None:
+    times = {1 << i: ((1 << i) / 48e3,) * 2 for i in range(28, 34)}
+    file = tmp_path / "run.txt"
+    file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
+    assert run(["compare", str(file), "--nics", "8x400"]) == 0
+    out = capsys.readouterr().out
+    assert "not known  48.0 GB/s at 8 GiB: no published system is like it" in out
+    assert (
+        "normal     8 NICs, of which one for each GPU counts: 1 x 400 Gbit/s are 50.0 GB/s a node,"
+        " 96 % of it reached" in out
+    )
+
+
+@pytest.mark.parametrize(("share", "code", "label"), [(0.9, 0, "normal"), (0.2, 1, "low")])
+def test_the_nic_rate_decides_where_no_system_is_alike(
+    tmp_path: Path, capsys: Captured, share: float, code: int, label: str
+) -> None:
+    log = h100_log(tmp_path, 100 * share, hosts=3)
+    assert run(["compare", log, "--nics", "8x100"]) == code
+    out = capsys.readouterr().out
+    assert f"\n{label:<11}8 x 100 Gbit/s are 100 GB/s a node" in out
+
+
+def test_a_forced_ring_is_not_compared_with_what_only_nvls_reaches(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf -b 1K -e 4G -f 4\n"
+    file = Path(h100_log(tmp_path, 390, hosts=2))
+    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert run(["compare", str(file), "--nics", "8x400"]) == 0
+    out = capsys.readouterr().out
+    assert "no published system is like it" in out
+    assert "normal     8 x 400 Gbit/s are 400 GB/s a node, 97 % of it reached" in out
+    assert "notice     NCCL_ALGO=Ring is set" in out
+    one = Path(h100_log(tmp_path, 365, hosts=1))
+    one.write_text(command + one.read_text(encoding="utf-8"), encoding="utf-8")
+    assert run(["compare", str(one)]) == 0
+    out = capsys.readouterr().out
+    assert "normal     364 GB/s at 4 GiB: as fast as" in out or "normal     364 GB/s" in out
+    assert "ml-engineering, 8 H200" in out
+
+
+def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, capsys: Captured) -> None:
+    rows = "".join(
+        f"{1 << i:12d} {1 << i - 2:12d} float sum -1 {(1 << i) / 20e3:9.2f} 20.00 20.00 0"
+        f" {(1 << i) / 20e3:9.2f} 20.00 20.00 0\n"
+        for i in range(28, 32)
+    )
+    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+    file = tmp_path / "run.txt"
+    file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
+    assert run([*asked, "--collective", "allreduce", "--nics", "1x200"]) == 0
+    assert "80 % of it reached" in capsys.readouterr().out
+    assert run([*asked, "--collective", "everything"]) == 2
+    assert "'everything' is not a collective" in capsys.readouterr().err
+
+
+def test_a_study_is_placed_beside_the_ceiling_of_its_topology(capsys: Captured) -> None:
+    study = Path(__file__).parents[3] / "examples" / "h200x4-1-node"
+    assert run(["compare", str(study)]) == 0
+    out = capsys.readouterr().out
+    assert "normal     354 GB/s at 1 GiB" in out
+    assert "ceiling    394 GB/s, 90 % of it reached: GPU0 -> NVS" in out
+    assert "notice     NCCL_NVLS_ENABLE=0 is set" in out

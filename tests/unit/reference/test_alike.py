@@ -70,6 +70,7 @@ def test_each_rule_is_named() -> None:
     assert rules(nic_gbps_per_gpu=200.0) == ["NIC rate"]
     assert rules(nic_gbps_per_gpu=None) == [], "an unknown fact breaks no rule"
     assert rules(nodes=1, gpus=8) == ["nodes"]
+    assert rules(limited=True) == ["settings"]
 
 
 def test_nics_matter_between_nodes_only() -> None:

@@ -204,3 +204,9 @@ def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> N
 def test_the_collective_of_a_heading(lines: str, collective: Collective | None) -> None:
     command = found(lines)
     assert (None if command is None else command.collective) is collective
+
+
+def test_a_quoted_setting_in_prose_ends_at_its_backtick() -> None:
+    command = found("In the test, with `-x NCCL_ALGO=RING` we have")
+    assert command is not None
+    assert command.algorithms == "RING"
