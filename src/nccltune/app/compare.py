@@ -117,6 +117,7 @@ def compare_paths(
     an input has no measurement or the inputs have nothing in common, and StudyError for a damaged
     study.
     """
+    reference = reference or ReferenceRequest()
     options = ReadOptions(
         study="compare",
         nodes=nodes,
@@ -124,11 +125,16 @@ def compare_paths(
         collective=collective_of(collective),
         comparing=True,
     )
+    if len(paths) > 1 and any(reference):
+        raise InputError(
+            f"one input is placed among reference systems, and {len(paths)} are named",
+            where=", ".join(map(str, paths)),
+            hint="leave out the options about GPU, NICs, topology and reference, or name one input",
+        )
     if len(paths) == 2:
         return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
     found = _read(paths, options)
     runs = found.runs
-    reference = reference or ReferenceRequest()
     if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread]
         return compare_with_reference(paths[0], runs, reference, warnings)
@@ -144,7 +150,10 @@ def compare_paths(
             where=", ".join(map(str, paths)),
             hint="nccltune compare LOG, or nccltune compare BEFORE AFTER",
         )
-    return _fleet(found)
+    fleet = _fleet(found)
+    if len(paths) == 1 and not (paths[0].is_dir() or fleet.tests or fleet.scaling):
+        return compare_with_reference(paths[0], runs, reference, fleet.warnings)
+    return fleet
 
 
 def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:

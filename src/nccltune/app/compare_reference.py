@@ -23,7 +23,6 @@ from nccltune.model.topology import Topology
 from nccltune.reference.alike import SystemShown, gpu_class, rule_text
 from nccltune.reference.causes import causes, limiting_settings
 from nccltune.reference.curves import (
-    ReadAs,
     ReferenceCurve,
     add_curves,
     published_curves,
@@ -169,7 +168,7 @@ def compare_with_reference(
     file = request.topology or (Study(path).topology_path if path.is_dir() else None)
     topology = None if file is None else load_topology(file)
     nics = _nics(request.nics, topology)
-    merged = list(_merged(runs))
+    merged = sorted(_merged(runs), key=lambda item: [number or 0 for number in item.test.scale])
     tests = [_placed_test(item, request.gpu, topology, nics, curves) for item in merged]
     added = None
     if request.output is not None:
@@ -204,14 +203,14 @@ def _nics(text: str | None, topology: Topology | None) -> _Nics | None:
 
 
 def _merged(runs: Sequence[MeasuredRun]) -> Iterator[_MergedCurve]:
-    """Yield one curve for each collective and scale: the default, of the plainest test.
+    """Yield one curve for each run, collective and scale: the default, of the plainest test.
 
-    Runs of one test become their median.
+    The processes of a study are one run, with their median.
     """
     tests: dict[object, dict[tuple[MeasuredTest, str], list[MeasuredRun]]] = {}
     for run in runs:
         for test, label in run.curves:
-            group = tests.setdefault((test.collective, test.scale), defaultdict(list))
+            group = tests.setdefault((run.name, test.collective, test.scale), defaultdict(list))
             group[test, label].append(run)
     for keys in tests.values():
         key = min(keys, key=lambda key: _oddness(*key))
@@ -238,6 +237,10 @@ def _placed_test(
 ) -> PlacedTest:
     facts, test = item.run.facts, item.test
     nodes, ranks = test.scale
+    doubts = list(item.run.doubts)
+    if facts.emulated:
+        doubts.append("the nodes are parts of one machine: no reference system is like that")
+        curves, topology, nics = [], None, None
     per_gpu = None
     if nics is not None and nodes and ranks:
         per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
@@ -265,7 +268,7 @@ def _placed_test(
         nics=None if nics is None or nodes == 1 else f"{nics.number} x {nics.gbit_per_s:g} Gbit/s",
         nccl=facts.nccl,
         in_place=item.in_place,
-        missing=system.missing,
+        missing=[] if facts.emulated else system.missing,
         rule=rule_text(system),
         placement=placement,
         limits=limits,
@@ -277,7 +280,7 @@ def _placed_test(
             label=item.label,
             left_out=item.run.left_out,
         ),
-        doubts=list(item.run.doubts),
+        doubts=doubts,
     )
 
 
@@ -365,7 +368,7 @@ def _own_curve(item: _MergedCurve, test: PlacedTest, output: Path) -> ReferenceC
         settings=limiting_settings(item.run.facts, item.label) or None,
         collective=test.collective,
         source=test.run,
-        read=ReadAs.OWN,
+        read="own",
         in_place=item.in_place,
         points=tuple(item.times_us.items()),
     )

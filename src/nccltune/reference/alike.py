@@ -8,14 +8,16 @@ import msgspec
 
 from nccltune.model.collective import Collective
 from nccltune.reference.curves import ReferenceCurve
-from nccltune.topology.hardware.gpu_models import GpuModel, gpu_models
 
 _PRODUCT = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]?|[2-5]0\d0")
 _MAKERS = frozenset({"NVIDIA", "TESLA", "GEFORCE", "QUADRO", "HGX", "DGX", "AMD"})
-_WITHOUT_SWITCH = frozenset({"PCIE", "NVL"})
-_FORMS = frozenset({"SXM2", "SXM3"})
-_BOARDS = frozenset({"switch", "rack"})
-_WITH_NVLS = ("switch 9", "switch 10", "rack")
+_CARDS = {"PCIE": "PCIe", "NVL": "NVL", "SXM2": "SXM2", "SXM3": "SXM3"}
+"""Forms of GPUs with other links than the usual board of that model."""
+_HOPPER, _BLACKWELL, _RACK = "H100, H200 or H20", "B200 or B300", "GB200 or GB300"
+_SAME_LINKS = {
+    name: text for text in (_HOPPER, _BLACKWELL, _RACK) for name in re.findall(r"\w+\d+", text)
+}
+_WITH_NVLS = (_HOPPER, _BLACKWELL, _RACK)
 _LIMITED = re.compile(r"NCCL_NVLS_ENABLE=0|NCCL_ALGO=")
 RACK_GPUS = 72
 """Most GPUs that the NVSwitches of a rack join."""
@@ -42,7 +44,7 @@ class SystemShown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def one_fabric(self) -> bool:
         """Return whether NVLink alone may join all GPUs, so that the NICs do not matter."""
-        in_rack = _is_rack(self.gpu) and (self.gpus or 0) <= RACK_GPUS
+        in_rack = gpu_class(self.gpu) == _RACK and (self.gpus or 0) <= RACK_GPUS
         return self.nodes == 1 or in_rack
 
     @property
@@ -59,52 +61,23 @@ class SystemShown(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def gpu_class(name: str | None) -> str | None:
-    """Return the class of a GPU by its name; None if the name is of no model.
+    """Return the models that are alike to a GPU, by its name; None if the name is of no model.
 
-    GPUs of one class have the same NVLinks, so that they are alike to NCCL. Cards without
-    NVSwitches are alike only if the model is the same.
+    GPUs with the same NVLinks are alike to NCCL. Cards without NVSwitches are alike only if the
+    model is the same.
 
     >>> gpu_class("NVIDIA H100 80GB HBM3") == gpu_class("H200")
     True
     >>> gpu_class("NVIDIA H100 PCIe") == gpu_class("H200")
     False
     """
-    if name is None:
-        return None
-    words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
-    models = _models(set(words))
-    classes = {_class(model) for model in models}
-    if len(classes) == 1:
-        return classes.pop()
-    product = " ".join(word for word in words if word not in _MAKERS)
+    words = [word for word in re.split(r"[^A-Z0-9]+", (name or "").upper()) if word]
     known = [word for word in words if _PRODUCT.fullmatch(word)]
-    return known[0] if known else product if re.search(r"\d", product) else None
-
-
-def _models(words: set[str]) -> list[GpuModel]:
-    found = [model for model in gpu_models() if words & set(_PRODUCT.findall(model.name.upper()))]
-    bare = bool(words & _WITHOUT_SWITCH)
-    found = [model for model in found if ("PCIE" in model.name.upper()) == bare] or found
-    formed = [model for model in found if words & _FORMS & set(model.name.split("-"))]
-    return formed or found
-
-
-def _class(model: GpuModel) -> str:
-    if model.nvlink in _BOARDS:
-        return f"{model.nvlink} {model.sm // 10} {model.links}"
-    return model.name
-
-
-def _is_rack(name: str | None) -> bool:
-    return (gpu_class(name) or "").startswith("rack")
-
-
-def class_text(name: str) -> str:
-    """Return all GPU models of a name's class: `H100, H200 or H20`."""
-    own = gpu_class(name)
-    names = [model.name.split("-")[0] for model in gpu_models() if _class(model) == own]
-    names = list(dict.fromkeys(names)) or [name]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    card = next((text for word, text in _CARDS.items() if word in words), None)
+    if not known:
+        product = " ".join(word for word in words if word not in _MAKERS)
+        return product if re.search(r"\d", product) else None
+    return f"{known[0]} {card}" if card else _SAME_LINKS.get(known[0], known[0])
 
 
 def node_range(nodes: int) -> tuple[int, int]:
@@ -147,8 +120,7 @@ def _has_default_only(system: SystemShown, curve: ReferenceCurve) -> bool:
     """
     if curve.settings is not None and _LIMITED.search(curve.settings):
         return False
-    own_class = gpu_class(system.gpu) or ""
-    return system.nodes == 2 or own_class.startswith(_WITH_NVLS)
+    return system.nodes == 2 or gpu_class(system.gpu) in _WITH_NVLS
 
 
 def _same_rate(system: SystemShown, other: SystemShown) -> bool:
@@ -161,8 +133,8 @@ def _same_rate(system: SystemShown, other: SystemShown) -> bool:
 def rule_text(system: SystemShown) -> str:
     """Return what systems must share to be alike, as far as the system is known."""
     parts = []
-    if system.gpu is not None and gpu_class(system.gpu) is not None:
-        parts.append(f"GPU {class_text(system.gpu)}")
+    if gpu_class(system.gpu) is not None:
+        parts.append(f"GPU {gpu_class(system.gpu)}")
     if system.gpus_per_node is not None:
         parts.append(f"{system.gpus_per_node:g} a node")
     if system.nodes is not None:

@@ -28,6 +28,7 @@ _LIMITS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS")
 _BETWEEN_NODES = frozenset(
     {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_PXN_DISABLE"}
 )
+_WITHIN_NODES = frozenset({"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE"})
 
 
 def limiting_settings(facts: PlatformFacts, label: str) -> str:
@@ -64,7 +65,8 @@ def causes(
         found += _network(facts, gpus if nodes is None else -(-gpus // nodes))
     for name, values in _OFF.items():
         value = facts.settings.get(name)
-        if value in values and not (nodes == 1 and name in _BETWEEN_NODES):
+        unused = _BETWEEN_NODES if nodes == 1 else _WITHIN_NODES if nodes == gpus else ()
+        if value in values and name not in unused:
             found.append(f"{name}={value} is set: it switches a fast path off")
     for name in _LIMITS:
         if name in facts.settings:

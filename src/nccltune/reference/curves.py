@@ -3,10 +3,10 @@
 
 import functools
 from collections.abc import Sequence
-from enum import StrEnum
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -17,14 +17,6 @@ _SATURATED = 1 << 30
 """From this size on, the bus bandwidth of the nearest measured size stands for others."""
 _GAP = 4
 """Largest ratio of neighbouring sizes between which times are interpolated."""
-
-
-class ReadAs(StrEnum):
-    """How a figure was read: a row of a table or log, a figure stated in a text, an own run."""
-
-    TABLE = "table"
-    STATED = "stated"
-    OWN = "own"
 
 
 class ReferenceCurve(
@@ -38,6 +30,7 @@ class ReferenceCurve(
     - `settings`: settings that differ from the defaults. Such a curve counts only if its system has
       no other one.
     - `source`: where it was published.
+    - `read`: how: from a row of a table or log, a figure stated in a text, or an own run.
     - `time_derived`: the times were computed from bus bandwidths.
     - `fault`: what the source reports to be wrong. Such a curve is no measure of what is normal.
     - `points`: sizes in bytes, as NCCL's tuner counts them, and times in us.
@@ -53,7 +46,7 @@ class ReferenceCurve(
     settings: str | None = None
     collective: Collective
     source: str
-    read: ReadAs
+    read: Literal["table", "stated", "own"]
     time_derived: bool = False
     in_place: bool = False
     note: str | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from nccltune.analyze.stats import median
 from nccltune.model.collective import Collective
-from nccltune.model.numbers import counted, percent_text, significant
+from nccltune.model.numbers import percent_text, significant
 from nccltune.model.sizes import format_bytes
 from nccltune.reference.alike import SystemShown, unlike
 from nccltune.reference.curves import ReferenceCurve
@@ -125,42 +125,35 @@ def place(
     `system.gpus` must be known.
     """
     alike = [curve for curve in curves if not unlike(system, collective, curve)]
-    largest = max(times_us)
-    unknown = [name for name in system.missing if name != "nics"]
-    bandwidth = _placed(system, collective, largest, times_us[largest], [] if unknown else alike)
-    by_rate = []
-    nearest: list[SystemFigure] = []
-    if unknown:
-        words = "which systems are alike is not known"
-        bandwidth = msgspec.structs.replace(
-            bandwidth, verdict=Verdict.UNDECIDED, sentence=_lead(bandwidth, f": {words}")
-        )
-    elif "nics" in system.missing and bandwidth.systems:
-        by_rate = _by_rate(system, bandwidth, alike)
-        words = ": the NIC rate is not known, and decides what is normal"
-        bandwidth = msgspec.structs.replace(
-            bandwidth, verdict=Verdict.UNDECIDED, sentence=_lead(bandwidth, words)
-        )
-    elif not bandwidth.systems:
-        nearest = _nearest(system, collective, largest, curves)
-    judged = bandwidth.verdict not in (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE)
     same = [curve for curve in alike if curve.nodes == system.nodes]
+    largest = max(times_us)
+    missing = [name for name in system.missing if name != "nics"]
+    undecided = "which systems are alike is not known" if missing else ""
+    by_rate: list[str] = []
+    if not missing and "nics" in system.missing:
+        by_rate = _by_rate(system, collective, largest, times_us[largest], alike)
+        if by_rate:
+            undecided = "the NIC rate is not known, and decides what is normal"
+    bandwidth = _placed(
+        system, collective, largest, times_us[largest], [] if missing else alike, undecided
+    )
     latency = None
     small = {size: time_us for size, time_us in times_us.items() if size <= _LATENCY_BYTES}
     if small and not system.missing:
         least = min(small, key=lambda size: small[size])
         latency = _placed(system, collective, least, small[least], same, latency=True)
-    sizes = [
+    ranges = [
         _range(system, collective, size, times_us[size], alike if size >= _LATENCY_LIMIT else same)
         for size in sorted(times_us)
         if not system.missing
     ]
+    alone = bandwidth.verdict is Verdict.NOTHING_ALIKE
     return Placement(
         bandwidth=bandwidth,
         latency=latency if latency is not None and latency.systems else None,
-        sizes=[item for item in sizes if item is not None] if judged or latency else [],
+        sizes=[item for item in ranges if item is not None],
         by_rate=by_rate,
-        nearest=nearest,
+        nearest=_nearest(system, collective, largest, curves) if alone else [],
     )
 
 
@@ -170,72 +163,57 @@ def _placed(
     size: int,
     time_us: float,
     alike: Sequence[ReferenceCurve],
+    undecided: str = "",
     *,
     latency: bool = False,
 ) -> Placed:
     busbw = collective.busbw_gb_per_s(size, time_us, system.gpus or 1)
     found = figures(alike, size, system.nodes)
     systems = [item for item in found if item.fault is None]
-    placed = Placed(
+    values = sorted(item.busbw_gb_per_s for item in systems)
+    verdict, words = Verdict.NOTHING_ALIKE, "no published system is like it"
+    if undecided:
+        verdict, words = Verdict.UNDECIDED, undecided
+    elif systems:
+        verdict, words = _judged(busbw, values, latency=latency)
+        ends = [busbw * time_us / value for value in values[::-1]] if latency else values
+        span = " to ".join(dict.fromkeys(map(significant, (ends[0], ends[-1]))))
+        words += f" ({span} {'us' if latency else 'GB/s'})"
+    lead = f"{significant(time_us)} us" if latency else f"{significant(busbw)} GB/s"
+    return Placed(
         bytes=size,
         busbw_gb_per_s=busbw,
         time_us=time_us,
-        verdict=Verdict.NOTHING_ALIKE,
-        sentence="",
+        verdict=verdict,
+        sentence=f"{lead} at {format_bytes(size)}: {words}",
         systems=systems,
         faults=[item for item in found if item.fault is not None],
     )
-    if systems:
-        verdict, words = _judged(busbw, systems, latency=latency)
-    else:
-        verdict, words = Verdict.NOTHING_ALIKE, ": no published system is like it"
-    if latency and systems:
-        to_us = busbw * time_us
-        ends = sorted(to_us / item.busbw_gb_per_s for item in systems)
-        words += f" ({_span([significant(ends[0]), significant(ends[-1])])} us)"
-        lead = f"{significant(time_us)} us at {format_bytes(size)}"
-        return msgspec.structs.replace(placed, verdict=verdict, sentence=lead + words)
-    if systems:
-        ends = sorted(item.busbw_gb_per_s for item in systems)
-        words += f" ({_span([significant(ends[0]), significant(ends[-1])])} GB/s)"
-    return msgspec.structs.replace(placed, verdict=verdict, sentence=_lead(placed, words))
 
 
-def _lead(placed: Placed, words: str) -> str:
-    return f"{significant(placed.busbw_gb_per_s)} GB/s at {format_bytes(placed.bytes)}{words}"
-
-
-def _span(ends: list[str]) -> str:
-    return " to ".join(dict.fromkeys(ends))
-
-
-def _judged(
-    busbw: float, systems: Sequence[SystemFigure], *, latency: bool = False
-) -> tuple[Verdict, str]:
+def _judged(busbw: float, values: Sequence[float], *, latency: bool) -> tuple[Verdict, str]:
     """Return the verdict and its words. A latency is judged by the bandwidth at its size."""
-    values = sorted(item.busbw_gb_per_s for item in systems)
-    each = "the one published system" if len(values) == 1 else ""
-    each = each or ("both" if len(values) == 2 else f"all {len(values)}") + " published systems"
-    limit = CLEARLY if len(values) > 1 else CLEARLY_OF_ONE
-    limit = 1 / SLOW if latency else limit
+    one = len(values) == 1
+    names = {1: "the one published system", 2: "both published systems"}
+    each = names.get(len(values), f"all {len(values)} published systems") + " like it"
+    limit = 1 / SLOW if latency else CLEARLY_OF_ONE if one else CLEARLY
     below, above = ("slower than", "faster than") if latency else ("below", "above")
     if busbw < limit * values[0]:
-        ratio = values[0] / busbw
-        far = f"{significant(ratio)} times" if latency else percent_text(1 - busbw / values[0])
-        end = "the time of the slowest" if latency else "below the lowest"
-        end = end if len(values) > 1 else "its time" if latency else "below it"
-        return Verdict.LOW, f": {below} {each} like it, {far} {end}"
+        if latency:
+            far = f"{significant(values[0] / busbw)} times the time of the slowest"
+        else:
+            far = f"{percent_text(1 - busbw / values[0])} below the lowest"
+        return Verdict.LOW, f"{below} {each}, {far}"
     if busbw < values[0]:
-        return Verdict.BELOW, f": {below} {each} like it, but near"
+        return Verdict.BELOW, f"{below} {each}, but near"
     if busbw > values[-1]:
-        return Verdict.ABOVE, f": {above} {each} like it"
-    count = counted(len(values), "published system")
+        return Verdict.ABOVE, f"{above} {each}"
     if len(values) < _QUARTILES:
-        at = "as fast as" if len(values) == 1 else "between the"
-        return Verdict.BETWEEN, f": {at} {count if len(values) > 1 else each} like it"
-    p25, p75 = (float(value) for value in np.percentile(values, [25, 75]))
-    where = "between p25 and p75" if p25 <= busbw <= p75 else "below p25" if busbw < p25 else ""
-    return Verdict.BETWEEN, f": {where or 'above p75'} of {count} like it"
+        where = f"as fast as {each}" if one else f"between the {len(values)} published systems"
+        return Verdict.BETWEEN, where if one else f"{where} like it"
+    p25, p75 = np.percentile(values, [25, 75])
+    where = "below p25" if busbw < p25 else "above p75" if busbw > p75 else "between p25 and p75"
+    return Verdict.BETWEEN, f"{where} of {len(values)} published systems like it"
 
 
 def figures(curves: Sequence[ReferenceCurve], size: int, nodes: int | None) -> list[SystemFigure]:
@@ -279,15 +257,21 @@ def _away(nodes: int, own: int | None) -> float:
     return max(nodes, own or nodes) / min(nodes, own or nodes)
 
 
-def _by_rate(system: SystemShown, placed: Placed, alike: Sequence[ReferenceCurve]) -> list[str]:
+def _by_rate(
+    system: SystemShown,
+    collective: Collective,
+    size: int,
+    time_us: float,
+    alike: Sequence[ReferenceCurve],
+) -> list[str]:
     """Return a sentence for each NIC rate of the alike systems."""
-    rates = sorted({item.nic_gbps_per_gpu for item in placed.systems if item.nic_gbps_per_gpu})
     found = []
-    for rate in reversed(rates):
+    for rate in sorted({curve.nic_gbps_per_gpu or 0 for curve in alike} - {0}, reverse=True):
         known = msgspec.structs.replace(system, nic_gbps_per_gpu=rate)
-        same = [curve for curve in alike if not unlike(known, curve.collective, curve)]
-        words = _placed(known, same[0].collective, placed.bytes, placed.time_us, same).sentence
-        found.append(f"with {rate:g} Gbit/s for each GPU: {words}")
+        same = [curve for curve in alike if not unlike(known, collective, curve)]
+        placed = _placed(known, collective, size, time_us, same)
+        if placed.systems:
+            found.append(f"with {rate:g} Gbit/s for each GPU: {placed.sentence}")
     return found
 
 

@@ -205,3 +205,41 @@ def test_a_study_is_placed_beside_the_ceiling_of_its_topology(capsys: Captured) 
     assert "normal     354 GB/s at 1 GiB" in out
     assert "ceiling    394 GB/s, 90 % of it reached: GPU0 -> NVS" in out
     assert "notice     NCCL_NVLS_ENABLE=0 is set" in out
+
+
+def test_each_run_of_a_pasted_file_is_placed(tmp_path: Path, capsys: Captured) -> None:
+    texts = [
+        Path(h100_log(tmp_path, rate, hosts=hosts)).read_text(encoding="utf-8")
+        for rate, hosts in ((470, 1), (155, 2))
+    ]
+    file = tmp_path / "thread.md"
+    command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf\n"
+    ring = texts[1].replace("Pid   4", "Pid   9")
+    file.write_text("\n".join([*texts, command + ring]), encoding="utf-8")
+    assert run(["compare", str(file), "--nics", "8x400"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    verdicts = [line[:10].strip() for line in lines if " at 4 GiB" in line[:40] and line[0] != " "]
+    assert verdicts == ["normal", "low", "not known"]
+    assert run(["compare", str(file)]) == 0, "too few runs for a fleet: each is placed"
+    assert "undecided  155 GB/s at 4 GiB" in capsys.readouterr().out
+
+
+def test_emulated_nodes_are_like_no_system(capsys: Captured) -> None:
+    study = Path(__file__).parents[3] / "examples" / "h200x4-as-4-nodes"
+    assert run(["compare", str(study), "--nics", "1x400"]) == 2
+    out = capsys.readouterr().out
+    assert "notice     the nodes are parts of one machine" in out
+    assert "needed" not in out
+
+
+def test_options_of_a_reference_need_one_input(capsys: Captured) -> None:
+    assert run(["compare", LOW, GOOD, "--nics", "8x400"]) == 2
+    assert "one input is placed among reference systems, and 2 are named" in capsys.readouterr().err
+
+
+def test_a_host_name_with_a_blank_is_read(tmp_path: Path, capsys: Captured) -> None:
+    file = Path(h100_log(tmp_path, 475, hosts=1))
+    text = file.read_text(encoding="utf-8").replace("n0 device", "NODE A device")
+    file.write_text(text, encoding="utf-8")
+    assert run(["compare", str(file)]) == 0
+    assert "system     8 NVIDIA H100 80GB HBM3" in capsys.readouterr().out

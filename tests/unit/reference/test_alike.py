@@ -4,8 +4,8 @@
 import pytest
 
 from nccltune.model.collective import Collective
-from nccltune.reference.alike import SystemShown, class_text, gpu_class, node_range, unlike
-from nccltune.reference.curves import ReadAs, ReferenceCurve
+from nccltune.reference.alike import SystemShown, gpu_class, node_range, unlike
+from nccltune.reference.curves import ReferenceCurve
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_gpus_with_the_same_links_are_alike(name: str, same: str, other: str) ->
 def test_a_name_without_a_model_has_no_class() -> None:
     assert gpu_class("NVIDIA Graphics Device") is None
     assert gpu_class(None) is None
-    assert class_text("NVIDIA H20") == "H100, H200 or H20"
+    assert gpu_class("NVIDIA H20") == "H100, H200 or H20"
 
 
 def test_two_nodes_are_like_two_nodes_only() -> None:
@@ -54,7 +54,7 @@ def test_each_rule_is_named() -> None:
         nic_gbps_per_gpu=400,
         collective=Collective.ALLREDUCE,
         source="x",
-        read=ReadAs.TABLE,
+        read="table",
         busbw_gb_per_s=400.0,
     )
 

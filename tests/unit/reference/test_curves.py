@@ -9,7 +9,6 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.reference.alike import gpu_class
 from nccltune.reference.curves import (
-    ReadAs,
     ReferenceCurve,
     add_curves,
     published_curves,
@@ -25,7 +24,7 @@ def curve(points: tuple[tuple[int, float], ...], **facts: object) -> ReferenceCu
         "nodes": 1,
         "collective": Collective.ALLREDUCE,
         "source": "run.txt",
-        "read": ReadAs.OWN,
+        "read": "own",
     }
     return ReferenceCurve(**{**plain, **facts}, points=points)  # type: ignore[arg-type]
 

@@ -3,7 +3,7 @@
 
 from nccltune.model.collective import Collective
 from nccltune.reference.alike import SystemShown
-from nccltune.reference.curves import ReadAs, ReferenceCurve
+from nccltune.reference.curves import ReferenceCurve
 from nccltune.reference.placement import Placement, Verdict, figures, place
 
 TWO_NODES = SystemShown(gpu="H100", nodes=2, gpus=16, nic_gbps_per_gpu=400.0)
@@ -19,7 +19,7 @@ def curve(system: str, gb_per_s: float, *, size: int = SIZE, **facts: object) ->
         system=system,
         collective=Collective.ALLREDUCE,
         source=f"https://{system}",
-        read=ReadAs.TABLE,
+        read="table",
         points=((size, time_us),),
         **merged,  # type: ignore[arg-type]
     )
@@ -117,8 +117,8 @@ def test_small_sizes_are_compared_as_latency_at_the_same_number_of_nodes() -> No
     assert found.latency is not None
     assert found.latency.verdict is Verdict.LOW
     assert found.latency.sentence == (
-        "4.96 us at 1 KiB: slower than the one published system like it, 2.50 times its time"
-        " (1.98 us)"
+        "4.96 us at 1 KiB: slower than the one published system like it, 2.50 times the time"
+        " of the slowest (1.98 us)"
     )
     assert [item.systems for item in found.sizes] == [["same"]]
 
