@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.analyze.expected import BEYOND
 from nccltune.analyze.stats import median
 from nccltune.compare.runs import MeasuredRun, MeasuredTest
 from nccltune.formats.reading.platform_facts import PlatformFacts
@@ -21,7 +22,7 @@ from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
 from nccltune.reference.alike import SystemShown, gpu_class, rule_text
-from nccltune.reference.causes import causes, limiting_settings
+from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings
 from nccltune.reference.curves import (
     ReferenceCurve,
     add_curves,
@@ -81,8 +82,8 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     """One collective of the input, among the reference systems.
 
     `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
-    without the number of ranks. A prediction of NCCL's model will be one more of the `limits`.
-    `doubts` are remarks of the reader on the file.
+    without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks of
+    the reader on the file. A prediction of NCCL's model will be one more of the `limits`.
     """
 
     run: str
@@ -96,6 +97,7 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     placement: Placement | None
     limits: list[PhysicalLimit]
+    wrong: int
     causes: list[str]
     doubts: list[str]
 
@@ -135,8 +137,8 @@ class ReferenceCompared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a test is clearly below what is normal, 2 if none could be judged."""
-        if any(test.is_low for test in self.tests):
+        """Return 1 if a test is low or has wrong results, 2 if none could be judged."""
+        if any(test.is_low or test.wrong for test in self.tests):
             return 1
         return 0 if any(test.is_judged for test in self.tests) else 2
 
@@ -278,8 +280,8 @@ def _placed_test(
             gpus=ranks or 0,
             largest=max(item.times_us),
             label=item.label,
-            left_out=item.run.left_out,
         ),
+        wrong=item.run.left_out.get("wrong results", 0),
         doubts=doubts,
     )
 
@@ -298,6 +300,8 @@ def _nic_limit(
     number = min(nics.number, max(1, int(each)))
     rate = number * nics.gbit_per_s / 8
     share = busbw / rate
+    if size < LARGE_BYTES and share < _NEAR:
+        return None
     words = f"{number} x {nics.gbit_per_s:g} Gbit/s are {significant(rate)} GB/s a node"
     if number < nics.number:
         words = f"{nics.number} NICs, of which one for each GPU counts: {words}"
@@ -343,7 +347,7 @@ def _ceiling(
             name="ceiling",
             gb_per_s=one.busbw_gb_per_s,
             share=share,
-            decides=one.sure and (size >= _LARGE or share > _NEAR),
+            decides=one.sure and share < BEYOND and (size >= _LARGE or share > _NEAR),
             sentence=f"{words}: {one.limit}" + ("" if one.sure else "; a bandwidth is assumed"),
         )
     return None

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from nccltune.app.compare_reference import PlacedTest, ReferenceCompared
 from nccltune.cli.output import hanging, harmless, hint, stdout, warn
-from nccltune.model.numbers import significant
+from nccltune.model.numbers import counted, significant
 from nccltune.model.sizes import format_bytes
 from nccltune.reference.placement import Placement, SizeRange, SystemFigure, Verdict
 from nccltune.report.words import listed
@@ -79,6 +79,9 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
             label = _LABELS[Verdict.LOW if test.is_low else Verdict.BETWEEN]
         lines.append((*label, limit.sentence))
     lines += [("needed", "", _asked(test))] if test.missing else []
+    if test.wrong:
+        words = f"{counted(test.wrong, 'timing')} with wrong results, left out"
+        lines.append(("wrong", "red", words))
     cause = "cause" if test.is_low else "notice"
     lines += [(cause, "", words) for words in test.causes[:_LINES]]
     return lines + [("notice", "", words) for words in test.doubts[:_LINES]]
@@ -122,8 +125,8 @@ def _figure(item: SystemFigure) -> str:
         parts.append(f"{item.nic_gbps_per_gpu:g} Gbit/s a GPU")
     parts += [f"NCCL {', '.join(item.nccl)}"] if item.nccl else []
     if item.runs > 1:
-        span = f"{significant(item.low)} to {significant(item.high)}"
-        parts.append(f"median of {item.runs} runs, {span}")
+        span = " to ".join(dict.fromkeys(map(significant, (item.low, item.high))))
+        parts.append(f"median of {item.runs} runs ({span})")
     parts += [item.fault] if item.fault else []
     parts += [f"differs in {listed(item.unlike)}"] if item.unlike else []
     return f"{', '.join(parts)}: {item.sources[0]}"

@@ -2,7 +2,7 @@
 """What a run itself shows that can make it slow."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.numbers import counted
@@ -53,12 +53,10 @@ def causes(
     gpus: int,
     largest: int,
     label: str,
-    left_out: Mapping[str, int],
 ) -> list[str]:
     """Return sentences on what can make the run slow; no guesses, only what it shows.
 
-    `label` is the choice that was measured, `largest` the largest size. `left_out` counts timings
-    without a valid result.
+    `label` is the choice that was measured, `largest` the largest size.
     """
     found: list[str] = []
     if nodes != 1:
@@ -74,11 +72,6 @@ def causes(
     if label != "default":
         found.append(f"{label} was forced; the published figures are of NCCL's default")
     found += [f"measured with {condition}" for condition in facts.conditions or ()]
-    found += [
-        f"{counted(number, 'timing')} left out: {why}"
-        for why, number in left_out.items()
-        if why == "wrong results"
-    ]
     if largest < LARGE_BYTES:
         found.append(
             f"the largest size is {format_bytes(largest)}: bandwidth is still rising there on most"

@@ -82,6 +82,10 @@ class ReferenceCurve(
                 return self.collective.busbw_gb_per_s(size, one + share * (other - one), self.gpus)
         return None
 
+    def least_us(self, low: int, high: int) -> float | None:
+        """Return the least time of the sizes from `low` to `high`; None if none was measured."""
+        return min((time_us for size, time_us in self.points if low <= size <= high), default=None)
+
     def _busbw(self, place: int) -> float:
         return self.collective.busbw_gb_per_s(*self.points[place], self.gpus)
 

@@ -141,7 +141,12 @@ def place(
     small = {size: time_us for size, time_us in times_us.items() if size <= _LATENCY_BYTES}
     if small and not system.missing:
         least = min(small, key=lambda size: small[size])
-        latency = _placed(system, collective, least, small[least], same, latency=True)
+        quick = [
+            msgspec.structs.replace(curve, points=((least, time_us),))
+            for curve in same
+            if (time_us := curve.least_us(min(small), _LATENCY_BYTES)) is not None
+        ]
+        latency = _placed(system, collective, least, small[least], quick, latency=True)
     ranges = [
         _range(system, collective, size, times_us[size], alike if size >= _LATENCY_LIMIT else same)
         for size in sorted(times_us)
@@ -179,13 +184,15 @@ def _placed(
         ends = [busbw * time_us / value for value in values[::-1]] if latency else values
         span = " to ".join(dict.fromkeys(map(significant, (ends[0], ends[-1]))))
         words += f" ({span} {'us' if latency else 'GB/s'})"
-    lead = f"{significant(time_us)} us" if latency else f"{significant(busbw)} GB/s"
+    lead = f"{significant(busbw)} GB/s at {format_bytes(size)}"
+    if latency:
+        lead = f"{significant(time_us)} us, the least up to {format_bytes(_LATENCY_BYTES)}"
     return Placed(
         bytes=size,
         busbw_gb_per_s=busbw,
         time_us=time_us,
         verdict=verdict,
-        sentence=f"{lead} at {format_bytes(size)}: {words}",
+        sentence=f"{lead}: {words}",
         systems=systems,
         faults=[item for item in found if item.fault is not None],
     )

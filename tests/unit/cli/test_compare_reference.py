@@ -243,3 +243,12 @@ def test_a_host_name_with_a_blank_is_read(tmp_path: Path, capsys: Captured) -> N
     file.write_text(text, encoding="utf-8")
     assert run(["compare", str(file)]) == 0
     assert "system     8 NVIDIA H100 80GB HBM3" in capsys.readouterr().out
+
+
+def test_wrong_results_are_a_finding(tmp_path: Path, capsys: Captured) -> None:
+    file = Path(h100_log(tmp_path, 475, hosts=1))
+    file.write_text(file.read_text(encoding="utf-8").replace("       0  ", "       3  ", 2))
+    assert run(["compare", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert "wrong      2 timings with wrong results, left out" in out
+    assert "normal     " in out

@@ -15,7 +15,6 @@ def found(nodes: int = 2, largest: int = 8 << 30, label: str = "default", **fact
             gpus=8 * nodes,
             largest=largest,
             label=label,
-            left_out={},
         )
     )
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on a curve by the systems that are alike."""
 
+import msgspec
+
 from nccltune.model.collective import Collective
 from nccltune.reference.alike import SystemShown
 from nccltune.reference.curves import ReferenceCurve
@@ -117,8 +119,8 @@ def test_small_sizes_are_compared_as_latency_at_the_same_number_of_nodes() -> No
     assert found.latency is not None
     assert found.latency.verdict is Verdict.LOW
     assert found.latency.sentence == (
-        "4.96 us at 1 KiB: slower than the one published system like it, 2.50 times the time"
-        " of the slowest (1.98 us)"
+        "4.96 us, the least up to 16 KiB: slower than the one published system like it, 2.50"
+        " times the time of the slowest (1.98 us)"
     )
     assert [item.systems for item in found.sizes] == [["same"]]
 
@@ -131,3 +133,16 @@ def test_thresholds_have_quartiles_and_sources() -> None:
     assert item.systems == ["a", "b", "c", "d"]
     (few,) = placed(450, FOUR[:3]).sizes
     assert few.p25 is None
+
+
+def test_the_disturbed_first_size_of_a_run_is_no_latency() -> None:
+    reference = msgspec.structs.replace(
+        curve("a", 1.0), points=((8, 68.0), (16, 24.0), (1 << 20, 90.0))
+    )
+    times = {8: 70.0, 16: 25.0, SIZE: 40_000.0}
+    found = place(TWO_NODES, Collective.ALLREDUCE, times, [reference])
+    assert found.latency is not None
+    assert found.latency.sentence == (
+        "25.0 us, the least up to 16 KiB: slower than the one published system like it, but near"
+        " (24.0 us)"
+    )
