@@ -131,9 +131,12 @@ def place(
     undecided = "which systems are alike is not known" if missing else ""
     by_rate: list[str] = []
     if not missing and "nics" in system.missing:
-        by_rate = _by_rate(system, collective, largest, times_us[largest], alike)
-        if by_rate:
-            undecided = "the NIC rate is not known, and decides what is normal"
+        for rate in sorted({curve.nic_gbps_per_gpu or 0 for curve in alike}, reverse=True):
+            group = [curve for curve in alike if curve.nic_gbps_per_gpu == rate]
+            placed = _placed(system, collective, largest, times_us[largest], group)
+            if placed.systems:
+                by_rate.append(f"with {rate:g} Gbit/s for each GPU: {placed.sentence}")
+                undecided = "the NIC rate is not known, and decides what is normal"
     bandwidth = _placed(
         system, collective, largest, times_us[largest], [] if missing else alike, undecided
     )
@@ -262,24 +265,6 @@ def figures(curves: Sequence[ReferenceCurve], size: int, nodes: int | None) -> l
 def _away(nodes: int, own: int | None) -> float:
     """Return the ratio of two numbers of nodes, 1 or more."""
     return max(nodes, own or nodes) / min(nodes, own or nodes)
-
-
-def _by_rate(
-    system: SystemShown,
-    collective: Collective,
-    size: int,
-    time_us: float,
-    alike: Sequence[ReferenceCurve],
-) -> list[str]:
-    """Return a sentence for each NIC rate of the alike systems."""
-    found = []
-    for rate in sorted({curve.nic_gbps_per_gpu or 0 for curve in alike} - {0}, reverse=True):
-        known = msgspec.structs.replace(system, nic_gbps_per_gpu=rate)
-        same = [curve for curve in alike if not unlike(known, collective, curve)]
-        placed = _placed(known, collective, size, time_us, same)
-        if placed.systems:
-            found.append(f"with {rate:g} Gbit/s for each GPU: {placed.sentence}")
-    return found
 
 
 def _nearest(
