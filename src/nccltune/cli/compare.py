@@ -34,7 +34,9 @@ Examples:
     help="More reference systems: a file that `-o` wrote, or a folder of them.",
     **FILE,
 )
-@output_option("output", "append the curves of LOG to a reference file, named for the system.")
+@output_option(
+    "output", "append the curves of LOG to a reference file, named for the system.", metavar="FILE"
+)
 @options("--assume-noise")
 def command(
     paths: tuple[Path, ...],
@@ -60,7 +62,7 @@ def command(
 
     One folder, or three and more files, are the runs of a fleet: pairs of nodes, checks of single
     nodes, checks over time, a scaling series. Nodes, pairs, periods and scales that are slower than
-    the others are listed. Nothing is written.
+    the others are listed. Only -o writes a file.
 
     Exit code 1 if LOG is clearly below what it is compared with, or B is slower beyond noise; in a
     fleet if anything is slow or a test gave no result. Exit code 2 if there is nothing to compare.
