@@ -15,6 +15,7 @@ launch_lint/  what a launch command starts
 measure/      the bench, the adaptive sweep, experiments
 doctor/       rules about nodes, and their evidence
 compare/      two measurements size by size, and the runs of a fleet
+reference/    one measurement among published systems
 report/       the report, as data, page and terminal
 app/          use cases: the Python API
 cli/          options and screens

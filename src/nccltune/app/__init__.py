@@ -23,6 +23,7 @@ examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings
 predict.py              NCCL's choices on a machine by its own cost model
 compare.py              compare two measurements size by size, or the runs of a fleet
+compare_reference.py    place one measurement among published systems
 lint.py                 recognise a file or a text by its content, and check it
 demo.py                 analyze, tune, verify and report a copy of a recorded study
 topo_show.py            a machine as a graph with NCCL's paths

@@ -9,6 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.app.compare_reference import (
+    ReferenceCompared,
+    ReferenceRequest,
+    compare_with_reference,
+    is_one_measurement,
+)
+from nccltune.app.importing import collective_of
 from nccltune.compare.fleet import FleetTest, RunPeak, judge_fleet, run_peaks
 from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
@@ -101,29 +108,58 @@ def compare_paths(
     assumed_noise: float,
     nodes: int | None = None,
     ranks: int | None = None,
-) -> SidesCompared | FleetCompared:
+    collective: str | None = None,
+    reference: ReferenceRequest | None = None,
+) -> SidesCompared | FleetCompared | ReferenceCompared:
     """Return the comparison of two inputs, or of the runs in one folder or many files.
 
-    `nodes` and `ranks` hold where an input does not show its scale. Raises InputError if an input
-    has no measurement or the inputs have nothing in common, and StudyError for a damaged study.
+    One measurement, or one input with any option of `reference`, is placed among published systems.
+    `nodes`, `ranks` and `collective` hold where an input does not show them. Raises InputError if
+    an input has no measurement or the inputs have nothing in common, and StudyError for a damaged
+    study.
     """
-    options = ReadOptions(study="compare", nodes=nodes, ranks=ranks, comparing=True)
+    reference = reference or ReferenceRequest()
+    options = ReadOptions(
+        study="compare",
+        nodes=nodes,
+        ranks=ranks,
+        collective=collective_of(collective),
+        comparing=True,
+    )
+    if len(paths) > 1 and any(reference):
+        raise InputError(
+            f"one input is placed among reference systems, and {len(paths)} are named",
+            where=", ".join(map(str, paths)),
+            hint="leave out the options about GPU, NICs, topology and reference, or name one input",
+        )
     if len(paths) == 2:
         return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
     found = _read(paths, options)
     runs = found.runs
+    if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
+        warnings = [*_left_out(runs), *found.unread]
+        return compare_with_reference(paths[0], runs, reference, warnings)
     if len(runs) == 2:
         sides = [found._replace(runs=[run]) for run in runs]
         return _sides((runs[0].name, runs[1].name), sides, assumed_noise)
     if len(runs) < 2:
-        why = f": {'; '.join(found.unread[:3])}" if found.unread else ""
+        failed = [f"{name}: the test gave no result" for name, _ in found.failed]
+        reasons = [*failed, *found.unread, *_left_out(runs)][:3]
+        why = f": {'; '.join(reasons)}" if reasons else ""
         raise InputError(
-            f"two inputs are needed, or one with several runs; this has {len(runs)}{why}",
+            f"no measurement to compare{why}",
             where=", ".join(map(str, paths)),
-            hint="nccltune compare BEFORE AFTER; for the curve of one run: nccltune import FILE -o"
-            " STUDY && nccltune analyze STUDY",
+            hint="nccltune compare LOG, or nccltune compare BEFORE AFTER",
         )
-    return _fleet(found)
+    fleet = _fleet(found)
+    if len(paths) == 1 and not (paths[0].is_dir() or fleet.tests or fleet.scaling):
+        return compare_with_reference(paths[0], runs, reference, fleet.warnings)
+    return fleet
+
+
+def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:
+    one_run = len(runs) == 1 or (path / SAMPLES).is_file()
+    return one_run or (not path.is_dir() and is_one_measurement(runs))
 
 
 def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> SidesCompared:
@@ -242,7 +278,7 @@ def _of_study(study: Study) -> list[MeasuredRun]:
     platform = study.platform()
     facts = facts_of_platform(platform, measured=platform.recorded_at is not None)
     known = {
-        run.process: run.facts
+        run.process: (run.facts, tuple(record.sentences))
         for record in study.imports(ImportRecord)
         for run in record.runs or ()
     }
@@ -250,7 +286,7 @@ def _of_study(study: Study) -> list[MeasuredRun]:
     for sample in study.samples():
         samples.setdefault(sample.source.process, []).append(sample)
     runs = [
-        _run(study.name, items, known.get(process or "", facts), {})
+        _run(study.name, items, *known.get(process or "", (facts, ())), {})
         for process, items in samples.items()
     ]
     return [run for run in runs if run.curves or run.left_out]
@@ -277,6 +313,7 @@ def _add_file(
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
             found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
     samples = {run: timings for run, timings in samples.items() if timings}
+    remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
     # A line above the first table is a part of it, for example its command.
     heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
     first = min((run.line for run in samples), default=0)
@@ -288,7 +325,7 @@ def _add_file(
             name += f":{run.line}" if run.line else f", run {number + 1}"
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
-        new = _run(name, timings, run.facts, names, _seconds(run))
+        new = _run(name, timings, run.facts, remarks, names, _seconds(run))
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)
@@ -300,6 +337,7 @@ def _run(
     name: str,
     samples: list[Sample],
     facts: PlatformFacts,
+    doubts: tuple[str, ...],
     names: dict[str, str],
     at: float | None = None,
 ) -> MeasuredRun:
@@ -314,6 +352,7 @@ def _run(
         at=at,
         curves=curves,
         left_out=left_out,
+        doubts=doubts,
     )
 
 

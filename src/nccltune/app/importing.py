@@ -57,7 +57,7 @@ class ImportRun:
         self._options = ReadOptions(
             study=Study(request.study).name,
             choice=parse_choice(request.choice) if request.choice is not None else None,
-            collective=_collective(request.collective),
+            collective=collective_of(request.collective),
             nodes=request.nodes,
             ranks=request.ranks,
             per_iteration=request.per_iteration,
@@ -95,7 +95,8 @@ class ImportRun:
         return ImportResult(imported, _exit_code(imported))
 
 
-def _collective(name: str | None) -> Collective | None:
+def collective_of(name: str | None) -> Collective | None:
+    """Return the collective that `--collective` names. Raises InputError for an unknown name."""
     if name is None:
         return None
     plain = name.strip().lower().replace("_", "").replace("-", "")

@@ -36,8 +36,9 @@ ab.py                A/B-test a setting
 ab_screen.py         the verdict on a setting
 predict.py           NCCL's choices on a machine by its own model
 predict_screen.py    choices by size, the model behind them, another version
-compare.py           compare two measurements, or many runs
+compare.py           compare one measurement, two, or many runs
 compare_screen.py    ratios by size; slow nodes, runs and scales
+reference_screen.py  one measurement among published systems
 lint.py              check files and launch commands
 lint_screen.py       problems of each kind of input
 topo/                the group `topo`
@@ -93,7 +94,7 @@ SECTIONS = {
         "doctor": "check a node, or many, for what makes NCCL slow or fail, with a remedy",
         "ab": "A/B-test a setting in alternating runs; keep it only if it helps beyond noise",
         "predict": "print what NCCL chooses on a machine by its own model, and why",
-        "compare": "compare two measurements size by size; find the slow node among many runs",
+        "compare": "is a number normal? which of two is slower? which node of many is slow?",
         "lint": "check a configuration, topology, manifest, script or launch command",
     },
     "Groups": {

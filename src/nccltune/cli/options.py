@@ -84,6 +84,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "command line in the output, or the file's name]",
     },
     "--collective": {"help": "The collective", "metavar": "NAME"},
+    "--topology": {"help": "The platform's topology", **FILE},
     "--collectives": {
         "help": "Collectives, separated by commas",
         "more": ", or `all` of those that NCCL tunes.",

@@ -86,7 +86,8 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
 
     `name` is the file or study. `hosts` are the names of the machines, empty if they are unknown.
     `at` is the time in seconds since 1970. `curves` has a curve for each test and choice label.
-    `left_out` counts samples with wrong results and samples of one rank.
+    `left_out` counts samples with wrong results and samples of one rank. `doubts` are sentences of
+    the reader on the whole file.
     """
 
     name: str
@@ -96,6 +97,7 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
     at: float | None = None
     curves: dict[tuple[MeasuredTest, str], RunCurve] = {}
     left_out: dict[str, int] = {}
+    doubts: tuple[str, ...] = ()
 
 
 def curves_of(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.compare import FleetCompared, SidesCompared, compare_paths
+from nccltune.app.compare_reference import ReferenceCompared
 from nccltune.cli import run
 from nccltune.compare.runs import FactDifference
 from nccltune.examples import example
@@ -222,9 +223,21 @@ def test_two_runs_in_one_file_are_before_and_after(tmp_path: Path) -> None:
     assert found.has_finding
 
 
-def test_one_input_needs_several_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="two inputs are needed, or one with several runs"):
-        fleet(FIELD / "nccl-2.28.txt")
+def test_one_measurement_is_placed_among_published_systems(tmp_path: Path) -> None:
+    def placed(path: Path) -> ReferenceCompared:
+        found = compare_paths([path], assumed_noise=0.05)
+        assert isinstance(found, ReferenceCompared)
+        return found
+
+    assert [test.run for test in placed(FIELD / "nccl-2.28.txt").tests] == ["nccl-2.28.txt"]
+    both = nccl_tests_log(["a"], times(9.0), gpus=8) + nccl_tests_log(
+        ["a"], times(9.0), gpus=8, collective=Collective.ALLTOALL, pid=9000
+    )
+    file = put(tmp_path / "both.txt", both)
+    assert [test.collective.value for test in placed(file).tests] == ["allreduce", "alltoall"]
+
+
+def test_several_runs_of_one_collective_are_no_single_measurement(tmp_path: Path) -> None:
     logs = [
         put(tmp_path / f"{i}", nccl_tests_log([f"n{i}"], times(9.0 + i), gpus=2**i)) for i in (1, 2)
     ]

@@ -138,11 +138,13 @@ def test_the_guide_shows_what_a_fleet_prints(tmp_path: Path, capsys: Captured) -
     assert [form(line) for line in lines] == [form(line) for line in out[: len(lines)]]
 
 
-def test_one_input_is_a_usage_error(capsys: Captured) -> None:
-    assert run(["compare", BEFORE]) == 2
+def test_an_input_without_a_measurement_is_an_error(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("no table\n", encoding="utf-8")
+    assert run(["compare", str(file)]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert err[0] == f"error: {BEFORE}: two inputs are needed, or one with several runs; this has 1"
-    assert err[1].startswith("hint:  nccltune compare BEFORE AFTER")
+    assert err[0].startswith(f"error: {file}: no measurement to compare: notes.txt: nothing in it")
+    assert err[1] == "hint:  nccltune compare LOG, or nccltune compare BEFORE AFTER"
 
 
 def test_a_missing_file_is_named(capsys: Captured) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nccltune.cli.options import FILE, PATH, PLATFORM, output_option
+from nccltune.cli.options import PATH, PLATFORM, option, output_option
 from nccltune.cli.output import hint, print_result
 from nccltune.cli.verb import verb
 
@@ -27,9 +27,7 @@ Examples:
     type=PATH,
     help="Take what is measured already, of one platform; one node first, then more.",
 )
-@click.option(
-    "--topology", help="The platform's topology  [default: topology.xml of the study]", **FILE
-)
+@option("--topology", more="  [default: topology.xml of the study]")
 @output_option(
     "output",
     "with --from a file, else the study that is measured into.",

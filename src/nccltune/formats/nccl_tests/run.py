@@ -35,7 +35,8 @@ _MORE = re.compile(r"(agg iters|graph|validation|unalign): (\d+)")
 _BLOCKING = re.compile(r"# Blocking Enabled.*")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
-    r"\s+on\s+(?P<host>\S+)\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$"
+    r"\s+on\s+(?P<host>\S+(?: \S+){0,3})\s+device\s+(?P<device>\d+)"
+    r"\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$"
 )
 _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"

@@ -294,7 +294,7 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
         name = match["name"]
         if name in _CHOICE or command:
             value = match["double"] or match["single"] or match["bare"] or ""
-            found[name] = value.strip().rstrip(",;:)]}.")
+            found[name] = value.strip().rstrip(",;:)]}.`")
     return found
 
 

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place one measurement among published systems, and beside the limits of its NICs and links."""
+
+import math
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.analyze.expected import BEYOND
+from nccltune.analyze.stats import median
+from nccltune.compare.runs import MeasuredRun, MeasuredTest
+from nccltune.formats.reading.platform_facts import PlatformFacts
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.numbers import percent_text, significant
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.model.topology import Topology
+from nccltune.reference.alike import SystemShown, gpu_class, rule_text
+from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings
+from nccltune.reference.curves import (
+    ReferenceCurve,
+    add_curves,
+    published_curves,
+    read_curves,
+)
+from nccltune.reference.placement import Placement, Verdict, place
+from nccltune.study.files import Study
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.measured import expectations
+from nccltune.topology.hardware.rebuild import nets_of
+
+_NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
+_RING_SHARE = 0.96
+"""Share of the NIC rate that a ring reaches: 24 GB/s of a NIC of 200 Gbit/s, as NCCL's maintainers
+state in nccl-tests#119."""
+_FAR_BELOW, _NEAR, _BEYOND = 0.6, 0.8, 1.05
+"""Shares of a limit: below the first a large size is low, above the second any size is normal,
+above the last the limit is wrong."""
+_UNKNOWN_RATE = 10_000
+"""The Mbit/s that NCCL writes for a NIC of unknown speed."""
+_FEW_NODES = 16
+_LARGE = 1 << 30
+
+
+class ReferenceRequest(NamedTuple):
+    """Facts that a run does not show, and files to place it beside.
+
+    - `nics`: the NICs of a node and their rate in Gbit/s, such as `8x400`.
+    - `topology`: a topology file. Its NICs count if `nics` is None.
+    - `references`: files or folders with curves, beside the published ones and the user's own.
+    - `output`: a reference file to which the curves are appended.
+    """
+
+    gpu: str | None = None
+    nics: str | None = None
+    topology: Path | None = None
+    references: Sequence[Path] = ()
+    output: Path | None = None
+
+
+class PhysicalLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """A bandwidth in GB/s that hardware allows, and the share of it that was reached.
+
+    `name` is `NICs` or `ceiling`. `decides` states that the share is a verdict where no system is
+    alike.
+    """
+
+    name: str
+    gb_per_s: float
+    share: float
+    decides: bool
+    sentence: str
+
+
+class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective of the input, among the reference systems.
+
+    `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
+    without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks of
+    the reader on the file. A prediction of NCCL's model will be one more of the `limits`.
+    """
+
+    run: str
+    title: str
+    collective: Collective
+    system: SystemShown
+    nics: str | None
+    nccl: str | None
+    in_place: bool
+    missing: list[str]
+    rule: str
+    placement: Placement | None
+    limits: list[PhysicalLimit]
+    wrong: int
+    causes: list[str]
+    doubts: list[str]
+
+    @property
+    def decisive(self) -> PhysicalLimit | None:
+        """Return the limit that decides if no system is alike; None if systems decide."""
+        verdict = None if self.placement is None else self.placement.bandwidth.verdict
+        if verdict not in (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE):
+            return None
+        return next((limit for limit in self.limits if limit.decides), None)
+
+    @property
+    def is_low(self) -> bool:
+        """Return whether a figure is clearly worse than what it is compared with."""
+        if self.placement is None:
+            return False
+        placed = [self.placement.bandwidth, self.placement.latency]
+        low = any(item is not None and item.verdict is Verdict.LOW for item in placed)
+        return low or (self.decisive is not None and self.decisive.share < _FAR_BELOW)
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether there was anything to compare with."""
+        undecided = (Verdict.UNDECIDED, Verdict.NOTHING_ALIKE)
+        return self.placement is not None and (
+            self.placement.bandwidth.verdict not in undecided or self.decisive is not None
+        )
+
+
+class ReferenceCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """The tests of one input among the reference systems. `warnings` are on what was left out."""
+
+    name: str
+    tests: list[PlacedTest]
+    added: int | None
+    warnings: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 if a test is low or has wrong results, 2 if none could be judged."""
+        if any(test.is_low or test.wrong for test in self.tests):
+            return 1
+        return 0 if any(test.is_judged for test in self.tests) else 2
+
+
+class _MergedCurve(NamedTuple):
+    test: MeasuredTest
+    label: str
+    run: MeasuredRun
+    in_place: bool
+    times_us: dict[int, float]
+
+
+class _Nics(NamedTuple):
+    number: int
+    gbit_per_s: float
+
+
+def compare_with_reference(
+    path: Path, runs: Sequence[MeasuredRun], request: ReferenceRequest, warnings: list[str]
+) -> ReferenceCompared:
+    """Return each collective of `runs`, which were read from `path`, among reference systems.
+
+    Raises InputError for an invalid option or reference file.
+    """
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "nccltune" / "reference"
+    own = own.expanduser()
+    folders = [*request.references, *([own] if own.is_dir() else [])]
+    curves = [*published_curves(), *(curve for item in folders for curve in read_curves(item))]
+    file = request.topology or (Study(path).topology_path if path.is_dir() else None)
+    topology = None if file is None else load_topology(file)
+    nics = _nics(request.nics, topology)
+    merged = sorted(_merged(runs), key=lambda item: [number or 0 for number in item.test.scale])
+    tests = [_placed_test(item, request.gpu, topology, nics, curves) for item in merged]
+    added = None
+    if request.output is not None:
+        pairs = zip(merged, tests, strict=True)
+        added = add_curves(
+            request.output, [_own_curve(item, test, request.output) for item, test in pairs]
+        )
+    return ReferenceCompared(name=path.name, tests=tests, added=added, warnings=warnings)
+
+
+def is_one_measurement(runs: Sequence[MeasuredRun]) -> bool:
+    """Return whether no two runs are of one collective, so that they are not to be compared."""
+    found = [name for run in runs for name in {test.collective for test, _ in run.curves}]
+    return len(found) == len(set(found))
+
+
+def _nics(text: str | None, topology: Topology | None) -> _Nics | None:
+    """Return the NICs that the user names, or those of the topology if they are alike and known."""
+    if text is None:
+        nets = [] if topology is None else nets_of(topology)
+        rates = {net.mbit_per_s for net in nets}
+        rate = rates.pop() if len(rates) == 1 else None
+        return _Nics(len(nets), rate / 1e3) if rate and rate != _UNKNOWN_RATE else None
+    match = _NICS.fullmatch(text.strip())
+    if match is None or not int(match[1]) or not float(match[2]):
+        raise InputError(
+            f"{text!r} is not the NICs of a node and their rate in Gbit/s",
+            where="--nics",
+            hint="--nics 8x400 for 8 NICs of 400 Gbit/s",
+        )
+    return _Nics(int(match[1]), float(match[2]))
+
+
+def _merged(runs: Sequence[MeasuredRun]) -> Iterator[_MergedCurve]:
+    """Yield one curve for each run, collective and scale: the default, of the plainest test.
+
+    The processes of a study are one run, with their median.
+    """
+    tests: dict[object, dict[tuple[MeasuredTest, str], list[MeasuredRun]]] = {}
+    for run in runs:
+        for test, label in run.curves:
+            group = tests.setdefault((run.name, test.collective, test.scale), defaultdict(list))
+            group[test, label].append(run)
+    for keys in tests.values():
+        key = min(keys, key=lambda key: _oddness(*key))
+        times: dict[bool, dict[int, list[float]]] = {False: {}, True: {}}
+        for run in keys[key]:
+            for point, log_time in run.curves[key].times.items():
+                times[point.in_place].setdefault(point.bytes, []).append(log_time)
+        in_place = not times[False]
+        merged = {size: math.exp(median(x)) for size, x in sorted(times[in_place].items())}
+        yield _MergedCurve(*key, keys[key][0], in_place, merged)
+
+
+def _oddness(test: MeasuredTest, label: str) -> tuple[bool, ...]:
+    odd = test.dtype not in (None, "float"), test.redop not in (None, "sum", "none")
+    return label != "default", test.graph, test.registered, *odd
+
+
+def _placed_test(
+    item: _MergedCurve,
+    gpu: str | None,
+    topology: Topology | None,
+    nics: _Nics | None,
+    curves: Sequence[ReferenceCurve],
+) -> PlacedTest:
+    facts, test = item.run.facts, item.test
+    nodes, ranks = test.scale
+    doubts = list(item.run.doubts)
+    if facts.emulated:
+        doubts.append("the nodes are parts of one machine: no reference system is like that")
+        curves, topology, nics = [], None, None
+    per_gpu = None
+    if nics is not None and nodes and ranks:
+        per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
+    system = SystemShown(
+        gpu=facts.gpu if gpu_class(facts.gpu) is not None else gpu or facts.gpu,
+        nodes=nodes,
+        gpus=ranks,
+        nic_gbps_per_gpu=per_gpu,
+        limited=bool(limiting_settings(facts, item.label)),
+    )
+    placement, limits = None, []
+    if ranks is not None:
+        placement = place(system, test.collective, item.times_us, curves)
+        size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
+        found = [
+            _nic_limit(nics, system, test.collective, size, busbw),
+            _ceiling(topology, facts, system, test.collective, size, busbw),
+        ]
+        limits = [limit for limit in found if limit is not None]
+    return PlacedTest(
+        run=item.run.name,
+        title=test.titled(item.label),
+        collective=test.collective,
+        system=system,
+        nics=None if nics is None or nodes == 1 else f"{nics.number} x {nics.gbit_per_s:g} Gbit/s",
+        nccl=facts.nccl,
+        in_place=item.in_place,
+        missing=[] if facts.emulated else system.missing,
+        rule=rule_text(system),
+        placement=placement,
+        limits=limits,
+        causes=causes(
+            facts,
+            nodes=nodes,
+            gpus=ranks or 0,
+            largest=max(item.times_us),
+            label=item.label,
+        ),
+        wrong=item.run.left_out.get("wrong results", 0),
+        doubts=doubts,
+    )
+
+
+def _nic_limit(
+    nics: _Nics | None, system: SystemShown, collective: Collective, size: int, busbw: float
+) -> PhysicalLimit | None:
+    """Return the rate of a node's NICs. Send and receive put another share on them.
+
+    At most one NIC for each GPU counts, because the PCIe link of a GPU is not faster. On two nodes
+    a tree sends each byte once, and the bus bandwidth counts it nearly twice.
+    """
+    each = system.gpus_per_node
+    if nics is None or each is None or system.one_fabric or not collective.tuned:
+        return None
+    number = min(nics.number, max(1, int(each)))
+    rate = number * nics.gbit_per_s / 8
+    share = busbw / rate
+    if size < LARGE_BYTES and share < _NEAR:
+        return None
+    words = f"{number} x {nics.gbit_per_s:g} Gbit/s are {significant(rate)} GB/s a node"
+    if number < nics.number:
+        words = f"{nics.number} NICs, of which one for each GPU counts: {words}"
+    possible = share <= _BEYOND * (2 if system.nodes == 2 else 1)
+    if possible:
+        words += f", {percent_text(share)} of it reached; a ring reaches about "
+        words += percent_text(_RING_SHARE) + (", a tree more" if system.nodes == 2 else "")
+    else:
+        words += ". The run has more than these NICs carry: check --nics"
+    few = (system.nodes or 0) <= _FEW_NODES
+    return PhysicalLimit(
+        name="NICs",
+        gb_per_s=rate,
+        share=share,
+        decides=possible and ((few and size >= _LARGE) or share > _NEAR),
+        sentence=words,
+    )
+
+
+def _ceiling(
+    topology: Topology | None,
+    facts: PlatformFacts,
+    system: SystemShown,
+    collective: Collective,
+    size: int,
+    busbw: float,
+) -> PhysicalLimit | None:
+    """Return the bandwidth that the links of a topology allow."""
+    if topology is None or system.nodes is None or system.gpus is None:
+        return None
+    platform = Platform(
+        name="compare",
+        gpu=system.gpu,
+        nccl_version=facts.nccl,
+        settings=facts.settings,
+        emulated_nodes=bool(facts.emulated),
+    )
+    scale = Scale(system.nodes, system.gpus)
+    for one in expectations(topology, platform, [(collective, scale)]).expectations:
+        share = busbw / one.busbw_gb_per_s
+        words = f"{significant(one.busbw_gb_per_s)} GB/s, {percent_text(share)} of it reached"
+        return PhysicalLimit(
+            name="ceiling",
+            gb_per_s=one.busbw_gb_per_s,
+            share=share,
+            decides=one.sure and share < BEYOND and (size >= _LARGE or share > _NEAR),
+            sentence=f"{words}: {one.limit}" + ("" if one.sure else "; a bandwidth is assumed"),
+        )
+    return None
+
+
+def _own_curve(item: _MergedCurve, test: PlacedTest, output: Path) -> ReferenceCurve:
+    """Return the curve as one of a reference file. Raises InputError if a fact is missing."""
+    system = test.system
+    if system.gpu is None or system.nodes is None or system.gpus is None or test.missing:
+        raise InputError(
+            f"a reference system needs these facts: {', '.join(test.missing)}",
+            where=str(output),
+            hint=" ".join(f"--{name}" for name in test.missing),
+        )
+    return ReferenceCurve(
+        system=output.stem,
+        gpu=system.gpu,
+        gpus=system.gpus,
+        nodes=system.nodes,
+        nic_gbps_per_gpu=system.nic_gbps_per_gpu,
+        nccl=test.nccl,
+        settings=limiting_settings(item.run.facts, item.label) or None,
+        collective=test.collective,
+        source=test.run,
+        read="own",
+        in_place=item.in_place,
+        points=tuple(item.times_us.items()),
+    )

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune compare LOG`: one measurement among published systems."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from tests.unit.nccl_tests_logs import nccl_tests_log
+
+FIELD = Path(__file__).parents[2] / "data" / "field"
+LOW = str(FIELD / "log-01-default-only" / "run.txt")
+GOOD = str(FIELD / "node-01-h100-two-nodes" / "all_reduce_2n.txt")
+TOPOLOGY = str(FIELD / "node-01-h100-two-nodes" / "topo.xml")
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test its own configuration folder."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "nccltune" / "reference"
+
+
+def h100_log(folder: Path, gb_per_s: float, hosts: int = 2) -> str:
+    ranks = 8 * hosts
+    times = {
+        1 << i: (((1 << i) / gb_per_s / 1e3 * 2 * (ranks - 1) / ranks + 30,) * 2)
+        for i in range(10, 34, 2)
+    }
+    file = folder / "run.txt"
+    log = nccl_tests_log([f"n{i}" for i in range(hosts)], times, gpus=8)
+    file.write_text(log, encoding="utf-8")
+    return str(file)
+
+
+def test_a_low_figure_comes_first_with_what_it_is_compared_with(capsys: Captured) -> None:
+    assert run(["compare", LOW, "--nics", "8x400"]) == 1
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:5] == [
+        "test       all-reduce, 2 nodes, 16 ranks (run.txt)",
+        "system     2 x 8 NVIDIA H100 80GB HBM3 · 8 x 400 Gbit/s a node · NCCL 2.30.7",
+        "low        223 GB/s at 512 MiB: below all 3 published systems like it, 34 % below the"
+        " lowest (336 to 427 GB/s)",
+        "NICs       8 x 400 Gbit/s are 400 GB/s a node, 56 % of it reached; a ring reaches about"
+        " 96 %, a tree more",
+        "alike      GPU H100, H200 or H20, 8 a node, 2 nodes, NICs of 400 Gbit/s for each GPU."
+        " GB/s at 512 MiB:",
+    ]
+    assert sum("https://" in line for line in lines) == 3
+    assert "next: nccltune doctor run.txt" in err
+
+
+def test_the_guide_shows_this_screen(capsys: Captured) -> None:
+    page = Path(__file__).parents[3] / "docs" / "guides" / "reference-systems.md"
+    block = page.read_text(encoding="utf-8").partition("$ nccltune compare run.txt")[2]
+    shown = block.partition("```")[0].splitlines()[1:-2]
+    run(["compare", LOW, "--nics", "8x400"])
+    assert shown == capsys.readouterr().out.splitlines()[: len(shown)]
+
+
+def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(capsys: Captured) -> None:
+    assert run(["compare", LOW]) == 2
+    out = capsys.readouterr().out
+    assert "undecided  223 GB/s at 512 MiB: the NIC rate is not known" in out
+    assert "with 400 Gbit/s for each GPU: 223 GB/s at 512 MiB: below all 3" in out
+    assert "needed     --nics 8x400" in out
+
+
+def test_a_normal_figure_has_exit_code_0(capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--nics", "8x400"]) == 0
+    assert "normal     470 GB/s at 8 GiB: above all 5 published" in capsys.readouterr().out
+
+
+def test_the_ceiling_and_the_nics_come_from_the_topology(capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--topology", TOPOLOGY]) == 0
+    out = capsys.readouterr().out
+    assert "8 x 400 Gbit/s a node" in out
+    assert "\nceiling    " in out
+
+
+def test_one_line_for_a_chat(capsys: Captured) -> None:
+    assert run(["compare", LOW, "--nics", "8x400", "--oneline"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("all-reduce on 2 x 8 NVIDIA H100 80GB HBM3")
+    assert "below all 3 published systems like it" in line
+
+
+def test_json_has_thresholds_with_sources(capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--nics", "8x400", "--json"]) == 0
+    (test,) = json.loads(capsys.readouterr().out)["tests"]
+    sizes = {row["bytes"]: row for row in test["placement"]["sizes"]}
+    largest = sizes[8 << 30]
+    assert largest["low"] < largest["p25"] < largest["median"] < largest["p75"] < largest["high"]
+    assert "OCI BM.GPU.H100.8" in largest["systems"]
+    figures = test["placement"]["bandwidth"]["systems"]
+    assert all(item["sources"][0].startswith("https://") for item in figures)
+
+
+@pytest.mark.parametrize("nics", ["400", "8x", "0x400", "eight"])
+def test_a_bad_nic_option_is_explained(nics: str, capsys: Captured) -> None:
+    assert run(["compare", GOOD, "--nics", nics]) == 2
+    assert "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s" in capsys.readouterr().err
+
+
+def test_nothing_alike_is_refused_and_the_nearest_is_named(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    assert run(["compare", h100_log(tmp_path, 150, hosts=100), "--nics", "8x200"]) == 2
+    out = capsys.readouterr().out
+    assert "not known  150 GB/s at 4 GiB: no published system is like it" in out
+    assert "differs in nodes and NIC rate" in out
+
+
+def test_own_systems_are_added_and_found_again(
+    tmp_path: Path, configuration: Path, capsys: Captured
+) -> None:
+    own = configuration / "lab.jsonl"
+    healthy = h100_log(tmp_path, 180, hosts=2)
+    assert run(["compare", healthy, "--nics", "8x150", "-o", str(own)]) == 0
+    assert "1 curves added" in capsys.readouterr().err
+    slow = h100_log(tmp_path, 90, hosts=2)
+    assert run(["compare", slow, "--nics", "8x150"]) == 1
+    out = capsys.readouterr().out
+    assert "low        90.0 GB/s at 4 GiB: below the one published system like it" in out
+    assert "lab, 2 x 8 NVIDIA H100 80GB HBM3, 150 Gbit/s a GPU" in out
+
+
+def test_more_than_the_nics_carry_is_no_verdict(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100"]) == 2
+    assert "more than these NICs carry: check --nics" in capsys.readouterr().out
+
+
+def test_a_reference_system_needs_all_facts(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["compare", LOW, "-o", str(tmp_path / "lab.jsonl")]) == 2
+    err = capsys.readouterr().err
+    assert "a reference system needs these facts: nics" in err
+    assert not (tmp_path / "lab.jsonl").exists()
+
+
+def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, capsys: Captured) -> None:
+    times = {1 << i: ((1 << i) / 48e3,) * 2 for i in range(28, 34)}
+    file = tmp_path / "run.txt"
+    file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
+    assert run(["compare", str(file), "--nics", "8x400"]) == 0
+    out = capsys.readouterr().out
+    assert "not known  48.0 GB/s at 8 GiB: no published system is like it" in out
+    assert (
+        "normal     8 NICs, of which one for each GPU counts: 1 x 400 Gbit/s are 50.0 GB/s a node,"
+        " 96 % of it reached" in out
+    )
+
+
+@pytest.mark.parametrize(("share", "code", "label"), [(0.9, 0, "normal"), (0.2, 1, "low")])
+def test_the_nic_rate_decides_where_no_system_is_alike(
+    tmp_path: Path, capsys: Captured, share: float, code: int, label: str
+) -> None:
+    log = h100_log(tmp_path, 100 * share, hosts=3)
+    assert run(["compare", log, "--nics", "8x100"]) == code
+    out = capsys.readouterr().out
+    assert f"\n{label:<11}8 x 100 Gbit/s are 100 GB/s a node" in out
+
+
+def test_a_forced_ring_is_not_compared_with_what_only_nvls_reaches(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf -b 1K -e 4G -f 4\n"
+    file = Path(h100_log(tmp_path, 390, hosts=2))
+    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert run(["compare", str(file), "--nics", "8x400"]) == 0
+    out = capsys.readouterr().out
+    assert "no published system is like it" in out
+    assert "normal     8 x 400 Gbit/s are 400 GB/s a node, 97 % of it reached" in out
+    assert "notice     NCCL_ALGO=Ring is set" in out
+    one = Path(h100_log(tmp_path, 365, hosts=1))
+    one.write_text(command + one.read_text(encoding="utf-8"), encoding="utf-8")
+    assert run(["compare", str(one)]) == 0
+    out = capsys.readouterr().out
+    assert "normal     364 GB/s at 4 GiB: as fast as" in out or "normal     364 GB/s" in out
+    assert "ml-engineering, 8 H200" in out
+
+
+def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, capsys: Captured) -> None:
+    rows = "".join(
+        f"{1 << i:12d} {1 << i - 2:12d} float sum -1 {(1 << i) / 20e3:9.2f} 20.00 20.00 0"
+        f" {(1 << i) / 20e3:9.2f} 20.00 20.00 0\n"
+        for i in range(28, 32)
+    )
+    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+    file = tmp_path / "run.txt"
+    file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
+    assert run([*asked, "--collective", "allreduce", "--nics", "1x200"]) == 0
+    assert "80 % of it reached" in capsys.readouterr().out
+    assert run([*asked, "--collective", "everything"]) == 2
+    assert "'everything' is not a collective" in capsys.readouterr().err
+
+
+def test_a_study_is_placed_beside_the_ceiling_of_its_topology(capsys: Captured) -> None:
+    study = Path(__file__).parents[3] / "examples" / "h200x4-1-node"
+    assert run(["compare", str(study)]) == 0
+    out = capsys.readouterr().out
+    assert "normal     354 GB/s at 1 GiB" in out
+    assert "ceiling    394 GB/s, 90 % of it reached: GPU0 -> NVS" in out
+    assert "notice     NCCL_NVLS_ENABLE=0 is set" in out
+
+
+def test_each_run_of_a_pasted_file_is_placed(tmp_path: Path, capsys: Captured) -> None:
+    texts = [
+        Path(h100_log(tmp_path, rate, hosts=hosts)).read_text(encoding="utf-8")
+        for rate, hosts in ((470, 1), (155, 2))
+    ]
+    file = tmp_path / "thread.md"
+    command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf\n"
+    ring = texts[1].replace("Pid   4", "Pid   9")
+    file.write_text("\n".join([*texts, command + ring]), encoding="utf-8")
+    assert run(["compare", str(file), "--nics", "8x400"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    verdicts = [line[:10].strip() for line in lines if " at 4 GiB" in line[:40] and line[0] != " "]
+    assert verdicts == ["normal", "low", "not known"]
+    assert run(["compare", str(file)]) == 0, "too few runs for a fleet: each is placed"
+    assert "undecided  155 GB/s at 4 GiB" in capsys.readouterr().out
+
+
+def test_emulated_nodes_are_like_no_system(capsys: Captured) -> None:
+    study = Path(__file__).parents[3] / "examples" / "h200x4-as-4-nodes"
+    assert run(["compare", str(study), "--nics", "1x400"]) == 2
+    out = capsys.readouterr().out
+    assert "notice     the nodes are parts of one machine" in out
+    assert "needed" not in out
+
+
+def test_options_of_a_reference_need_one_input(capsys: Captured) -> None:
+    assert run(["compare", LOW, GOOD, "--nics", "8x400"]) == 2
+    assert "one input is placed among reference systems, and 2 are named" in capsys.readouterr().err
+
+
+def test_a_host_name_with_a_blank_is_read(tmp_path: Path, capsys: Captured) -> None:
+    file = Path(h100_log(tmp_path, 475, hosts=1))
+    text = file.read_text(encoding="utf-8").replace("n0 device", "NODE A device")
+    file.write_text(text, encoding="utf-8")
+    assert run(["compare", str(file)]) == 0
+    assert "system     8 NVIDIA H100 80GB HBM3" in capsys.readouterr().out
+
+
+def test_wrong_results_are_a_finding(tmp_path: Path, capsys: Captured) -> None:
+    file = Path(h100_log(tmp_path, 475, hosts=1))
+    file.write_text(file.read_text(encoding="utf-8").replace("       0  ", "       3  ", 2))
+    assert run(["compare", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert "wrong      2 timings with wrong results, left out" in out
+    assert "normal     " in out
