@@ -3,6 +3,7 @@
 
 import contextlib
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +35,7 @@ class SavedTuning(NamedTuple):
     tuning: Tuning
     config: Path
     unsaved: list[UnwritableError]
-    left_out: list[str] = []
+    left_out: Sequence[str] = ()
 
 
 def tune_path(

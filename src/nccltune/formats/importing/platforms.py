@@ -141,10 +141,9 @@ def _refuse(
 ) -> None:
     """Raise InputError with the first difference of each fact, and the number of the others."""
     by_fact: dict[str, list[str]] = {}
-    for item, (first, second) in against.items():
-        files = [[_LINE.sub("", name) for name in names] for names in (first, second)]
-        if set(files[0]).isdisjoint(files[1]):
-            first, second = files
+    for item, named in against.items():
+        files = tuple([_LINE.sub("", name) for name in names] for names in named)
+        first, second = files if set(files[0]).isdisjoint(files[1]) else named
         words = f"{item.first} in {joined(first)}; {item.second} in {joined(second)}"
         by_fact.setdefault(item.fact, []).append(words)
     lines = [
