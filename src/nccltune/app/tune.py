@@ -3,14 +3,18 @@
 
 import contextlib
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from nccltune.analyze.timings import SortedSamples
 from nccltune.app.study import OpenStudy, open_study, saving
+from nccltune.model.choice import rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
+from nccltune.model.scale import count
 from nccltune.model.sizes import exact_bytes
 from nccltune.prove.edit import proof_marks, with_proof
 from nccltune.prove.result import Proof
@@ -24,12 +28,14 @@ from nccltune.tune.study import tune, write
 class SavedTuning(NamedTuple):
     """A tuning, the path of its configuration, and errors if a file could not be written.
 
-    The tuning has the hash of the configuration only if the configuration was written.
+    The tuning has the hash of the configuration only if the configuration was written. `left_out`
+    says which timings of the study no rule can be made of.
     """
 
     tuning: Tuning
     config: Path
     unsaved: list[UnwritableError]
+    left_out: Sequence[str] = ()
 
 
 def tune_path(
@@ -46,7 +52,22 @@ def tune_path(
     if save:
         with saving(unsaved, config):
             tuning = save_tuning(opened.study, tuning, config)
-    return SavedTuning(tuning, config or opened.study.config_path, unsaved)
+    left_out = _left_out(opened.samples)
+    return SavedTuning(tuning, config or opened.study.config_path, unsaved, left_out)
+
+
+def _left_out(samples: SortedSamples) -> list[str]:
+    """Return which timings were not compared, and why: half choices and unknown scales."""
+    limited: dict[str, int] = {}
+    for timings in samples.curves:
+        if (limits := timings.condition.limits) is not None:
+            words = f"of {limits}, {rest_of(limits)}: neither the default nor a whole choice"
+            limited[words] = limited.get(words, 0) + timings.samples
+    unscaled = samples.without_scale + sum(
+        timings.samples for timings in samples.unscaled if timings.condition.limits is None
+    )
+    counted = [*limited.items(), ("of an unknown number of nodes or ranks", unscaled)]
+    return [f"{count(number, 'timing')} {words}" for words, number in counted if number]
 
 
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:

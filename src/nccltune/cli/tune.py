@@ -40,4 +40,4 @@ def command(study: Path, output: Path | None, dry_run: bool, **options: Any) -> 
     is_saved = not dry_run and (output is not None or not found.unsaved)
     wrote = f"Wrote {found.config}" if is_saved else "Not saved"
     wrote = f"Would write {found.config}" if dry_run else wrote
-    print_result(found.tuning, show_result, found.tuning, study, wrote)
+    print_result(found.tuning, show_result, found, study, wrote)

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from nccltune.app.tune import verify_command
+from nccltune.app.tune import SavedTuning, verify_command
 from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.cli.rule_screen import counted_rules, left_alone_words, rule_words
 from nccltune.model.numbers import size_form
@@ -17,9 +17,12 @@ _NARROW = 66
 """On a terminal with fewer columns, a range takes two lines."""
 
 
-def show_result(tuning: Tuning, study: Path, wrote: str) -> None:
+def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     """Print the tuning, the text `wrote` about the written file, and the next step."""
+    tuning = found.tuning
     show(tuning)
+    for words in found.left_out:
+        hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())
     next_after_tune(tuning, study)
 

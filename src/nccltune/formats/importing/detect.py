@@ -7,7 +7,7 @@ from typing import BinaryIO
 import msgspec
 
 from nccltune.formats.importing.environments import is_environment
-from nccltune.formats.importing.raw_csv import is_row as is_raw_row
+from nccltune.formats.importing.raw_header import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.reading.table_header import MEASURED, header_of

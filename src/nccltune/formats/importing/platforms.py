@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sort the files of an import by platform: a study holds one platform."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from nccltune.formats.importing.importer import FileOutcome
 
 _MOST_LINES = 12
+_LINE = re.compile(r":\d+$")
 
 
 class File:
@@ -139,7 +141,9 @@ def _refuse(
 ) -> None:
     """Raise InputError with the first difference of each fact, and the number of the others."""
     by_fact: dict[str, list[str]] = {}
-    for item, (first, second) in against.items():
+    for item, named in against.items():
+        files = tuple([_LINE.sub("", name) for name in names] for names in named)
+        first, second = files if set(files[0]).isdisjoint(files[1]) else named
         words = f"{item.first} in {joined(first)}; {item.second} in {joined(second)}"
         by_fact.setdefault(item.fact, []).append(words)
     lines = [

@@ -5,13 +5,21 @@ Columns are found by name and may have any order, any separator and units. Readi
 invalid cell makes the whole file an error, which names the line, the column and the way out.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
+from nccltune.formats.importing.raw_header import (
+    ALGORITHM_NAMES,
+    COLLECTIVES,
+    PROTOCOL_NAMES,
+    is_row,
+    no_header,
+    plain_collective,
+    with_collective,
+)
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.quantities import (
@@ -25,13 +33,11 @@ from nccltune.formats.reading.quantities import (
 from nccltune.formats.reading.runs import RunFound, RunSamples
 from nccltune.formats.reading.table_header import DifferingColumns, Header, header_of
 from nccltune.formats.text.cells import MAX_INT, CellError, Problem, name_of, number_of
-from nccltune.formats.text.delimited import cells_of, separators_of
+from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import line_blocks, visible
 from nccltune.model.choice import (
-    ALGORITHMS,
     DEFAULT,
     MAX_CHANNELS,
-    PROTOCOLS,
     Algorithm,
     AnyChoice,
     Choice,
@@ -59,44 +65,13 @@ REQUIRED = (
     "latency_us",
 )
 _NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gbps"}
-_COLLECTIVES = [item.value for item in Collective]
-_ALGORITHMS = [item.value for item in ALGORITHMS] + [DEFAULT]
-_PROTOCOLS = [item.value for item in PROTOCOLS]
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
 _EXACT = 0.006
 """The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _BATCH = 4096
-_LEAST_CELLS = 5
 _ASSUMED = "no column names the choice that it was made with: taken as the default"
 _BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
-
-
-def is_row(line: str) -> bool:
-    """Return whether `line` is a row of a raw CSV: it has a collective and an algorithm."""
-    for separator in separators_of(line)[:-1]:
-        cells = cells_of(line, separator)
-        if any(cell[:1] in ("[", "(") for cell in cells):
-            return False  # ranges of NCCLX's rules
-        if len(cells) >= _LEAST_CELLS and _meanings(cells) >= {"collective", "algorithm"}:
-            return True
-    return False
-
-
-def _meanings(cells: list[str]) -> set[str]:
-    return {meaning for cell in cells if (meaning := _meaning(cell))}
-
-
-def _meaning(cell: str) -> str:
-    """Return which column a cell can only belong to; empty if its value does not show it."""
-    for name, words in (("algorithm", _ALGORITHMS), ("protocol", _PROTOCOLS)):
-        if cell.lower() in words and cell.lower() != DEFAULT:
-            return name
-    return "collective" if _plain_collective(cell) in _COLLECTIVES else ""
-
-
-def _plain_collective(cell: str) -> str:
-    return re.sub(r"[^a-z]", "", cell.lower().partition("_perf")[0].removeprefix("nccl"))
 
 
 def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
@@ -129,9 +104,10 @@ def read_raw_blocks(
                 if reader is None:
                     header = header_of(line)
                     if header is not None and header.raw:
+                        header = with_collective(header, lines[at - number + 1 : at - number + 2])
                         reader = _Rows(header, context, at)
                     elif is_row(line) and not ended:
-                        raise _no_header(line)
+                        raise no_header(line)
                     continue
                 for sample in reader.samples(line, at):
                     batches.setdefault(reader.run_of(sample), []).append(sample)
@@ -143,17 +119,6 @@ def read_raw_blocks(
             yield from map(RunSamples, batches, batches.values())
             batches, waiting = {}, 0
     yield from map(RunSamples, batches, batches.values())
-
-
-def _no_header(line: str) -> CellError:
-    separator = separators_of(line)[0]
-    names = [_meaning(cell) or "?" for cell in cells_of(line, separator)]
-    return CellError(
-        "a row, and no line before it names the columns: which one is the size, the time, the nodes"
-        " is unknown",
-        f"put the names before it, with size_bytes, nodes, ranks and latency_us in place of ?:"
-        f" {separator.join(names)}",
-    )
 
 
 class _Cell(NamedTuple):
@@ -501,9 +466,9 @@ class _Reader:
         """Return the collective, in any spelling of nccl-tests and NCCL."""
 
         def parse(cell: str) -> Collective:
-            plain = _plain_collective(cell)
-            name = plain if plain in _COLLECTIVES else cell
-            return Collective(name_of(name, _COLLECTIVES, "a collective"))
+            plain = plain_collective(cell)
+            name = plain if plain in COLLECTIVES else cell
+            return Collective(name_of(name, COLLECTIVES, "a collective"))
 
         return self.of("collective", parse)
 
@@ -578,14 +543,14 @@ class _Reader:
 
 def _algorithm_of(cell: str) -> Algorithm:
     if not cell:
-        return Algorithm(name_of(cell, _ALGORITHMS, "an algorithm"))
+        return Algorithm(name_of(cell, ALGORITHM_NAMES, "an algorithm"))
     try:
         return parse_algorithm(cell)
     except InputError as error:
-        raise CellError(error.message, nearest(cell, _ALGORITHMS)) from None
+        raise CellError(error.message, nearest(cell, ALGORITHM_NAMES)) from None
 
 
 def _protocol_of(cell: str) -> Protocol:
     if not cell:
-        return Protocol(name_of(cell, _PROTOCOLS, "a protocol"))
+        return Protocol(name_of(cell, PROTOCOL_NAMES, "a protocol"))
     return parse_protocol(cell)

@@ -319,8 +319,7 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
     stands for one GPU and is listed twice, there are two machines. But if CUDA_VISIBLE_DEVICES
     selects the GPU of each process, the index is always 0, and ranks may share a GPU. `each` is the
     number of ranks of a process. Without bus numbers, a host name is one machine unless the indices
-    show more. The same holds if every process has one GPU, number 0, of a bus number without its
-    PCI domain: NCCL refuses ranks that share a GPU, and all GPUs of a Grace node are `[0x01]`.
+    show more. Without its PCI domain, one bus number for device 0 of each process shows none.
     """
     # JSON has the bus number of the first GPU of each process only.
     devices = [device for device in devices if device.bus] or devices
@@ -343,7 +342,7 @@ def _machines(devices: list[TableDevice], each: int) -> int | None:
 
 
 def _one_visible(devices: list[TableDevice]) -> bool:
-    """Return whether each process sees one GPU, whose PCI domain is not printed."""
+    """Return whether each process sees one GPU, without its PCI domain, as on a Grace node."""
     return (
         len({device.pid for device in devices}) == len(devices) > 1
         and {device.device for device in devices} == {0}
@@ -398,7 +397,7 @@ class ScaleEvidence(NamedTuple):
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
     - `titled`: the nodes in a heading above, and the line of that. `worded`: the ranks in words.
-    - `bounds`: the numbers of ranks that the table's own numbers allow.
+    - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
     - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
     """
 
@@ -414,6 +413,7 @@ class ScaleEvidence(NamedTuple):
     commanded_nodes: int | None = None
     titled: tuple[int, int] | None = None
     worded: int | None = None
+    named: tuple[int | None, int | None] = (None, None)
     bounds: RankBounds | None = None
     processes: int = 1
     one_visible: bool = False
@@ -432,8 +432,8 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     The number of nodes is NCCL's count, if the log has it and its number of ranks is that of a
     complete list (or there is no such list). Otherwise it is the number of hosts in a complete
     list, or else the user's number. If machines share a host name, the user's number comes first.
-    NCCL may count more nodes than the list has hosts
-    (`NCCL_HOSTID`, containers). NCCL's count takes precedence, because a tuner gets that count.
+    NCCL may count more nodes than the list has hosts (`NCCL_HOSTID`, containers), and a tuner gets
+    that count.
     """
     evidence = _without_cut_list(evidence)
     hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
@@ -441,14 +441,8 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     one_name = hosts is not None and evidence.machines != hosts
     nodes = (given[0] or evidence.machines) if one_name else hosts or given[0] or evidence.stated[0]
     nodes = nodes or (None if one_name or ranks != logged[1] else evidence.logged_hosts)
-    if nodes is None and not one_name and ranks in (evidence.commanded, evidence.commanded_nodes):
-        nodes = evidence.commanded_nodes
-    if nodes is None and not one_name and ranks and evidence.titled is not None:
-        titled, at = evidence.titled
-        if ranks % titled == 0:
-            nodes = titled
-            sentence = f"{count(titled, 'node')} by the heading in line {at} (else give --nodes)"
-            report.flag(FlagKind.NOTE, sentence, line)
+    if nodes is None and not one_name:
+        nodes = _stated_nodes(report, line, evidence, ranks)
     emulated = False
     if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]
@@ -496,6 +490,21 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     return ScaleFound(nodes, ranks, emulated)
 
 
+def _stated_nodes(
+    report: FileReport, line: int, evidence: ScaleEvidence, ranks: int | None
+) -> int | None:
+    """Return the nodes by the command, a heading or the file's name, if they fit the ranks."""
+    if ranks in (evidence.commanded, evidence.commanded_nodes) and evidence.commanded_nodes:
+        return evidence.commanded_nodes
+    titled, at = evidence.titled or (None, 0)
+    for nodes, words in ((titled, f"heading in line {at}"), (evidence.named[0], "file's name")):
+        if nodes and ranks and ranks % nodes == 0:
+            sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
+            report.flag(FlagKind.NOTE, sentence, line)
+            return nodes
+    return None
+
+
 def _without_cut_list(evidence: ScaleEvidence) -> ScaleEvidence:
     """Return the evidence without a truncated device list.
 
@@ -511,10 +520,7 @@ def _without_cut_list(evidence: ScaleEvidence) -> ScaleEvidence:
 
 
 def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | None:
-    """Return the number of ranks from weaker evidence; None if it is unknown.
-
-    This is used if neither a complete device list nor NCCL's log has the number.
-    """
+    """Return the number of ranks without a complete list and a log; None if it is unknown."""
     bounds, last = evidence.bounds, evidence.last_rank
     claims = [
         ("the last line of the device list", None if last is None else last + 1),
@@ -541,6 +547,8 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
                 f" {bounds.words}",
                 line,
             )
+    # A name may state the ranks of a node, so it never contradicts a table.
+    known += [("the file's name", evidence.named[1])] if evidence.named[1] else []
     fitting = next(((said, ranks) for said, ranks in known if bounds.allow(ranks)), None)
     found = bounds.exact or (fitting[1] if fitting else None)
     if found is not None:

@@ -21,6 +21,7 @@ from nccltune.formats.nccl_tests.rank_bounds import rank_bounds
 from nccltune.formats.nccl_tests.run import NcclTestsRun, ScaleEvidence, ScaleFound, find_scale
 from nccltune.formats.reading.choice_evidence import Label, find_label, label_of_row, tuner_of
 from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_names import scale_of_name
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
 from nccltune.formats.text.redact import host_hash
@@ -289,6 +290,7 @@ class TableReader:
             commanded_nodes=run.command.nodes if run.command is not None else None,
             titled=run.command.titled if run.command is not None else None,
             worded=run.command.worded if run.command is not None else None,
+            named=scale_of_name(self._context.name),
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),
             one_visible=run.one_visible,

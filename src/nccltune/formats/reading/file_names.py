@@ -19,6 +19,28 @@ from nccltune.model.choice import (
     Protocol,
 )
 
+_NAMED_NODES = re.compile(
+    r"(?<![A-Za-z0-9])(?:N|nodes)[-_]?0*(\d{1,5})(?!\.?\d)|(\d{1,5})[-_]?nodes?(?![a-z])"
+)
+_NAMED_RANKS = re.compile(
+    r"(?<![A-Za-z0-9])(?:n|np|ranks|gpus)[-_]?0*(\d{1,6})(?!\.?\d)"
+    r"|(\d{1,6})[-_]?(?:ranks?|gpus?|procs?)(?![a-z])"
+)
+
+
+def scale_of_name(name: str) -> tuple[int | None, int | None]:
+    """Return the nodes and the ranks that a file's name states; None for what it does not.
+
+    >>> scale_of_name("runs/job-n-00256-N-0064.csv")
+    (64, 256)
+    """
+    stem = PurePath(name).name
+    found = []
+    for pattern in (_NAMED_NODES, _NAMED_RANKS):
+        numbers = {int(a or b) for a, b in pattern.findall(stem)}
+        found.append(numbers.pop() or None if len(numbers) == 1 else None)
+    return found[0], found[1]
+
 
 class NamedChoice(NamedTuple):
     """The choice in a name: a whole `choice`, or only one of `algorithm` and `protocol`.

@@ -20,7 +20,7 @@ from nccltune.formats.reading.platform_facts import (
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.formats.maker import Made
+from tests.unit.formats.maker import Made, points
 from tests.unit.formats.measured import measured, processes, put, take, with_log
 
 TWO_NODES = {"hosts": ("n1", "n2"), "one_process": False}
@@ -425,3 +425,15 @@ def test_a_default_that_a_command_line_limits_is_another_platform(tmp_path: Path
     other = put(tmp_path / "limited.txt", limited)
     take(tmp_path / "s", free)
     assert "NCCL_ALGO: not set in " in refused(tmp_path / "s", other)
+
+
+def test_runs_of_one_file_that_differ_are_named_by_their_lines(tmp_path: Path) -> None:
+    gpus = ("NVIDIA H100", "NVIDIA B200")
+    made = [Made(points(1 << 20, 1 << 22), gpu=gpu).text() for gpu in gpus]
+    page = put(tmp_path / "page.md", "\n".join(made))
+    message = refused(tmp_path / "study", page)
+    assert "GPU: NVIDIA H100 in page.md:" in message
+    assert "; NVIDIA B200 in page.md:" in message
+    logs = [put(tmp_path / f"{number}.log", text * 2) for number, text in enumerate(made)]
+    message = refused(tmp_path / "study", *logs)
+    assert "GPU: NVIDIA H100 in 0.log; NVIDIA B200 in 1.log" in message

@@ -308,3 +308,12 @@ def test_times_are_computed_from_bandwidths() -> None:
         "| collective | size | busbw (GB/s) | nodes | ranks |\n| --- | --- | --- | --- | --- |\n"
     )
     assert csv_file(f"{drawn}| allreduce | 1048576 | 2.00 | 2 | 16 |\n").samples
+
+
+def test_a_column_of_programs_names_the_collective() -> None:
+    read = csv_file(
+        "size_bytes,time_us,test,nodes,ranks,transport\n1024,10.5,all_reduce_perf,2,16,TCP\n"
+    )
+    assert [(item.collective.value, item.nodes, item.ranks) for item in read.samples] == [
+        ("allreduce", 2, 16)
+    ]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nccltune.formats.nccl_tests.rank_bounds import RankBounds, rank_bounds
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.maker import Made, Point, points, without_devices
 from tests.unit.formats.reading_tools import Read, text
 
 SIZES = tuple(1 << shift for shift in range(20, 34))
@@ -281,3 +281,12 @@ def test_a_low_bus_bandwidth_contradicts_a_single_rank() -> None:
     read = text(output + rows)
     assert scales(read) == {(None, 2)}
     assert "those of 2 ranks" in read.sentence("scale_mismatch")
+
+
+def test_the_file_s_name_states_a_scale_that_the_table_allows() -> None:
+    made = without_devices(Made(points(1 << 20, 1 << 22), ranks=4).text())
+    assert scales(text(made, "job-n-0004-N-0002.out")) == {(2, 4)}
+    assert scales(text(made, "job-n-0008-N-0003.out")) == {(None, 4)}
+    read = text(made, "job-n-0008-N-0002.out")
+    assert scales(read) == {(2, 4)}
+    assert "scale_mismatch" not in read.flags

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What import, analyze and tune say of tables as people paste them."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+
+HEADER = (
+    "# out-of-place in-place\n# size count type redop root time algbw busbw #wrong time algbw busbw"
+    " #wrong\n"
+)
+
+
+def rows(ranks: int, times: dict[int, float], wrong: int = 0) -> str:
+    """Return rows of all-reduce, out of place and in place."""
+    text = ""
+    for size, time_us in times.items():
+        rate = size / time_us / 1e3
+        half = f" {time_us:.2f} {rate:.2f} {rate * 2 * (ranks - 1) / ranks:.2f} {wrong}"
+        text += f"{size} {size // 4} float sum -1{half}{half}\n"
+    return text
+
+
+SMOOTH = {1 << 20: 50.0, 1 << 21: 80.0, 1 << 22: 140.0}
+FALLING = {1 << 20: 900.0, 1 << 21: 80.0, 1 << 22: 140.0}
+
+
+def screens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *texts: str
+) -> tuple[str, str, str]:
+    """Return what import, analyze and tune print."""
+    names = []
+    for number, text in enumerate(texts):
+        names.append(str(tmp_path / f"t{number}.md"))
+        Path(names[-1]).write_text(text)
+    study = str(tmp_path / "study")
+    printed = []
+    for words in (["import", *names, "-o", study], ["analyze", study], ["tune", study]):
+        run(words)
+        found = capsys.readouterr()
+        printed.append(" ".join((found.out + found.err).split()))
+    return printed[0], printed[1], printed[2]
+
+
+def test_two_tables_of_unknown_nodes_have_a_curve_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = HEADER + rows(16, SMOOTH) + "\nthe second machine\n\n" + HEADER + rows(16, FALLING)
+    read, shown, tuned = screens(tmp_path, capsys, "# all_reduce\n" + text)
+    assert f"next: nccltune analyze {tmp_path / 'study'}" in read
+    assert "all-reduce, ? nodes, 16 ranks, run 1" in shown
+    assert "run 2: 2 MiB takes 80 us and 1 MiB 900 us" in shown
+    assert "run 1: 2 MiB" not in shown
+    assert "12 timings of an unknown number of nodes" in tuned
+    assert "wrong results" not in tuned
+    assert "--ranks" not in tuned
+
+
+def test_times_without_ranks_have_no_bandwidth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = "| Size | Time (us) |\n|---|---|\n| 1048576 | 50 |\n| 4194304 | 140 |\n"
+    _, shown, _ = screens(tmp_path, capsys, "## Reduce Scatter\n\n" + table)
+    assert "reduce-scatter, ? nodes, ? ranks" in shown
+    assert "GB/s" not in shown
+    assert "curve no falling time beyond noise" in shown
+    assert "number of nodes and ranks is unknown" in shown
+
+
+def test_one_size_has_no_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "# all_reduce\n" + HEADER + rows(8, {1 << 30: 5e4}) + "# Out of bounds values : 0 OK\n"
+    _, shown, _ = screens(tmp_path, capsys, text)
+    assert "one size: it shows no shape" in shown
+    assert "no dip" not in shown
+
+
+def test_a_bandwidth_above_a_gap_is_reached_somewhere_below(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = {8: 9.0, 16: 9.0, 1 << 30: 5e3}
+    _, shown, _ = screens(tmp_path, capsys, "# all_reduce\n" + HEADER + rows(8, cut))
+    assert "<= 1 GiB <= 1 GiB" in shown
+    assert "still grows" not in shown
+
+
+def test_tune_says_which_timings_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = "### Two Nodes\n\n"
+    _, _, tuned = screens(
+        tmp_path,
+        capsys,
+        start + "./all_reduce_perf -b 1M -g 16\n" + HEADER + rows(16, SMOOTH),
+        start + "NCCL_ALGO=Tree ./all_reduce_perf -b 1M -g 16\n" + HEADER + rows(16, SMOOTH),
+        "./all_reduce_perf -b 1M -g 8\n" + HEADER + rows(8, SMOOTH),
+    )
+    assert "left out 6 timings of NCCL_ALGO=Tree, protocol chosen by NCCL: neither" in tuned
+    assert "left out 6 timings of an unknown number of nodes or ranks" in tuned
+
+
+def test_wrong_results_are_the_reason_if_nothing_else_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "`all_reduce_perf -b 1M -g 1` fails:\n" + HEADER + rows(2, SMOOTH, wrong=7)
+    read, _, tuned = screens(tmp_path, capsys, text)
+    assert "elements came out wrong" in read
+    assert "1 rank" not in read
+    assert "6 timings with wrong results" in tuned
+    assert "unknown number" not in tuned
