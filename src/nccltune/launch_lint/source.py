@@ -266,6 +266,8 @@ class _Script:
         function = self._functions.get(words[call].text)
         if words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
+        elif launcher_at(words) == len(words) - 1 > 0:
+            return  # A list of programs, or prose.
         elif starts_something(words):
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:

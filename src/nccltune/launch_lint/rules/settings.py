@@ -38,7 +38,7 @@ def _names_one(name: str) -> Callable[[Values], bool]:
 
 
 def _has_tuner(values: Values) -> bool:
-    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none")
+    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none", "unused")
 
 
 _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
