@@ -26,7 +26,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import commands_in, fenced
+from nccltune.launch_lint.pasted import commands_in, scripts_of
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
@@ -74,7 +74,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     """
     site = site._replace(ran=site.ran or _ROW.search(text) is not None)
     try:
-        found = _of_script(fenced(text), site)
+        found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
         # Prose has apostrophes, which no second one closes.
         if not (found := from_lines(text, site)):

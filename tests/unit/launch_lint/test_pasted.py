@@ -123,3 +123,13 @@ def test_the_lines_of_an_output_are_commands_only_where_one_begins() -> None:
 def test_a_program_of_another_project_is_not_misspelt(name: str) -> None:
     (one,) = checked(f"mpirun -np 8 ./{name} -b 8 -e 1G")
     assert "binary-unknown" not in ids(one)
+
+
+def test_each_job_of_a_page_has_its_own_directives() -> None:
+    job = "```bash\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=4\nsrun {}\n```\n"
+    page = job.format(2, TEST) + job.format(3, TEST) + f"or\n```\nsrun -n 2 {TEST}\n```\n"
+    assert sorted(said(one).partition(",")[0] for one in checked(page)) == [
+        "12 processes",
+        "2 processes",
+        "8 processes",
+    ]
