@@ -116,6 +116,11 @@ def test_the_lines_of_an_output_are_commands_only_where_one_begins() -> None:
     assert [one.line.words[0].text for one in from_lines(text, LaunchContext())] == ["srun"]
 
 
+def test_a_command_that_prose_repeats_is_one() -> None:
+    (one,) = checked(f"It isn't `mpirun -np 8 {TEST}`.\n\nmpirun -np 8 {TEST}\n")
+    assert said(one).startswith("8 processes")
+
+
 @pytest.mark.parametrize(
     "name",
     ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf", "allreduce_perf,"],
