@@ -123,7 +123,7 @@ class Program(NamedTuple):
 
         None if one of the two is a shell variable or a placeholder.
         """
-        if any(re.search(r"[$`<{]", self.value(flag) or "") for flag in "tg"):
+        if any(re.search(r"[$`<{\[]", self.value(flag) or "") for flag in "tg"):
             return None
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
@@ -231,7 +231,7 @@ def nearest_nccl_test(word: str) -> str | None:
     `allreduce_perf` gives `all_reduce_perf`. The folder of the word is kept.
     """
     path = PurePosixPath(word)
-    if _BINARY.fullmatch(path.name) or path.name.startswith("nccl_"):
+    if _BINARY.fullmatch(path.name) or not re.fullmatch(r"(?!nccl_)[\w.-]+", path.name):
         return None
     name, found, rest = path.name.lower().replace("-", "_").partition("_perf")
     if not found:

@@ -7,6 +7,7 @@ from pathlib import Path
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
 from nccltune.launch_lint.options import OPENMPI_4
+from nccltune.launch_lint.shell import fields
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -48,11 +49,16 @@ def hosts_of(
     slots = site.slots or max(site.gpus_per_node, more)
     if site.nodes is not None:
         return tuple([Host(None, slots)] * min(site.nodes, MAX_NODES)), None
+    if total is not None and per_node is None and not site.slots:
+        # A node has slots for the processes that its GPUs are enough for.
+        slots = max(1, slots // max(1, gpus))
     nodes = min(_nodes_for(total, per_node, gpus, site), MAX_NODES)
     if total is not None and per_node is None:
         # A node is filled to its slots, however many GPUs the processes use.
         nodes = min(max(1, -(-total // slots)), MAX_NODES)
-    assumed = f"{count(nodes, 'node')} of {slots} slots assumed: --nodes or --set hosts=A,B"
+    assumed = (
+        f"{count(nodes, 'node')} of {count(slots, 'slot')} assumed: --nodes or --set hosts=A,B"
+    )
     return tuple([Host(None, slots)] * nodes), assumed
 
 
@@ -109,7 +115,7 @@ def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...]
         return None
     found: dict[str, int | None] = {}
     for line in content.splitlines()[:MAX_NODES]:
-        words = line.partition("#")[0].split()
+        words = fields(line.partition("#")[0])
         if not words:
             continue
         name, _, text = words[0].partition(":")

@@ -9,6 +9,7 @@ from nccltune.launch_lint.words import Line, split
 from nccltune.model.errors import InputError
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _AT_HOST = r"(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
@@ -22,10 +23,15 @@ _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
-def fenced(text: str) -> str:
-    """Return the code blocks of a Markdown text, else the text, without links and prompts."""
-    text = "\n".join(match[2] for match in _FENCED.finditer(text)) or text
-    return _HOST_PROMPT.sub("", _LINK.sub(r"\1", text))
+def scripts_of(text: str) -> list[str]:
+    """Return the code blocks of a Markdown text, else the text, without links and prompts.
+
+    A block with directives is a script of its own, and the others are one script.
+    """
+    blocks = [match[2] for match in _FENCED.finditer(text)] or [text]
+    jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
+    rest = "\n".join(block for block in blocks if block not in jobs)
+    return [_HOST_PROMPT.sub("", _LINK.sub(r"\1", part)) for part in (rest, *jobs) if part]
 
 
 def commands_in(text: str) -> Iterator[Line]:

@@ -93,7 +93,9 @@ def predict(
         why = "Intel MPI puts as many on a node as it has cores, and reads no ':8'; set -ppn"
         return Prediction(None, hosts, unknown=why, processes=ask.total)
     counts = _counts(ask, hosts, flavor, site)
-    if isinstance(counts, str) and site.ran:
+    # The slots of nodes without a name are the GPUs of one, which other programs do not need.
+    is_assumed = site.slots is None and gpus is None and all(host.name is None for host in hosts)
+    if isinstance(counts, str) and (site.ran or is_assumed):
         why = "the slots of the hosts are not known here"
         return Prediction(None, hosts, unknown=why, processes=ask.total)
     if isinstance(counts, str):

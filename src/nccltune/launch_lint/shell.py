@@ -109,10 +109,10 @@ def here_text(text: str, scope: ShellScope | None = None) -> tuple[str, tuple[st
     return _Expansion(scope, assumed).inline(text), tuple(dict.fromkeys(assumed))
 
 
-def _fields(text: str) -> list[str]:
+def fields(text: str) -> list[str]:
     """Return the words of a value, in which an unknown substitution is a part of one word.
 
-    >>> _fields("-n $((NODES * 8)) -N 8")
+    >>> fields("-n $((NODES * 8)) -N 8")
     ['-n', '$((NODES * 8))', '-N', '8']
     """
     fields: list[str] = []
@@ -163,7 +163,7 @@ class _Expansion:
                 if found is None or is_assignment:
                     pieces = [raw[at:stop] if found is None else found]
                 else:
-                    pieces = _fields(found)
+                    pieces = fields(found)
                 parts[-1] += "".join(pieces[:1])
                 parts += pieces[1:]
                 at, is_word = stop, is_word or bool(pieces)

@@ -26,7 +26,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import commands_in, fenced
+from nccltune.launch_lint.pasted import commands_in, scripts_of
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
@@ -74,7 +74,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     """
     site = site._replace(ran=site.ran or _ROW.search(text) is not None)
     try:
-        found = _of_script(fenced(text), site)
+        found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
         # Prose has apostrophes, which no second one closes.
         if not (found := from_lines(text, site)):
@@ -95,7 +95,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
     """Return the commands that lines of prose, of a terminal or of a test's output show."""
-    return [FoundCommand(line, site) for line in commands_in(text)]
+    return [FoundCommand(line, site) for line in dict.fromkeys(commands_in(text))]
 
 
 def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -266,6 +266,8 @@ class _Script:
         function = self._functions.get(words[call].text)
         if words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
+        elif launcher_at(words) == len(words) - 1 > 0:
+            return  # A list of programs, or prose.
         elif starts_something(words):
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:

@@ -45,9 +45,11 @@ class Line(NamedTuple):
 BLANK = Word(" ", "\\ ")
 """A backslash before blanks at the end of a line: no continuation, although it is meant as one."""
 PLACEHOLDER = re.compile(
-    r"\{\{[^{}\n]*\}\}|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
+    r"\{\{[^{}\n]*\}\}|(?<![\w${])\{[A-Za-z_]\w*\}(?!\w)"
+    r"|(?<![\w$\]}{*?/.-])\[[#A-Za-z][\w #-]*[\w #]\](?![\w*?-])"
+    r"|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
 )
-"""A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`."""
+"""A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`, `[number]`."""
 _BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")
 
 
@@ -143,7 +145,7 @@ def _word(text: str, at: int) -> tuple[Word, int]:
     start, out = at, ""
     while at < len(text):
         char = text[at]
-        if char in "<{" and (blank := PLACEHOLDER.match(text, at)) is not None:
+        if char in "<{[" and (blank := PLACEHOLDER.match(text, at)) is not None:
             out, at = out + blank[0], blank.end()
             continue
         if text.startswith("<(", at):

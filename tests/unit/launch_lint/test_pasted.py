@@ -37,6 +37,8 @@ def ids(one: LaunchCheck) -> set[str]:
         (f"mpirun -np <number of processes> {TEST}", "not known: the number of processes is '<nu"),
         (f"mpirun -np {{{{ mul .Values.hosts 8 }}}} {TEST}", "not known: the number of processes"),
         ("mpirun -np 8 ./all_reduce_perf -b 8 -e 1G -f 2 -g <ngpus>", "8 processes, all on one"),
+        (f"mpirun -np [num processes] -hostfile [hostfile] {TEST}", "not known: the number of pro"),
+        (f"mpirun -n {{n_ranks}} -N {{per_node}} {TEST}", "not known: the number of processes"),
         (f"mpirun -np 8 {TEST} -d <float|half> -o <sum|avg|max>", "8 processes, all on one"),
     ],
 )
@@ -81,6 +83,7 @@ def test_a_command_is_found_in_what_surrounds_it(text: str) -> None:
         "It doesn't start with mpirun or srun.",
         "mpirun isn't found.",
         "We tried `all_reduce_perf` and it didn't help.",
+        "BINARIES=(sacct salloc)\ncomplete -F _x sacct salloc srun\n",
         "NCCL_DEBUG=info horovodrun -np 4 -H a:2,b:2 ./all_reduce_perf -b 8 -g 2",
     ],
 )
@@ -113,9 +116,25 @@ def test_the_lines_of_an_output_are_commands_only_where_one_begins() -> None:
     assert [one.line.words[0].text for one in from_lines(text, LaunchContext())] == ["srun"]
 
 
+def test_a_command_that_prose_repeats_is_one() -> None:
+    (one,) = checked(f"It isn't `mpirun -np 8 {TEST}`.\n\nmpirun -np 8 {TEST}\n")
+    assert said(one).startswith("8 processes")
+
+
 @pytest.mark.parametrize(
-    "name", ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf"]
+    "name",
+    ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf", "allreduce_perf,"],
 )
 def test_a_program_of_another_project_is_not_misspelt(name: str) -> None:
     (one,) = checked(f"mpirun -np 8 ./{name} -b 8 -e 1G")
     assert "binary-unknown" not in ids(one)
+
+
+def test_each_job_of_a_page_has_its_own_directives() -> None:
+    job = "```bash\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=4\nsrun {}\n```\n"
+    page = job.format(2, TEST) + job.format(3, TEST) + f"or\n```\nsrun -n 2 {TEST}\n```\n"
+    assert sorted(said(one).partition(",")[0] for one in checked(page)) == [
+        "12 processes",
+        "2 processes",
+        "8 processes",
+    ]

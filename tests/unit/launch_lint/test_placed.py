@@ -130,3 +130,51 @@ def test_json_has_the_processes_of_a_command_whose_nodes_are_unknown() -> None:
     (start,) = as_data(linted)["launches"][0]["commands"][0]["starts"]
     assert (start["processes"], start["ranks"], start["nodes"]) == (8, 8, [])
     assert start["unknown"].startswith("the hosts are in /none/hosts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("-np 10 all_reduce_perf -b 8 -e 1G -f 2 -g 4", "10 processes, 2 on each of 5 nodes"),
+        ("-np 2 all_reduce_perf -b 8 -e 1G -f 2 -g 8", "2 processes, 1 on each of 2 nodes"),
+        ("-np 16 all_reduce_perf -b 8 -e 1G -f 2 -g 1", "16 processes, 8 on each of 2 nodes"),
+    ],
+)
+def test_nodes_that_nothing_names_have_as_many_slots_as_their_gpus_allow(
+    arguments: str, expected: str
+) -> None:
+    one = only(f"mpirun {arguments}")
+    assert starts(one.predictions[0][0], one.gpus).startswith(expected)
+    assert severity(one, "too-many-gpus") is None
+    assert "assumed" in (one.predictions[0][0].assumed or "")
+
+
+def test_a_program_without_gpus_is_not_limited_by_their_number() -> None:
+    one = only("mpirun -np 40 flow CASE", LaunchContext(nodes=1))
+    assert all(prediction.fails is None for prediction, _ in one.predictions)
+    assert not one.is_wrong
+    assert only(f"mpirun -np 40 {TEST}", LaunchContext(nodes=1)).is_wrong
+
+
+def test_hosts_whose_names_are_computed_are_hosts_of_their_own() -> None:
+    text = (
+        "B=$(hostname | cut -d. -f1)\n"
+        "for i in 0 1; do echo $B-$i slots=4 | tee -a /none/h; done\n"
+        f"mpirun --hostfile /none/h {TEST}\n"
+    )
+    one = only(text)
+    placement = one.predictions[0][0].placement
+    assert placement is not None
+    assert [node.processes for node in placement.nodes] == [4, 4]
+
+
+def test_c10d_numbers_the_machines_of_accelerate() -> None:
+    text = "accelerate launch --num_machines 2 --num_processes 16 --main_process_ip a {} t.py"
+    assert severity(only(text.format("--rdzv_backend c10d")), "accelerate-rank") is None
+    assert severity(only(text.format("")), "accelerate-rank") is Severity.ERROR
+
+
+def test_rccl_tests_has_options_of_its_own() -> None:
+    text = "{}/build/all_reduce_perf -b 8 -e 1G -f 2 -g 8 -x out.json -Z json -d fp8_e5m2"
+    assert not only(text.format("./rccl-tests")).is_wrong
+    assert only(text.format("./nccl-tests")).is_wrong

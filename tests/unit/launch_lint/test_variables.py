@@ -289,7 +289,9 @@ def test_a_limit_of_pytorch_is_no_variable_of_nccl() -> None:
 )
 def test_a_tuner_plugin_chooses_among_what_is_left(settings: str, expected: bool) -> None:
     judged = _checked(SEVERAL.format(settings))
-    assert ("settings-contradict" in {h.finding.id for h in judged.findings}) is expected
+    found = {held.finding.id for held in judged.findings}
+    assert ("settings-contradict" in found) is expected
+    assert ("tuner-plugin" in found) is ("PLUGIN=none" not in settings)
 
 
 @pytest.mark.parametrize(

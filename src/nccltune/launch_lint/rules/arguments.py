@@ -132,6 +132,8 @@ def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
 def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find unknown options: nccl-tests then prints its usage and exits with status 0."""
     words = view.command.program
+    if "rccl" in program.binary:
+        return  # rccl-tests has more options: -x FILE -Z json
     for at, word in program.unknown:
         known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
         if (known or word.startswith("--")) and at == len(words) - 1 and _is_option(word):
@@ -228,7 +230,8 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find numbers with other characters: nccl-tests reads only the leading digits."""
     for flag in _WHOLE:
         value = program.value(flag)
-        if value is None or is_open(value) or flag == "i" or _is_flag(value):
+        is_rccl = "rccl" in program.binary and flag in "xZ"
+        if value is None or is_open(value) or flag == "i" or _is_flag(value) or is_rccl:
             continue
         if flag == "f" and re.fullmatch(r"\d*\.\d+", value):
             yield error(
@@ -308,7 +311,7 @@ def names(_: View, program: Program) -> Iterator[LaunchFinding]:
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
     ):
         value = program.value(flag)
-        if value is None or is_open(value) or value in known:
+        if value is None or is_open(value) or value in known or "rccl" in program.binary:
             continue
         right = _word(flag, value, known, meant)
         yield error(

@@ -86,6 +86,8 @@ def wraps(view: View) -> Iterator[LaunchFinding]:
     total = view.command.last("total")
     if view.flavor.launcher is not Launcher.HYDRA or placement is None or total is None:
         return
+    if view.program is None and ask.per_node is None and view.prediction.hosts[0].name is None:
+        return  # The slots are the GPUs of a node, which other programs do not need.
     blocks = sum(ask.per_node or host.slots or 1 for host in view.prediction.hosts)
     if ask.total is None or ask.total <= blocks:
         return

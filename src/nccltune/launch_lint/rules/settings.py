@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, warning
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, note, warning
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.words import is_open, whole_number
 
@@ -38,7 +38,7 @@ def _names_one(name: str) -> Callable[[Values], bool]:
 
 
 def _has_tuner(values: Values) -> bool:
-    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none")
+    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none", "unused")
 
 
 _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
@@ -164,6 +164,16 @@ def sockets(view: View) -> Iterator[LaunchFinding]:
 _MAX_SOCKETS = 64
 
 
+def tuner(view: View) -> Iterator[LaunchFinding]:
+    """Find a tuner plugin: what is measured with it is not NCCL's default."""
+    values = _values(view)
+    if view.program is not None and _has_tuner(values):
+        plugin = f"NCCL_TUNER_PLUGIN={values['NCCL_TUNER_PLUGIN']}"
+        yield note(
+            "tuner-plugin", f"{plugin}: where it loads, it decides in place of NCCL's tuning"
+        )
+
+
 _NO_FILE = ("/dev/", "stdout", "stderr")
 
 
@@ -211,4 +221,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions, sockets, debug_file)
+RULES = (contradictions, sockets, debug_file, tuner)

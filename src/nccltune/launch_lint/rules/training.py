@@ -154,7 +154,8 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
             "name one host that all machines reach",
         )
     rank = given.get("node_rank")
-    if rank is None and is_read:
+    is_c10d = any("c10d" in value for option in command.options for value in option.values)
+    if rank is None and is_read and not is_c10d:
         yield error(
             "accelerate-rank",
             f"{nodes} machines without --machine_rank: accelerate does not number them",
