@@ -139,6 +139,13 @@ def test_the_way_of_the_rules_is_drawn_over_the_choice_map(open_page: Open) -> N
     assert [round(row - 0.36) for row in rows] == [2, 2, 2, 1, 0, 0, 0]
 
 
+def test_the_dots_of_what_ran_stand_out_on_every_cell(open_page: Open) -> None:
+    opened = open_page(color_scheme="dark")
+    ran = "document.getElementById('map-chart').data.find((t) => t.name === 'ran').marker"
+    assert opened.page.evaluate(f"{ran}.line.color !== {ran}.color && {ran}.line.width > 1")
+    assert opened.page.locator("[data-default]").is_visible()
+
+
 def test_hovering_tells_size_time_bandwidth_and_n(open_page: Open) -> None:
     opened = open_page()
     text = opened.trace("tuned, expected", "text")[1]

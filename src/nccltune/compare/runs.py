@@ -314,7 +314,7 @@ def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
 def _varied(runs: Sequence[MeasuredRun]) -> set[str]:
     """Return the settings that are not the same in all runs."""
     settings = [set(run.facts.settings.items()) for run in runs]
-    return {name for name, _ in set.union(*settings) - set.intersection(*settings)}
+    return {name for name, _ in settings[0].union(*settings) - settings[0].intersection(*settings)}
 
 
 def scale_text(scale: ScaleShown) -> str:

@@ -118,7 +118,6 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         """Return what was found in words; `first` and `second` name the sides."""
         if self.bus_factors is not None:
             return self._at_two_scales(first, second)
-        sizes = size_form(point.bytes for point in self.points)
         others = [x for x in self.points if not x.beyond and x.bytes not in self.isolated]
         rest = max((abs(x.ratio - 1) for x in others), default=0.0)
         apart = [abs(x.ratio - 1) for x in self.points if x.bytes in self.isolated]
@@ -131,49 +130,47 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 "the runs of a side differ so much that a difference below "
                 f"{gain_text(1 + self.whole)} would not show: compare runs of one setting"
             )
+        largest = percent_text(rest)
+        largest += " beside sizes that scatter as much" if rest > self.single else ""
         if not self.ranges:
-            most = percent_text(rest)
-            most += " beside sizes that scatter as much" if rest > self.single else ""
             return (
-                f"no difference beyond noise at {counted(len(others), 'size')} (largest {most}; a "
-                f"difference below {percent_text(self.whole)} of the "
-                f"whole curve, or {percent_text(self.single)} at a usual size, would not show)"
-                f"{words}"
+                f"no difference beyond noise at {counted(len(others), 'size')} (largest {largest}; "
+                f"a difference below {percent_text(self.whole)} of the whole curve, or "
+                f"{percent_text(self.single)} at a usual size, would not show){words}"
             )
-        parts = []
         shown = sorted(self.ranges, key=lambda x: -abs(math.log(x.ratio)) * x.sizes)[:_MOST_RANGES]
-        for item in [x for x in self.ranges if x in shown]:
-            slower = item.ratio > 1
-            ratio = gain_text(item.ratio if slower else 1 / item.ratio)
-            where = (
-                f"from {sizes(item.low_bytes)} to {sizes(item.high_bytes)}"
-                if item.low_bytes < item.high_bytes
-                else f"at {sizes(item.low_bytes)}"
-            )
-            noise = _NOISES.get(self.noise, "scatter")
-            ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
-            inside = [
-                point
-                for point in self.points
-                if item.low_bytes <= point.bytes <= item.high_bytes and point.beyond
-            ]
-            most = max(inside, key=lambda point: point.ratio if slower else 1 / point.ratio)
-            worst = most.ratio if slower else 1 / most.ratio
-            if worst > _UNEVEN * (item.ratio if slower else 1 / item.ratio):
-                where += f", at most {gain_text(worst)} at {sizes(most.bytes)}"
-            parts.append(
-                f"{second} is {ratio} {'slower' if slower else 'faster'} than {first} {where} "
-                f"({item.beyond} of {counted(item.sizes, 'size')}, beyond the {noise}{ran})"
-            )
+        parts = [self._of_range(item, first, second) for item in self.ranges if item in shown]
         if more := len(self.ranges) - len(shown):
             parts.append(f"{counted(more, 'more range')}, less different or shorter")
         if others:
             differ = "differs" if len(others) == 1 else "differ"
             parts.append(
-                f"{counted(len(others), 'other size')} {differ} by at most {percent_text(rest)}, "
-                "which is not shown to be more than noise"
+                f"{counted(len(others), 'other size')} {differ} by at most {largest}, which is not "
+                "shown to be more than noise"
             )
         return "; ".join(parts) + words
+
+    def _of_range(self, item: RangeFound, first: str, second: str) -> str:
+        """Return a range with its ratio, and with its largest ratio if that is much larger."""
+        sizes = size_form(point.bytes for point in self.points)
+        slower = item.ratio > 1
+        where = f"at {sizes(item.low_bytes)}"
+        if item.low_bytes < item.high_bytes:
+            where = f"from {sizes(item.low_bytes)} to {sizes(item.high_bytes)}"
+        ratios = {
+            point.ratio if slower else 1 / point.ratio: point.bytes
+            for point in self.points
+            if item.low_bytes <= point.bytes <= item.high_bytes and point.beyond
+        }
+        ratio, worst = (item.ratio if slower else 1 / item.ratio), max(ratios)
+        if worst > _UNEVEN * ratio:
+            where += f", at most {gain_text(worst)} at {sizes(ratios[worst])}"
+        ran = f"; {item.ran[0]} ran, then {item.ran[1]}" if item.ran else ""
+        return (
+            f"{second} is {gain_text(ratio)} {'slower' if slower else 'faster'} than {first} "
+            f"{where} ({item.beyond} of {counted(item.sizes, 'size')}, beyond the "
+            f"{_NOISES.get(self.noise, 'scatter')}{ran})"
+        )
 
     def _at_two_scales(self, first: str, second: str) -> str:
         """Return the peaks of both sides, and the range of their ratio."""
@@ -315,7 +312,7 @@ class _Series(msgspec.Struct):
         # A single size counts if both placements show it far beyond the scatter.
         far = np.maximum(math.log(OUTLIER), _FAR * single)
         counted_alone = [i for i in alone if measured or n < FEWEST or near[i] > far[i]]
-        found = sorted([*found, *self._neighbours(counted_alone)])
+        found = self._joined(sorted([*found, *self._neighbours(counted_alone)]))
         half = student_t(0.95, degrees) * errors if measured else None
         return CurveComparison(
             title=self.pair.title,
@@ -350,6 +347,19 @@ class _Series(msgspec.Struct):
                     place += step
             wide.append(Stretch(ends[0], ends[1], float(np.median(self.ratios[slice(*ends)]))))
         return wide
+
+    def _joined(self, found: list[Stretch]) -> list[Stretch]:
+        """Return the stretches with neighbours of about equal ratios as one."""
+        joined: list[Stretch] = []
+        for item in found:
+            last = joined[-1] if joined else item
+            alike = last.value * item.value > 0 and abs(last.value - item.value) < math.log(_UNEVEN)
+            if last.stop == item.start and alike:
+                median = float(np.median(self.ratios[last.start : item.stop]))
+                joined[-1] = Stretch(last.start, item.stop, median)
+            else:
+                joined.append(item)
+        return joined
 
     def _shared(self, found: list[Stretch], whole: Floats) -> list[Stretch]:
         """Return the stretches without the short ones that the other placement does not show."""

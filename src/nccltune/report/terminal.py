@@ -382,7 +382,7 @@ def _rule(page: _Page, rule: RuleRow, form: Callable[[int], str]) -> None:
     indent = 4 if page.narrow else 26
     page.wrapped("; ".join(parts), indent=indent, style="dim")
     if rule.decided_by:
-        page.wrapped(f"would be decided by: {rule.decided_by}", indent=indent)
+        page.wrapped(f"to decide: {rule.decided_by}", indent=indent)
 
 
 def _left_alone(page: _Page, report: Report) -> None:

@@ -171,6 +171,9 @@ def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more:
     if not found:
         return []
     names = list(dict.fromkeys(_name(group, groups) for group, _ in found))
+    if len(names) > 2:
+        # The scales are in the table below. With them the headline has more than two lines.
+        names = list(dict.fromkeys(group.collective.prose for group, _ in found))
     which = f"{listed(_first(names, len(names)))}"
     why = "the gain is not sure yet"
     if all(item.gain is None for _, item in found):

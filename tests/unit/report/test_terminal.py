@@ -136,7 +136,7 @@ def test_a_candidate_says_what_would_decide_it() -> None:
     shown = build(analysis(), changed, commands=COMMANDS, tool_version="0.1.0")
     text = " ".join(terminal_text(shown).split())
     assert "1.30-1.50 candidate" in text
-    assert "would be decided by: 4 more runs of each choice" in text
+    assert "to decide: 4 more runs of each choice" in text
 
 
 def test_a_rule_without_measured_sizes_is_no_error() -> None:

@@ -117,6 +117,16 @@ def test_without_a_default_the_gain_is_unknown() -> None:
     assert tone == "unknown"
 
 
+def test_candidates_at_several_scales_are_named_by_collective() -> None:
+    """With three scales the headline would have more than two lines."""
+    groups = [
+        change(doubtful(RULED), scale=msgspec.structs.replace(SCALE, ranks=SCALE.nodes * each))
+        for each in (1, 2, 4)
+    ]
+    assert words(*groups).startswith("6 candidates for all-reduce, none proven: ")
+    assert "(2 nodes, 4 ranks)" in words(*groups[:2])
+
+
 def test_nothing_to_do_is_said_plainly() -> None:
     sentence, tone = verdict(analysis(), [ALONE])
     assert sentence == (

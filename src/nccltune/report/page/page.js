@@ -292,6 +292,7 @@
     }];
     const tuned = condition.series.some((series) => series.role === "tuned");
     for (const item of document.querySelectorAll("[data-path]")) item.hidden = !tuned;
+    for (const item of document.querySelectorAll("[data-default]")) item.hidden = !map.choices.includes("default");
     for (const item of document.querySelectorAll("[data-blank]")) item.hidden = !condition.map.relative.flat().includes(null);
     if (tuned) {
       // The path (the choices that the rules select) is drawn below the numbers of the cells, from
