@@ -18,7 +18,6 @@
 #include "abi/net_v9.h"
 #include "common/export.h"
 #include "net/plugin.h"
-#include "net/profiler_event.h"
 
 namespace nccltune::net {
 namespace {

@@ -17,6 +17,7 @@
 
 #include "abi/nccl_types.h"
 #include "abi/net_types.h"
+#include "abi/profiler_net_v1.h"
 #include "common/log.h"
 
 namespace nccltune::net {
@@ -161,5 +162,25 @@ abi::Result CloseRecv(void* recv_comm) noexcept;
 abi::Result CloseListen(void* listen_comm) noexcept;
 
 }  // namespace nccltune::net::plugin
+
+namespace nccltune::net {
+
+// Events for NCCL's profiler plugins (interface v10 and later): the start and the end of each
+// request.
+//
+// The parent handle (phandle) that NCCL passes for a request lives until `test` reports completion.
+// So events are reported only by the threads that call isend, irecv and test. docs/design/net.md
+// explains why there is one event per request and none per flow.
+
+// Sets the callback of the process; null if there is no profiler.
+void TakeProfiler(abi::NetProfilerCallback callback) noexcept;
+
+// Reports the start of a request. `operation` is one of abi::kProfilerSocket*. *event stays null if
+// there is no parent or no profiler, or if no profiler has enabled such events. For a null event,
+// EndEvent does nothing.
+void BeginEvent(int operation, void* parent, size_t bytes, void** event) noexcept;
+void EndEvent(void** event) noexcept;
+
+}  // namespace nccltune::net
 
 #endif  // NCCLTUNE_NET_PLUGIN_H_

@@ -7,7 +7,6 @@
 #include <cstddef>
 
 #include "net/plugin.h"
-#include "net/profiler_event.h"
 #include "net/transport.h"
 
 namespace nccltune::net::plugin {

@@ -21,7 +21,7 @@ MODULES = [
 NEEDS_NATIVE = frozenset(
     {
         "nccltune.measure.bench.process",
-        "nccltune.measure.experiments.choices.experiment",
+        "nccltune.measure.experiments.choices",
         "nccltune.native.plugin_host",
         "nccltune.tune.explain",
     }

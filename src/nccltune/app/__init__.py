@@ -33,7 +33,6 @@ topo_convert.py         write a topology file for NCCL
 net_stats.py            traffic of the network plugin's connections
 sendrecv_sweep.py       find the size from which copy engines are faster for send/recv
 sendrecv_settings.py    find better settings of NCCL's own send/recv
-sendrecv_conf.py        write sendrecv.conf
 settings_experiment.py  common steps of the experiments on send/recv
 nccl_tests_sweep.py     measure with a site's nccl-tests binaries
 job.py                  build a job from the command line

@@ -14,7 +14,7 @@ from nccltune.app.tune import save_tuning, tune_study
 from nccltune.app.verify import VerifyProgress, verify
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.experiments.choices.experiment import SweepScope
+from nccltune.measure.experiments.choices import SweepScope
 from nccltune.model.platform import Platform
 from nccltune.prove.result import Proof
 from nccltune.report.data import Report

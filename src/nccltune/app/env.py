@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from nccltune.app.sendrecv_conf import CONF
 from nccltune.app.tune import verify_command
 from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
@@ -157,7 +156,7 @@ def _local_gpu() -> str | None:
 
 def has_threshold(study: Path) -> bool:
     """Return whether the study has settings for send/recv on copy engines (sendrecv.conf)."""
-    return (study / CONF).is_file()
+    return (study / names.SENDRECV_CONF).is_file()
 
 
 def deployment(

@@ -15,8 +15,7 @@ from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.model.errors import LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
-from nccltune.study.files import Study
-from nccltune.study.lock import locked
+from nccltune.study.files import Study, locked
 
 STOPPED_BY = (KeyboardInterrupt, LaunchError, PlatformError, StudyError)
 """Exceptions that end a measurement early. The results so far are saved, then the exception is

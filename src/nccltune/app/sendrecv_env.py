@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nccltune.app.env import Deployment, has_threshold
-from nccltune.app.sendrecv_conf import CONF
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.measure.experiments.copies.settings import (
     CONNECTIONS,
@@ -18,6 +17,7 @@ from nccltune.measure.experiments.copies.settings import (
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.native import sendrecv_path
+from nccltune.study import names
 
 _PRELOAD = "LD_PRELOAD"
 _AS_NCCL = Path("nccltune-sendrecv")
@@ -57,7 +57,7 @@ def sendrecv_deployment(*, library: Path | None = None, study: Path | None = Non
     }
     notes = []
     if study is not None:
-        found = _recommended(study / CONF)
+        found = _recommended(study / names.SENDRECV_CONF)
         settings |= found
         meanings |= {
             name: f"{MEANING[name][0].upper()}{MEANING[name][1:]}, by {study}." for name in found

@@ -17,9 +17,8 @@ from nccltune.measure.engine.process_record import P2P
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.settings import Settings
 from nccltune.measure.engine.settings_processes import Starter
-from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
+from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope, on_gpus
 from nccltune.measure.experiments.p2p.settings import MEANING
-from nccltune.measure.experiments.p2p.start import on_gpus
 from nccltune.measure.experiments.p2p.verdict import Effects, RaceVerdict
 from nccltune.model.platform import Platform
 from nccltune.model.sizes import format_bytes

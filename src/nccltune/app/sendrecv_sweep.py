@@ -2,12 +2,15 @@
 """Find the message size from which send/recv is faster on copy engines than with NCCL."""
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from nccltune.app.measuring import ExperimentProgress
-from nccltune.app.sendrecv_conf import keep_threshold
 from nccltune.app.settings_experiment import planned, run_experiment
+from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.replay import replay
@@ -19,10 +22,18 @@ from nccltune.measure.experiments.copies.experiment import (
     check_scope,
 )
 from nccltune.measure.experiments.copies.preload import SENDRECV, UNDER_LOAD, on_gpus
-from nccltune.measure.experiments.copies.settings import check_environment
+from nccltune.measure.experiments.copies.settings import (
+    CHUNK,
+    MEANING,
+    ON,
+    POLICY,
+    check_environment,
+)
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict
 from nccltune.model.platform import Platform
 from nccltune.native import sendrecv_path
+from nccltune.study import names
+from nccltune.study.files import Study
 
 
 class CopiesPlan(NamedTuple):
@@ -95,3 +106,49 @@ def copies_starter(launch: Launch, library: Path | None, seed: int, kept: Record
         return replay(launch.replay, seed, kept)
     check_environment(os.environ)
     return on_gpus(launch, library or sendrecv_path())
+
+
+_INTRODUCED = {
+    SENDRECV: "",
+    UNDER_LOAD: "While the GPUs compute: ",
+}
+
+
+class _Result(msgspec.Struct):
+    """The fields that the result files of all comparisons have."""
+
+    settings: dict[str, int | str]
+    why: str
+
+
+def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
+    """Replace the settings in sendrecv.conf by `settings`, the result of a comparison by size.
+
+    A chunk size that the user added is kept, unless the new settings turn
+    the library off. Raises InputError if the file cannot be read, and UnwritableError if it cannot
+    be written.
+    """
+    values, path = _as_text(settings), study.path / names.SENDRECV_CONF
+    before = read_conf(path) if path.is_file() else {}
+    if CHUNK in before and POLICY not in before and values.get(ON) != "0":
+        values[CHUNK] = before[CHUNK]
+    study.write_text(path, render_conf(values, _comments(study, platform, values)))
+
+
+def _as_text(settings: Mapping[str, int | str]) -> dict[str, str]:
+    return {name: str(value) for name, value in settings.items()}
+
+
+def _comments(study: Study, platform: Platform, values: Mapping[str, str]) -> Iterator[str]:
+    origin = f"replay of {platform.replay}" if platform.replay else platform.title
+    yield f"Settings of the library before NCCL by nccltune: {origin}"
+    for kept, introduced in _INTRODUCED.items():
+        path = study.path / kept.result
+        if path.is_file():
+            found = study.read_json(path, _Result)
+            # Skip a comparison whose settings a later comparison has replaced.
+            if found.settings and _as_text(found.settings).items() <= values.items():
+                yield introduced + found.why
+    for name in values:
+        if name in MEANING:
+            yield f"{name}: {MEANING[name]}"

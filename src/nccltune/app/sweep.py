@@ -17,7 +17,7 @@ from nccltune.measure.bench.hardware import dump_settings, keep_topology, topolo
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
 from nccltune.measure.engine.record import Summary, write_summary
-from nccltune.measure.experiments.choices.experiment import ChoicesExperiment, SweepScope
+from nccltune.measure.experiments.choices import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState

@@ -15,7 +15,7 @@ from nccltune.app.sweep import SweepProgress, plan_sweep, sweep
 from nccltune.examples import recording
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.experiments.choices.experiment import SweepScope
+from nccltune.measure.experiments.choices import SweepScope
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform

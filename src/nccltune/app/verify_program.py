@@ -37,8 +37,7 @@ from nccltune.prove.result import Proof, RemovedRule
 from nccltune.prove.run import expected_gains, measured, read_proof, rules_of, write_proof
 from nccltune.prove.stock import StockProof, points_of, problems_of
 from nccltune.study import names
-from nccltune.study.files import Study
-from nccltune.study.lock import locked
+from nccltune.study.files import Study, locked
 
 _OURS = (
     "NCCLTUNE_CONFIG",

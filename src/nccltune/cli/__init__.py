@@ -48,8 +48,7 @@ launch/              the group `launch`
 
 Modules that several verbs share:
 
-lazy_group.py        a group that imports a verb when it runs
-help_format.py       help texts that fit the terminal
+lazy_group.py        a group that imports a verb when it runs, and help that fits the terminal
 verb.py              --json, -q, -v, --dry-run and --help-advanced; the command that resumes a run
 options.py           options that several verbs have, with the same meaning in each
 requests.py          build arguments for functions of `nccltune.app` from options

@@ -34,7 +34,7 @@ def command(path: Path | None, dry_run: bool, **options: Any) -> None:
     from nccltune.cli.auto_screen import AutoScreen, show_end
     from nccltune.cli.requests import launch_from, scope_from, struct_from
     from nccltune.cli.sweep_screen import as_data, show_plan
-    from nccltune.measure.experiments.choices.experiment import SweepScope
+    from nccltune.measure.experiments.choices import SweepScope
     from nccltune.tune.result import TuneOptions
 
     scope = scope_from(SweepScope, options)

@@ -45,7 +45,7 @@ def command(
     from nccltune.cli.measure_screen import SweepScreen
     from nccltune.cli.requests import launch_from, scope_from
     from nccltune.cli.sweep_screen import as_data, show_plan, show_result
-    from nccltune.measure.experiments.choices.experiment import SweepScope
+    from nccltune.measure.experiments.choices import SweepScope
     from nccltune.model.errors import InputError
 
     if rounds is not None and not exhaustive:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import nccltune
-from nccltune.cli.help_format import HelpContext
+from nccltune.cli.lazy_group import HelpContext
 from nccltune.cli.verbosity import Verbosity, is_quiet, is_verbose, set_verbosity
 
 _SHOW_ADVANCED = "nccltune.show_advanced"

@@ -31,8 +31,7 @@ from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import ROUNDS_OF_A_PASS, Proof, ProofPass, RemovedRule
 from nccltune.prove.sizes import ProvenCalls, at_scale
 from nccltune.study import names
-from nccltune.study.files import Study
-from nccltune.study.lock import locked
+from nccltune.study.files import Study, locked
 from nccltune.tune.result import Tuning
 
 _SEED = 1001

@@ -22,7 +22,7 @@ def test_no_verb_is_imported_for_version_and_help() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == (
-        "[] ['nccltune.cli', 'nccltune.cli.help_format', 'nccltune.cli.lazy_group', "
+        "[] ['nccltune.cli', 'nccltune.cli.lazy_group', "
         "'nccltune.cli.topo', 'nccltune.cli.verbosity']"
     )
 

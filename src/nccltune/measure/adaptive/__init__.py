@@ -9,7 +9,6 @@ collective_plan.py  the adaptive plan of one collective: its stages, and when ea
 size_state.py       the state of one size: the leading choice and its rivals
 rounds.py           which sizes get further rounds
 refine.py           which sizes between the measured ones are measured next
-dominated.py        which choices cannot be the fastest at larger sizes
 channel_trials.py   which channel counts and chunk sizes are tried for the choice of a rule
 estimates.py        gains over the default from few timings
 grid.py             the sizes that can be measured

@@ -6,7 +6,7 @@ import pytest
 
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
-from nccltune.measure.adaptive.dominated import dominated_choices
+from nccltune.measure.adaptive.collective_plan import dominated_choices
 from nccltune.measure.adaptive.rounds import (
     PROOF_ROUNDS,
     Decided,

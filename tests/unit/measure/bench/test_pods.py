@@ -20,7 +20,7 @@ from nccltune.launch.render.kubernetes import ALIVE
 from nccltune.measure.bench import pods as pods_module
 from nccltune.measure.bench.pods import Pods
 from nccltune.measure.bench.with_launcher import WithLauncher
-from nccltune.measure.experiments.ab import logs
+from nccltune.measure.experiments.ab import facts
 from nccltune.measure.experiments.ab.program import ProgramRunner
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
@@ -97,7 +97,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAKE_CLUSTER", str(tmp_path))
     # Programs of a container are on this machine here.
     (tmp_path / "shm").mkdir()
-    monkeypatch.setattr(logs, "_IN_PODS", f"{tmp_path}/shm/")
+    monkeypatch.setattr(facts, "_IN_PODS", f"{tmp_path}/shm/")
     alive = pods_module._ALIVE.replace(ALIVE, f"{tmp_path}/alive").replace("sleep 20", "sleep 0.1")
     monkeypatch.setattr(pods_module, "_ALIVE", alive)
     return tmp_path

@@ -12,7 +12,7 @@ from nccltune.measure.bench.conversation import Abilities
 from nccltune.measure.bench.process import Bench
 from nccltune.measure.engine.communicator import PlanRun, SweepOutcome, SweepStatus
 from nccltune.measure.engine.point_record import PointRecord
-from nccltune.measure.experiments.choices.experiment import SweepScope, make_plan
+from nccltune.measure.experiments.choices import SweepScope, make_plan
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError, StudyError

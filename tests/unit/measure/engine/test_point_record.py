@@ -16,8 +16,7 @@ from nccltune.measure.engine.point_record import FailedPoint, PointRecord, Table
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
-from nccltune.study.files import Study
-from nccltune.study.lock import locked
+from nccltune.study.files import Study, locked
 from tests.unit.measure.fakes import hello
 from tests.unit.measure.platforms import choice
 

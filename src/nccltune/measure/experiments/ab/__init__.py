@@ -3,8 +3,7 @@
 
 settings.py    the proposed settings, and how they are put into an environment
 runs.py        files of the study: every timing, and every process that has ended
-facts.py       the effective settings of NCCL, from the log of its start
-logs.py        where NCCL writes that log, and how it is fetched
+facts.py       the effective settings of NCCL, and the log of its start that has them
 judge.py       where the settings help, where they harm, and whether they are worth keeping
 experiment.py  rounds of two processes, and which of the two runs first
 program.py     run a program that prints tables of nccl-tests

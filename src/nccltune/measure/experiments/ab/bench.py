@@ -11,8 +11,7 @@ from nccltune.measure.bench.conversation import BenchPoint, Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.workload import Call, Workload
 from nccltune.measure.experiments.ab.experiment import ProcessResult
-from nccltune.measure.experiments.ab.facts import read_facts
-from nccltune.measure.experiments.ab.logs import logs_of_start
+from nccltune.measure.experiments.ab.facts import logs_of_start, read_facts
 from nccltune.measure.experiments.ab.settings import SettingChanges
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
