@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "sendrecv/driver.h"
+#include "sendrecv/cuda/driver.h"
 
 namespace nccltune::sendrecv {
 
