@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/settings.h"
-#include "sendrecv/connections.h"
+#include "sendrecv/cuda/connections.h"
 #include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {

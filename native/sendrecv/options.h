@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "sendrecv/interpose.h"
+#include "sendrecv/hooks/interpose.h"
 #include "sendrecv/route.h"
 #include "sendrecv/vccl/vccl.h"
 

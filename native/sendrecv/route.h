@@ -21,8 +21,8 @@
 #include <functional>
 
 #include "sendrecv/counts.h"
-#include "sendrecv/message_lane.h"
-#include "sendrecv/wait_kernels.h"
+#include "sendrecv/cuda/wait_kernels.h"
+#include "sendrecv/lane/message_lane.h"
 
 namespace nccltune::sendrecv {
 

@@ -31,7 +31,6 @@ SOURCES = REPO / "tests/native/sendrecv"
 PROGRAMS = {
     "sendrecv_scenarios": [
         "whole/scenario_communicators.cc",
-        "whole/scenario_million.cc",
         "whole/scenario_program.cc",
         "whole/scenario_rank.cc",
     ],

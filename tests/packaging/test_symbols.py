@@ -28,7 +28,7 @@ def exports_of(map_file: str) -> set[str]:
 def nccl_functions() -> set[str]:
     """Every function of NCCL that the send/recv library stands in for, and its profiling twin."""
     names = set()
-    text = (ROOT / "native/sendrecv/symbols.txt").read_text(encoding="utf-8")
+    text = (ROOT / "native/sendrecv/hooks/symbols.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if not line.startswith("#"):
             words = line.split()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/cuda_driver.h"
-#include "sendrecv/exported_memory.h"
-#include "sendrecv/imported_memory.h"
+#include "sendrecv/cuda/cuda_driver.h"
 #include "sendrecv/log.h"
+#include "sendrecv/memory/exported_memory.h"
+#include "sendrecv/memory/imported_memory.h"
 #include "sendrecv/vccl/vccl.h"
 
 namespace nccltune::sendrecv::vccl {

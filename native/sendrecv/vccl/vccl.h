@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/driver.h"
-#include "sendrecv/gate.h"
+#include "sendrecv/cuda/driver.h"
+#include "sendrecv/lane/gate.h"
 
 namespace nccltune::sendrecv {
 class CudaDriver;

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "sendrecv/group.h"
+#include "sendrecv/group/group.h"
 #include "sendrecv/native_model.h"
 #include "sendrecv/soft_driver.h"
 

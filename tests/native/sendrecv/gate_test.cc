@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/gate.h"
+#include "sendrecv/lane/gate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/group.h"
+#include "sendrecv/group/group.h"
 
 #include <gtest/gtest.h>
 

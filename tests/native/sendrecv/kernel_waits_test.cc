@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/kernel_plan.h"
+#include "sendrecv/lane/kernel_plan.h"
 #include "sendrecv/soft_driver.h"
 #include "sendrecv/world.h"
 

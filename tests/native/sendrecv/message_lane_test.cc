@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/message_lane.h"
+#include "sendrecv/lane/message_lane.h"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@
 #include <mutex>
 #include <vector>
 
-#include "sendrecv/gate.h"
-#include "sendrecv/message_lane.h"
+#include "sendrecv/lane/gate.h"
+#include "sendrecv/lane/message_lane.h"
 #include "sendrecv/soft_driver.h"
 
 namespace nccltune::sendrecv {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/plan.h"
+#include "sendrecv/lane/plan.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/message_lane.h"
+#include "sendrecv/lane/message_lane.h"
 
 namespace nccltune::sendrecv {
 

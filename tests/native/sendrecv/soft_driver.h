@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "sendrecv/driver.h"
+#include "sendrecv/cuda/driver.h"
+#include "sendrecv/cuda/wait_kernels.h"
 #include "sendrecv/soft_engine.h"
-#include "sendrecv/wait_kernels.h"
 
 namespace nccltune::sendrecv {
 

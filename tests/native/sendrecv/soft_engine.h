@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "sendrecv/driver.h"
+#include "sendrecv/cuda/driver.h"
 
 namespace nccltune::sendrecv {
 
@@ -248,7 +248,6 @@ class SoftEngine {
   uint8_t* FindEnd(const StreamState& stream, const work::Copy& copy, bool to);
   void End(StreamState& stream);
   void Forget(const StreamState& stream);
-  // Defined in soft_reasons.cc.
   Waiting Reason(const StreamState& stream) const;
   std::string TextOf(const StreamState& stream) const;
   std::string CopyText(const StreamState& stream, const work::Copy& copy, bool to,

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "sendrecv/group.h"
+#include "sendrecv/group/group.h"
 #include "sendrecv/native_model.h"
 #include "sendrecv/programs.h"
 #include "sendrecv/soft_driver.h"

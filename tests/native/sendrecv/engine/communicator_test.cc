@@ -21,11 +21,11 @@
 #include <thread>
 #include <utility>
 
-#include "sendrecv/calls.h"
-#include "sendrecv/communicator.h"
-#include "sendrecv/communicator_lifetimes.h"
+#include "sendrecv/calls/calls.h"
+#include "sendrecv/calls/communicator_lifetimes.h"
 #include "sendrecv/engine/sharing.h"
-#include "sendrecv/enqueued_work.h"
+#include "sendrecv/group/communicator.h"
+#include "sendrecv/lane/enqueued_work.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory with legacy handles, and the limit of exported entries.
-#include "sendrecv/exported_memory.h"
-#include "sendrecv/imported_memory.h"
+#include "sendrecv/memory/exported_memory.h"
+#include "sendrecv/memory/imported_memory.h"
 
 #include <csignal>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An exported entry that its owner fills anew while a peer maps it.
-#include "sendrecv/imported_memory.h"
+#include "sendrecv/memory/imported_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "sendrecv/segment.h"
+#include "sendrecv/peers/segment.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {

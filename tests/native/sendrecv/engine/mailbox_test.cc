@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sockets of other users that have, or had, the address of a rank's mailbox.
-#include "sendrecv/mailbox.h"
+#include "sendrecv/peers/mailbox.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

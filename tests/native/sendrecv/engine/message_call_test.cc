@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "sendrecv/calls/message_call.h"
 #include "sendrecv/counts.h"
-#include "sendrecv/message_call.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/segment.h"
+#include "sendrecv/peers/segment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

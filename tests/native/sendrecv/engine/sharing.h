@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/exported_memory.h"
-#include "sendrecv/imported_memory.h"
+#include "sendrecv/memory/exported_memory.h"
+#include "sendrecv/memory/imported_memory.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that was mapped with cuMemMap, in chunks.
-#include "sendrecv/exported_memory.h"
+#include "sendrecv/memory/exported_memory.h"
 
 #include <csignal>
 

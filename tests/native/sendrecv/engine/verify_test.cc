@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/verify.h"
+#include "sendrecv/lane/verify.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "sendrecv/interpose.h"
+#include "sendrecv/hooks/interpose.h"
 
 namespace nccltune::sendrecv {
 namespace {

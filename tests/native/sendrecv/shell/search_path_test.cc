@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/search_path.h"
+#include "sendrecv/hooks/search_path.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "sendrecv/cuda/wait_kernels.h"
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
-#include "sendrecv/wait_kernels.h"
 
 namespace nccltune::soft {
 namespace {

@@ -81,6 +81,17 @@ void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stre
   }
 }
 
+void RunTwo(int rounds, const TwoRanksCase& body) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream, rounds));
+    body(two, rank, comm, stream, pair);
+  });
+}
+
 bool LearnsOfAnError(ncclComm_t comm) {
   return Soon([&] {
     ncclResult_t error = kNcclSuccess;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "sendrecv/stand_in/processes.h"
@@ -49,6 +50,12 @@ soft::ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, sof
 // Repeats exchanges. After kWarm of them both ranks have mapped each other's memory.
 void Warm(soft::Ranks& two, const Pair& pair, int rank, soft::ncclComm_t comm,
           soft::CUstream stream, int rounds = kWarm);
+
+// Runs a case of two ranks. Each gets a communicator, a stream, and buffers of kBytes with which it
+// has made `rounds` exchanges.
+using TwoRanksCase = std::function<void(soft::Ranks& two, int rank, soft::ncclComm_t comm,
+                                        soft::CUstream stream, const Pair& pair)>;
+void RunTwo(int rounds, const TwoRanksCase& body);
 
 // Polls for an error like a framework's watchdog. Returns false if there is none within half a
 // minute.

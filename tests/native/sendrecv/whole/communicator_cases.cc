@@ -323,11 +323,7 @@ TEST(Comms, PartsOfOneThatIsAborted) {
 
 // Only one of the two ranks is nonblocking. Both must number the split communicators alike.
 TEST(Comms, ThatBlockOnOneSide) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     ncclConfig_t config;
     config.blocking = rank;
     for (ncclConfig_t* const each : {&config, static_cast<ncclConfig_t*>(nullptr)}) {
@@ -381,11 +377,7 @@ TEST(Comms, ThatDoNotBlockAndAreAborted) {
 // A receive without a send ends when another thread aborts. After that the program can create new
 // communicators.
 TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     ExchangeSome(comm, rank, 1 - rank, stream, pair);
     two.Meet();
     ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, comm, stream), kNcclSuccess);
@@ -436,11 +428,7 @@ TEST(Comms, AnAbortWhenAllIsOverIsNoErrorElsewhere) {
 
 // The peer learns of a rank that aborts and then ends at once.
 TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     ExchangeSome(comm, rank, 1 - rank, stream, pair);
     two.Meet();
     if (rank == 1) {

@@ -25,12 +25,7 @@ using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL'
 
 // The receive never comes. Needs NCCLTUNE_SENDRECV_WAIT_LIMIT and NCCLTUNE_SENDRECV_EAGER=0.
 TEST(Limit, ASendWithoutAReceive) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     if (rank == 0) {
       ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
       EXPECT_TRUE(LearnsOfAnError(comm));
@@ -44,11 +39,7 @@ TEST(Limit, ASendWithoutAReceive) {
 // A message ends in an error on both ranks. Each group has one message: behind one of NCCL, whose
 // peer has failed, a launch that blocks would wait for ever.
 TEST(Limit, LaunchesThatBlock) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     ncclResult_t result = kNcclSuccess;
     for (int round = 0; round < 40 && result == kNcclSuccess; ++round) {
       result = rank == 0 ? Send(pair.from, kBytes, 1, comm, stream)
@@ -98,12 +89,7 @@ TEST(Limit, CommunicatorsInASmallSharedMemory) {
 // The locks with which ranks show that they live end when a process closes any descriptor of the
 // file. That must not look like its end.
 TEST(Exchange, GoesOnAfterLocksAreLost) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     const int file = FileOfSegment();
     ASSERT_GE(file, 0);
     if (rank == 1) {
@@ -131,12 +117,8 @@ TEST(Exchange, GoesOnAfterLocksAreLost) {
 
 // Prints the file with the counts of each process.
 TEST(Exchange, AScrape) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& /*two*/, int /*rank*/, ncclComm_t comm, CUstream /*stream*/,
+                    const Pair& /*pair*/) {
     const std::string mine = "nccltune-sendrecv-" + std::to_string(getpid()) + "-";
     std::string text;
     EXPECT_TRUE(Soon([&] {
@@ -158,12 +140,7 @@ TEST(Exchange, AScrape) {
 TEST(Exchange, SwitchedOffAndOn) {
   const char* const file = std::getenv("NCCLTUNE_SENDRECV_OFF_FILE");
   ASSERT_NE(file, nullptr);
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     // The number of ranks whose message of the next round NCCL carries.
     const auto native = [&] {
       const uint64_t before = NativeSends();

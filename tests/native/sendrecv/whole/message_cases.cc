@@ -80,11 +80,7 @@ TEST(Exchange, WithARefusal) {
 // The sends complete before they are received. Then their rank destroys the communicator, or just
 // ends.
 void ReceiveLate(bool destroy) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     constexpr int kLast = kWarm + 2;
     for (int round = 0; round <= kLast; ++round) {
       if (rank == 0) {
@@ -114,12 +110,7 @@ TEST(Exchange, SendsOfAProcessThatEndsEarly) { ReceiveLate(false); }
 
 // Rank 0 sends in a stream of a green context, as the second side and as the first.
 TEST(Exchange, InAStreamOfAGreenContext) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     if (rank == 0) softCudaGreen(stream);
     for (int round = 0; round < 2; ++round) {
       const int first = round == 0 ? 1 : 0;
@@ -143,12 +134,7 @@ TEST(Exchange, InAStreamOfAGreenContext) {
 
 // Both ranks must report the message that rank 1 waits for.
 TEST(Exchange, AReceiveThatIsAskedAbout) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     if (rank == 1) {
       ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }
@@ -351,12 +337,7 @@ struct Graph {
 };
 
 TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& /*two*/, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     const Graph graph(pair, rank, comm, stream);
     for (int turn = 0; turn < 3; ++turn) {
       if (rank == 0) {
@@ -420,12 +401,7 @@ TEST(Capture, OfAllThreadsGoesOnWhateverElseIsDone) {
 
 // The peer calls directly, after the captured message, and finds the lane closed.
 TEST(Capture, OnOneSideAlone) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     const std::vector<uint8_t> bytes = Pattern(kBytes, 77);
     if (rank == 0) {
       ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, bytes.data(), kBytes), kCudaSuccess);
@@ -554,12 +530,7 @@ TEST(Capture, OfAPeerThatIsKilled) {
 
 // The peer posted the message first, directly and for a copy engine.
 TEST(Capture, BehindADirectCallOfThePeerIsAnError) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+  RunTwo(kWarm, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
     if (rank == 1) {
       ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }

@@ -32,7 +32,7 @@ ENOUGH_CONNECTIONS = "32"
 """Its value for the library, if it is not set. The library does not set it."""
 TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
 """Values of `CONNECTIONS` with which NCCL carries everything
-(`native/sendrecv/connections.cc`)."""
+(`native/sendrecv/cuda/connections.cc`)."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
 _STEPS = (2, 4, 8)
