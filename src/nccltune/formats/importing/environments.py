@@ -60,7 +60,10 @@ def _parts(path: PurePath) -> set[str]:
     return set(re.findall(r"[a-z]+|\d+", path.name.lower())) - _WORDS
 
 
-def read_environment(_: BinaryIO, context: Context) -> Iterator[RunSamples]:
+def read_environment(
+    file: BinaryIO,  # noqa: ARG001 - of every reader
+    context: Context,
+) -> Iterator[RunSamples]:
     """Yield nothing: the settings are used by the outputs that the environment is of."""
     context.report.flag(
         FlagKind.NOTE,

@@ -209,7 +209,7 @@ def _names_columns(line: str, after: list[str]) -> bool:
 
 
 def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
-    rows = []
+    rows: list[list[str]] = []
     for line in lines:
         if separator == "|" and "|" in line and not any(char.isalnum() for char in line):
             continue
