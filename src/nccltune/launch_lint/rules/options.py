@@ -189,8 +189,8 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     command = view.command
-    words = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
-    if not command.program and command.lead and not is_command(words):
+    before = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
+    if not command.program and command.lead and not is_command(before):
         return  # Prose that names a launcher.
     if not view.command.program:
         yield error(
