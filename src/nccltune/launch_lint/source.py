@@ -142,7 +142,8 @@ class _Script:
         self._here = here
         self._exported: dict[str, str] = {}
         self._functions: dict[str, ShellFunction] = {}
-        self._called = {line.words[0].text for line in lines_of(nodes) if line.words}
+        self._lines = list(lines_of(nodes))
+        self._called = {line.words[0].text for line in self._lines if line.words}
         self._calls = 0
 
     def run(self, nodes: Sequence[Node]) -> None:
@@ -266,7 +267,7 @@ class _Script:
         function = self._functions.get(words[call].text)
         if words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
-        elif launcher_at(words) == len(words) - 1 > 0:
+        elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
         elif starts_something(words):
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))

@@ -16,7 +16,7 @@ from nccltune.launch_lint.options import (
     TABLES,
     TRAINERS,
 )
-from nccltune.launch_lint.read import is_launcher, nearest_option
+from nccltune.launch_lint.read import is_command, is_launcher, nearest_option
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
@@ -188,6 +188,10 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     """Find a command without a program, or with a program that is not of nccl-tests."""
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
+    command = view.command
+    before = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
+    if not command.program and command.lead and not is_command(before):
+        return  # Prose that names a launcher.
     if not view.command.program:
         yield error(
             "no-program",
