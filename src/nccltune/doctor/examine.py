@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from nccltune.doctor.facts import Facts, FactType, catalogue
+from nccltune.doctor.facts.results import TEXT_LINES
 from nccltune.doctor.language.evaluation import STEPS, UNKNOWN, Env, Unsure, truth
 from nccltune.doctor.language.format_value import format_value
 from nccltune.doctor.language.functions import version_of
@@ -79,6 +80,7 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
                 facts=len(nodes[name]),
                 unread=tuple(nodes[name].unread),
                 unused=tuple(nodes[name].unused),
+                text_lines=nodes[name].value(TEXT_LINES),
             )
             for name in order
         ),

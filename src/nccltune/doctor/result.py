@@ -75,7 +75,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """An examined node.
 
     `title` describes the node. `facts` is the number of facts. `unread` lists unreadable inputs.
-    `unused` lists the files of which nothing was used.
+    `unused` lists the files of which nothing was used. `text_lines` is the number of lines of logs
+    and outputs of programs; None if there are none.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     facts: int
     unread: tuple[str, ...] = ()
     unused: tuple[UnusedFile, ...] = ()
+    text_lines: int | None = None
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ def verdict_words(examined: Examination) -> str:
         if not examined.of(RuleVerdict.OK):
             return "nothing could be checked"
         judged, unknown = judged_areas(examined)
+        judged = [_with_lines(examined, area) for area in judged]
         words = f"nothing found in {', '.join(judged)}" if judged else "nothing found"
         words += f"; nothing known of {', '.join(unknown)}" if judged and unknown else ""
         unused = sum(len(node.unused) for node in examined.nodes)
@@ -43,7 +44,24 @@ def verdict_words(examined: Examination) -> str:
         return f"{words}, but {count(unused, 'file')} {verb} not used"
     severities = Counter(judged.severity for judged in findings)
     parts = [count(severities[level], str(level)) for level in Severity if severities[level]]
-    return f"{count(len(findings), 'finding')}: {', '.join(parts)}"
+    words = f"{count(len(findings), 'finding')}: {', '.join(parts)}"
+    lines = _few_lines(examined)
+    return f"{words}, in {lines} of logs" if lines else words
+
+
+_FEW = 100
+"""A log with fewer lines shows little: most checks of it pass because nothing is in it."""
+
+
+def _few_lines(examined: Examination) -> str:
+    """Return `2 lines` if so little of logs was read; else "", and "" if there are no logs."""
+    lines = [node.text_lines for node in examined.nodes if node.text_lines is not None]
+    return count(sum(lines), "line") if lines and sum(lines) < _FEW else ""
+
+
+def _with_lines(examined: Examination, area: str) -> str:
+    lines = _few_lines(examined)
+    return f"{area} (only {lines})" if area == "logs" and lines else area
 
 
 def judged_areas(examined: Examination) -> tuple[list[str], list[str]]:

@@ -104,7 +104,9 @@ def test_files_of_another_host_are_examined_alone(
     assert [node["name"] for node in found["nodes"]] == ["other-7"]
     assert run(["doctor", str(log)]) == 0
     shown = capsys.readouterr()
-    assert shown.out.startswith("verdict     nothing found in logs; nothing known of tests")
+    assert shown.out.startswith(
+        "verdict     nothing found in logs (only 1 line); nothing known of tests"
+    )
     assert "nvidia-smi -q -x would decide most" in shown.out
     assert "they are not of this node" in shown.err
 

@@ -127,7 +127,7 @@ def test_the_gpu_of_a_study_makes_a_matrix_a_base_within_a_node(
     assert any("speed of NIC" in sentence for sentence in answer.silent)
 
 
-@pytest.mark.parametrize(("links", "gb_per_s"), [("NV12", 242.4), ("NV6", 135.0)])
+@pytest.mark.parametrize(("links", "gb_per_s"), [("NV12", 262.8), ("NV6", 135.0)])
 def test_some_links_identify_the_gpu(
     links: str, gb_per_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ from nccltune.doctor.result import Examination, RuleVerdict
 from nccltune.doctor.rule import DoctorRule
 from nccltune.doctor.rulebase import RuleBase, rule_base
 from nccltune.doctor.script import fix_script
-from nccltune.doctor.summary import line_words
+from nccltune.doctor.summary import line_words, verdict_words
 from nccltune.model.platform import Platform
 from nccltune.report.examination import render
 from tests.unit.doctor.rule_cases import cases, facts_of
@@ -79,6 +79,21 @@ def test_one_line_reports_that_nothing_was_found_or_checked() -> None:
     assert re.fullmatch(r"ok \d+ · nothing found · cannot tell \d+", line_words(well))
     nothing = examine({"a": facts_of("a", {})}, rule_base(), "")
     assert line_words(nothing) == "nothing could be checked"
+
+
+def test_the_verdict_states_how_few_lines_were_read() -> None:
+    found = {"failures": [], "log.text_lines": 2, "log.lines": [{"text": "x", "count": 1}]}
+    few = verdict_words(examine({"a": facts_of("a", found)}, rule_base(), ""))
+    assert few.startswith("nothing found in logs (only 2 lines); nothing known of ")
+    many = verdict_words(
+        examine({"a": facts_of("a", found | {"log.text_lines": 900})}, rule_base(), "")
+    )
+    assert many.startswith("nothing found in logs; nothing known of ")
+    failed = [{"kind": "gloo", "text": "Gloo connectFullMesh failed", "count": 1}]
+    one = facts_of("a", found | {"failures": failed})
+    assert verdict_words(examine({"a": one}, rule_base(), "")) == (
+        "1 finding: 1 error, in 2 lines of logs"
+    )
 
 
 def test_the_screen_begins_with_the_verdict_and_gives_each_part() -> None:

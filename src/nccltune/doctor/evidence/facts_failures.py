@@ -9,15 +9,22 @@ from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPUS
 from nccltune.doctor.facts.node import KERNEL_LOG, NODE_COLLECTED
-from nccltune.doctor.facts.results import FAILURES, KERNEL_FAILURES, KernelFailure, StatedFailure
+from nccltune.doctor.facts.results import (
+    FAILURES,
+    KERNEL_FAILURES,
+    TEXT_LINES,
+    KernelFailure,
+    StatedFailure,
+)
 
 # Tools that print a table. A tool that fails may print an error instead.
 _TABLES = ("nvlink", "topo", *(f"p2p-{kind}" for kind in "rwnap"))
 _TABLE_BYTES = 1024
 """If a tool in _TABLES prints at least this many bytes, the output is a table. A table is not
 searched for failures."""
+_LOGS = ("test", "output", "log", "diagnostics")
 _ITEMS = (
-    *("test", "output", "log", "diagnostics"),
+    *_LOGS,
     *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-sm", "nvidia-smi-fabric", *_TABLES),
 )
 _TOOL = "nvidia-smi"
@@ -51,6 +58,10 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         )
     )
     records += [_record(one, "collected.txt") for one in parse_failures(told)]
+    logs = [raw for raw in raws.values() if raw.name in _LOGS]
+    if logs:
+        lines = sum(len(raw.data.splitlines()) for raw in logs)
+        facts.add(TEXT_LINES, lines, logs[0].place())
     if raws or records:
         facts.add(FAILURES, records, next(iter(raws.values())).place() if raws else _TOOL)
     _kernel(facts, kernel)

@@ -3,7 +3,7 @@
 
 from typing import Annotated
 
-from nccltune.doctor.facts.declaration import FactRecord, records
+from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class NcclTest(FactRecord):
@@ -79,6 +79,14 @@ FAILURES = records(
         "lines that state a failure outright: of NCCL, CUDA, the driver, PyTorch, launchers, "
         "nvidia-smi; of lines alike but for numbers the first"
     ),
+    read="logs and outputs of programs and launchers; nvidia-smi",
+)
+
+
+TEXT_LINES = fact(
+    "log.text_lines",
+    int,
+    meaning="number of lines that were read of logs and outputs of programs",
     read="logs and outputs of programs and launchers; nvidia-smi",
 )
 

@@ -20,7 +20,7 @@ UNMEASURED = (
 NEAR = 1.3
 """A measurement confirms a ceiling that is at most this many times the measured bandwidth."""
 _OF_GPU = ("nvlink", "nvls", "nvls_blackwell")
-"""Figures of links that differ by the generation of the GPU. PCIe and NICs do not."""
+"""Figures of links that differ by the generation of the GPU."""
 
 
 def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: bool) -> str:
@@ -30,7 +30,9 @@ def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: b
     nodes.
     """
     reach = "domain" if joined else {1: "node", 2: "two"}.get(nodes, "more")
-    generation = [f"sm{nvlink_generation(sm)}"] if figure in _OF_GPU else []
+    # A ring over NICs or PCIe is alike on all GPUs. What NCCL gets out of the others is not.
+    is_alike = algorithm is Algorithm.RING and figure not in _OF_GPU
+    generation = [] if is_alike else [f"sm{nvlink_generation(sm)}"]
     return " ".join([algorithm.value, figure, *generation, reach])
 
 

@@ -159,7 +159,8 @@ def expect(
     notes += _slower_than_its_ports(node, ceilings[best].bottleneck.link)
     figure = _figure(ceilings[best].bottleneck)
     kind = kind_of(best, figure, sm, nodes=nodes, joined=in_domain)
-    if not is_measured(kind) and not (calibration and calibration.values[figure].samples):
+    of_user = calibration is not None and calibration.values[figure] != defaults().values[figure]
+    if not is_measured(kind) and not of_user:
         notes.append(UNMEASURED)
     booked = found.ring.channels * (
         found.ring.intra_gb_per_s if nodes <= 2 else found.ring.inter_gb_per_s

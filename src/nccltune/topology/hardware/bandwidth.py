@@ -21,6 +21,8 @@ SLOWEST_SWITCH = 3.0
 _PCI_DEFAULT_LANE = 60
 _WIDTH_DEFAULT = 16
 _MOST_LINKS_OF_AMPERE = 12
+_AMD = 900
+"""RCCL writes AMD's architecture as compute capability: 908, 942, 950."""
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 """The lane counts of PCIe. Files write other values, such as 0, 255 or -1, for an unknown width."""
 
@@ -135,7 +137,8 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     """Return the bandwidth of one NVLink of a GPU, or of one xGMI link of an AMD GPU."""
     if gpu.name is not None and gpu.name.startswith("gfx"):
         row = [row for row in _tables()["xgmi"] if gpu.name.startswith(row["name"])][-1]
-        return Bandwidth(row["gb_per_s"], f"{row['gb_per_s']:g} for {gpu.name}")
+        value = row["gb_per_s"]
+        return Bandwidth(value, f"{value:g} for {gpu.name}", wire_gb_per_s=row.get("wire", value))
     sm = known_sm(gpu)
     fitting = [
         row
@@ -158,8 +161,11 @@ def _nvlink_wire(sm: int) -> dict[str, Any]:
 
 
 def nvlink_generation(sm: int) -> int:
-    """Return the least compute capability with the NVLinks of `sm`: 90 for 90, 100 for 103."""
-    return int(_nvlink_wire(max(sm, 60))["from"])
+    """Return the least compute capability with the NVLinks of `sm`: 90 for 90, 100 for 103.
+
+    AMD's numbers (942) are returned unchanged.
+    """
+    return sm if sm >= _AMD else int(_nvlink_wire(max(sm, 60))["from"])
 
 
 def known_sm(gpu: Gpu) -> int:

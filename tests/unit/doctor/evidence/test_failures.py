@@ -51,6 +51,9 @@ LINES = [
     ("died", "[h1:100] *** Process received signal ***"),
     ("died", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
     ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
+    ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
+    ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
+    ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
 

@@ -85,8 +85,8 @@ def test_two_nodes_of_b200_have_no_measurement() -> None:
 
 
 def test_a_calibration_of_ones_own_is_a_measurement() -> None:
-    machine = next(one for one in DATA.machine if one.name.startswith("GCP a3-mega"))
-    own = defaults().with_figures("own", {"network": Figure(0.97, "own", samples=8)})
+    machine = next(one for one in DATA.machine if one.name.startswith("DGX-1"))
+    own = defaults().with_figures("own", {"nvlink": Figure(0.97, "own", samples=8)})
     assert not expect(CEILINGS.topology(machine), nodes=2).sure
     assert expect(CEILINGS.topology(machine), nodes=2, calibration=own).sure
 
@@ -116,7 +116,7 @@ def test_each_rate_of_a_wire_has_a_source() -> None:
     tables = tomllib.loads(
         resources.files("nccltune.topology.hardware").joinpath("bandwidths.toml").read_text("utf-8")
     )
-    for row in tables["nvlink_wire"]:
+    for row in (*tables["nvlink_wire"], *tables["xgmi"]):
         assert row["source"].partition(":")[0] in ("measured", "documented")
 
 

@@ -80,6 +80,11 @@ def test_links_of_an_unknown_gpu() -> None:
     assert bandwidth.nvlink(Gpu(sm=90, name="gfx90a"), None).gb_per_s == 36.0
     assert bandwidth.nvlink(Gpu(name="gfx906"), None).gb_per_s == 24.0
     assert bandwidth.nvlink(Gpu(name="gfx942"), None).gb_per_s == 48.0
+    assert bandwidth.nvlink(Gpu(name="gfx942"), None).wire == 48.0
+    # Two MI355X reach 61.2 GB/s in all-reduce.
+    assert bandwidth.nvlink(Gpu(name="gfx950"), None).wire > 61.2
+    assert bandwidth.nvlink_generation(942) == 942
+    assert bandwidth.nvlink_generation(103) == 100
 
 
 INTEL = "GenuineIntel"

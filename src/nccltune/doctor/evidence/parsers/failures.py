@@ -112,7 +112,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
     "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data"),
     "tcpx": ("Number of GPUs detected in the PCI",),
-    "ofi_failed": ("OFI poll failed", "MPIDI_OFI_handle_cq_error"),
+    "tcpx_settings": ("(shim) mismatch recommended",),
+    "ofi_failed": (
+        "OFI poll failed",
+        "MPIDI_OFI_handle_cq_error",
+        "OFI is failing to make progress",
+    ),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",
