@@ -18,16 +18,20 @@ def line(*words: object) -> list[str]:
     return [sys.executable, "-m", "nccltune.cli", *map(str, words)]
 
 
-def nccltune(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run it to its end in `cwd`, without the settings of this shell but for where our binaries
-    are; it must exit with `code`."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
+def environment() -> dict[str, str]:
+    """This shell's variables without its settings, but for where our binaries are."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
     if "NCCLTUNE_NATIVE_DIR" in os.environ:
-        environment["NCCLTUNE_NATIVE_DIR"] = os.environ["NCCLTUNE_NATIVE_DIR"]
+        kept["NCCLTUNE_NATIVE_DIR"] = os.environ["NCCLTUNE_NATIVE_DIR"]
+    return kept
+
+
+def nccltune(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in `cwd`, in `environment()`; it must exit with `code`."""
     done = subprocess.run(
         line(*words),
         cwd=cwd,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -43,3 +47,17 @@ def launcher_here(name: str) -> str:
     except PlatformError as error:
         pytest.skip(f"{error} ({error.hint})")
     return name
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

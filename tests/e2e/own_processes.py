@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.bench_runs import environment
+from tests.e2e.command_line import line
 
 
 def native_parts(folder: Path, stand_in: Path) -> Path:
@@ -27,15 +28,11 @@ def variables(native: Path, **more: str) -> dict[str, str]:
     return environment(NCCLTUNE_NATIVE_DIR=str(native), PATH=path, **more)
 
 
-def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "nccltune.cli", *map(str, args)]
-
-
 def run(
     native: Path, *args: object, cwd: Path, code: int = 0, **more: str
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        command(*args),
+        line(*args),
         cwd=cwd,
         env=variables(native, **more),
         capture_output=True,

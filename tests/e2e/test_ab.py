@@ -153,7 +153,7 @@ def test_options_that_do_not_go_together(
 
 
 def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = [sys.executable, str(Path(__file__).with_name("p2p_bench.py"))]
+    stand_in = [sys.executable, str(Path(__file__).with_name("settings_bench.py"))]
     tried = {"NCCL_MIN_P2P_NCHANNELS": "64"}
     runner = BenchRunner(
         Launch(gpus=2), [Collective.ALLREDUCE], 1 << 10, 1 << 20, tried, program=stand_in
@@ -165,7 +165,7 @@ def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.Monkey
     assert {sample.repeat for sample in kept} == {0, 1, 2}
     assert ran.facts is not None
     assert (ran.error, ran.facts.channels) == (None, 24)
-    monkeypatch.setenv("P2P_BENCH_FAIL", "NCCL_MIN_P2P_NCHANNELS=64")
+    monkeypatch.setenv("BENCH_FAIL", "NCCL_MIN_P2P_NCHANNELS=64")
     with pytest.raises(LaunchError):
         runner.run(tried, 4, kept.extend)
     with pytest.raises(InputError, match="cannot be unset"):

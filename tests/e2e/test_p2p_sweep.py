@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.own_processes import native_parts, run
 
-STAND_IN = Path(__file__).with_name("p2p_bench.py")
+STAND_IN = Path(__file__).with_name("settings_bench.py")
 FAST = ("--sizes", "1M-64M")
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.bench_runs import environment, eventually
-from tests.e2e.own_processes import command, native_parts, run, variables
+from tests.e2e.command_line import line
+from tests.e2e.own_processes import native_parts, run, variables
 
-STAND_IN = Path(__file__).with_name("sendrecv_bench.py")
+STAND_IN = Path(__file__).with_name("settings_bench.py")
 FAKES = (
     Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
 )
@@ -43,7 +44,7 @@ def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]
 def compared(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study with a finished comparison, named `study` in the folder."""
     folder = tmp_path_factory.mktemp("compared")
-    more = {"SENDRECV_BENCH_CROSSING": str(4 << 20)}
+    more = {"BENCH_CROSSING": str(4 << 20)}
     words = ("sendrecv", "sweep", "--policies", "--gpus", 2, *FAST, "-o", "study")
     done = run(native, *words, cwd=folder, **more)
     (folder / "screen").write_text(done.stdout)
@@ -138,7 +139,7 @@ def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> No
 
 
 def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
-    result = sweep(native, "-o", "study", cwd=tmp_path, SENDRECV_BENCH_CROSSING="0")
+    result = sweep(native, "-o", "study", cwd=tmp_path, BENCH_CROSSING="0")
     assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
     assert result["from_bytes"] is None
     conf = (tmp_path / "study" / "sendrecv.conf").read_text()
@@ -159,7 +160,7 @@ def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
 def test_what_is_no_comparison_is_not_taken_for_one(
     native: Path, tmp_path: Path, lacks: str, words: str
 ) -> None:
-    result = sweep(native, "-o", "study", cwd=tmp_path, SENDRECV_BENCH_WITHOUT=lacks)
+    result = sweep(native, "-o", "study", cwd=tmp_path, BENCH_WITHOUT=lacks)
     assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
     assert words in result["why"]
     again = sweep(native, "-o", "study", cwd=tmp_path)
@@ -169,9 +170,9 @@ def test_what_is_no_comparison_is_not_taken_for_one(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number: int) -> None:
     process = subprocess.Popen(
-        command("sendrecv", "sweep", "--gpus", 2, *FAST, "-o", "study"),
+        line("sendrecv", "sweep", "--gpus", 2, *FAST, "-o", "study"),
         cwd=tmp_path,
-        env=variables(native, SENDRECV_BENCH_SLOW="0.005"),
+        env=variables(native, BENCH_SLOW="0.005"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -255,7 +256,7 @@ def test_the_real_bench_has_the_real_library_before_its_nccl(tmp_path: Path) -> 
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     nccl = ("--nccl", FAKES / "libnccl.so.2")
     done = subprocess.run(
-        command("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
+        line("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
         cwd=tmp_path,
         env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)),
         capture_output=True,

@@ -6,6 +6,7 @@ import math
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -13,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.cli import run as run_here
 from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.study.files import Study
 
 from .command_line import nccltune
+from .page_snippets import ROOT, reader_folder, run
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 WINNERS = ["tree/ll", "tree/ll128", "ring/ll128", "ring/simple"]
@@ -319,3 +323,58 @@ def test_weights_are_kept_with_the_rules(tmp_path: Path) -> None:
     nccltune("tune", study, "--weights", "my weights.csv", cwd=tmp_path)
     report = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
     assert "--weights 'my weights.csv'" in report["commands"]["rebuild"]
+
+
+PAGE = ROOT / "docs" / "reference" / "tuner-plugin.md"
+RECORDINGS = {"2-nodes": "h200x4-as-2-nodes", "4-nodes": "h200x4-as-4-nodes"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the reader is, with the studies that the page names."""
+    folder = reader_folder(tmp_path_factory.mktemp("scales"))
+    for name, recording in RECORDINGS.items():
+        shutil.copytree(ROOT / "examples" / recording, folder / "studies" / name)
+        tuned = run(f"nccltune tune studies/{name}", folder)
+        assert tuned.returncode == 0, tuned.stderr
+    return folder
+
+
+def rules(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if not line.startswith("#")]
+
+
+def test_joined_files_keep_the_rules_of_each_scale(folder: Path) -> None:
+    block = re.search(r"^```sh\n(\{ cat .*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    assert block is not None
+    # `explain` asks the plugin about a scale that the recordings have.
+    done = run("set -e\n" + block[1].replace("--ranks 32", "--ranks 4"), folder)
+    assert done.returncode == 0, done.stderr
+    parts = [rules(folder / "studies" / name / "tuner.conf") for name in RECORDINGS]
+    assert rules(folder / "tuner.conf") == parts[0] + parts[1]
+    assert all(parts)
+    total = len(parts[0]) + len(parts[1])
+    assert f"{len(parts[1])} of {total} rules apply to 4 nodes, 4 ranks" in done.stdout
+    assert "TUNER/nccltune: " in done.stdout
+    assert "given twice" not in done.stdout
+    other = run("nccltune explain tuner.conf --nodes 2 --ranks 4", folder)
+    assert f"{len(parts[0])} of {total} rules apply to 2 nodes, 4 ranks" in other.stdout
+    none = run("nccltune explain tuner.conf --nodes 8 --ranks 8", folder)
+    assert f"0 of {total} rules apply to 8 nodes, 8 ranks" in none.stdout
+
+
+def test_it_measures_large_sizes_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "links"
+    command = ["topo", "calibrate", "-o", str(study), "--replay", "h200x4-1-node", "--json"]
+    assert run_here(command) == 0
+    answer = json.loads(capsys.readouterr().out)
+    nvlink = answer["calibration"]["values"]["nvlink"]
+    assert nvlink["value"] == pytest.approx(0.899, abs=0.01)
+    assert "replay of h200x4-1-node" in nvlink["source"]
+    assert json.loads((study / "calibration.json").read_text())["values"]["nvlink"] == nvlink
+    samples = list(Study.open(study).samples())
+    assert {sample.bytes for sample in samples} == {256 << 20, 512 << 20, 1 << 30}
+    assert run_here(command) == 0
+    assert len(list(Study.open(study).samples())) == len(samples)

@@ -15,6 +15,7 @@ from nccltune.model.choice import DEFAULT, Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError
 from nccltune.native import bench_path
+from tests.e2e.command_line import alive, children
 
 RECORDING = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
 LIMIT_S = 15.0
@@ -36,19 +37,6 @@ def request(rounds: int) -> Measure:
     )
 
 
-def processes(parent: int) -> list[int]:
-    path = Path(f"/proc/{parent}/task/{parent}/children")
-    return [int(child) for child in path.read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
 def wait_for_end(pids: list[int]) -> None:
     deadline = time.monotonic() + LIMIT_S
     while any(alive(pid) for pid in pids):
@@ -63,7 +51,7 @@ def test_four_processes_answer_as_one() -> None:
         table = TableRequest(id=0, collective=Collective.ALLREDUCE, bytes=[1024])
         costs = running.tables(table)[0].costs
         assert sorted(costs) == ["ring/ll", "ring/simple", "tree/ll", "tree/simple"]
-        pids = [pid for pid in processes(os.getpid()) if alive(pid)]
+        pids = [pid for pid in children(os.getpid()) if alive(pid)]
     assert len(points) == 2 * 2 * 3
     assert all(len(point.times_us) == 4 for point in points)
     assert not any(alive(pid) for pid in pids)
@@ -76,9 +64,9 @@ def test_a_killed_rank_ends_all_and_loses_no_point(rank: int) -> None:
 
     def run() -> None:
         nonlocal seen
-        before = set(processes(os.getpid()))
+        before = set(children(os.getpid()))
         with bench() as running:
-            pids.extend(sorted(set(processes(os.getpid())) - before))
+            pids.extend(sorted(set(children(os.getpid())) - before))
             for part in running.measure(request(100_000)):
                 if not seen:
                     os.kill(pids[rank], 9)
@@ -111,7 +99,7 @@ def test_a_killed_starter_takes_all_with_it(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"measuring\n"
-    pids = processes(process.pid)
+    pids = children(process.pid)
     process.kill()
     process.communicate()
     assert len(pids) == 4

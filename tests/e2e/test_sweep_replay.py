@@ -6,7 +6,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.study.files import Study
 from nccltune.tune.search import search
+from tests.e2e.command_line import alive, children, environment, line, nccltune
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECORDINGS = ["h200x4-as-4-nodes", "h200x4-1-node"]
@@ -31,20 +31,8 @@ LONG = [
 Points = dict[tuple[str, int, str, int, int], float]
 
 
-def environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "NO_COLOR"))}
-
-
-def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "nccltune.cli", "sweep", *map(str, args)]
-
-
 def sweep(*args: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(*args), cwd=cwd, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    return nccltune("sweep", *args, cwd=cwd, code=code)
 
 
 def points(study: Path) -> Points:
@@ -160,11 +148,6 @@ def test_a_study_of_another_platform_is_refused_and_left_as_it_is(tmp_path: Path
     assert (tmp_path / "study" / "samples.jsonl").read_bytes() == before
 
 
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()]
-
-
 def until(condition: object, what: str, limit_s: float = 60.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + limit_s
@@ -178,7 +161,7 @@ def running_sweep(cwd: Path, lines: int) -> tuple[subprocess.Popen[str], list[in
     grid in many rounds, so that there is time to interrupt it."""
     samples = cwd / "study" / "samples.jsonl"
     process = subprocess.Popen(
-        command("-o", "study", *LONG),
+        line("sweep", "-o", "study", *LONG),
         cwd=cwd,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -187,14 +170,6 @@ def running_sweep(cwd: Path, lines: int) -> tuple[subprocess.Popen[str], list[in
     )
     until(lambda: samples.exists() and samples.read_bytes().count(b"\n") >= lines, "no samples")
     return process, children(process.pid)
-
-
-def alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    try:
-        return status.read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture(scope="module")

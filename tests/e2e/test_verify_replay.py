@@ -22,7 +22,7 @@ from nccltune.prove.result import Proof
 from nccltune.prove.sizes import taken
 from nccltune.study.files import Study
 
-from .command_line import nccltune
+from .command_line import children, nccltune
 
 RECORDING = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
 ALLREDUCE = ["--replay", RECORDING, "--collectives", "allreduce"]
@@ -163,10 +163,6 @@ def paced(folder: Path) -> Path:
     )
     script.chmod(0o755)
     return folder
-
-
-def children(pid: int) -> list[int]:
-    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize(
