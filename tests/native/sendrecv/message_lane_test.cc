@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "sendrecv/native_model.h"
+#include "sendrecv/world.h"
 
 namespace nccltune::sendrecv {
 namespace {

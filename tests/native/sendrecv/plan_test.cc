@@ -353,5 +353,4 @@ TEST(Staging, NeverGivesAPlaceTwice) {
 }
 
 }  // namespace
-
 }  // namespace nccltune::sendrecv

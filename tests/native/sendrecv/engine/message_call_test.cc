@@ -108,5 +108,4 @@ TEST(Counts, NameWhatWasTakenAlone) {
 }
 
 }  // namespace
-
 }  // namespace nccltune::sendrecv

@@ -98,5 +98,4 @@ TEST(Once, AChildThatWasForkedMeanwhileDoesItAgain) {
 }
 
 }  // namespace
-
 }  // namespace nccltune::sendrecv

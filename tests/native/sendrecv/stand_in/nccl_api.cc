@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/nccl_api.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "sendrecv/stand_in/cuda_options.h"
+#include "sendrecv/stand_in/nccl_kernel.h"
 
 namespace nccltune::soft {
 namespace {
@@ -34,6 +38,59 @@ CUresult AllocateShared(CUdeviceptr* pointer, size_t bytes) {
     if (can != 0) result = cuMemSetAccess(*pointer, bytes, &access, 1);
   }
   return result;
+}
+
+static_assert(sizeof(Place) <= sizeof(ncclUniqueId));
+
+bool IsBlocking(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
+
+ncclResult_t Begin(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank,
+                   const ncclConfig_t* config) {
+  *out = nullptr;
+  if (ranks < 1 || rank < 0 || rank >= ranks) return FailGroup(kNcclInvalidArgument);
+  Place place;
+  std::memcpy(&place, id.internal, sizeof place);
+  const std::shared_ptr<Comm> comm = NewComm();
+  if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
+  comm->blocking = IsBlocking(config);
+  *out = HandleOf(comm);
+  return AddJoin(comm, [comm, place, ranks, rank] { return Join(*comm, place, ranks, rank); });
+}
+
+ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclComm_t* out,
+                         const ncclConfig_t* config) {
+  *out = nullptr;
+  const ScopedCommContext context(parent->context);
+  const std::shared_ptr<Comm> comm = NewComm();
+  if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
+  comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
+  const auto shared = std::make_shared<Vote>(std::move(vote));
+  const auto begin = [parent, shared] {
+    shared->round = ++(shared->shrink ? parent->shrinks : parent->splits);
+  };
+  const auto join = [parent, comm, out, shared] {
+    const ncclResult_t result = JoinByVote(*parent, *shared, *comm);
+    if (shared->color < 0) {
+      ForgetComm(comm);
+    } else {
+      // Written only when the communicator is complete.
+      __atomic_store_n(out, HandleOf(comm), __ATOMIC_RELEASE);
+    }
+    return result;
+  };
+  const ncclResult_t added = AddJoin(parent, join, begin);
+  // The program polls the parent.
+  return added == kNcclInProgress ? kNcclSuccess : added;
+}
+
+// Waits for work in progress and for work that is not enqueued yet.
+ncclResult_t End(const std::shared_ptr<Comm>& comm) {
+  for (Patience patience; comm->error == kNcclInProgress;) patience.Sleep();
+  const CUresult result = cuEventSynchronize(comm->last);
+  ForgetComm(comm);
+  return result == kCudaSuccess || comm->aborted
+             ? kNcclSuccess
+             : Fail(kNcclUnhandledCudaError, "CUDA error " + std::to_string(result));
 }
 
 }  // namespace
@@ -133,5 +190,163 @@ const char* acts::ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* acts::ncclGetLastError(ncclComm_t /*comm*/) { return LastFailure(); }
+
+// How communicators are created and ended.
+SOFT_NCCL(ncclGetUniqueId, (ncclUniqueId * id)) {
+  SOFT_NCCL_ENTER();
+  Place place;
+  if (!Segment::Create(place)) return Fail(kNcclSystemError, "no memory for a segment");
+  *id = {};
+  std::memcpy(id->internal, &place, sizeof place);
+  return kNcclSuccess;
+}
+
+SOFT_NCCL(ncclCommInitRank, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank)) {
+  SOFT_NCCL_ENTER();
+  return Begin(comm, ranks, id, rank, nullptr);
+}
+
+SOFT_NCCL(ncclCommInitRankConfig,
+          (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  return Begin(comm, ranks, id, rank, config);
+}
+
+SOFT_NCCL(ncclCommInitRankScalable, (ncclComm_t * comm, int ranks, int rank, int ids,
+                                     ncclUniqueId* id, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  if (ids < 1 || ids > ranks) return FailGroup(kNcclInvalidArgument);
+  return Begin(comm, ranks, id[0], rank, config);
+}
+
+SOFT_NCCL(ncclCommInitAll, (ncclComm_t * comms, int gpus, const int* list)) {
+  SOFT_NCCL_ENTER();
+  Place place;
+  if (gpus < 1) return kNcclInvalidArgument;
+  if (!Segment::Create(place)) return Fail(kNcclSystemError, "no memory for a segment");
+  ncclUniqueId id = {};
+  std::memcpy(id.internal, &place, sizeof place);
+  if (cuInit(0) != kCudaSuccess) return kNcclUnhandledCudaError;
+  StartGroup();
+  for (int rank = 0; rank < gpus; ++rank) {
+    CUcontext context = nullptr;
+    const int gpu = list == nullptr ? rank : list[rank];
+    if (cuDevicePrimaryCtxRetain(&context, gpu) != kCudaSuccess) {
+      FailGroup(Fail(kNcclUnhandledCudaError, "no such GPU"));
+      break;
+    }
+    const ScopedCommContext in(context);
+    Begin(&comms[rank], gpus, id, rank, nullptr);
+  }
+  return EndGroup();
+}
+
+SOFT_NCCL(ncclCommSplit,
+          (ncclComm_t handle, int color, int key, ncclComm_t* made, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  const std::shared_ptr<Comm> parent = ReadyComm(handle);
+  if (parent == nullptr || color < kNcclNoColor) return FailGroup(kNcclInvalidArgument);
+  Vote vote;
+  for (int rank = 0; rank < parent->ranks; ++rank) vote.voters.push_back(rank);
+  vote.color = color;
+  vote.key = key;
+  return BeginByVote(parent, std::move(vote), made, config);
+}
+
+SOFT_NCCL(ncclCommShrink, (ncclComm_t handle, int* excluded, int count, ncclComm_t* made,
+                           ncclConfig_t* config, int flags)) {
+  SOFT_NCCL_ENTER();
+  const std::shared_ptr<Comm> parent = ReadyComm(handle);
+  if (parent == nullptr || excluded == nullptr || count < 1) return FailGroup(kNcclInvalidArgument);
+  Vote vote;
+  vote.shrink = true;
+  for (int rank = 0; rank < parent->ranks; ++rank) {
+    if (std::find(excluded, excluded + count, rank) == excluded + count) {
+      vote.voters.push_back(rank);
+    }
+  }
+  if (std::ranges::find(vote.voters, parent->rank) == vote.voters.end()) {
+    return FailGroup(Fail(kNcclInvalidArgument, "an excluded rank must not call it"));
+  }
+  vote.key = parent->rank;
+  if ((flags & kNcclShrinkAbort) != 0) {
+    // Ends the parent's kernels. The parent itself stays until it is destroyed.
+    parent->aborted = true;
+    cuEventSynchronize(parent->last);
+    parent->aborted = false;
+  }
+  return BeginByVote(parent, std::move(vote), made, config);
+}
+
+SOFT_NCCL(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* id)) {
+  if (ReadyComm(comm) == nullptr) return kNcclInvalidArgument;
+  return acts::ncclGetUniqueId(id);
+}
+
+SOFT_NCCL(ncclCommGrow, (ncclComm_t handle, int ranks, const ncclUniqueId* id, int rank,
+                         ncclComm_t* made, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) {
+    return id == nullptr ? FailGroup(kNcclInvalidArgument) : Begin(made, ranks, *id, rank, config);
+  }
+  *made = nullptr;
+  const std::shared_ptr<Comm> parent = ReadyComm(handle);
+  if (parent == nullptr || ranks <= parent->ranks || rank != -1) {
+    return FailGroup(kNcclInvalidArgument);
+  }
+  const ScopedCommContext context(parent->context);
+  const std::shared_ptr<Comm> comm = NewComm();
+  if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
+  comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
+  Place place;
+  if (id != nullptr) std::memcpy(&place, id->internal, sizeof place);
+  const bool leads = id != nullptr;
+  const auto round = std::make_shared<uint64_t>(0);
+  const auto begin = [parent, round] { *round = ++parent->grows; };
+  const auto join = [=] {
+    const ncclResult_t result = JoinGrown(*parent, *round, leads ? &place : nullptr, ranks, *comm);
+    __atomic_store_n(made, HandleOf(comm), __ATOMIC_RELEASE);
+    return result;
+  };
+  const ncclResult_t added = AddJoin(parent, join, begin);
+  return added == kNcclInProgress ? kNcclSuccess : added;
+}
+
+SOFT_NCCL(ncclCommRevoke, (ncclComm_t handle, int flags)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) return kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  if (comm == nullptr || flags != 0 || comm->finalized || comm->revoked.exchange(true)) {
+    return kNcclInvalidArgument;
+  }
+  // Ends its kernels.
+  comm->aborted = true;
+  cuEventSynchronize(comm->last);
+  comm->aborted = false;
+  return kNcclSuccess;
+}
+
+SOFT_NCCL(ncclCommFinalize, (ncclComm_t handle)) {
+  SOFT_NCCL_ENTER();
+  const std::shared_ptr<Comm> comm = ReadyComm(handle);
+  if (comm == nullptr || comm->finalized.exchange(true)) return kNcclInvalidArgument;
+  return cuEventSynchronize(comm->last) == kCudaSuccess ? kNcclSuccess : kNcclUnhandledCudaError;
+}
+
+SOFT_NCCL(ncclCommDestroy, (ncclComm_t handle)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) return kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  return comm == nullptr ? kNcclInvalidArgument : End(comm);
+}
+
+SOFT_NCCL(ncclCommAbort, (ncclComm_t handle)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) return kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  if (comm == nullptr) return kNcclInvalidArgument;
+  comm->aborted = true;
+  return End(comm);
+}
 
 }  // namespace nccltune::soft
