@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune predict`: the screen, the document and its errors."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -74,6 +75,34 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert {one["after"] for one in changes} == {
         one["choice"] for one in reduce["against"]["sizes"]
     }
+
+
+def test_times_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [DGX, "--nodes", "2", "--collectives", "allreduce,allgather", "--sizes", "1M-2M"]
+    rows = list(csv.DictReader(printed(capsys, *words, "--export", "csv").splitlines()))
+    found = document(capsys, *words)
+    assert len(rows) == sum(len(size["times_us"]) - list(size["times_us"].values()).count(None)
+                            for one in found for size in one["sizes"])  # fmt: skip
+    assert sum(row["default"] == "1" for row in rows) == 4
+    for row in rows:
+        (one,) = (one for one in found if one["collective"] == row["collective"])
+        (size,) = (size for size in one["sizes"] if str(size["bytes"]) == row["bytes"])
+        label = f"{row['algorithm']}/{row['protocol']}"
+        assert float(row["time_us"]) == size["times_us"][label]
+        assert row["default"] == str(int(size["choice"] == label))
+
+
+def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [DGX, "--nodes", "2", "--nccl-version", "2.28.9", "--export", "simai"]
+    lines = printed(capsys, *words).splitlines()
+    assert lines[:2] == ["nccltune", "TP:"]
+    assert lines[2] == "  allreduce,: 475.6"
+    assert lines[lines.index("DP:") + 1] == lines[lines.index("EP:") + 1] != lines[2]
+    assert lines.count("  alltoall,: null") == 3
+    lonely = printed(capsys, *words, "--gpus", "1").splitlines()
+    assert lonely[2] == "  allreduce,: null"
+    assert run(["predict", *words, "--json"]) == 2
+    assert "excludes --json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
