@@ -47,6 +47,19 @@ def test_a_study_gives_settings_and_version(capsys: pytest.CaptureFixture[str]) 
     assert "nvls/simple" in asked["model"]
 
 
+def test_a_library_names_its_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    library = tmp_path / "libnccl.so.2"
+    library.write_bytes(b"\x7fELF\0NCCL version 2.27.7+cuda12.9\0")
+    for words in (["--nccl", str(library)], ["--nccl", "2.27.7"], ["--nccl-version", "2.27.7"]):
+        assert document(capsys, DGX, *words)[0]["nccl"] == "2.27.7"
+    for content in (b"\x7fELF\0", b""):
+        library.write_bytes(content)
+        assert run(["predict", DGX, "--nccl", str(library)]) == 2
+        assert "names no NCCL version" in capsys.readouterr().err
+    assert run(["predict", DGX, "--nccl", "2.28", "--nccl-version", "2.27"]) == 2
+    assert "both name a version" in capsys.readouterr().err
+
+
 def test_two_versions(capsys: pytest.CaptureFixture[str]) -> None:
     words = [DGX, "--nodes", "4", "--nccl-version", "2.27.7", "--against"]
     out = printed(capsys, *words, "2.28.9")
@@ -109,6 +122,7 @@ def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "message"),
     [
         (["--nccl-version", "new"], "--nccl-version: 'new' is not an NCCL version"),
+        (["--nccl", "missing.so"], "--nccl: 'missing.so' is not an NCCL version"),
         (["--against", "2.18.1"], "older than the oldest known model"),
         (["NCCL_ALGO=ring"], "NCCL_ALGO is not modelled"),
         (["NCCL_NVLS_ENABLE"], "is not NAME=VALUE"),
