@@ -50,9 +50,8 @@ def command(collectives: str, sizes: str, export: str | None, **options: Any) ->
     from nccltune.app.predict import PredictRequest, predict_choices
     from nccltune.app.predict_export import as_csv, as_simai
     from nccltune.cli.predict_screen import as_data, show
-    from nccltune.cli.requests import collectives_from, struct_from
+    from nccltune.cli.requests import collectives_from, sizes_from, struct_from
     from nccltune.model.errors import InputError
-    from nccltune.model.sizes import parse_range
 
     if export and is_json():
         raise InputError("has a form of its own, so it excludes --json", where="--export")
@@ -60,7 +59,7 @@ def command(collectives: str, sizes: str, export: str | None, **options: Any) ->
         PredictRequest,
         options,
         collectives=collectives_from(collectives),
-        sizes=parse_range(sizes),
+        sizes=sizes_from(sizes),
     )
     with working("searching rings and trees"):
         if export == "simai":
