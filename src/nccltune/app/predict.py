@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predict: what NCCL chooses on a platform by its own cost model, and what another version does."""
 
+import mmap
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +24,8 @@ class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A platform and what to predict for it.
 
     `path` is a topology file or a study, whose settings and NCCL version then count as given.
-    `settings` are NAME=VALUE. `sizes` are the first and the last, by powers of two in between.
+    `settings` are NAME=VALUE. `nccl` is a libnccl.so.2 whose version counts, or a version. `sizes`
+    are the first and the last, by powers of two in between.
     """
 
     path: Path
@@ -32,6 +35,7 @@ class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int | None = None
     settings: Sequence[str] = ()
     nccl_version: str | None = None
+    nccl: Path | None = None
     against: str | None = None
 
 
@@ -69,7 +73,10 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
         if name not in SETTINGS:
             raise InputError(f"{name} is not modelled", hint=nearest(name, SETTINGS))
     settings = {name: value for name, value in measured.items() if name in SETTINGS} | asked
-    known = _version(request.nccl_version, "--nccl-version") or version or NEWEST
+    if request.nccl is not None and request.nccl_version is not None:
+        raise InputError("and --nccl-version both name a version", where="--nccl")
+    named = _version(request.nccl_version, "--nccl-version") or _version_of(request.nccl)
+    known = named or version or NEWEST
     other = _version(request.against, "--against")
     first, last = request.sizes
     sizes = [first << power for power in range(64) if first << power <= last]
@@ -95,6 +102,20 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
         words = tuple(f"{name}={value}" for name, value in settings.items())
         found.append(Predicted(topology.source, words, _text(known), now, difference))
     return found
+
+
+def _version_of(path: Path | None) -> Version | None:
+    """Return the version in the strings of a library, or the one that `path` spells."""
+    if path is None or not path.is_file():
+        return _version(None if path is None else str(path), "--nccl")
+    text = ""
+    if path.stat().st_size:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            found = re.search(rb"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})", data)
+            text = "" if found is None else found[1].decode()
+    if not text:
+        raise InputError("names no NCCL version, so it is no libnccl.so.2", where=str(path))
+    return parse_version(text)
 
 
 def _version(text: str | None, where: str) -> Version | None:

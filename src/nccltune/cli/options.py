@@ -123,8 +123,8 @@ FLAGS: dict[str, dict[str, Any]] = {
         "is_flag": True,
     },
     "--nccl": {
-        "help": "The libnccl.so.2 to measure",
-        "more": "  [default: PyTorch's, else the system's]",
+        "help": "The libnccl.so.2",
+        "more": " to measure  [default: PyTorch's, else the system's]",
         "type": click.Path(path_type=Path, exists=True, dir_okay=False),
     },
     "--nccl-version": {"help": "The version of NCCL", "metavar": "X.Y.Z"},

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from nccltune.cli.options import PATH, option
-from nccltune.cli.output import print_result, stdout
+from nccltune.cli.output import is_json, print_result, stdout, write_exact
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
 
@@ -14,7 +14,7 @@ EPILOG = """\b
 Examples:
   nccltune predict topo.xml --nodes 4
   nccltune predict topo.xml --nodes 4 --nccl-version 2.27.7 --against 2.28.9
-  nccltune predict topo.xml NCCL_NVLS_ENABLE=0 --collectives all --json
+  nccltune predict topo.xml NCCL_NVLS_ENABLE=0 --collectives all --export csv > times.csv
 """
 
 
@@ -26,10 +26,20 @@ Examples:
 @option("--collectives", default="allreduce", more=", or `all`.")
 @option("--sizes", default="8-8G", more=", by powers of two.")
 @option("--nccl-version", more="  [default: that of the study, else the newest known]")
+@option(
+    "--nccl",
+    more=" whose version counts; a version such as 2.28.9 is taken, too.",
+    type=PATH,
+)
 @click.option(
     "--against", metavar="X.Y.Z", help="Another version of NCCL: show where it chooses differently."
 )
-def command(collectives: str, sizes: str, **options: Any) -> None:
+@click.option(
+    "--export",
+    type=click.Choice(["csv", "simai"]),
+    help="Print the times of all choices as CSV, or SimAI's busbw.yaml at the last size.",
+)
+def command(collectives: str, sizes: str, export: str | None, **options: Any) -> None:
     """Print NCCL's choice at each size on a machine, the time its model gives it, and why.
 
     FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). The numbers are those of NCCL's own
@@ -38,16 +48,26 @@ def command(collectives: str, sizes: str, **options: Any) -> None:
     change paths, NICs, NVLS, CollNet or channels count.
     """
     from nccltune.app.predict import PredictRequest, predict_choices
+    from nccltune.app.predict_export import as_csv, as_simai
     from nccltune.cli.predict_screen import as_data, show
-    from nccltune.cli.requests import collectives_from, struct_from
-    from nccltune.model.sizes import parse_range
+    from nccltune.cli.requests import collectives_from, sizes_from, struct_from
+    from nccltune.model.errors import InputError
 
+    if export and is_json():
+        raise InputError("has a form of its own, so it excludes --json", where="--export")
     request = struct_from(
         PredictRequest,
         options,
         collectives=collectives_from(collectives),
-        sizes=parse_range(sizes),
+        sizes=sizes_from(sizes),
     )
     with working("searching rings and trees"):
-        found = predict_choices(request)
+        if export == "simai":
+            text = as_simai(request)
+        else:
+            found = predict_choices(request)
+            text = as_csv(found) if export else ""
+    if export:
+        write_exact(text)
+        return
     print_result(as_data(found), show, stdout(), found)

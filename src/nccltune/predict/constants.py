@@ -129,6 +129,7 @@ class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
     """Since 2.29 only the whole call is raised to the least traffic, not each channel."""
 
 
+@functools.cache
 def constants_of(version: Version) -> Constants:
     """Return the constants of a version. Raises InputError for a version before 2.19."""
     if version < OLDEST:
@@ -154,6 +155,7 @@ def _sets() -> list[dict[str, Any]]:
     return sets
 
 
+@functools.cache
 def rules_of(version: Version) -> ModelRules:
     """Return the rules of a version."""
     ll128 = {70, 80, 90} | ({100, 120} if version >= (2, 25) else set())

@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol
-from nccltune.model.collective import TUNED, Collective
+from nccltune.model.collective import Collective
 from nccltune.predict.communicator import Communicator
 from nccltune.predict.constants import (
     Constants,
@@ -73,27 +73,31 @@ class Modelled(msgspec.Struct, frozen=True, kw_only=True):
     by_hand: bool = False
 
 
-Table = Mapping[Collective, Mapping[Choice, Modelled | str]]
-"""For each collective and choice its figures, or a sentence why NCCL does not have it here."""
-
-
 def single(value: float) -> float:
     """Return a value rounded to single precision."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-def cost_model(comm: Communicator) -> Table:
-    """Return the table of a communicator for all collectives, in the order of NCCL's ids."""
+def cost_model(
+    comm: Communicator, collective: Collective
+) -> tuple[dict[Choice, Modelled], dict[Choice, str]]:
+    """Return the figures of each choice for a collective, and why the other choices are missing.
+
+    Both are in the order of NCCL's ids.
+    """
     model = _Model(comm)
-    return {
-        collective: {
-            Choice(algorithm, protocol): model.entry(collective, algorithm, protocol)
-            for algorithm in ALGORITHMS
-            for protocol in PROTOCOLS
-            if _has(collective, algorithm, protocol)
-        }
-        for collective in TUNED
-    }
+    modelled: dict[Choice, Modelled] = {}
+    excluded: dict[Choice, str] = {}
+    for algorithm in ALGORITHMS:
+        for protocol in PROTOCOLS:
+            if not _has(collective, algorithm, protocol):
+                continue
+            found = model.entry(collective, algorithm, protocol)
+            if isinstance(found, Modelled):
+                modelled[Choice(algorithm, protocol)] = found
+            else:
+                excluded[Choice(algorithm, protocol)] = found
+    return modelled, excluded
 
 
 def _has(collective: Collective, algorithm: Algorithm, protocol: Protocol) -> bool:

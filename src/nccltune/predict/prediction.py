@@ -111,9 +111,7 @@ def predict(
         ranks_per_node=ranks_per_node,
         settings=settings,
     )
-    table = cost_model(comm)[collective]
-    modelled = {choice: one for choice, one in table.items() if isinstance(one, Modelled)}
-    excluded = {choice: one for choice, one in table.items() if isinstance(one, str)}
+    modelled, excluded = cost_model(comm, collective)
     notes = list(comm.notes)
     if version > NEWEST:
         named = _text(version if version[2] != _LAST else version[:2])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune predict`: the screen, the document and its errors."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -46,6 +47,19 @@ def test_a_study_gives_settings_and_version(capsys: pytest.CaptureFixture[str]) 
     assert "nvls/simple" in asked["model"]
 
 
+def test_a_library_names_its_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    library = tmp_path / "libnccl.so.2"
+    library.write_bytes(b"\x7fELF\0NCCL version 2.27.7+cuda12.9\0")
+    for words in (["--nccl", str(library)], ["--nccl", "2.27.7"], ["--nccl-version", "2.27.7"]):
+        assert document(capsys, DGX, *words)[0]["nccl"] == "2.27.7"
+    for content in (b"\x7fELF\0", b""):
+        library.write_bytes(content)
+        assert run(["predict", DGX, "--nccl", str(library)]) == 2
+        assert "names no NCCL version" in capsys.readouterr().err
+    assert run(["predict", DGX, "--nccl", "2.28", "--nccl-version", "2.27"]) == 2
+    assert "both name a version" in capsys.readouterr().err
+
+
 def test_two_versions(capsys: pytest.CaptureFixture[str]) -> None:
     words = [DGX, "--nodes", "4", "--nccl-version", "2.27.7", "--against"]
     out = printed(capsys, *words, "2.28.9")
@@ -76,10 +90,39 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_times_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [DGX, "--nodes", "2", "--collectives", "allreduce,allgather", "--sizes", "1M-2M"]
+    rows = list(csv.DictReader(printed(capsys, *words, "--export", "csv").splitlines()))
+    found = document(capsys, *words)
+    assert len(rows) == sum(len(size["times_us"]) - list(size["times_us"].values()).count(None)
+                            for one in found for size in one["sizes"])  # fmt: skip
+    assert sum(row["default"] == "1" for row in rows) == 4
+    for row in rows:
+        (one,) = (one for one in found if one["collective"] == row["collective"])
+        (size,) = (size for size in one["sizes"] if str(size["bytes"]) == row["bytes"])
+        label = f"{row['algorithm']}/{row['protocol']}"
+        assert float(row["time_us"]) == size["times_us"][label]
+        assert row["default"] == str(int(size["choice"] == label))
+
+
+def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [DGX, "--nodes", "2", "--nccl-version", "2.28.9", "--export", "simai"]
+    lines = printed(capsys, *words).splitlines()
+    assert lines[:2] == ["nccltune", "TP:"]
+    assert lines[2] == "  allreduce,: 475.6"
+    assert lines[lines.index("DP:") + 1] == lines[lines.index("EP:") + 1] != lines[2]
+    assert lines.count("  alltoall,: null") == 3
+    lonely = printed(capsys, *words, "--gpus", "1").splitlines()
+    assert lonely[2] == "  allreduce,: null"
+    assert run(["predict", *words, "--json"]) == 2
+    assert "excludes --json" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--nccl-version", "new"], "--nccl-version: 'new' is not an NCCL version"),
+        (["--nccl", "missing.so"], "--nccl: 'missing.so' is not an NCCL version"),
         (["--against", "2.18.1"], "older than the oldest known model"),
         (["NCCL_ALGO=ring"], "NCCL_ALGO is not modelled"),
         (["NCCL_NVLS_ENABLE"], "is not NAME=VALUE"),
