@@ -96,13 +96,15 @@ def test_a_crossing_is_found_within_a_tenth(
     (rule,) = [item.rule for item in group.rules]
     assert rule.choice == choice("tree/ll" if default_has_latency else "ring/simple")
     edge = rule.max_bytes if default_has_latency else rule.min_bytes
-    # The rule search ends a rule where its gain falls below the least gain, which is at least 1 %.
+    # The rule search ends a rule where its gain falls below the least gain, which is at least 1 %,
+    # or between the two measured sizes around that.
     lead = math.log(ring(edge) / tree(edge)) * (1 if default_has_latency else -1)
-    assert -0.005 - 2 * noise <= lead <= 0.015 + 4 * noise
-    if noise <= 0.003 and factor >= 2:
-        sizes = [round(crossing * 1.01**step) for step in range(-60, 61)]
-        toll = min(sizes, key=lambda size: abs(abs(math.log(ring(size) / tree(size))) - 0.01))
-        assert min(toll, crossing) / 1.1 <= edge <= max(toll, crossing) * 1.1
+    assert lead >= -0.005 - 2 * noise
+    sizes = [round(crossing * 1.01**step) for step in range(-60, 61)]
+    toll = min(sizes, key=lambda size: abs(abs(math.log(ring(size) / tree(size))) - 0.01))
+    near = min(toll, crossing) / 1.1 <= edge <= max(toll, crossing) * 1.1
+    assert near or lead <= 0.015 + 4 * noise
+    assert near or noise > 0.003 or factor < 2
 
 
 @CAREFUL
