@@ -35,7 +35,7 @@ def scripts_of(text: str) -> list[str]:
 
 
 def commands_in(text: str) -> Iterator[Line]:
-    """Yield the commands that lines of a text begin with, or that prose has between backticks.
+    r"""Yield the commands that lines of a text begin with, or that prose has between backticks.
 
     >>> [line.words[0].text for line in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
     ['srun']
