@@ -337,8 +337,8 @@ def _model(
     """Return what NCCL's model says at the sizes that are judged; None if it is of other calls."""
     if item.test.registered or item.test.graph or item.run.facts.tuner:
         return None
-    sizes = {max(item.times_us), latency_size(item.times_us)} - {None}
-    times = {size: item.times_us[size] for size in sizes}
+    sizes = (latency_size(item.times_us), max(item.times_us))
+    times = {size: item.times_us[size] for size in sizes if size is not None}
     return beside(topology, platform, item.test.collective, scale, times, item.label)
 
 

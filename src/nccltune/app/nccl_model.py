@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put what NCCL's own cost model says beside what was measured."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -23,7 +23,6 @@ from nccltune.topology.nccl_model.settings import parse_version
 _NOT_FOLLOWED = (
     "NCCL_ALGO",
     "NCCL_PROTO",
-    "NCCL_TUNER_PLUGIN",
     "NCCL_GRAPH_FILE",
     "NCCL_NTHREADS",
     "NCCL_LL128_NTHREADS",
@@ -136,6 +135,44 @@ def beside(
     ]
     sentence = "; ".join((f"{lead}, no verdict: {measured}", *texts, *found.notes))
     return ModelFigures(nccl=version, figures=figures, sentence=sentence)
+
+
+def why_default(
+    topology: Topology,
+    platform: Platform,
+    collective: Collective,
+    scale: Scale,
+    size: int,
+    ran: Sequence[str],
+) -> str:
+    """Return why NCCL's default has the least time in its model, and why choices are missing.
+
+    `ran` are the choices that NCCL was seen to run as its default. If they are others, the sentence
+    states that the model does not explain them.
+    """
+    lead = f"NCCL's own cost model ({platform.nccl_version}) "
+    try:
+        found = own_prediction(topology, platform, collective, scale, [size])
+    except InputError as error:
+        return f"{lead}is left out: {error}"
+    (one,) = found.sizes
+    if ran and list(ran) != [one.choice.label]:
+        lead += f"does not explain {', '.join(ran)}: it "
+    words = [f"{lead}chooses {one.choice.label}, {time_text(one.time_us)}"]
+    others = [
+        choice
+        for choice, modelled in found.modelled.items()
+        if choice != one.choice and not modelled.by_hand
+    ]
+    if others:
+        second = min(others, key=lambda item: one.times_us[item])
+        words[0] += f"; the next best is {second.label}, {time_text(one.times_us[second])}"
+        words[0] += f" ({one.reason})"
+    missing: dict[str, list[str]] = {}
+    for choice, reason in found.excluded.items():
+        missing.setdefault(reason, []).append(choice.label)
+    words += [f"no {', '.join(labels)}: {reason}" for reason, labels in missing.items()]
+    return "; ".join((*words, *found.notes))
 
 
 def known_version(text: str | None) -> Version | None:

@@ -167,7 +167,7 @@ def place(
 def latency_size(times_us: Mapping[int, float]) -> int | None:
     """Return the small size with the least time, which is the latency; None without a small one."""
     small = [size for size in times_us if size <= _LATENCY_BYTES]
-    return min(small, key=lambda size: times_us[size], default=None)
+    return min(small, key=lambda size: times_us[size]) if small else None
 
 
 def _placed(
