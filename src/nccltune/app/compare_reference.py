@@ -335,7 +335,8 @@ def _model(
     item: _MergedCurve, topology: Topology, platform: Platform, scale: Scale
 ) -> ModelFigures | None:
     """Return what NCCL's model says at the sizes that are judged; None if it is of other calls."""
-    if item.test.registered or item.test.graph or item.run.facts.tuner:
+    facts = item.run.facts
+    if item.test.registered or item.test.graph or facts.tuner or facts.conditions:
         return None
     sizes = (latency_size(item.times_us), max(item.times_us))
     times = {size: item.times_us[size] for size in sizes if size is not None}

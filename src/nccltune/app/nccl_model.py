@@ -116,6 +116,9 @@ def beside(
         if choice is None or found.modelled[choice].by_hand:
             words = f"{lead} is left out: it has no {label} here"
             return ModelFigures(nccl=version, figures=[], sentence=words)
+        if not found.modelled[choice].latency_us:
+            words = f"{lead} is left out: it gives {choice.label} no latency here"
+            return ModelFigures(nccl=version, figures=[], sentence=words)
         time_us = one.times_us[choice]
         figures.append(
             ModelFigure(

@@ -135,6 +135,26 @@ def test_settings_count_in_the_model_or_leave_it_out(
     assert expected in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("run1.txt", "65.5 GB/s at 1 MiB by ring/ll"),
+        ("run2.txt", "is left out: it gives nvls/simple no latency here"),
+        ("run3.txt", None),
+        ("run4.txt", None),
+    ],
+)
+def test_a_plugin_a_preloaded_library_and_no_latency_leave_the_model_out(
+    capsys: Captured, name: str, expected: str | None
+) -> None:
+    log = FIELD / "log-03-settings-of-the-command-line" / name
+    run(["compare", str(log), "--topology", TOPOLOGY])
+    out = capsys.readouterr().out
+    assert "test       all-reduce" in out
+    assert ("cost model" in out) is (expected is not None)
+    assert (expected or "") in out
+
+
 def test_an_unknown_version_of_the_model_is_stated(capsys: Captured) -> None:
     run(["compare", GOOD, "--topology", TOPOLOGY])
     out = capsys.readouterr().out
