@@ -13,6 +13,7 @@ import msgspec
 
 from nccltune.analyze.expected import BEYOND
 from nccltune.analyze.stats import median
+from nccltune.app.nccl_model import ModelFigures, beside
 from nccltune.compare.runs import MeasuredRun, MeasuredTest
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.collective import Collective
@@ -29,7 +30,7 @@ from nccltune.reference.curves import (
     published_curves,
     read_curves,
 )
-from nccltune.reference.placement import Placement, Verdict, place
+from nccltune.reference.placement import Placement, Verdict, latency_size, place
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
@@ -83,7 +84,7 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
 
     `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
     without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks of
-    the reader on the file. A prediction of NCCL's model will be one more of the `limits`.
+    the reader on the file. `model` is None without a topology, and decides nothing.
     """
 
     run: str
@@ -97,6 +98,7 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     placement: Placement | None
     limits: list[PhysicalLimit]
+    model: ModelFigures | None
     wrong: int
     causes: list[str]
     doubts: list[str]
@@ -253,14 +255,17 @@ def _placed_test(
         nic_gbps_per_gpu=per_gpu,
         limited=bool(limiting_settings(facts, item.label)),
     )
-    placement, limits = None, []
+    placement, limits, model = None, [], None
     if ranks is not None:
         placement = place(system, test.collective, item.times_us, curves)
         size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
         found = [
             _nic_limit(nics, system, test.collective, size, busbw),
-            _ceiling(topology, facts, system, test.collective, size, busbw),
         ]
+        if topology is not None and nodes is not None and test.collective.tuned:
+            platform, scale = _platform(facts), Scale(nodes, ranks)
+            found.append(_ceiling(topology, platform, scale, test.collective, size, busbw))
+            model = _model(item, topology, platform, scale)
         limits = [limit for limit in found if limit is not None]
     return PlacedTest(
         run=item.run.name,
@@ -274,6 +279,7 @@ def _placed_test(
         rule=rule_text(system),
         placement=placement,
         limits=limits,
+        model=model,
         causes=causes(
             facts,
             nodes=nodes,
@@ -321,25 +327,31 @@ def _nic_limit(
     )
 
 
+def _platform(facts: PlatformFacts) -> Platform:
+    return Platform(name="compare", gpu=facts.gpu, nccl_version=facts.nccl, settings=facts.settings)
+
+
+def _model(
+    item: _MergedCurve, topology: Topology, platform: Platform, scale: Scale
+) -> ModelFigures | None:
+    """Return what NCCL's model says at the sizes that are judged; None if it is of other calls."""
+    facts = item.run.facts
+    if item.test.registered or item.test.graph or facts.tuner or facts.conditions:
+        return None
+    sizes = (latency_size(item.times_us), max(item.times_us))
+    times = {size: item.times_us[size] for size in sizes if size is not None}
+    return beside(topology, platform, item.test.collective, scale, times, item.label)
+
+
 def _ceiling(
-    topology: Topology | None,
-    facts: PlatformFacts,
-    system: SystemShown,
+    topology: Topology,
+    platform: Platform,
+    scale: Scale,
     collective: Collective,
     size: int,
     busbw: float,
 ) -> PhysicalLimit | None:
     """Return the bandwidth that the links of a topology allow."""
-    if topology is None or system.nodes is None or system.gpus is None:
-        return None
-    platform = Platform(
-        name="compare",
-        gpu=system.gpu,
-        nccl_version=facts.nccl,
-        settings=facts.settings,
-        emulated_nodes=bool(facts.emulated),
-    )
-    scale = Scale(system.nodes, system.gpus)
     for one in expectations(topology, platform, [(collective, scale)]).expectations:
         share = busbw / one.busbw_gb_per_s
         words = f"{significant(one.busbw_gb_per_s)} GB/s, {percent_text(share)} of it reached"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.app.nccl_model import known_version, why_default
 from nccltune.formats.tuner_config.csv_rules import FileRule, read_rules
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
@@ -16,6 +17,7 @@ from nccltune.model.scale import Scale
 from nccltune.native import tuner_path
 from nccltune.study import names
 from nccltune.study.files import Study
+from nccltune.topology.files.load import load_topology
 from nccltune.tune.explain import (
     NEWEST_KNOWN,
     Explained,
@@ -79,13 +81,44 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
     ]
     found = [with_states(item, rules, request.pipe_ops, request.registered) for item in found]
     if tuner is not None:
-        found = [msgspec.structs.replace(item, asked=len(sizes)) for item in found]
-    else:
-        # Numbers of channels are optional: show the decisions even if tuning.json is damaged.
-        with contextlib.suppress(StudyError):
-            tuning = _tuning_of(config)
-            found = [with_channels(item, tuning) for item in found] if tuning else found
+        return [msgspec.structs.replace(item, asked=len(sizes)) for item in found]
+    tuning = None
+    # What the study adds is optional: show the decisions even if tuning.json is damaged.
+    with contextlib.suppress(StudyError):
+        tuning = _tuning_of(config)
+    if config is None or tuning is None:
+        return found
+    found = [with_channels(item, tuning) for item in found]
+    is_plain = not request.registered and request.pipe_ops == 1
+    if is_plain and low == request.sizes[1]:
+        measured = {group.scale for group in tuning.groups}
+        with contextlib.suppress(StudyError, InputError):
+            found = [
+                _with_reason(item, Study(config), request) if item.scale in measured else item
+                for item in found
+            ]
     return found
+
+
+def _with_reason(found: Explained, study: Study, request: ExplainRequest) -> Explained:
+    """Return `found` with what NCCL's cost model says of the default at the size asked for.
+
+    The machine is that of the study. Without its topology or NCCL version, nothing is added.
+    """
+    if study.topology_path is None or not study.platform_path.is_file():
+        return found
+    measured = study.platform()
+    version = request.nccl_version or measured.nccl_version
+    if known_version(version) is None or measured.emulated_nodes:
+        return found
+    topology = load_topology(study.topology_path)
+    platform = msgspec.structs.replace(measured, nccl_version=version)
+    why = {}
+    for collective, ranges in found.collectives.items():
+        ran = ranges[0].default_ran if version == measured.nccl_version else []
+        size = request.sizes[0]
+        why[collective] = why_default(topology, platform, collective, found.scale, size, ran)
+    return msgspec.structs.replace(found, why_default=why)
 
 
 def _read(

@@ -46,6 +46,8 @@ def _show(out: Console, item: Explained) -> None:
                 hanging(out, (lead, style), len(lead), exact, "dim")
             for warning in dict.fromkeys(one.warnings):
                 out.print(styled(f"{'':>22}", (warning, "yellow")))
+        if collective in item.why_default:
+            hanging(out, " " * 4, 4, item.why_default[collective], "dim")
 
 
 def _ran(one: DecidedRange) -> str:

@@ -57,6 +57,7 @@ def placed_line(found: ReferenceCompared) -> str:
         words = [f"{limit.name}: {limit.sentence}" for limit in test.limits]
         if test.placement is not None:
             words = [test.placement.bandwidth.sentence, *test.placement.by_rate, *words]
+        words += [test.model.sentence] if test.model is not None else []
         words += [f"needed: {_asked(test)}"] if test.missing else []
         system = f" on {_system(test)}" if _system(test) else ""
         parts.append(f"{test.collective.prose}{system}: {'; '.join(words)}")
@@ -78,6 +79,7 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
         if limit is test.decisive:
             label = _LABELS[Verdict.LOW if test.is_low else Verdict.BETWEEN]
         lines.append((*label, limit.sentence))
+    lines += [("model", "", test.model.sentence)] if test.model is not None else []
     lines += [("needed", "", _asked(test))] if test.missing else []
     if test.wrong:
         words = f"{counted(test.wrong, 'timing')} with wrong results, left out"

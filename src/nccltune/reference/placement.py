@@ -141,15 +141,14 @@ def place(
         system, collective, largest, times_us[largest], [] if missing else alike, undecided
     )
     latency = None
-    small = {size: time_us for size, time_us in times_us.items() if size <= _LATENCY_BYTES}
-    if small and not system.missing:
-        least = min(small, key=lambda size: small[size])
+    least = latency_size(times_us)
+    if least is not None and not system.missing:
         quick = [
             msgspec.structs.replace(curve, points=((least, time_us),))
             for curve in same
-            if (time_us := curve.least_us(min(small), _LATENCY_BYTES)) is not None
+            if (time_us := curve.least_us(min(times_us), _LATENCY_BYTES)) is not None
         ]
-        latency = _placed(system, collective, least, small[least], quick, latency=True)
+        latency = _placed(system, collective, least, times_us[least], quick, latency=True)
     ranges = [
         _range(system, collective, size, times_us[size], alike if size >= _LATENCY_LIMIT else same)
         for size in sorted(times_us)
@@ -163,6 +162,12 @@ def place(
         by_rate=by_rate,
         nearest=_nearest(system, collective, largest, curves) if alone else [],
     )
+
+
+def latency_size(times_us: Mapping[int, float]) -> int | None:
+    """Return the small size with the least time, which is the latency; None without a small one."""
+    small = [size for size in times_us if size <= _LATENCY_BYTES]
+    return min(small, key=lambda size: times_us[size]) if small else None
 
 
 def _placed(

@@ -49,7 +49,8 @@ class Explained(msgspec.Struct, frozen=True):
 
     The plugin was loaded as NCCL of the version `nccl` loads it. `asked` is the number of sizes at
     which a plugin of others was asked: a change and its reverse between two of them are missed. It
-    is 0 if the ends of all ranges are known.
+    is 0 if the ends of all ranges are known. `why_default` are sentences on what NCCL's own cost
+    model says of its default, if a single size was asked for and the machine is known.
     """
 
     tuner: str
@@ -61,6 +62,7 @@ class Explained(msgspec.Struct, frozen=True):
     warnings: list[str]
     collectives: dict[Collective, list[DecidedRange]]
     asked: int = 0
+    why_default: dict[Collective, str] = {}
 
 
 def environment_for(config: Path | None) -> dict[str, str | None]:

@@ -4,8 +4,10 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from nccltune.app.compare_reference import PlacedTest
 from nccltune.cli import run
 from tests.unit.nccl_tests_logs import nccl_tests_log
 
@@ -79,6 +81,90 @@ def test_the_ceiling_and_the_nics_come_from_the_topology(capsys: Captured) -> No
     out = capsys.readouterr().out
     assert "8 x 400 Gbit/s a node" in out
     assert "\nceiling    " in out
+
+
+def test_nccls_own_model_is_named_beside_and_decides_nothing(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    log = h100_log(tmp_path, 90, hosts=2)
+    assert run(["compare", log, "--topology", TOPOLOGY, "--json"]) == 1
+    (test,) = json.loads(capsys.readouterr().out)["tests"]
+    small, large = test["model"]["figures"]
+    assert (small["choice"], small["bytes"]) == ("tree/ll", 1 << 10)
+    assert (large["choice"], large["bytes"]) == ("nvls_tree/simple", 4 << 30)
+    assert round(large["busbw_gb_per_s"]) == 460
+    assert [limit["name"] for limit in test["limits"]] == ["NICs", "ceiling"]
+    run(["compare", log, "--topology", TOPOLOGY])
+    assert (
+        "model      NCCL's own cost model (2.28.3), no verdict: 460 GB/s at 4 GiB by"
+        " nvls_tree/simple, measured 90.0; 25.3 us at 1 KiB by tree/ll, measured 30.0 us"
+    ) in capsys.readouterr().out
+    assert run(["compare", log, "--topology", TOPOLOGY, "--oneline"]) == 1
+    assert "; NCCL's own cost model (2.28.3), no verdict" in capsys.readouterr().out
+    assert run(["compare", log, "--nics", "8x400"]) == 1
+    assert "cost model" not in capsys.readouterr().out
+
+
+def test_the_model_alone_gives_no_verdict(capsys: Captured) -> None:
+    study = Path(__file__).parents[3] / "examples" / "h200x4-1-node"
+    assert run(["compare", str(study), "--json"]) == 0
+    tests = json.loads(capsys.readouterr().out)["tests"]
+    (gather,) = (test for test in tests if test["collective"] == "allgather")
+    assert msgspec.convert(gather, PlacedTest).is_judged, "by the ceiling"
+    alone = msgspec.convert({**gather, "limits": []}, PlacedTest)
+    assert alone.model is not None
+    assert alone.model.figures
+    assert not alone.is_judged
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("NCCL_ALGO=Ring", "(2.28.3) is left out: NCCL_ALGO is set, and the model does not"),
+        ("NCCL_NVLS_ENABLE=off", "is left out: NCCL_NVLS_ENABLE: 'off' is not a whole number"),
+        ("NCCL_NVLS_ENABLE=0", "no verdict: 381 GB/s at 4 GiB by ring/simple, measured 389"),
+    ],
+)
+def test_settings_count_in_the_model_or_leave_it_out(
+    tmp_path: Path, capsys: Captured, words: str, expected: str
+) -> None:
+    file = Path(h100_log(tmp_path, 390, hosts=2))
+    command = f"mpirun -np 16 -x {words} all_reduce_perf -b 1K -e 4G -f 4\n"
+    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
+    run(["compare", str(file), "--topology", TOPOLOGY])
+    assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("run1.txt", "65.5 GB/s at 1 MiB by ring/ll"),
+        ("run2.txt", "is left out: it gives nvls/simple no latency here"),
+        ("run3.txt", None),
+        ("run4.txt", None),
+    ],
+)
+def test_a_plugin_a_preloaded_library_and_no_latency_leave_the_model_out(
+    capsys: Captured, name: str, expected: str | None
+) -> None:
+    log = FIELD / "log-03-settings-of-the-command-line" / name
+    run(["compare", str(log), "--topology", TOPOLOGY])
+    out = capsys.readouterr().out
+    assert "test       all-reduce" in out
+    assert ("cost model" in out) is (expected is not None)
+    assert (expected or "") in out
+
+
+def test_an_unknown_version_of_the_model_is_stated(capsys: Captured) -> None:
+    run(["compare", GOOD, "--topology", TOPOLOGY])
+    out = capsys.readouterr().out
+    assert "own cost model (2.32.3, as the version is not known), no verdict: 461 GB/s at" in out
+
+
+def test_a_topology_of_fewer_gpus_has_no_model(tmp_path: Path, capsys: Captured) -> None:
+    file = Path(__file__).parents[3] / "examples" / "l40s-one-switch" / "topo.xml"
+    run(["compare", h100_log(tmp_path, 390), "--topology", str(file)])
+    assert "topo.xml: names 4 GPUs, not 8" in capsys.readouterr().out
 
 
 def test_one_line_for_a_chat(capsys: Captured) -> None:

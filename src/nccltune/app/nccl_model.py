@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Put what NCCL's own cost model says beside what was measured."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.numbers import significant
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
+from nccltune.model.topology import Topology
+from nccltune.predict import NEWEST, Prediction, predict
+from nccltune.predict.communicator import SETTINGS
+from nccltune.report.words import time_text
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.nccl_model.settings import parse_version
+
+_NOT_FOLLOWED = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_GRAPH_FILE",
+    "NCCL_NTHREADS",
+    "NCCL_LL128_NTHREADS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_MIN_NRINGS",
+    "NCCL_MAX_NRINGS",
+    "NCCL_NVLS_NCHANNELS",
+    "NCCL_NET_OVERHEAD",
+    "NCCL_PAT_ENABLE",
+)
+"""Settings that change NCCL's choice or its model, and that the prediction does not follow."""
+
+
+class ModelFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of a choice in NCCL's model, and the measured one."""
+
+    bytes: int
+    choice: str
+    time_us: float
+    busbw_gb_per_s: float
+    measured_us: float
+
+
+class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What NCCL's model gives one collective: no measurement, and never a verdict.
+
+    `figures` are those at the largest size and at the latency; empty if there is no model.
+    `sentence` then has the reason.
+    """
+
+    nccl: str
+    figures: list[ModelFigure]
+    sentence: str
+
+
+def own_prediction(
+    topology: Topology,
+    platform: Platform,
+    collective: Collective,
+    scale: Scale,
+    sizes: Iterable[int],
+) -> Prediction:
+    """Return what NCCL's model says of `collective` on a platform, under its settings.
+
+    An unknown version counts as the newest one. Raises InputError if a setting decides otherwise,
+    if the nodes differ, and what `predict` raises.
+    """
+    for name in _NOT_FOLLOWED:
+        if platform.settings.get(name):
+            raise InputError(f"{name} is set, and the model does not follow it")
+    if scale.ranks % scale.nodes:
+        raise InputError("the nodes have different numbers of ranks")
+    return predict(
+        with_named_gpus(topology, platform.gpu),
+        collective=collective,
+        nodes=scale.nodes,
+        version=known_version(platform.nccl_version) or NEWEST,
+        ranks_per_node=scale.ranks // scale.nodes,
+        settings={name: text for name, text in platform.settings.items() if name in SETTINGS},
+        sizes=sizes,
+    )
+
+
+def beside(
+    topology: Topology,
+    platform: Platform,
+    collective: Collective,
+    scale: Scale,
+    times_us: Mapping[int, float],
+    label: str,
+) -> ModelFigures:
+    """Return the model's figures for the choice `label` beside measured times (us by size).
+
+    The last size is the one whose bandwidth is shown. The others are shown by their time.
+    """
+    version = ".".join(map(str, NEWEST))
+    lead = f"NCCL's own cost model ({version}, as the version is not known)"
+    if platform.nccl_version and known_version(platform.nccl_version):
+        version = platform.nccl_version
+        lead = f"NCCL's own cost model ({version})"
+    try:
+        found = own_prediction(topology, platform, collective, scale, sorted(times_us))
+    except InputError as error:
+        words = f"{lead} is left out: {error}"
+        return ModelFigures(nccl=version, figures=[], sentence=words)
+    figures = []
+    for one in found.sizes:
+        times = {choice.label: choice for choice in one.times_us}
+        choice = one.choice if label == DEFAULT else times.get(label)
+        if choice is None or found.modelled[choice].by_hand:
+            words = f"{lead} is left out: it has no {label} here"
+            return ModelFigures(nccl=version, figures=[], sentence=words)
+        if not found.modelled[choice].latency_us:
+            words = f"{lead} is left out: it gives {choice.label} no latency here"
+            return ModelFigures(nccl=version, figures=[], sentence=words)
+        time_us = one.times_us[choice]
+        figures.append(
+            ModelFigure(
+                bytes=one.size,
+                choice=choice.label,
+                time_us=time_us,
+                busbw_gb_per_s=collective.busbw_gb_per_s(one.size, time_us, scale.ranks),
+                measured_us=times_us[one.size],
+            )
+        )
+    last, small = figures[-1], figures[:-1]
+    busbw = collective.busbw_gb_per_s(last.bytes, last.measured_us, scale.ranks)
+    measured = f"{significant(last.busbw_gb_per_s)} GB/s {_at(last)}, measured {significant(busbw)}"
+    texts = [
+        f"{time_text(one.time_us)} {_at(one)}, measured {time_text(one.measured_us)}"
+        for one in small
+    ]
+    sentence = "; ".join((f"{lead}, no verdict: {measured}", *texts, *found.notes))
+    return ModelFigures(nccl=version, figures=figures, sentence=sentence)
+
+
+def why_default(
+    topology: Topology,
+    platform: Platform,
+    collective: Collective,
+    scale: Scale,
+    size: int,
+    ran: Sequence[str],
+) -> str:
+    """Return why NCCL's default has the least time in its model, and why choices are missing.
+
+    `ran` are the choices that NCCL was seen to run as its default. If they are others, the sentence
+    states that the model does not explain them.
+    """
+    lead = f"NCCL's own cost model ({platform.nccl_version}) "
+    try:
+        found = own_prediction(topology, platform, collective, scale, [size])
+    except InputError as error:
+        return f"{lead}is left out: {error}"
+    (one,) = found.sizes
+    if ran and list(ran) != [one.choice.label]:
+        lead += f"does not explain {', '.join(ran)}: it "
+    words = [f"{lead}chooses {one.choice.label}, {time_text(one.time_us)}"]
+    others = [
+        choice
+        for choice, modelled in found.modelled.items()
+        if choice != one.choice and not modelled.by_hand
+    ]
+    if others:
+        second = min(others, key=lambda item: one.times_us[item])
+        words[0] += f"; the next best is {second.label}, {time_text(one.times_us[second])}"
+        words[0] += f" ({one.reason})"
+    missing: dict[str, list[str]] = {}
+    for choice, reason in found.excluded.items():
+        missing.setdefault(reason, []).append(choice.label)
+    words += [f"no {', '.join(labels)}: {reason}" for reason, labels in missing.items()]
+    return "; ".join((*words, *found.notes))
+
+
+def known_version(text: str | None) -> Version | None:
+    """Return the version that `text` spells; None if it spells none."""
+    try:
+        return parse_version(text or "")
+    except InputError:
+        return None
+
+
+def _at(one: ModelFigure) -> str:
+    return f"at {format_bytes(one.bytes)} by {one.choice}"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL's own cost model says beside a study, and of the default that `explain` shows."""
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nccltune.app.nccl_model import beside, known_version, why_default
+from nccltune.cli import run
+from nccltune.examples import example
+from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.topology.files.load import load_topology
+
+RECORDING = example("h200x4-1-node")
+PLATFORM = Platform(
+    name="x", gpu="NVIDIA H200", nccl_version="2.28.9", settings={"NCCL_NVLS_ENABLE": "0"}
+)
+SCALE = Scale(1, 4)
+
+
+def why(ran: list[str], platform: Platform = PLATFORM, size: int = 1 << 20) -> str:
+    topology = load_topology(RECORDING)
+    return why_default(topology, platform, Collective.ALLREDUCE, SCALE, size, ran)
+
+
+def test_the_default_is_explained_by_the_next_best_and_what_is_missing() -> None:
+    assert why(["ring/ll"]) == (
+        "NCCL's own cost model (2.28.9) chooses ring/ll, 21.4 us; the next best is ring/ll128,"
+        " 30.1 us (latency 10.2 us, that of ring/ll128 is 25.4 us); no collnet_direct/simple,"
+        " collnet_chain/simple: needs several nodes; no nvls/simple, nvls_tree/simple:"
+        " NCCL_NVLS_ENABLE=0"
+    )
+
+
+def test_another_default_than_the_models_is_not_explained() -> None:
+    words = "NCCL's own cost model (2.28.9) does not explain tree/ll: it chooses ring/ll,"
+    assert why(["tree/ll"]).startswith(words)
+    assert "does not explain" not in why([])
+
+
+@pytest.mark.parametrize("name", ["NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_MAX_CTAS"])
+def test_settings_that_the_model_does_not_follow_leave_it_out(name: str) -> None:
+    platform = msgspec.structs.replace(PLATFORM, settings={name: "1"})
+    assert why([], platform).endswith(
+        f"is left out: {name} is set, and the model does not follow it"
+    )
+
+
+def test_a_forced_choice_is_placed_beside_its_own_time() -> None:
+    topology, times = load_topology(RECORDING), {1 << 10: 12.0, 1 << 30: 6000.0}
+    found = beside(topology, PLATFORM, Collective.ALLREDUCE, SCALE, times, "tree/ll")
+    assert [one.choice for one in found.figures] == ["tree/ll", "tree/ll"]
+    assert [one.measured_us for one in found.figures] == [12.0, 6000.0]
+    found = beside(topology, PLATFORM, Collective.ALLREDUCE, SCALE, times, "nvls/simple")
+    assert found.figures == []
+    assert "is left out: it has no nvls/simple here" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("2.28.9+cuda13.0", (2, 28, 9)),
+        ("2.28.9", (2, 28, 9)),
+        ("", None),
+        (None, None),
+        ("git", None),
+    ],
+)
+def test_a_version_with_its_build_is_known(text: str | None, version: object) -> None:
+    assert known_version(text) == version
+
+
+def test_explain_of_one_size_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = str(tmp_path / "s")
+    shutil.copytree(RECORDING, study)
+    assert run(["tune", study]) == 0
+    capsys.readouterr()
+    assert run(["explain", study, "--sizes", "4M", "--collectives", "allgather"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "ring/ll128 4194304-4194305 bytes" in out
+    assert "(2.28.9) chooses ring/simple, 27.3 us; the next best is ring/ll128, 29.2 us" in out
+    unchanged = (
+        ["--sizes", "4M-8M"],
+        ["--sizes", "4M", "--nodes", "2", "--ranks", "8"],
+        ["--sizes", "4M", "--registered"],
+    )
+    for words in unchanged:
+        assert run(["explain", study, *words, "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)["explained"]
+        assert found["why_default"] == {}
+    (tmp_path / "s" / "topology.xml").write_text("<broken", encoding="utf-8")
+    assert run(["explain", study, "--sizes", "4M"]) == 0
+    assert "cost model" not in capsys.readouterr().out
