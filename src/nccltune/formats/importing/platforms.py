@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nccltune.formats.importing.importer import FileOutcome
 
 _MOST_LINES = 12
-_LINE = re.compile(r":\d+$")
+_LINE = re.compile(r":\d+(?: '[^']*')?$")
 
 
 class File:
@@ -118,8 +118,8 @@ def _one(
     clashing = PlatformGroups()
     for file, run in runs:
         subject, name = _subject(run), file.report.name
-        if run.line and len(file.runs) > 1:
-            name += f":{run.line}"
+        if len(file.runs) > 1:
+            name += run.place
         fits = not groups.members or groups.fitting(subject) == [0]
         (groups if fits else clashing).put(0, name, subject)
     for subject, names in clashing.members[0].values() if clashing.members else ():
