@@ -15,7 +15,7 @@ from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
-from nccltune.report.words import range_text, rate_text
+from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4
 """Neighbouring sizes with a larger ratio leave a gap in the curve."""
@@ -115,12 +115,13 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
 
 
 def _curve_text(analysis: Analysis) -> str:
-    """Return what curves without findings show: one size has no shape, nor have times alone."""
-    if all(len(item.sizes) < 2 for item in analysis.conditions):
-        return "curve      one size: it shows no shape"
-    rates = all(item.saturation is not None for item in analysis.conditions)
-    shapes = "no dip, no plateau and " if rates else ""
-    return f"curve      {shapes}no falling time beyond noise"
+    """Return what curves without findings show."""
+    found = no_shapes(
+        max((len(item.sizes) for item in analysis.conditions), default=0),
+        rates=all(item.saturation is not None for item in analysis.conditions),
+        known=all(item.noise.known for item in analysis.conditions),
+    )
+    return f"curve      {found}"
 
 
 def _reached(size: int, sizes: Sequence[int], form: Callable[[int], str]) -> str:
