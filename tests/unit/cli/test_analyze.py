@@ -54,7 +54,7 @@ def test_one_log_of_the_default_is_compared_with_nothing(
     assert "nccltune tune" not in err
     assert (
         f"on the same machines: nccltune sweep --output {study}-again --collectives allreduce "
-        "--sizes 1M-512M --launcher slurm --nodes 2 --gpus 8"
+        "--sizes 1M-512M --launcher NAME --nodes 2 --gpus 8"
     ) in err
     assert "next: run again with NCCL_ALGO and NCCL_PROTO forced" in err
 
