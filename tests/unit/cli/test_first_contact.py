@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What import, analyze and tune say of tables as people paste them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,10 @@ def test_tune_says_which_timings_it_leaves_out(
     )
     assert "left out 6 timings of NCCL_ALGO=Tree, protocol chosen by NCCL: neither" in tuned
     assert "left out 6 timings of an unknown number of nodes or ranks" in tuned
+    assert run(["tune", str(tmp_path / "study"), "--dry-run", "--json"]) == 0
+    limited, unscaled = json.loads(capsys.readouterr().out)["left_out"]
+    assert limited.startswith("6 timings of NCCL_ALGO=Tree")
+    assert unscaled == "6 timings of an unknown number of nodes or ranks"
 
 
 def test_wrong_results_are_the_reason_if_nothing_else_is(
