@@ -47,7 +47,10 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
-        hint(f"next: nccltune import FILES -o {shlex.quote(str(study))} --nodes N{ranks}")
+        names = {item.condition.collective.value for item in analysis.conditions}
+        named = f" --collective {names.pop()}" if len(names) == 1 else ""
+        where = shlex.quote(str(study))
+        hint(f"next: nccltune import FILES -o {where}{named} --nodes N{ranks}")
     elif not tuned:
         next_step("nccltune report", study)
     elif any(item.choices for item in tuned):
