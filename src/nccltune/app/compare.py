@@ -322,7 +322,7 @@ def _add_file(
             continue
         name = item.name
         if len(samples) > 1:
-            name += f":{run.line}" if run.line else f", run {number + 1}"
+            name += run.place if run.line else f", run {number + 1}"
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
         new = _run(name, timings, run.facts, remarks, names, _seconds(run))

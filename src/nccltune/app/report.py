@@ -48,7 +48,7 @@ def report_study(path: Path) -> Reported:
     to date. Otherwise they are computed again, with a warning. Raises StudyError if there is
     nothing to report.
     """
-    opened = open_study(path)
+    opened = open_study(path, curves=True)
     study = opened.study
     tuning, written, warnings = _tuning(opened)
     proof = read_proof(study)

@@ -16,6 +16,8 @@ from nccltune.study.files import Study
 SUFFIX = "-again"
 """The end of the name of the new study. The command does not write into the old study, because a
 sweep does not measure again what the study already has."""
+_LAUNCHER = "NAME"
+"""Stands for the launcher, which imported timings do not name."""
 
 
 class Reproduction(NamedTuple):
@@ -131,7 +133,7 @@ def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[st
         if scale.nodes < scale.ranks or platform.ranks_per_gpu == 1:
             words += ["--emulate-nodes", str(scale.nodes)]
     elif scale.nodes > 1:
-        words += ["--launcher", "slurm", "--nodes", str(scale.nodes)]
+        words += ["--launcher", _LAUNCHER, "--nodes", str(scale.nodes)]
         words += ["--gpus", str(scale.ranks // scale.nodes)]
     return words
 
@@ -150,5 +152,6 @@ def _new_note(study: Study, platform: Platform, words: Sequence[str]) -> str:
     why = "The study does not name the command that measured it."
     if study.imports_path.is_file():
         why = "The timings were imported."
-    launcher = " For another launcher than Slurm, change --launcher." if "slurm" in words else ""
+    named = "--launcher" in words
+    launcher = f" {_LAUNCHER} is the cluster's: openmpi, hydra or slurm." if named else ""
     return f"{why} Run on the same machines, this measures the same sizes.{launcher}"

@@ -51,6 +51,8 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
         hint = f"add measurements: nccltune import FILES... -o {path}"
         if samples.without_scale or samples.unscaled:
             hint = f"import the files again with their scale: nccltune import FILES... -o {path}"
+            names = {item.condition.collective.value for item in samples.curves}
+            hint += f" --collective {names.pop()}" if len(names) == 1 else ""
             hint += " --nodes N" + (" --ranks N" if _lacks_ranks(samples) else "")
             if samples.curves and not curves:
                 hint += f"; or show the curves: nccltune analyze {path}"

@@ -15,7 +15,7 @@ from nccltune.cli.output import hanging, hint, next_step, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
-from nccltune.report.words import range_text, rate_text
+from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4
 """Neighbouring sizes with a larger ratio leave a gap in the curve."""
@@ -47,7 +47,10 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
-        hint(f"next: nccltune import FILES -o {shlex.quote(str(study))} --nodes N{ranks}")
+        names = {item.condition.collective.value for item in analysis.conditions}
+        named = f" --collective {names.pop()}" if len(names) == 1 else ""
+        where = shlex.quote(str(study))
+        hint(f"next: nccltune import FILES -o {where}{named} --nodes N{ranks}")
     elif not tuned:
         next_step("nccltune report", study)
     elif any(item.choices for item in tuned):
@@ -115,12 +118,13 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
 
 
 def _curve_text(analysis: Analysis) -> str:
-    """Return what curves without findings show: one size has no shape, nor have times alone."""
-    if all(len(item.sizes) < 2 for item in analysis.conditions):
-        return "curve      one size: it shows no shape"
-    rates = all(item.saturation is not None for item in analysis.conditions)
-    shapes = "no dip, no plateau and " if rates else ""
-    return f"curve      {shapes}no falling time beyond noise"
+    """Return what curves without findings show."""
+    found = no_shapes(
+        max((len(item.sizes) for item in analysis.conditions), default=0),
+        rates=all(item.saturation is not None for item in analysis.conditions),
+        known=all(item.noise.known for item in analysis.conditions),
+    )
+    return f"curve      {found}"
 
 
 def _reached(size: int, sizes: Sequence[int], form: Callable[[int], str]) -> str:

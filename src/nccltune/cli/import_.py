@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune import`: read measurements of any known format into a study."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -60,5 +61,11 @@ def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) 
     except KeyboardInterrupt:
         warn(["nothing was imported; the same command starts again"])
         raise
-    print_result(result.imported, show, result.imported, study, files, dry_run=dry_run)
+    told = ("choice", "collective", "nodes", "ranks")
+    given = [
+        f"--{name} {shlex.quote(str(options[name]))}" for name in told if options[name] is not None
+    ]
+    given += ["--per-iteration"] * options["per_iteration"] + ["--in-rounds"] * options["in_rounds"]
+    again = " ".join(["nccltune import", shlex.join(files), *given])
+    print_result(result.imported, show, result.imported, study, again, dry_run=dry_run)
     return result.exit_code

@@ -3,14 +3,13 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from nccltune.cli.output import error_lines, hint, stdout, styled
 from nccltune.cli.progress import Progress, Step
 from nccltune.formats.importing.importer import FileOutcome, Imported, ImportState
 from nccltune.formats.importing.suspect import platform_doubts
-from nccltune.formats.reading.file_report import FileKind, FileReport, Flag
+from nccltune.formats.reading.file_report import FileKind, FileReport, Flag, FlagKind
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -19,10 +18,10 @@ from nccltune.study.files import Study
 _FLAGS_SHOWN = 12
 
 
-def show(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) -> None:
+def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
     """Print the files that were read, lines that could not be read, flags, and the next step.
 
-    `names` are the files that the user named.
+    `again` is the command that was given, without `--output`.
     """
     out = stdout()
     every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
@@ -59,7 +58,7 @@ def show(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) 
     _show_doubts(result.studies)
     if len(result.studies) > 1:
         _show_split(result)
-    _show_end(result, study, names, dry_run=dry_run)
+    _show_end(result, study, again, dry_run=dry_run)
 
 
 def _show_known(result: Imported) -> None:
@@ -77,7 +76,7 @@ def _show_known(result: Imported) -> None:
         out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
 
 
-def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: bool) -> None:
+def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
     """Print how many samples were written, and the next step."""
     out, outcomes = stdout(), {item.outcome for item in result.files}
     name = shlex.quote(result.studies[0] if result.studies else str(study))
@@ -89,8 +88,8 @@ def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: b
         where = " and ".join(result.studies)
         out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
         hint(f"next: nccltune analyze {name}")
-        if again := _scale_command(result, names, name):
-            hint(f"next: for rules, add what is unknown: {again}")
+        if unknown := _unknown_scale(result):
+            hint(f"next: for rules, add what is unknown: {again} -o {name}{unknown}")
     elif ImportState.IMPORTED in outcomes:
         hint(f"next: nccltune topo show {name}")
     elif outcomes & {ImportState.ALREADY, ImportState.DUPLICATE}:
@@ -98,10 +97,17 @@ def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: b
     elif not any(
         item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
     ):
+        unnamed = any(
+            flag.kind is FlagKind.COLLECTIVE_UNKNOWN
+            for item in result.files
+            for flag in item.report.flags
+        )
         print(
             error_lines(
                 "no measurement was read",
-                "every row was left out for the reasons above"
+                f"name the collective: {again} -o {name} --collective NAME"
+                if unnamed
+                else "every row was left out for the reasons above"
                 if any(item.report.unreadable or item.report.rows for item in result.files)
                 else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
                 " nccltune",
@@ -110,14 +116,14 @@ def _show_end(result: Imported, study: Path, names: Sequence[str], *, dry_run: b
         )
 
 
-def _scale_command(result: Imported, names: Sequence[str], study: str) -> str:
-    """Return the command that adds the unknown scale; empty if any sample has its scale."""
+def _unknown_scale(result: Imported) -> str:
+    """Return the options of the scale, if it is unknown; empty if any sample has its scale."""
     scales = {scale for item in result.files for scale in item.report.scales}
     if len(result.studies) > 1 or not scales or not all("?" in scale for scale in scales):
         return ""
     nodes = " --nodes N" if any(scale.startswith("?") for scale in scales) else ""
     ranks = " --ranks N" if any(scale.endswith("?") for scale in scales) else ""
-    return f"nccltune import {shlex.join(names)} -o {study}{nodes}{ranks}"
+    return nodes + ranks
 
 
 def _show_split(result: Imported) -> None:

@@ -27,6 +27,8 @@ def command(study: Path, output: Path | None, dry_run: bool, **options: Any) -> 
     the evidence for each rule to STUDY/tuning.json. A rule is judged over its whole range of sizes.
     All other sizes keep NCCL's default.
     """
+    from msgspec import to_builtins
+
     from nccltune.app.tune import tune_path
     from nccltune.cli.requests import struct_from
     from nccltune.cli.tune_screen import show_result
@@ -40,4 +42,5 @@ def command(study: Path, output: Path | None, dry_run: bool, **options: Any) -> 
     is_saved = not dry_run and (output is not None or not found.unsaved)
     wrote = f"Wrote {found.config}" if is_saved else "Not saved"
     wrote = f"Would write {found.config}" if dry_run else wrote
-    print_result(found.tuning, show_result, found, study, wrote)
+    document = {**to_builtins(found.tuning), "left_out": [*found.left_out]}
+    print_result(document, show_result, found, study, wrote)

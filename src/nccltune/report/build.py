@@ -193,7 +193,8 @@ def _condition(
     decisions = {} if decided is None else {row.bytes: row for row in decided.decisions}
     lines = [series(curve, item.ran_predicted) for curve in item.curves]
     knows = any(point.ran for point in item.shown.points)
-    factor = condition.collective.bus_factor(condition.scale.ranks)
+    # Of an unknown number of ranks only the time is drawn: as for one rank, the factor is 0.
+    factor = condition.collective.bus_factor(max(1, condition.scale.ranks))
     if proof is not None:
         # The sweep's default becomes one of the lines that the legend switches on.
         lines = [

@@ -16,6 +16,7 @@ from nccltune.doctor.result import RuleResult
 from nccltune.model.finding import FindingKind
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.report.words import no_shapes
 
 Tone = Literal["gain", "right", "unknown"]
 Role = Literal["default", "tuned", "choice", "measured"]
@@ -355,3 +356,12 @@ class Report(msgspec.Struct, frozen=True):
     proof: ProofReport | None = None
     checks: Checks | None = None
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def no_shapes(self) -> str:
+        """Return what the curves show if nothing was found."""
+        return no_shapes(
+            max((len(item.map.bytes) for item in self.conditions), default=0),
+            rates=all(item.saturation for item in self.conditions),
+            known=all(item.noise.known for item in self.conditions),
+        )

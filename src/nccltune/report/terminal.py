@@ -330,7 +330,7 @@ def _proof_rule(page: _Page, row: ProofRuleRow) -> None:
 def _findings(page: _Page, report: Report) -> None:
     page.heading("findings")
     if not report.findings:
-        page.wrapped("no dip, no plateau and no falling time beyond noise", indent=2)
+        page.wrapped(report.no_shapes, indent=2)
     for finding in report.findings:
         where = f", {finding.where}" if finding.where else ""
         more = f" ({len(finding.more)} more like this: --json lists them)" if finding.more else ""

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from nccltune.analyze.compared import comparisons
 from nccltune.analyze.result import Analysis
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import counted, gain_text, percent_text
@@ -42,7 +43,7 @@ def verdict(
     if not analysis.samples:
         return "Nothing was measured yet.", "unknown"
     if not groups:
-        return "No rules: NCCL asks no tuner about the collectives measured here.", "unknown"
+        return _without_groups(analysis), "unknown"
     ruled = [group for group in groups if group.rules]
     if not ruled:
         return _without_rules(analysis, groups, proof)
@@ -180,6 +181,18 @@ def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more:
         why = "the gain is unknown, because the default was not measured"
     number = counted(len(found), "more candidate" if more else "candidate")
     return [f"{number} for {which}, {'not' if len(found) == 1 else 'none'} proven: {why}."]
+
+
+def _without_groups(analysis: Analysis) -> str:
+    """Return why nothing could be compared: no tuner, an unknown scale, or half a choice."""
+    if not any(item.condition.collective.tuned for item in analysis.conditions):
+        return "No rules: NCCL asks no tuner about the collectives measured here."
+    reasons = dict.fromkeys(
+        item.text.removeprefix("with nothing: ")
+        for item in comparisons(analysis)
+        if item.conditions[0].condition.collective.tuned and item.text.startswith("with nothing: ")
+    )
+    return f"No rules: {'; '.join([*reasons][:NAMED]) or 'nothing was compared'}."
 
 
 def _without_rules(

@@ -143,6 +143,21 @@ def listed(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def no_shapes(sizes: int, *, rates: bool, known: bool) -> str:
+    """Return what curves without findings show: one size has no shape, nor have times alone.
+
+    - `sizes`: the number of sizes of the longest curve
+    - `rates`: whether the curves have bandwidths, of which dips and plateaus are
+    - `known`: whether the noise of every curve was measured
+    """
+    if sizes < 2:
+        return "one size: it shows no shape"
+    if known:
+        return f"{'no dip, no plateau and ' if rates else ''}no falling time beyond noise"
+    shapes = "dip, plateau or falling time" if rates else "falling time"
+    return f"no clear {shapes}; the noise is unknown, so smaller ones may not show"
+
+
 def sentence(text: str) -> str:
     """Return `text` with a full stop and a capital.
 

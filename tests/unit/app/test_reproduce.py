@@ -88,7 +88,7 @@ def test_settings_in_force_are_set_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("platform", "options"),
     [
-        (PLAIN, "--launcher slurm --nodes 4 --gpus 1"),
+        (PLAIN, "--launcher NAME --nodes 4 --gpus 1"),
         (msgspec.structs.replace(PLAIN, emulated_nodes=True), "--emulate-nodes 4"),
         (
             msgspec.structs.replace(PLAIN, emulated_nodes=True, ranks_per_gpu=4, mps=True),

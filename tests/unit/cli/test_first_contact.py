@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What import, analyze and tune say of tables as people paste them."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,7 @@ def test_times_without_ranks_have_no_bandwidth(
     _, shown, _ = screens(tmp_path, capsys, "## Reduce Scatter\n\n" + table)
     assert "reduce-scatter, ? nodes, ? ranks" in shown
     assert "GB/s" not in shown
-    assert "curve no falling time beyond noise" in shown
+    assert "curve no clear falling time; the noise is unknown, so smaller ones may not" in shown
     assert "number of nodes and ranks is unknown" in shown
 
 
@@ -98,6 +100,48 @@ def test_tune_says_which_timings_it_leaves_out(
     )
     assert "left out 6 timings of NCCL_ALGO=Tree, protocol chosen by NCCL: neither" in tuned
     assert "left out 6 timings of an unknown number of nodes or ranks" in tuned
+    assert run(["tune", str(tmp_path / "study"), "--dry-run", "--json"]) == 0
+    limited, unscaled = json.loads(capsys.readouterr().out)["left_out"]
+    assert limited.startswith("6 timings of NCCL_ALGO=Tree")
+    assert unscaled == "6 timings of an unknown number of nodes or ranks"
+
+
+def test_the_collective_is_asked_for_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, study = tmp_path / "my table.md", tmp_path / "study"
+    table.write_text("| Size | Time (us) |\n|---|---|\n| 1048576 | 50 |\n| 4194304 | 140 |\n")
+
+    def printed(*words: str) -> str:
+        run(words)
+        return capsys.readouterr().err
+
+    start = f"nccltune import '{table}'"
+    named = f"{start} -o {study} --collective NAME"
+    assert f"name the collective: {named}" in printed("import", str(table), "-o", str(study))
+    step = printed(*shlex.split(named.replace("NAME", "allreduce"))[1:])
+    again = f"{start} --collective allreduce -o {study} --nodes N --ranks N"
+    assert f"next: for rules, add what is unknown: {again}\n" in step
+    options = f"-o {study} --collective allreduce --nodes N --ranks N"
+    assert f"next: nccltune import FILES {options}\n" in printed("analyze", str(study))
+    assert f"nccltune import FILES... {options};" in printed("tune", str(study))
+    run(shlex.split(again.replace(" N", " 2"))[1:])
+    assert "Wrote 2 samples" in capsys.readouterr().out
+
+
+def test_columns_of_two_states_are_compared_as_the_refusal_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.md"
+    rows = "| 1048576 | 50 | 40 |\n| 4194304 | 140 | 130 |\n"
+    table.write_text("| size | before (us) | after (us) |\n|---|---|---|\n" + rows)
+    given = ("--collective", "allreduce")
+    assert run(["import", str(table), *given, "-o", str(tmp_path / "study")]) == 2
+    found = capsys.readouterr().err
+    assert "measured: column 'before' in" in found
+    assert f"nccltune compare {table} {' '.join(given)}\n" in found
+    assert run(["compare", str(table), *given]) == 0
+    assert ":1 'after'" in capsys.readouterr().out
 
 
 def test_wrong_results_are_the_reason_if_nothing_else_is(

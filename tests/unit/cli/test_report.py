@@ -51,6 +51,33 @@ def test_the_page_is_written_into_the_study_and_its_path_printed(
     assert page.rstrip().endswith("</html>")
 
 
+@pytest.mark.parametrize(
+    ("scale", "reason"),
+    [
+        ((), "the number of nodes and ranks is unknown, and a rule needs it"),
+        (("--ranks", "8"), "the number of nodes is unknown, and a rule needs it"),
+        (("--nodes", "1", "--ranks", "8", "--choice", "ring"), "NCCL_ALGO=Ring, protocol chosen"),
+    ],
+)
+def test_a_curve_that_no_rule_can_use_is_drawn(
+    scale: tuple[str, ...], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, study = tmp_path / "table.txt", tmp_path / "study"
+    heading = "| size | Ring (us) | Tree (us) |" if "--choice" in scale else "| size | time (us) |"
+    rows = ["| 1024 | 12.5 |", "| 1048576 | 55.2 |"]
+    rows = [row + " 14.5 |" if "--choice" in scale else row for row in rows]
+    table.write_text("\n".join([heading, *rows]))
+    options = scale[:4]
+    assert run(["import", str(table), "--collective", "allreduce", "-o", str(study), *options]) == 0
+    assert run(["report", str(study)]) == 0
+    assert f"No rules: {reason}" in capsys.readouterr().out
+    assert run(["report", str(study), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    condition = report["conditions"][0]
+    assert condition["series"][0]["time_us"] == [12.5, 55.2]
+    assert (condition["bus_factor"] > 0) == ("--ranks" in scale)
+
+
 def test_the_page_is_written_to_the_given_path(study: Path, tmp_path: Path) -> None:
     assert run(["report", str(study), "-o", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").stat().st_size > 1_000_000

@@ -139,7 +139,7 @@ def test_nothing_to_do_is_said_plainly() -> None:
 @pytest.mark.parametrize(
     ("groups", "start"),
     [
-        ([], "No rules: NCCL asks no tuner"),
+        ([], "No rules: nothing was compared"),
         ([change(ALONE, noise_source="assumed")], "No rules: nothing beats NCCL's default by more"),
         ([without_default(ALONE)], "No rules: there is no default to beat"),
     ],

@@ -3,6 +3,7 @@ import pytest
 
 from nccltune.model.numbers import gain_text
 from nccltune.report import words
+from nccltune.report.words import no_shapes
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,21 @@ def test_units_stay_with_their_number() -> None:
     assert interval.split(" ") == [
         *("1.2x", "", "95\u00a0%\u00a0CI\u00a01.1-1.3", "", "(per\u00a0size\u00a01.0-1.4)")
     ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rates", "known", "said"),
+    [
+        (1, True, True, "one size: it shows no shape"),
+        (9, True, True, "no dip, no plateau and no falling time beyond noise"),
+        (9, False, True, "no falling time beyond noise"),
+        (
+            *(9, False, False),
+            "no clear falling time; the noise is unknown, so smaller ones may not show",
+        ),
+    ],
+)
+def test_curves_without_findings_claim_no_noise_that_is_unknown(
+    sizes: int, rates: bool, known: bool, said: str
+) -> None:
+    assert no_shapes(sizes, rates=rates, known=known) == said

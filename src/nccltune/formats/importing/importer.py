@@ -128,7 +128,7 @@ def import_files(
         homes = [study, *(studies_beside(path) if split else ())]
         files = _read_all(homes, found, options, told, spool_folder, spool, progress, result)
         _leave_out_known(homes, files)
-        parts = by_platform(study, files, split=split)
+        parts = by_platform(study, files, split=split, collective=options.collective)
         if dry_run:
             for part in parts:
                 _count(part, in_rounds, result)

@@ -22,6 +22,7 @@ from nccltune.formats.reading.platform_facts import (
 )
 from nccltune.formats.reading.runs import RunFound
 from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from nccltune.formats.importing.importer import FileOutcome
 
 _MOST_LINES = 12
-_LINE = re.compile(r":\d+$")
+_LINE = re.compile(r":\d+(?: '[^']*')?$")
 
 
 class File:
@@ -77,18 +78,21 @@ class StudyPart:
             self._runs.setdefault(id(file), []).append(run)
 
 
-def by_platform(study: Study, files: list[File], *, split: bool) -> list[StudyPart]:
+def by_platform(
+    study: Study, files: list[File], *, split: bool, collective: Collective | None = None
+) -> list[StudyPart]:
     """Return the parts of an import, one for each study that is written.
 
-    Without `split`, raises InputError if the runs and the study are not all of one platform. Raises
-    StudyError if a study is damaged.
+    Without `split`, raises InputError if the runs and the study are not all of one platform; its
+    hint names the `collective` that the user gave. Raises StudyError if a study is damaged.
     """
     for file in files:
         _add_platform_beside(file)
     runs = [(file, run) for file in files for run in file.runs]
     groups = PlatformGroups()
     _seed(groups, 0, study)
-    places = _split(groups, study, runs) if split else _one(groups, study, runs)
+    given = f" --collective {collective.value}" if collective is not None else ""
+    places = _split(groups, study, runs) if split else _one(groups, study, runs, given)
     parts: dict[int, StudyPart] = {}
     for file in files:
         if not file.runs:
@@ -107,19 +111,20 @@ def _subject(run: RunFound) -> Subject:
 
 
 def _one(
-    groups: PlatformGroups, study: Study, runs: list[tuple[File, RunFound]]
+    groups: PlatformGroups, study: Study, runs: list[tuple[File, RunFound]], given: str
 ) -> dict[RunFound, int]:
     """Put all runs into group 0.
 
-    Raises InputError, with the differences, if the platforms of the runs differ.
+    Raises InputError, with the differences, if the platforms of the runs differ. `given` are the
+    options that `compare` needs, too.
     """
     seeded = bool(groups.members)
     against: dict[Difference, tuple[list[str], list[str]]] = {}
     clashing = PlatformGroups()
     for file, run in runs:
         subject, name = _subject(run), file.report.name
-        if run.line and len(file.runs) > 1:
-            name += f":{run.line}"
+        if len(file.runs) > 1:
+            name += run.place
         fits = not groups.members or groups.fitting(subject) == [0]
         (groups if fits else clashing).put(0, name, subject)
     for subject, names in clashing.members[0].values() if clashing.members else ():
@@ -129,7 +134,7 @@ def _one(
                 first += others
                 second += names
     if against:
-        _refuse(study, against, seeded, [file.path for file, _ in runs])
+        _refuse(study, against, seeded, [file.path for file, _ in runs], given)
     return dict.fromkeys((run for _, run in runs), 0)
 
 
@@ -138,6 +143,7 @@ def _refuse(
     against: dict[Difference, tuple[list[str], list[str]]],
     seeded: bool,
     paths: list[Path | None],
+    given: str,
 ) -> None:
     """Raise InputError with the first difference of each fact, and the number of the others."""
     by_fact: dict[str, list[str]] = {}
@@ -158,11 +164,12 @@ def _refuse(
         if seeded
         else "of different platforms, and a study is of one"
     )
+    compare = _compare_hint([str(study.path)] if seeded else [], paths)
     raise InputError(
         f"the files are {whose}; nothing was written\n" + "\n".join(shown),
         where=str(study.path),
         hint="--split writes one study for each platform; or name only the files of one"
-        + _compare_hint([str(study.path)] if seeded else [], paths),
+        + (f"{compare}{given}" if compare else ""),
     )
 
 

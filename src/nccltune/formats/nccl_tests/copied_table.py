@@ -172,6 +172,8 @@ class CopiedTable:
         if not any(char.isdigit() for char in cells[size_at]):
             return self.header.separator == "|"
         try:
+            if self.header.at("other run") and cells[self.header.at("time")[0]].lower() in _NONE:
+                return True
             row = self._row(cells, text, number)
             self._rows.append(row)
             differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)

@@ -26,6 +26,7 @@ from nccltune.formats.nccl_tests.process_logs import RunLogs
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_names import named_choice
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.table_header import Header, header_of
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
@@ -40,6 +41,7 @@ _NO_HEADER = (
     "a row without a column header: which column is which is unknown (keep the line of names)"
 )
 _ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
+_REPEAT = re.compile(r"(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass)[ _#-]*\d+", re.I)
 _MAX_TESTS = 1024
 _NO_PLACEMENTS = (
     "no line above the table states which columns are out of place: the first ones are, as every"
@@ -55,6 +57,20 @@ def _is_prose(text: str) -> bool:
     """Return whether a line that begins with a number has words that no row has."""
     words = [word for word in text.split() if len(word) > 1 and word[0].isalpha()]
     return sum(word.lower() not in _ROW_WORDS for word in words) > 1
+
+
+def _apart(headings: list[str]) -> set[str]:
+    """Return the headings of columns that are neither the only one of a choice nor repeats."""
+    named = {heading: named_choice(heading) for heading in headings}
+    choices = [
+        found._replace(name="") if found is not None and found.is_evidence else None
+        for found in named.values()
+    ]
+    return {
+        heading
+        for heading, choice in zip(headings, choices, strict=True)
+        if not _REPEAT.fullmatch(heading) and (choice is None or choices.count(choice) > 1)
+    }
 
 
 class SourceReader:
@@ -86,7 +102,7 @@ class SourceReader:
         self._cut_line = 0
         self._one_rank: dict[str, set[tuple[str, int]]] = {}
         self._copies = False
-        self._copied: CopiedTable | None = None
+        self._copied: list[tuple[CopiedTable, TableReader]] = []
 
     # --- header and footer ---------------------------------------------------------------------
 
@@ -131,17 +147,18 @@ class SourceReader:
         """End the current run and its table. If a row is incomplete, report it with the reason
         `why`."""
         self._drop_cut(why)
-        if self._copied is not None and self.table is not None:
-            rows = self._copied.rows()
-            self.table.left = self._copied.left
+        for copied, table in self._copied:
+            rows = copied.rows()
+            table.left = copied.left
             for row in rows:
                 if row[1]:
-                    self.table.keep(row)
+                    table.keep(row)
                 else:
-                    self.table.count_empty(len(self.table.layout.in_place))
-        self._copied = None
-        if self.table is not None:
+                    table.count_empty(len(table.layout.in_place))
+            self.finished.append(table)
+        if self.table is not None and not self._copied:
             self.finished.append(self.table)
+        self._copied = []
         self.table, self._labelled, self._no_labels = None, False, False
         self._again = self._again or bool(self.run.seen)
         self.run = NcclTestsRun()
@@ -184,7 +201,7 @@ class SourceReader:
         if header is not None and not header.raw:
             self._copied_header(header, text, number)
             return True
-        if self._copied is not None and self._copied.feed(text, number):
+        if True in [copied.feed(text, number) for copied, _ in self._copied]:
             return True
         if "|" in text and (placements := placements_of(text.lower())):
             self._placements = placements
@@ -196,15 +213,22 @@ class SourceReader:
             self.end_run("a new table began in the middle of a row")
         self._start("table")
         try:
-            copied = CopiedTable(header, self._placements, self.report, number)
+            runs = [
+                (heading, CopiedTable(each, self._placements, self.report, number))
+                for heading, each in header.runs() or [("", header)]
+            ]
         except BadRowError as error:
             self.report.cannot_read(number, text, str(error))
             return
         self.report.tables += 1
-        self.table = TableReader(self.run, copied.layout, self.context, number, self._logs)
-        # A copy often has no footer, and not all rows.
-        self.table.footer, self.table.sound = True, False
-        self._copied, self._quick, self._accepts = copied, None, False
+        apart = _apart([heading for heading, _ in runs if heading])
+        for heading, copied in runs:
+            table = TableReader(self.run, copied.layout, self.context, number, self._logs)
+            # A copy often has no footer, and not all rows.
+            table.footer, table.sound, table.found.heading = True, False, heading
+            table.apart, table.counts_rows = heading in apart, not self._copied
+            self._copied.append((copied, table))
+        self.table, self._quick, self._accepts = self._copied[0][1], None, False
         self._refresh()
 
     def _units(self, body: str, text: str, number: int) -> None:

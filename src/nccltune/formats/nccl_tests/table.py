@@ -85,6 +85,8 @@ class TableReader:
         self.footer = False
         self.left = frozenset(("count", "type", "redop", "root"))
         self.copies = False
+        self.apart = False
+        self.counts_rows = True
         self.sound = True
         self.found = RunFound()
         self.found.line = line
@@ -155,7 +157,7 @@ class TableReader:
         elif self._logs is not None and self._logs.lines != self._log_lines:
             self._log = self._joined_log()
         report = self._context.report
-        report.rows += len(rows)
+        report.rows += len(rows) if self.counts_rows else 0
         self._check.feed(rows, report)
         self._note_rows(rows)
         if self._collective is not None and (samples := self._samples(rows, self._collective)):
@@ -206,6 +208,8 @@ class TableReader:
         found.stamps.fill(self._log.stamps)
         free = self._label.choice == DEFAULT
         conditions = *run.conditions, *(f"{name} preloaded" for name in replacements(run.preloaded))
+        if self.apart:
+            conditions = *conditions, f"column {self.found.heading!r}"
         facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
         tuner = tuner_of(self._log, run.command) or ""
         found.facts = replace(facts, conditions=conditions, tuner=tuner)
@@ -261,7 +265,16 @@ class TableReader:
             context.report.flag(FlagKind.DEVICE_KERNEL, sentence, self.line)
             return Label(None, sentence, FlagKind.DEVICE_KERNEL, True)
         report, options = context.report, context.options
-        label = find_label(collective, log, run.command, options, context.name, report, self.line)
+        label = find_label(
+            collective,
+            log,
+            run.command,
+            options,
+            context.name,
+            report,
+            self.line,
+            self.found.heading,
+        )
         others = ", ".join(map(repr, replacements(run.preloaded)))
         if others:
             is_default = label.choice == DEFAULT

@@ -82,21 +82,23 @@ def find_label(
     name: str,
     report: FileReport,
     line: int,
+    heading: str = "",
 ) -> Label:
     """Return the choice of a table, and add flags for doubts to `report`.
 
+    `heading` is that of the column, if each column is a run; it counts in place of the file's name.
     Without any evidence the choice is the default. See `tuner_of` for a tuner plugin.
     """
     if options.choice is not None and options.started_here:
         return Label(options.choice)
     if log.conflict is not None:
         return _conflict(f"NCCL's log: {log.conflict}")
-    named = named_choice(name)
+    named = named_choice(heading or name)
     claims = [
         *_of_settings("NCCL's log has", log.algorithms, log.protocols, collective),
         *_of_command(command, collective),
         *_of_choice("--choice is", options.choice),
-        *_of_name(named),
+        *(_of_heading(named) if heading else _of_name(named)),
     ]
     for one, other in combinations(claims, 2):
         if _contradict(one, other):
@@ -213,6 +215,16 @@ def _of_name(named: NamedChoice | None) -> list[_Claim]:
             and "auto" not in named.name.lower(),
             forces=False,
         )
+    ]
+
+
+def _of_heading(named: NamedChoice | None) -> list[_Claim]:
+    """Return the claim of a column's heading: beside other columns, it names what was forced."""
+    return [
+        claim._replace(
+            said=claim.said.replace("the name", "the column", 1), weak=False, forces=True
+        )
+        for claim in _of_name(named)
     ]
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.formats.reading.platform_facts import PlatformFacts
+from nccltune.formats.text.lines import visible
 from nccltune.formats.text.stamps import Stamps
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample, Source
@@ -49,11 +50,13 @@ class RunFound:
     `samples` is the number of its samples so far. `source` is the source of all its samples, whose
     process id is set later. `source` is None if the samples have their own process ids. `seconds`
     is a lower bound of its run time, from its tables. `line` is that of its header; 0 if unknown.
+    `heading` is that of its column, if a table has several runs.
     """
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
         self.line = 0
+        self.heading = ""
         self.process = ""
         self.in_rounds = False
         self.collective: Collective | None = None
@@ -80,6 +83,12 @@ class RunFound:
         text = "|".join(map(str, cells))
         self.prints += hashlib.sha256(text.encode()).hexdigest()[:_ROW_PRINT]
         self._digits += sum(_telling_digits(time) for time in times if time)
+
+    @property
+    def place(self) -> str:
+        """Return the place in its file, as `:7` or `:7 'before'`; empty if it is unknown."""
+        heading = f" {visible(self.heading, 40)!r}" if self.heading else ""
+        return f":{self.line}{heading}" if self.line else ""
 
     @property
     def telling(self) -> bool:

@@ -64,6 +64,22 @@ _SEPARATES = re.compile(
 )
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
+_TIME_WORDS = re.compile(
+    r"(?<![a-z])(?:times?|latency|lat|duration|avg|average|mean)(?![a-z])", re.I
+)
+_NO_RUN = re.compile(
+    r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
+    r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound)(?![a-z])|[\u0394\u2206+\u00b1%]",
+    re.IGNORECASE,
+)
+_NOT_ONE_CALL = re.compile(
+    r"(?<![a-z])(?:min|max|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
+    r"|launch|[hd]2[hd]|copy|setup|init|total|sum|comp\w*|comm\w*|wait|send|recv|overlap"
+    r"|ranks?|nodes?|procs?|process\w*|np|mpi|gloo|ucc|ucx|msccl\w*|oneccl|hccl|nvshmem|(?:all|reduce|broad)"
+    r"[ _-]?(?:reduce|gather|scatter|to[ _-]?all|cast)|broadcast|bcast|reduce|gather|scatter)"
+    r"(?![a-z])",
+    re.IGNORECASE,
+)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
 _HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
 _PLACEMENT = re.compile(
@@ -71,7 +87,7 @@ _PLACEMENT = re.compile(
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
     re.IGNORECASE,
 )
-_UNIT = re.compile(r"[(\[](?P<unit>[^)\]]{1,24})[)\]]|[,/]\s*(?P<bare>[^\s,/]{1,12})$")
+_UNIT = re.compile(r"[(\[](?P<unit>[^)\]]{1,24})[)\]]|[,/]\s*(?P<bare>[^\s,/()\[\]]{1,12})$")
 _SUFFIX = re.compile(
     r"[\s_](?P<unit>us|usec|ms|msec|ns|sec|gbps|gb_?s|gb/s|mbps|mbs|mb/s|gib/s|gbit/s|gb/sec"
     r"|kb|mb|gb|kib|mib|gib|[\u00b5\u03bc]s)$",
@@ -118,6 +134,43 @@ class Header(NamedTuple):
     def at(self, role: str) -> list[int]:
         """Return the positions of the columns with a role."""
         return [index for index, column in enumerate(self.columns) if column.role == role]
+
+    def runs(self) -> list[tuple[str, "Header"]]:
+        """Return the runs in a table of several columns of times, each with its heading.
+
+        In the header of a run, its column is the time. Empty if a column may be something else
+        than the time of a call, or if its unit is not named.
+        """
+        if self.roles & MEASURED:
+            return []
+        places = {
+            at: _TIME_WORDS.sub("", _without_unit(column.name)).strip(" _-:.,()[]*`\"'")
+            for at, column in enumerate(self.columns)
+            if not column.role and time_unit(column.unit) and not _NO_RUN.search(column.name)
+        }
+        headings = list(places.values())
+        clear = len({heading.lower() for heading in headings}) == len(headings) > 1
+        if not clear or any(self.columns[at].placement for at in places):
+            return []
+        if any(
+            _NOT_ONE_CALL.search(heading) or not re.search(r"[^\W\d_]", heading)
+            for heading in headings
+        ):
+            return []
+        return [
+            (
+                heading,
+                self._replace(
+                    columns=tuple(
+                        column._replace(role="time" if at == own else "other run")
+                        if at in places
+                        else column
+                        for at, column in enumerate(self.columns)
+                    )
+                ),
+            )
+            for own, heading in places.items()
+        ]
 
     @property
     def times_named(self) -> list[str]:
@@ -168,8 +221,10 @@ def header_of(line: str) -> Header | None:
         columns = tuple(column_of(cell) for cell in cells_of(body, separator))
         header = Header(separator, columns)
         roles = header.roles
-        known = sum(bool(column.role) for column in columns)
-        times = bool(roles & (MEASURED | RAW)) or (separator == "|" and bool(header.times_named))
+        runs = header.runs()
+        known = sum(bool(column.role) for column in (runs[0][1] if runs else header).columns)
+        times = bool(roles & (MEASURED | RAW) or runs)
+        times = times or (separator == "|" and bool(header.times_named))
         measured = "size" in roles and times and len(columns) > 1
         if not (measured or len(roles & RAW) > 1) or _RULES & _unknown(columns):
             continue
@@ -182,6 +237,12 @@ def header_of(line: str) -> Header | None:
             continue
         return header
     return None
+
+
+def _without_unit(name: str) -> str:
+    """Return a name without the unit at its end or in brackets."""
+    match = _UNIT.search(name) or _SUFFIX.search(name.strip(" _"))
+    return name if match is None else name.replace(match.group(), " ")
 
 
 def _unknown(columns: tuple[Column, ...]) -> set[str]:

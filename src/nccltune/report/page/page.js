@@ -50,19 +50,20 @@
   };
 
   // ---- the S-curve ----
+  const timed = () => state.metric === "time" || !(state.condition.bus_factor > 0);
   const metric = (series, column, index) => {
     const us = series[column][index];
     if (us === null) return null;
-    return state.metric === "time" ? us : series.bytes[index] / (us * 1e3) * state.condition.bus_factor;
+    return timed() ? us : series.bytes[index] / (us * 1e3) * state.condition.bus_factor;
   };
-  const valueText = (value) => state.metric === "time" ? timeText(value) : rateText(value);
+  const valueText = (value) => timed() ? timeText(value) : rateText(value);
 
   function hoverText(series, index, reference) {
     const us = series.time_us[index];
     if (us === null) return "";
     const name = series.choice ? `${series.label}: ${series.choice[index]}` : series.label;
     const lines = [`<b>${sizeText(series.bytes[index])}</b>  ${name}`,
-      `${timeText(us)} · ${rateText(series.busbw_gb_per_s[index])}`];
+      timeText(us) + (series.busbw_gb_per_s[index] > 0 ? ` · ${rateText(series.busbw_gb_per_s[index])}` : "")];
     const low = series.low_us[index];
     const high = series.high_us[index];
     lines.push(series.n[index] > 1 ? `95 % CI ${timeText(low)} – ${timeText(high)} · n = ${series.n[index]}` : "n = 1");
@@ -116,7 +117,7 @@
     const ends = [sizes[0], sizes[sizes.length - 1]];
     return [{
       type: "scatter", mode: "lines", name: "line rate", meta: { series: "line rate" }, x: ends,
-      y: ends.map((bytes) => state.metric === "time" ? bytes * condition.bus_factor / (rate * 1e3) : rate),
+      y: ends.map((bytes) => timed() ? bytes * condition.bus_factor / (rate * 1e3) : rate),
       hovertemplate: `line rate ${rateText(rate)}<extra></extra>`,
       line: { color: colour("muted"), width: 1.4, dash: "longdash" },
     }];
@@ -163,7 +164,7 @@
   }
   const plain = (value) => String(Number(value.toPrecision(6)));
   const tickText = (value) => {
-    if (state.metric !== "time") return plain(value);
+    if (!timed()) return plain(value);
     return value >= 1e6 ? `${plain(value / 1e6)} s` : value >= 1e3 ? `${plain(value / 1e3)} ms` : `${plain(value)} µs`;
   };
 
@@ -209,10 +210,14 @@
   function drawCurve(chart = byId("curve-chart")) {
     const condition = state.condition;
     const width = state.paper ? PAPER.width : chart.clientWidth;
+    for (const input of document.querySelectorAll('input[name="metric"]')) {
+      input.disabled = !(condition.bus_factor > 0);
+      input.checked = (input.value === "time") === timed();
+    }
     const sizes = condition.map.bytes;
     const values = condition.series.flatMap((series) => series.bytes.flatMap((_, index) =>
       [metric(series, "low_us", index), metric(series, "high_us", index)])).filter((value) => value > 0);
-    if (report.line_rate_gb_per_s !== null && state.metric === "busbw") values.push(report.line_rate_gb_per_s);
+    if (report.line_rate_gb_per_s !== null && !timed()) values.push(report.line_rate_gb_per_s);
     const low = Math.min(...values) / 1.2;
     const high = Math.max(...values) * 1.2;
     const left = sizes[0] / 1.25;
@@ -227,11 +232,11 @@
       margin: { l: 62, r: 30, t: marks.margin, b: 34 }, showlegend: false, font: font(),
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", hoverdistance: 30,
       dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
-      uirevision: `${condition.id} ${state.metric} ${state.paper}`,
+      uirevision: `${condition.id} ${timed()} ${state.paper}`,
       hoverlabel: { bgcolor: colour("card"), bordercolor: colour("muted"), align: "left", font: { ...font(), color: colour("ink") } },
       xaxis: { ...axis, range: [Math.log10(left), Math.log10(right)], tickvals: ticks, ticktext: ticks.map(sizeText), tickangle: 0, showgrid: false },
       yaxis: { ...axis, range: [Math.log10(low), Math.log10(high)], tickvals: steps, ticktext: steps.map(tickText),
-        title: { text: state.metric === "time" ? "Time of one call" : "Bus bandwidth, GB/s", standoff: 8 } },
+        title: { text: timed() ? "Time of one call" : "Bus bandwidth, GB/s", standoff: 8 } },
       shapes: marks.shapes, annotations: marks.annotations,
     }, { displayModeBar: false, responsive: true, displaylogo: false });
   }

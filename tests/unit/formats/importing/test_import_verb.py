@@ -396,7 +396,8 @@ def test_an_unknown_number_of_nodes_is_added_by_a_second_import(
     assert curves.code == 0
     assert "? nodes, 4 ranks" in curves.out
     assert "with nothing: the number of nodes is unknown" in curves.out
-    assert f"next: nccltune import FILES -o {study} --nodes N\n" in curves.err
+    again = f"nccltune import FILES -o {study} --collective allreduce --nodes N"
+    assert f"next: {again}\n" in curves.err
     refused = nccltune("tune", study)
     assert refused.code == 2
     assert "import the files again with their scale" in refused.err

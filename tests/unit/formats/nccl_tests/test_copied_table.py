@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
 from tests.unit.formats.maker import Made, points
 from tests.unit.formats.reading_tools import Read, files, text
@@ -164,10 +166,26 @@ REFUSED = {
         markdown(["Size", "Time (us)", "time_us"], [[r[0], r[5], r[9]] for r in ROWS]),
         "2 columns are times",
     ),
-    "named runs": (
-        markdown(["Size", "Ring time (us)", "Tree time (us)"], [[r[0], r[5], r[9]] for r in ROWS]),
-        "no column is known to be the time of a call (not known: Ring time (us), Tree time (us))",
+    "named runs without a unit": (
+        markdown(["Size", "Ring time", "Tree time"], [[r[0], r[5], r[9]] for r in ROWS]),
+        "no column is known to be the time of a call (not known: Ring time, Tree time)",
     ),
+    **{
+        f"no runs: {' '.join(names)}": (
+            markdown(["Size", *names], [[r[0], r[5], r[9]] for r in ROWS]),
+            "no column is known to be the time of a call",
+        )
+        for names in (
+            ("min time (us)", "p99 time (us)"),
+            ("CPU (us)", "GPU (us)"),
+            ("8 GPUs (us)", "16 GPUs (us)"),
+            ("all_reduce (us)", "all_gather (us)"),
+            ("measured (us)", "predicted (us)"),
+            ("in-place (us)", "out-of-place (us)"),
+            ("A (us)", "A (us)"),
+            ("1 (us)", "2 (us)"),
+        )
+    },
     "no time": (
         markdown(["Size", "busbw"], [[r[0], r[7]] for r in ROWS]),
         "no column is known to be the time of a call: name it 'time (us)', or name one 'busbw",
@@ -210,6 +228,57 @@ def test_several_tables_in_one_paste_are_runs_of_their_own(tmp_path: Path) -> No
     found = read(tmp_path, f"Before:\n{markdown(NAMES, ROWS)}\nAfter:\n{markdown(NAMES, ROWS)}")
     assert found.report.tables == 2
     assert found.times == WHOLE * 2
+
+
+COLUMNS = {
+    "algorithms": ("Ring (us)", "Tree (us)", {"NCCL_ALGO=Ring", "NCCL_ALGO=Tree"}, False),
+    "protocols": (
+        "LL time (us)",
+        "Simple time (us)",
+        {"NCCL_PROTO=LL", "NCCL_PROTO=Simple"},
+        False,
+    ),
+    "choices": ("default [us]", "tree/ll128 [us]", {"default", "tree/ll128"}, False),
+    "words": ("before_us", "after_us", {"default"}, True),
+    "versions": ("NCCL 2.18 (us)", "NCCL 2.20 (us)", {"default"}, True),
+    "one choice": ("Ring old (us)", "Ring new (us)", {"NCCL_ALGO=Ring"}, True),
+    "repeats": ("run 1 (us)", "run 2 (us)", {"default"}, False),
+}
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "blanks"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_each_column_of_times_is_a_run(name: str, form: str, tmp_path: Path) -> None:
+    *names, labels, apart = COLUMNS[name]
+    rows = [[r[0], r[5], r[9], "-1.5"] for r in ROWS]
+    header = ["size (B)", *map(str, names), "diff (us)"]
+    if form == "blanks":
+        header, rows = [word.replace(" ", "") for word in header[:3]], [row[:3] for row in rows]
+        if name == "repeats":
+            header[1:] = ["run1(us)", "run2(us)"]
+    data = markdown(header, rows) if form == "markdown" else None
+    found = read(tmp_path, data or separated(header, rows, "," if form == "csv" else "  "))
+    assert [item.time_us for item in found.samples] == [
+        float(row[at]) for at in (1, 2) for row in rows
+    ]
+    assert found.report.rows == len(rows)
+    if form != "blanks":
+        assert found.labels == labels
+        inputs = find_inputs([tmp_path / "all_reduce.txt"])
+        runs = [
+            batch.run
+            for reading in read_inputs(inputs, ReadOptions(study="made"))
+            for batch in reading.batches()
+        ]
+        assert len({run.facts.conditions for run in runs}) == (2 if apart else 1)
+        assert len({run.place for run in runs}) == 2
+
+
+def test_a_point_that_one_column_lacks_is_no_unreadable_row(tmp_path: Path) -> None:
+    rows = [["1024", "12.3", "-"], ["2048", "13.1", "11.5"]]
+    found = read(tmp_path, markdown(["size", "A (us)", "B (us)"], rows))
+    assert [item.time_us for item in found.samples] == [12.3, 13.1, 11.5]
+    assert found.report.unreadable == 0
 
 
 def test_headings_with_a_setting_are_no_runs_of_the_default() -> None:
