@@ -66,6 +66,11 @@ _SQUEEZED = {family.replace("_", ""): family for family in _FAMILIES} | {
     "sendreceive": "sendrecv",
 }
 _SIZE = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S)?", re.ASCII)
+_NAMED_NUMBER = re.compile(
+    r"[A-Z][A-Z0-9_]*|n|np|n_?(?:gpu|proc|rank|node|task|process)(?:e?s)?"
+    r"|(?:num|number|total)_?(?:of_?)?(?:gpu|proc|rank|node|task|process)(?:e?s)?(?:_per_\w+)?",
+    re.ASCII,
+)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DEFAULT_BYTES = 32 << 20
 DEFAULT_STEP = 1 << 20
@@ -123,7 +128,8 @@ class Program(NamedTuple):
 
         None if one of the two is a shell variable or a placeholder.
         """
-        if any(re.search(r"[$`<{\[]", self.value(flag) or "") for flag in "tg"):
+        given = [self.value(flag) or "" for flag in "tg"]
+        if any(re.search(r"[$`<{\[]", value) or is_named_number(value) for value in given):
             return None
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
@@ -217,6 +223,15 @@ def strtol(text: str) -> int:
     digits, base = (match[2], 16) if match[2] else (match[3], 10)
     number = min(int(digits.lstrip("0")[:20] or "0", base), (1 << 63) - 1)
     return -number if match[1] == "-" else number
+
+
+def is_named_number(text: str) -> bool:
+    """Return whether a text stands for a number that the reader is to put there.
+
+    >>> is_named_number("N"), is_named_number("NUM_GPUS"), is_named_number("eight")
+    (True, True, False)
+    """
+    return _NAMED_NUMBER.fullmatch(text) is not None
 
 
 def is_nccl_test(word: str) -> bool:

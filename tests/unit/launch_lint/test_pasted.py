@@ -51,6 +51,32 @@ def test_a_placeholder_is_one_word_whose_value_is_unknown(text: str, expected: s
     assert one.fixed is None
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"mpirun -np N {TEST}", "not known: the number of processes is 'N'"),
+        (f"mpirun -np NUM_GPUS {TEST}", "not known: the number of processes is 'NUM_GPUS'"),
+        (f"mpiexec -n num_ranks -ppn M {TEST}", "not known: the number of processes is 'num_"),
+        (f"srun -N X --ntasks-per-node=8 {TEST}", "not known: the number of nodes is 'X'"),
+        ("torchrun --nproc_per_node NGPUS t.py", "not known: the number of processes per node"),
+        ("deepspeed --num_gpus N t.py", "not known: the number of GPUs of a node is 'N'"),
+        ("./all_reduce_perf -b 8 -e 1G -f 2 -g N", "1 process, on one node"),
+    ],
+)
+def test_a_letter_in_place_of_a_number_is_a_placeholder(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert said(one).startswith(expected)
+    (found,) = {f.finding.fix for f in one.findings if f.finding.id != "program-unknown"}
+    assert found == "put the number there"
+    assert "ranks" not in said(one).replace("num_ranks", "")
+    assert one.fixed is None
+
+
+def test_a_word_that_names_no_number_is_an_error() -> None:
+    (one,) = checked(f"mpirun -np eight {TEST}")
+    assert [f.finding.fix for f in one.findings] == ["write a whole number"]
+
+
 @pytest.mark.parametrize("text", [f"{TEST} < in.txt > out.txt", f"{TEST} <in.txt >out.txt"])
 def test_a_redirection_is_no_placeholder(text: str) -> None:
     (one,) = checked(text)

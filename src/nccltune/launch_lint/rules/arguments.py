@@ -10,6 +10,7 @@ from nccltune.launch.program import (
     LONG_NAMES,
     Program,
     bare_collective,
+    is_named_number,
     nearest_nccl_test,
     strtol,
 )
@@ -22,7 +23,7 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
-from nccltune.launch_lint.rules.shape import of_program
+from nccltune.launch_lint.rules.shape import named_number, of_program
 from nccltune.launch_lint.words import is_open, listed
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
@@ -233,7 +234,9 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
         is_rccl = "rccl" in program.binary and flag in "xZ"
         if value is None or is_open(value) or flag == "i" or _is_flag(value) or is_rccl:
             continue
-        if flag == "f" and re.fullmatch(r"\d*\.\d+", value):
+        if is_named_number(value):
+            yield named_number(f"-{flag}", value)
+        elif flag == "f" and re.fullmatch(r"\d*\.\d+", value):
             yield error(
                 "factor-not-whole",
                 f"-f {value} is read as {program.number('f', 1)}: the factor is a whole number",
