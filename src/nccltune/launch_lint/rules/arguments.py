@@ -2,8 +2,10 @@
 """Find arguments that nccl-tests refuses, ignores or misreads."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from nccltune.launch.program import (
     LETTERS,
@@ -23,6 +25,7 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
+from nccltune.launch_lint.read import WRAPPERS
 from nccltune.launch_lint.rules.shape import named_number, of_program
 from nccltune.launch_lint.words import is_open, listed
 
@@ -78,6 +81,7 @@ _RANGES = {
 }
 """Lowest and highest value of each option (nccl-tests 2.19.6). None means no upper limit."""
 _UNITS = re.compile(r"[kKmMgG]i?[bB]?")
+_PYTHON = re.compile(r"(?:.*/)?(?:i?python[\d.]*|[^/]*\.py)")
 _NUMERIC = "tgbeifnmwNpIKcrzyTGCaRxDVSMu"
 """Options whose value is a number or a size."""
 
@@ -89,7 +93,11 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
     """
     if view.program is not None:
         return
-    for at, word in enumerate(view.command.program):
+    # The words behind a script in Python are its own.
+    own = list(
+        itertools.takewhile(lambda word: not _PYTHON.fullmatch(word.text), view.command.program)
+    )
+    for at, word in enumerate(own):
         right = nearest_nccl_test(word.text) if not _is_script(word.text) else None
         if right is not None:
             yield error(
@@ -99,8 +107,8 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
                 (ReplaceArgument(at, 1, (right,)),),
             )
             return
-    bare = bare_collective([word.text for word in view.command.program])
-    if bare is not None:
+    bare = bare_collective([word.text for word in own])
+    if bare is not None and (bare[0] == 0 or PurePosixPath(own[0].text).name in WRAPPERS):
         place, right = bare
         yield error(
             "binary-unknown",
