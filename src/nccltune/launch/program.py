@@ -3,7 +3,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -48,6 +48,21 @@ _LONG = {
 LETTERS = frozenset("tgbeifnmwNpIKcodrzyTGCaRxDVJSMu")
 """Options of nccl-tests 2.19.6 that take a value. The only other option, `-h`, takes none."""
 LONG_NAMES = frozenset(_LONG)
+_RCCL_LONG = {
+    "memory_type": "Y",
+    "cumask": "u",
+    "out_of_place": "O",
+    "delay_inout_place": "q",
+    "cache_flush": "F",
+    "rotating_tensor": "E",
+    "output_format": "Z",
+    "rccl_output_format": "Z",
+    "rccl_output_file": "X",
+    "output_algo_proto_channels": "A",
+    "hipgraph": "G",
+}
+RCCL_LETTERS = frozenset("YOqFEZXA")
+"""Options that only rccl-tests has. Older versions also read -x as a file, and -y as a memory."""
 _FAMILIES = [
     "all_reduce",
     "all_gather",
@@ -100,6 +115,11 @@ class Program(NamedTuple):
     arguments: tuple[Argument, ...]
     unknown: tuple[tuple[int, str], ...]
     ignored: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def is_rccl(self) -> bool:
+        """Return whether the binary is one of rccl-tests, by its path or by its options."""
+        return "rccl" in self.binary or any(a.flag in RCCL_LETTERS for a in self.arguments)
 
     @property
     def collective(self) -> str:
@@ -301,14 +321,20 @@ def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program 
     unknown: list[tuple[int, str]] = []
     ignored: list[tuple[int, str]] = []
     place = at + 1
+    # A path that names nccl-tests has none of the options of rccl-tests.
+    known = _LONG if "nccl" in words[at] and "rccl" not in words[at] else _LONG | _RCCL_LONG
     while place < len(words):
-        place = place + 1 if place in skip else _take(words, place, arguments, unknown, ignored)
+        if place in skip:
+            place += 1
+        else:
+            place = _take(words, place, known, arguments, unknown, ignored)
     return Program(words[at], at, tuple(arguments), tuple(unknown), tuple(ignored))
 
 
 def _take(
     words: Sequence[str],
     at: int,
+    names: Mapping[str, str],
     arguments: list[Argument],
     unknown: list[tuple[int, str]],
     ignored: list[tuple[int, str]],
@@ -317,15 +343,15 @@ def _take(
     following = words[at + 1] if at + 1 < len(words) else None
     if word.startswith("--") and len(word) > 2:
         name, sign, value = word[2:].partition("=")
-        near = [long for long in _LONG if long.startswith(name)]
-        letter = _LONG.get(name) or (_LONG[near[0]] if len(near) == 1 else None)
+        near = {names[long] for long in names if long.startswith(name)}
+        letter = names.get(name) or (near.pop() if len(near) == 1 else None)
         if letter is None:
             unknown.append((at, word))
             return at + 1
         rest = value if sign else None
     elif word.startswith("-") and len(word) > 1:
         letter, rest = word[1], word[2:] or None
-        if letter not in LETTERS and letter != "h":
+        if letter not in LETTERS and letter not in names.values():
             unknown.append((at, word))
             return at + 1
     else:

@@ -174,7 +174,24 @@ def test_c10d_numbers_the_machines_of_accelerate() -> None:
     assert severity(only(text.format("")), "accelerate-rank") is Severity.ERROR
 
 
-def test_rccl_tests_has_options_of_its_own() -> None:
-    text = "{}/build/all_reduce_perf -b 8 -e 1G -f 2 -g 8 -x out.json -Z json -d fp8_e5m2"
-    assert not only(text.format("./rccl-tests")).is_wrong
+@pytest.mark.parametrize(
+    "more",
+    [
+        "-x out.json -Z json -d fp8_e5m2",
+        "-X out.csv -Z csv",
+        "-Y fine -u 0xf,0xf",
+        "-y managed -q 10",
+        "-O 0 -F 1",
+        "--memory_type host --cache_flush=2",
+        "--output_format json",
+        "-A 1 -E 2",
+    ],
+)
+def test_rccl_tests_has_options_of_its_own(more: str) -> None:
+    text = "{}/build/all_reduce_perf -b 8 -e 1G -f 2 -g 8 " + more
+    for folder in ("./rccl-tests", "/opt/tests", "."):
+        one = only(text.format(folder))
+        assert not one.is_wrong
+        noted = {held.finding.id for held in one.findings}
+        assert noted == (set() if "rccl" in folder else {"rccl-tests"})
     assert only(text.format("./nccl-tests")).is_wrong

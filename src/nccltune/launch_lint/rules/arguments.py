@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from nccltune.launch.program import (
     LETTERS,
     LONG_NAMES,
+    RCCL_LETTERS,
     Program,
     bare_collective,
     is_named_number,
@@ -141,8 +142,14 @@ def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
 def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find unknown options: nccl-tests then prints its usage and exits with status 0."""
     words = view.command.program
-    if "rccl" in program.binary:
-        return  # rccl-tests has more options: -x FILE -Z json
+    if program.is_rccl:
+        own = [f"-{a.flag}" for a in program.arguments if a.flag in RCCL_LETTERS]
+        if own and "rccl" not in program.binary:
+            yield note(
+                "rccl-tests",
+                f"{', '.join(dict.fromkeys(own))}: rccl-tests has this, nccl-tests does not",
+            )
+        return
     for at, word in program.unknown:
         known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
         if (known or word.startswith("--")) and at == len(words) - 1 and _is_option(word):
@@ -239,7 +246,7 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find numbers with other characters: nccl-tests reads only the leading digits."""
     for flag in _WHOLE:
         value = program.value(flag)
-        is_rccl = "rccl" in program.binary and flag in "xZ"
+        is_rccl = program.is_rccl and flag in "xyu"
         if value is None or is_open(value) or flag == "i" or _is_flag(value) or is_rccl:
             continue
         if is_named_number(value):
@@ -322,7 +329,7 @@ def names(_: View, program: Program) -> Iterator[LaunchFinding]:
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
     ):
         value = program.value(flag)
-        if value is None or is_open(value) or value in known or "rccl" in program.binary:
+        if value is None or is_open(value) or value in known or program.is_rccl:
             continue
         right = _word(flag, value, known, meant)
         yield error(
