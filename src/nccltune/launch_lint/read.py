@@ -77,7 +77,7 @@ _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 def no_launcher() -> InputError:
     """Return the error for a text with neither a launcher nor a program of nccl-tests."""
     return InputError(
-        "there is no launcher in this command",
+        "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
         " flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its path",
     )

@@ -26,7 +26,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import commands_in, scripts_of
+from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
@@ -77,7 +77,8 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
         # Prose has apostrophes, which no second one closes.
-        if not (found := from_lines(text, site)):
+        found = from_lines(text, site)
+        if not found and re.search(r"\w'\w", text) is None:
             raise
     found = found or from_lines(text, site)
     if not found and _RAY.search(text):
@@ -270,6 +271,8 @@ class _Script:
         elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
         elif starts_something(words):
+            if not (words := out_of_prose(words)):
+                return
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
