@@ -72,7 +72,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    site = site._replace(ran=site.ran or _ROW.search(text) is not None)
+    site = _told(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
         found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
@@ -92,6 +92,19 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
     return starting
+
+
+_SEVERAL = re.compile(
+    r"\b(?:[2-9]|[1-9]\d+)[ -](?:gpu[ -])?(?:node|host|machine|server)s?\b|\bmulti-?(?:node|host)\b"
+    r"|(?:two|three|four|several|all|both) (?:nodes|hosts|machines|servers)\b"
+    r"|\bSLURM_(?:JOB_)?(?:NNODES|NUM_NODES|NODELIST)\b|\bscontrol show host|\brunai\b.*\bmpi\b"
+    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]",
+)
+
+
+def _told(text: str, site: LaunchContext) -> LaunchContext:
+    """Return `site` with whether the text speaks of several nodes."""
+    return site._replace(several=site.several or _SEVERAL.search(text) is not None)
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -540,7 +553,7 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
         if strict:
             return from_text(" ".join(words), site)
         return []
-    return [FoundCommand(line, site)]
+    return [FoundCommand(line, _told(" ".join(words), site))]
 
 
 def is_c(word: str) -> bool:
