@@ -81,8 +81,8 @@ def predict(
     if ask.unknown is None and not hosts:
         ask = ask._replace(unknown="no host is named")
     is_one = assumed is not None and len(hosts) == 1
-    if (why := _hosts_unknown(command, flavor, site, is_one=is_one)) is not None:
-        ask, assumed = _without_hosts(ask, why), why
+    if (doubt := _hosts_unknown(command, flavor, site, is_one=is_one)) is not None:
+        ask, assumed = _without_hosts(ask, doubt), doubt
     elif site.ran and ask.total is None and ask.per_node is None:
         ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
     if ask.unknown is not None:
