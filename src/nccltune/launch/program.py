@@ -3,7 +3,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -48,6 +48,21 @@ _LONG = {
 LETTERS = frozenset("tgbeifnmwNpIKcodrzyTGCaRxDVJSMu")
 """Options of nccl-tests 2.19.6 that take a value. The only other option, `-h`, takes none."""
 LONG_NAMES = frozenset(_LONG)
+_RCCL_LONG = {
+    "memory_type": "Y",
+    "cumask": "u",
+    "out_of_place": "O",
+    "delay_inout_place": "q",
+    "cache_flush": "F",
+    "rotating_tensor": "E",
+    "output_format": "Z",
+    "rccl_output_format": "Z",
+    "rccl_output_file": "X",
+    "output_algo_proto_channels": "A",
+    "hipgraph": "G",
+}
+RCCL_LETTERS = frozenset("YOqFEZXA")
+"""Options that only rccl-tests has. Older versions also read -x as a file, and -y as a memory."""
 _FAMILIES = [
     "all_reduce",
     "all_gather",
@@ -66,6 +81,11 @@ _SQUEEZED = {family.replace("_", ""): family for family in _FAMILIES} | {
     "sendreceive": "sendrecv",
 }
 _SIZE = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S)?", re.ASCII)
+_NAMED_NUMBER = re.compile(
+    r"[A-Z][A-Z0-9_]*|n|np|n_?(?:gpu|proc|rank|node|task|process)(?:e?s)?"
+    r"|(?:num|number|total)_?(?:of_?)?(?:gpu|proc|rank|node|task|process)(?:e?s)?(?:_per_\w+)?",
+    re.ASCII,
+)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DEFAULT_BYTES = 32 << 20
 DEFAULT_STEP = 1 << 20
@@ -97,6 +117,11 @@ class Program(NamedTuple):
     ignored: tuple[tuple[int, str], ...] = ()
 
     @property
+    def is_rccl(self) -> bool:
+        """Return whether the binary is one of rccl-tests, by its path or by its options."""
+        return "rccl" in self.binary or any(a.flag in RCCL_LETTERS for a in self.arguments)
+
+    @property
     def collective(self) -> str:
         """Return the collective of the binary: `all_reduce`."""
         match = _BINARY.fullmatch(PurePosixPath(self.binary).name)
@@ -123,7 +148,8 @@ class Program(NamedTuple):
 
         None if one of the two is a shell variable or a placeholder.
         """
-        if any(re.search(r"[$`<{\[]", self.value(flag) or "") for flag in "tg"):
+        given = [self.value(flag) or "" for flag in "tg"]
+        if any(re.search(r"[$`<{\[]", value) or is_named_number(value) for value in given):
             return None
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
@@ -219,6 +245,15 @@ def strtol(text: str) -> int:
     return -number if match[1] == "-" else number
 
 
+def is_named_number(text: str) -> bool:
+    """Return whether a text stands for a number that the reader is to put there.
+
+    >>> is_named_number("N"), is_named_number("NUM_GPUS"), is_named_number("eight")
+    (True, True, False)
+    """
+    return _NAMED_NUMBER.fullmatch(text) is not None
+
+
 def is_nccl_test(word: str) -> bool:
     """Return whether a word is the name or path of an nccl-tests binary."""
     return _BINARY.fullmatch(PurePosixPath(word).name) is not None
@@ -286,14 +321,20 @@ def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program 
     unknown: list[tuple[int, str]] = []
     ignored: list[tuple[int, str]] = []
     place = at + 1
+    # A path that names nccl-tests has none of the options of rccl-tests.
+    known = _LONG if "nccl" in words[at] and "rccl" not in words[at] else _LONG | _RCCL_LONG
     while place < len(words):
-        place = place + 1 if place in skip else _take(words, place, arguments, unknown, ignored)
+        if place in skip:
+            place += 1
+        else:
+            place = _take(words, place, known, arguments, unknown, ignored)
     return Program(words[at], at, tuple(arguments), tuple(unknown), tuple(ignored))
 
 
 def _take(
     words: Sequence[str],
     at: int,
+    names: Mapping[str, str],
     arguments: list[Argument],
     unknown: list[tuple[int, str]],
     ignored: list[tuple[int, str]],
@@ -302,15 +343,15 @@ def _take(
     following = words[at + 1] if at + 1 < len(words) else None
     if word.startswith("--") and len(word) > 2:
         name, sign, value = word[2:].partition("=")
-        near = [long for long in _LONG if long.startswith(name)]
-        letter = _LONG.get(name) or (_LONG[near[0]] if len(near) == 1 else None)
+        near = {names[long] for long in names if long.startswith(name)}
+        letter = names.get(name) or (near.pop() if len(near) == 1 else None)
         if letter is None:
             unknown.append((at, word))
             return at + 1
         rest = value if sign else None
     elif word.startswith("-") and len(word) > 1:
         letter, rest = word[1], word[2:] or None
-        if letter not in LETTERS and letter != "h":
+        if letter not in LETTERS and letter not in names.values():
             unknown.append((at, word))
             return at + 1
     else:

@@ -113,6 +113,7 @@ class LaunchContext(NamedTuple):
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
     - `ran`: whether the text shows results, so that the command did start.
+    - `several`: whether the text speaks of several nodes.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -126,6 +127,7 @@ class LaunchContext(NamedTuple):
     exported: tuple[tuple[str, str], ...] = ()
     gpu_memory: int | None = None
     workers: int | None = None
+    several: bool = False
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()
     around: tuple[str, ...] = ()

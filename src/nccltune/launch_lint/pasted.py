@@ -4,8 +4,8 @@
 import re
 from collections.abc import Iterator
 
-from nccltune.launch_lint.read import is_command
-from nccltune.launch_lint.words import Line, split
+from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at
+from nccltune.launch_lint.words import Line, Word, listed, split
 from nccltune.model.errors import InputError
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
@@ -21,6 +21,14 @@ _NAMES = re.compile(
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"([^\"]*)\"|'([^']*)')")
+_IS_LEAD = re.compile(rf"[A-Za-z_]\w*=|(?:{'|'.join(WRAPPERS)})$")
+_PROSE = frozenset(
+    listed("""
+i we you it the this that please with when then is was and but to via by as using ran running tried
+""")
+)
+"""Words of a sentence that are no word of a command."""
 
 
 def scripts_of(text: str) -> list[str]:
@@ -43,7 +51,8 @@ def commands_in(text: str) -> Iterator[Line]:
     for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", text)).splitlines():
         if _NAMES.search(line) is None:
             continue
-        for part in (*_INLINE.findall(line), line):
+        assigned = ("".join(values) for values in _ASSIGNED.findall(line))
+        for part in (*_INLINE.findall(line), line, *assigned):
             try:
                 found = split(_PROMPT.sub("", part, count=1))
             except InputError:
@@ -51,3 +60,32 @@ def commands_in(text: str) -> Iterator[Line]:
             if found and is_command(found[0].words):
                 yield found[0]
                 break
+
+
+def out_of_prose(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return the command that a sentence names, without the sentence; else the words unchanged.
+
+    Return no word for a sentence that names a program, but no command.
+
+    >>> (line,) = split("We ran srun -n 8 ./all_reduce_perf -g 1, and it hung")
+    >>> [word.text for word in out_of_prose(line.words)]
+    ['srun', '-n', '8', './all_reduce_perf', '-g', '1']
+    """
+    start = launcher_at(words)
+    if start is None:
+        start = program_at(words) or 0
+    marks = [at for at, word in enumerate(words) if word.raw.lower().strip(",.:") in _PROSE]
+    # What an option takes is a value, whatever its word.
+    marks = [at for at in marks if at == 0 or not words[at - 1].text.startswith("-")]
+    if not marks:
+        return words
+    end = next((at for at in marks if at > start), len(words))
+    if marks[0] < start:
+        while start and (_IS_LEAD.match(words[start - 1].text)):
+            start -= 1
+    else:
+        start = 0
+    *kept, last = words[start:end]
+    if not any(word.text.startswith("-") for word in (*kept, last)):
+        return ()
+    return (*kept, Word(last.text.rstrip(",.;:!?"), last.raw.rstrip(",.;:!?")))

@@ -33,6 +33,7 @@ from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
+_SEVERAL = "the words around the command are for several nodes; it does not say how many: --nodes"
 _INTEGER = re.compile("[+-]?[0-9]{1,18}")
 
 
@@ -79,9 +80,9 @@ def predict(
     hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
     if ask.unknown is None and not hosts:
         ask = ask._replace(unknown="no host is named")
-    if (file := hosts_elsewhere(command, flavor, site)) is not None:
-        assumed = f"the hosts are in {file}, which is not here: --nodes or --set hosts=A,B"
-        ask = _without_hosts(ask, assumed)
+    is_one = assumed is not None and len(hosts) == 1
+    if (doubt := _hosts_unknown(command, flavor, site, is_one=is_one)) is not None:
+        ask, assumed = _without_hosts(ask, doubt), doubt
     elif site.ran and ask.total is None and ask.per_node is None:
         ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
     if ask.unknown is not None:
@@ -106,6 +107,15 @@ def predict(
         if number
     )
     return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
+
+
+def _hosts_unknown(
+    command: LaunchCommand, flavor: Flavor, site: LaunchContext, *, is_one: bool
+) -> str | None:
+    """Return why the hosts are not known, or None. `is_one` tells that one node is assumed."""
+    if (file := hosts_elsewhere(command, flavor, site)) is not None:
+        return f"the hosts are in {file}, which is not here: --nodes or --set hosts=A,B"
+    return _SEVERAL if site.several and is_one else None
 
 
 def _without_hosts(ask: PlacementOptions, why: str) -> PlacementOptions:
@@ -185,6 +195,8 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
     hosts = command.last("host")
     if nodes is not None and not is_open(nodes.value) and not is_node_count(nodes.value):
         return f"the number of nodes is {nodes.value!r}"
+    if hosts is not None and nodes is None and site.nodes is None and _is_hidden(hosts.value):
+        return f"the list of hosts is {hosts.value!r}"
     if hosts is not None and not is_open(hosts.value) and host_list_fault(hosts.value) is not None:
         return f"the list of hosts is {hosts.value!r}"
     return None

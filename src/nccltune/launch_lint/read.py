@@ -58,7 +58,7 @@ _MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
     "accelerate.commands.launch": "accelerate launch",
 }
-_WRAPPERS = frozenset(
+WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
 exec chrt nice enroot poetry uv conda pipenv
@@ -77,7 +77,7 @@ _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 def no_launcher() -> InputError:
     """Return the error for a text with neither a launcher nor a program of nccl-tests."""
     return InputError(
-        "there is no launcher in this command",
+        "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
         " flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its path",
     )
@@ -129,7 +129,7 @@ def _is_started(words: Sequence[Word], at: int) -> bool:
     """
     first = next((w.text for w in words[:at] if "=" not in w.text and w.text[:1] != "$"), None)
     name = PurePosixPath(first or "").name
-    known = first is None or name in _WRAPPERS or is_launcher(name)
+    known = first is None or name in WRAPPERS or is_launcher(name)
     return at + 1 < len(words) and known and words[at - 1].text != "install"
 
 
@@ -156,7 +156,7 @@ def program_at(words: Sequence[Word]) -> int | None:
             is_nccl_test(word.text) or nearest_nccl_test(word.text) is not None
         ):
             return at
-        if PurePosixPath(word.text).name in _WRAPPERS:
+        if PurePosixPath(word.text).name in WRAPPERS:
             is_wrapped = True
         elif not is_wrapped and word.text in PODS:
             # Only the words behind `--` are a command. Others name pods, files and jobs.
@@ -186,7 +186,7 @@ def is_command(words: Sequence[Word]) -> bool:
     if at is None or not any(word.text.startswith("-") for word in words[at:]):
         return False
     before = (PurePosixPath(word.text).name for word in words[:at])
-    return all("=" in name or name in _WRAPPERS or name.startswith("-") for name in before)
+    return all("=" in name or name in WRAPPERS or name.startswith("-") for name in before)
 
 
 def read(

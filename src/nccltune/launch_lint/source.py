@@ -26,7 +26,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import commands_in, scripts_of
+from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
 from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
@@ -72,12 +72,13 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    site = site._replace(ran=site.ran or _ROW.search(text) is not None)
+    site = _told(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
         found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
         # Prose has apostrophes, which no second one closes.
-        if not (found := from_lines(text, site)):
+        found = from_lines(text, site)
+        if not found and re.search(r"\w'\w", text) is None:
             raise
     found = found or from_lines(text, site)
     if not found and _RAY.search(text):
@@ -91,6 +92,19 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
     return starting
+
+
+_SEVERAL = re.compile(
+    r"\b(?:[2-9]|[1-9]\d+)[ -](?:gpu[ -])?(?:node|host|machine|server)s?\b|\bmulti-?(?:node|host)\b"
+    r"|(?:two|three|four|several|all|both) (?:nodes|hosts|machines|servers)\b"
+    r"|\bSLURM_(?:JOB_)?(?:NNODES|NUM_NODES|NODELIST)\b|\bscontrol show host|\brunai\b.*\bmpi\b"
+    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]",
+)
+
+
+def _told(text: str, site: LaunchContext) -> LaunchContext:
+    """Return `site` with whether the text speaks of several nodes."""
+    return site._replace(several=site.several or _SEVERAL.search(text) is not None)
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -270,6 +284,8 @@ class _Script:
         elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
         elif starts_something(words):
+            if not (words := out_of_prose(words)):
+                return
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
@@ -537,7 +553,7 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
         if strict:
             return from_text(" ".join(words), site)
         return []
-    return [FoundCommand(line, site)]
+    return [FoundCommand(line, _told(" ".join(words), site))]
 
 
 def is_c(word: str) -> bool:

@@ -58,6 +58,10 @@ RIGHT = [
     f"srun -N 4 -n 4 --gpus-per-node=8 --exclusive {G8}",
     f"srun -N 2 -n 8 --ntasks-per-node=4 --gpus-per-node=4 {G1}",
     "torchrun --standalone --nproc-per-node=8 train.py --lr 0.1",
+    "torchrun --standalone --nproc-per-node=8 bench.py all_reduce -b 8 -e 1G",
+    f"{TWO} python3 bench.py --op all_reduce -b 1M -e 1G",
+    f"{TWO} ./bench.py allreduce_perf -b 1M -e 1G",
+    f"{TWO} ./bench all_reduce -b 1M -e 1G",
     "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=a:29500 train.py",
     "torchrun --nnodes 2 --node-rank $RANK --nproc-per-node gpu --master-addr a t.py --nodes 3",
     "python3 -m torch.distributed.run --nproc-per-node 8 -m pkg.train --nproc 4",
@@ -180,6 +184,7 @@ WRONG = [
     (f"sbatch -N 2 --gpus-per-node=8 --wrap='srun {G1}'", "idle-gpus"),
     # Arguments of the program.
     (f"{TWO} all_reduce -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
+    (f"{TWO} numactl -N 0 ./all_reduce -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
     (f"{TWO} ./all_reduce_pref -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
     (f"{TWO} all_reduce_perf -minbytes 8 -e 1G -f 2 -g 1", "argument-unknown"),
     (f"{TWO} allreduce_perf -b 8 -e 1G -f 2 -g 1", "binary-unknown"),

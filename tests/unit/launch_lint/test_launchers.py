@@ -238,7 +238,7 @@ def test_a_preload_does_not_reach_the_hosts_of_deepspeed() -> None:
 
 @pytest.mark.parametrize("text", ["pip install deepspeed", "cd deepspeed", "which deepspeed"])
 def test_a_name_alone_starts_nothing(text: str) -> None:
-    with pytest.raises(InputError, match="no launcher"):
+    with pytest.raises(InputError, match="no launch command"):
         from_text(text, LaunchContext())
 
 

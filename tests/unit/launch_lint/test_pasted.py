@@ -51,6 +51,32 @@ def test_a_placeholder_is_one_word_whose_value_is_unknown(text: str, expected: s
     assert one.fixed is None
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"mpirun -np N {TEST}", "not known: the number of processes is 'N'"),
+        (f"mpirun -np NUM_GPUS {TEST}", "not known: the number of processes is 'NUM_GPUS'"),
+        (f"mpiexec -n num_ranks -ppn M {TEST}", "not known: the number of processes is 'num_"),
+        (f"srun -N X --ntasks-per-node=8 {TEST}", "not known: the number of nodes is 'X'"),
+        ("torchrun --nproc_per_node NGPUS t.py", "not known: the number of processes per node"),
+        ("deepspeed --num_gpus N t.py", "not known: the number of GPUs of a node is 'N'"),
+        ("./all_reduce_perf -b 8 -e 1G -f 2 -g N", "1 process, on one node"),
+    ],
+)
+def test_a_letter_in_place_of_a_number_is_a_placeholder(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert said(one).startswith(expected)
+    (found,) = {f.finding.fix for f in one.findings if f.finding.id != "program-unknown"}
+    assert found == "put the number there"
+    assert "ranks" not in said(one).replace("num_ranks", "")
+    assert one.fixed is None
+
+
+def test_a_word_that_names_no_number_is_an_error() -> None:
+    (one,) = checked(f"mpirun -np eight {TEST}")
+    assert [f.finding.fix for f in one.findings] == ["write a whole number"]
+
+
 @pytest.mark.parametrize("text", [f"{TEST} < in.txt > out.txt", f"{TEST} <in.txt >out.txt"])
 def test_a_redirection_is_no_placeholder(text: str) -> None:
     (one,) = checked(text)
@@ -69,12 +95,20 @@ def test_a_redirection_is_no_placeholder(text: str) -> None:
         f"It doesn't run: `mpirun -np 16 -H a:8,b:8 {TEST}`",
         f"It doesn't run:\n`mpirun -np 16 \\\n -H a:8,b:8 {TEST}\n`\n",
         f"1. mpirun -np 16 -H a:8,b:8 {TEST}\n",
+        f'COMMAND="mpirun -np 16 -H a:8,b:8 {TEST}" make run',
+        f"make run CMD='mpirun -np 16 -H a:8,b:8 {TEST}'",
+        f"Please run mpirun -np 16 -H a:8,b:8 {TEST} and tell me",
+        f"We start it with mpirun -np 16 -H a:8,b:8 {TEST}, and it hangs.",
+        f"the job (mpirun -np 16 -H a:8,b:8 {TEST}) hangs",
+        f"mpirun -np 16 -H a:8,b:8 {TEST} is what I ran.",
     ],
 )
 def test_a_command_is_found_in_what_surrounds_it(text: str) -> None:
     (one,) = checked(text)
     assert said(one) == "16 processes, 8 on each of 2 nodes (a, b), 1 GPU each = 16 ranks"
     assert not one.command.lead
+    assert "argument-ignored" not in ids(one)
+    assert "argument-not-a-number" not in ids(one)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +116,9 @@ def test_a_command_is_found_in_what_surrounds_it(text: str) -> None:
     [
         "It doesn't start with mpirun or srun.",
         "mpirun isn't found.",
+        "Use mpirun to start all_reduce_perf on all nodes",
+        "all_reduce_perf is slow on my machine",
+        "make test ARGS='-np 8'",
         "We tried `all_reduce_perf` and it didn't help.",
         "BINARIES=(sacct salloc)\ncomplete -F _x sacct salloc srun\n",
         "mpi_command: >-\n  mpirun\n  -n {ranks}\n",
@@ -89,8 +126,13 @@ def test_a_command_is_found_in_what_surrounds_it(text: str) -> None:
     ],
 )
 def test_prose_that_names_a_launcher_is_no_command(text: str) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="no launch command"):
         checked(text)
+
+
+def test_what_options_take_is_no_prose() -> None:
+    (one,) = checked("docker run --name this -e NCCL_ALGO=Ring img mpirun -np 8 --tag-output a.sh")
+    assert one.command.lead[0].text == "docker"
 
 
 def test_a_command_whose_table_is_below_has_started() -> None:

@@ -174,7 +174,43 @@ def test_c10d_numbers_the_machines_of_accelerate() -> None:
     assert severity(only(text.format("")), "accelerate-rank") is Severity.ERROR
 
 
-def test_rccl_tests_has_options_of_its_own() -> None:
-    text = "{}/build/all_reduce_perf -b 8 -e 1G -f 2 -g 8 -x out.json -Z json -d fp8_e5m2"
-    assert not only(text.format("./rccl-tests")).is_wrong
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"runai mpi exec job -- mpirun {TEST}", "not known: the words around"),
+        (f"runai training mpi submit t --workers 2 -- mpirun -np 8 {TEST}", "8 processes, 1 GPU"),
+        (f"# on 4 nodes\nsrun --ntasks-per-node=8 {TEST}", "not known: the words around"),
+        (f"A=$(scontrol show hostnames)\nsrun -n 8 {TEST}", "8 processes, 1 GPU each = 8 ranks; "),
+        (f"NNODES=4\nsrun --ntasks-per-node=8 {TEST}", "not known: the words around"),
+        (f"srun -w $HOSTS {TEST}", "not known: the list of hosts is '$HOSTS'"),
+        (f"# on 4 nodes\nsrun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2"),
+        (f"# on 2 nodes\nmpirun -np 16 -N 8 {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"# on 1 node\nsrun --ntasks-per-node=8 {TEST}", "8 processes, all on one node"),
+    ],
+)
+def test_one_node_is_not_assumed_where_the_text_speaks_of_several(text: str, expected: str) -> None:
+    one = only(text)
+    assert starts(one.predictions[0][0], one.gpus).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "-x out.json -Z json -d fp8_e5m2",
+        "-X out.csv -Z csv",
+        "-Y fine -u 0xf,0xf",
+        "-y managed -q 10",
+        "-O 0 -F 1",
+        "--memory_type host --cache_flush=2",
+        "--output_format json",
+        "-A 1 -E 2",
+    ],
+)
+def test_rccl_tests_has_options_of_its_own(more: str) -> None:
+    text = "{}/build/all_reduce_perf -b 8 -e 1G -f 2 -g 8 " + more
+    for folder in ("./rccl-tests", "/opt/tests", "."):
+        one = only(text.format(folder))
+        assert not one.is_wrong
+        noted = {held.finding.id for held in one.findings}
+        assert noted == (set() if "rccl" in folder else {"rccl-tests"})
     assert only(text.format("./nccl-tests")).is_wrong

@@ -2,14 +2,18 @@
 """Find arguments that nccl-tests refuses, ignores or misreads."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from nccltune.launch.program import (
     LETTERS,
     LONG_NAMES,
+    RCCL_LETTERS,
     Program,
     bare_collective,
+    is_named_number,
     nearest_nccl_test,
     strtol,
 )
@@ -22,7 +26,8 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
-from nccltune.launch_lint.rules.shape import of_program
+from nccltune.launch_lint.read import WRAPPERS
+from nccltune.launch_lint.rules.shape import named_number, of_program
 from nccltune.launch_lint.words import is_open, listed
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
@@ -77,6 +82,7 @@ _RANGES = {
 }
 """Lowest and highest value of each option (nccl-tests 2.19.6). None means no upper limit."""
 _UNITS = re.compile(r"[kKmMgG]i?[bB]?")
+_PYTHON = re.compile(r"(?:.*/)?(?:i?python[\d.]*|[^/]*\.py)")
 _NUMERIC = "tgbeifnmwNpIKcrzyTGCaRxDVSMu"
 """Options whose value is a number or a size."""
 
@@ -88,7 +94,11 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
     """
     if view.program is not None:
         return
-    for at, word in enumerate(view.command.program):
+    # The words behind a script in Python are its own.
+    own = list(
+        itertools.takewhile(lambda word: not _PYTHON.fullmatch(word.text), view.command.program)
+    )
+    for at, word in enumerate(own):
         right = nearest_nccl_test(word.text) if not _is_script(word.text) else None
         if right is not None:
             yield error(
@@ -98,8 +108,8 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
                 (ReplaceArgument(at, 1, (right,)),),
             )
             return
-    bare = bare_collective([word.text for word in view.command.program])
-    if bare is not None:
+    bare = bare_collective([word.text for word in own])
+    if bare is not None and (bare[0] == 0 or PurePosixPath(own[0].text).name in WRAPPERS):
         place, right = bare
         yield error(
             "binary-unknown",
@@ -132,8 +142,14 @@ def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
 def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find unknown options: nccl-tests then prints its usage and exits with status 0."""
     words = view.command.program
-    if "rccl" in program.binary:
-        return  # rccl-tests has more options: -x FILE -Z json
+    if program.is_rccl:
+        own = [f"-{a.flag}" for a in program.arguments if a.flag in RCCL_LETTERS]
+        if own and "rccl" not in program.binary:
+            yield note(
+                "rccl-tests",
+                f"{', '.join(dict.fromkeys(own))}: rccl-tests has this, nccl-tests does not",
+            )
+        return
     for at, word in program.unknown:
         known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
         if (known or word.startswith("--")) and at == len(words) - 1 and _is_option(word):
@@ -230,10 +246,12 @@ def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
     """Find numbers with other characters: nccl-tests reads only the leading digits."""
     for flag in _WHOLE:
         value = program.value(flag)
-        is_rccl = "rccl" in program.binary and flag in "xZ"
+        is_rccl = program.is_rccl and flag in "xyu"
         if value is None or is_open(value) or flag == "i" or _is_flag(value) or is_rccl:
             continue
-        if flag == "f" and re.fullmatch(r"\d*\.\d+", value):
+        if is_named_number(value):
+            yield named_number(f"-{flag}", value)
+        elif flag == "f" and re.fullmatch(r"\d*\.\d+", value):
             yield error(
                 "factor-not-whole",
                 f"-f {value} is read as {program.number('f', 1)}: the factor is a whole number",
@@ -311,7 +329,7 @@ def names(_: View, program: Program) -> Iterator[LaunchFinding]:
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
     ):
         value = program.value(flag)
-        if value is None or is_open(value) or value in known or "rccl" in program.binary:
+        if value is None or is_open(value) or value in known or program.is_rccl:
             continue
         right = _word(flag, value, known, meant)
         yield error(

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.program import is_nccl_test
+from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
+from nccltune.launch_lint.rules.shape import named_number
 from nccltune.launch_lint.words import is_open, listed
 
 _BIND = listed("""
@@ -101,14 +102,11 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
             why = host_list_fault(value) if is_slurm else slots_fault(value)
             if why is not None:
                 yield error("host-list", f"{word} {value}: {why}")
+        elif counted is not None and is_named_number(value):
+            yield named_number(word, value)
         elif counted is not None and not _counts(option.meaning, value, view.flavor):
-            gpus = view.site.gpus_per_node
-            number = gpus if option.meaning in ("total", "per_node") else None
-            yield error(
-                "option-value",
-                f"{word} takes a number of {counted}, not {value!r}",
-                f"write {word} {number}" if number is not None else "write a whole number",
-            )
+            message = f"{word} takes a number of {counted}, not {value!r}"
+            yield error("option-value", message, "write a whole number")
 
 
 def _counts(meaning: str | None, value: str, flavor: Flavor) -> bool:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The type of a rule, and a decorator for rules that need the program of the command."""
+"""The type of a rule, and what several rules share."""
 
 import functools
 from collections.abc import Callable, Iterator
 
 from nccltune.launch.program import Program
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, warning
 
 Rule = Callable[[View], Iterator[LaunchFinding]]
 """Function that yields the findings for a command as one launcher reads the command."""
@@ -21,3 +21,10 @@ def of_program(rule: Callable[[View, Program], Iterator[LaunchFinding]]) -> Rule
             yield from rule(view, view.program)
 
     return checked
+
+
+def named_number(option: str, value: str) -> LaunchFinding:
+    """Return the finding on a value such as `N` that stands for a number."""
+    return warning(
+        "placeholder", f"{option} {value}: {value} stands for a number", "put the number there"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor
-from nccltune.launch.program import is_nccl_test
+from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import (
     AppendOption,
@@ -76,7 +76,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             )
         return
     value = option.value
-    if is_open(value) or value in ("gpu", "auto", "cpu", "xpu"):
+    if is_open(value) or is_named_number(value) or value in ("gpu", "auto", "cpu", "xpu"):
         return
     number = whole_number(value)
     if not number:

@@ -81,8 +81,8 @@ def test_links_of_an_unknown_gpu() -> None:
     assert bandwidth.nvlink(Gpu(name="gfx906"), None).gb_per_s == 24.0
     assert bandwidth.nvlink(Gpu(name="gfx942"), None).gb_per_s == 48.0
     assert bandwidth.nvlink(Gpu(name="gfx942"), None).wire == 48.0
-    # Two MI355X reach 61.2 GB/s in all-reduce.
-    assert bandwidth.nvlink(Gpu(name="gfx950"), None).wire > 61.2
+    # Eight MI350X reach 365.8 GB/s in all-reduce by 7 links, whose wires have 76.8 each.
+    assert 365.8 / 7 < bandwidth.nvlink(Gpu(name="gfx950"), None).wire < 76.8
     assert bandwidth.nvlink_generation(942) == 942
     assert bandwidth.nvlink_generation(103) == 100
 
