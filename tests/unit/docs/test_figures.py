@@ -112,9 +112,10 @@ def test_figures_are_read_with_their_units() -> None:
 
 
 def commits() -> Iterator[tuple[str, str]]:
-    """Words of the results that look like abbreviated commits, with their page."""
+    """Words of the results that look like abbreviated commits, with their page, but for addresses."""
     for page in sorted(RESULTS.glob("*.md")):
-        for word in set(re.findall(r"\b[0-9a-f]{7,40}\b", page.read_text(encoding="utf-8"))):
+        text = re.sub(r"https?://\S+", "", page.read_text(encoding="utf-8"))
+        for word in set(re.findall(r"\b[0-9a-f]{7,40}\b", text)):
             if re.search("[a-f]", word) and re.search(r"\d", word) and word not in FOREIGN:
                 yield page.name, word
 
