@@ -112,7 +112,7 @@ def test_figures_are_read_with_their_units() -> None:
 
 
 def commits() -> Iterator[tuple[str, str]]:
-    """Words of the results that look like abbreviated commits, with their page, but for addresses."""
+    """Words of the results, but for addresses, that look like commits, with their page."""
     for page in sorted(RESULTS.glob("*.md")):
         text = re.sub(r"https?://\S+", "", page.read_text(encoding="utf-8"))
         for word in set(re.findall(r"\b[0-9a-f]{7,40}\b", text)):
