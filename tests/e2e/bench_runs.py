@@ -200,8 +200,8 @@ def bench_processes(port: int) -> dict[int, int]:
     return found
 
 
-def eventually(limit_s: float = LIMIT_S) -> Iterator[None]:
-    """Steps of waiting, to be left when what is waited for is there."""
+def eventually(limit_s: float = 60) -> Iterator[None]:
+    """Steps of waiting, to be left when what is waited for is there: long on a machine at work."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         yield

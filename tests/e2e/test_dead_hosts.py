@@ -152,7 +152,7 @@ def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
         text=True,
     )
     try:
-        for _ in eventually(30):
+        for _ in eventually():
             if (study / "samples.jsonl").exists():
                 break
         kill_host(hosts[1], places, signal.SIGKILL)
@@ -213,7 +213,7 @@ def of_node(node: str, slurm: dict[str, str], places: Path) -> set[int]:
 @pytest.mark.parametrize("node", ["b"])
 def test_a_node_that_goes_away_is_told(tmp_path: Path, slurm: dict[str, str], node: str) -> None:
     launched = Launched(tmp_path, {**slurm, "LAUNCHED_SLOW": "60"})
-    for _ in eventually(60):
+    for _ in eventually():
         outputs = list((launched.study / "launch").glob("*/output.txt"))
         if outputs and "  1024  " in outputs[0].read_text():
             break
@@ -227,6 +227,6 @@ def test_a_node_that_goes_away_is_told(tmp_path: Path, slurm: dict[str, str], no
     assert "NODE_FAIL" in said["why"], talk
     assert launched.sizes() == [1024]
     pids = [json.loads(path.read_text())["pid"] for path in launched.places.glob("[0-7]")]
-    for _ in eventually(30):
+    for _ in eventually():
         if not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids) and not queue(slurm):
             break

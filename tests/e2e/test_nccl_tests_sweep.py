@@ -162,7 +162,7 @@ def test_an_interrupted_sweep_goes_on_at_the_size_where_it_stopped(
         text=True,
     )
     path = build.parent / "study" / "samples.jsonl"
-    for _ in eventually(60):
+    for _ in eventually():
         if path.exists() and len(path.read_text().splitlines()) >= 36:
             break
     process.send_signal(number)
@@ -247,7 +247,7 @@ def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
     )
     path = build.parent / "starts"
     try:
-        for _ in eventually(60):
+        for _ in eventually():
             if path.exists() and starts(build) and len(programs(mark)) == 4:
                 break
         process.send_signal(signal.SIGTERM)

@@ -178,7 +178,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
         text=True,
     )
     runs = tmp_path / "study" / "sendrecv-runs.jsonl"
-    for _ in eventually(30):
+    for _ in eventually():
         if runs.exists() and len(runs.read_text().splitlines()) >= 4:
             break
     process.send_signal(number)
