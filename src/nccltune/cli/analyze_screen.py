@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis
-from nccltune.cli.output import hanging, hint, next_step, stdout, styled
+from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
@@ -88,10 +87,9 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
     whole = size_form(size for pair in ends for size in pair)
     half = size_form(top.half_bytes for top in tops)
     ninety = size_form(top.ninety_bytes for top in tops)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("collective", no_wrap=True)
-    for name in ("sizes", "rounds", "peak", "half at", "90 % at", "noise"):
-        table.add_column(name, justify="right")
+    table = plain_table(
+        "<collective", ">sizes", ">rounds", ">peak", ">half at", ">90 % at", ">noise"
+    )
     for item, (first, last) in zip(analysis.conditions, ends, strict=True):
         top = item.saturation
         noise = percent_text(item.noise.typical) if item.noise.known else "unknown"

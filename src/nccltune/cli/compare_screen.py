@@ -4,10 +4,9 @@
 from collections import Counter
 
 from rich.console import Console
-from rich.table import Table
 
 from nccltune.app.compare import FleetCompared, SidesCompared
-from nccltune.cli.output import hanging, harmless, stdout, warn
+from nccltune.cli.output import hanging, harmless, plain_table, stdout, warn
 from nccltune.compare.fleet import FleetTest, SlowPart
 from nccltune.compare.runs import FACTS_COMPARED
 from nccltune.compare.series import ScalingSeries
@@ -124,10 +123,8 @@ def _show_table(test: CurveComparison, out: Console) -> None:
     both = " (mean of out of place and in place)" if len(test.placements) > 1 else ""
     both += ", bus bandwidth" if test.bus_factors else ""
     out.print(f"\n{_title(test)}{both}", style="bold")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("size", "first", "second", "ratio", "95 % CI" if test.noise == "runs" else ""):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column()
+    interval = "95 % CI" if test.noise == "runs" else ""
+    table = plain_table(">size", ">first", ">second", ">ratio", f">{interval}", "")
     form = size_form(point.bytes for point in test.points)
     for point in test.points:
         interval = "" if point.low is None else f"{point.low:.2f}-{point.high:.2f}"
@@ -216,11 +213,8 @@ def _show_peaks(found: FleetCompared, out: Console) -> None:
         words = "nothing: no test has four runs at one scale, or three scales of one platform"
         hanging(out, "judged     ", 11, words)
     out.print()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("test")
-    table.add_column("run", overflow="fold")
-    table.add_column("peak", justify="right", no_wrap=True)
-    table.add_column("at", justify="right", no_wrap=True)
+    table = plain_table("test", "run", ">peak", ">at")
+    table.columns[1].overflow = "fold"
     for item in found.peaks[:_PEAKS]:
         rate, size = rate_text(item.gb_per_s), format_bytes(item.bytes)
         table.add_row(item.title, harmless(item.run), rate, size)
@@ -286,10 +280,7 @@ def _show_nodes(test: FleetTest, out: Console) -> None:
     out.print(f"\n{_summary(test)}", style="bold")
     if not test.nodes:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("node", no_wrap=True)
-    for name in ("runs", "slow", "median", "mean", "worst"):
-        table.add_column(name, justify="right")
+    table = plain_table("<node", ">runs", ">slow", ">median", ">mean", ">worst")
     for item in test.nodes[:_NODES]:
         rates = (item.median_gb_per_s, item.mean_gb_per_s, item.worst_gb_per_s)
         table.add_row(item.name, str(item.runs), str(item.low), *map(significant, rates))
@@ -300,9 +291,8 @@ def _show_nodes(test: FleetTest, out: Console) -> None:
 
 def _show_scaling(series: ScalingSeries, out: Console) -> None:
     out.print(f"\n{series.title}", style="bold")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("nodes", "ranks", "runs", *map(format_bytes, series.sizes), "efficiency", ""):
-        table.add_column(name, justify="right")
+    sizes = [f">{format_bytes(size)}" for size in series.sizes]
+    table = plain_table(">nodes", ">ranks", ">runs", *sizes, ">efficiency", ">")
     for row in series.rows:
         efficiency = "" if row.efficiency is None else percent_text(row.efficiency)
         rates = [significant(rate) for rate in row.gb_per_s]

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of `nccltune topo calibrate`."""
 
-from rich.table import Table
-
-from nccltune.cli.output import stdout, styled
+from nccltune.cli.output import plain_table, stdout, styled
 from nccltune.topology.flows.derive import Derived
 
 
@@ -11,11 +9,7 @@ def show(derived: Derived) -> None:
     """Print each measured efficiency, and the timings that were left out."""
     out = stdout()
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("figure", no_wrap=True)
-    table.add_column("value", justify="right")
-    table.add_column("timings", justify="right")
-    table.add_column("from")
+    table = plain_table("<figure", ">value", ">timings", "from", padding=(0, 2, 0, 0))
     for name, figure in derived.calibration.values.items():
         if name in derived.used:
             count = str(figure.samples)
