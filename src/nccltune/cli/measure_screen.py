@@ -123,6 +123,14 @@ class VerifyScreen(RunScreen):
         )
 
 
+class DemoScreen(VerifyScreen):
+    """Progress of a demo on stderr."""
+
+    def doing(self, words: str) -> None:
+        """Print the current step, so that the user always sees progress."""
+        message_console().print(f"{words} ...", style="dim")
+
+
 def show_start(platform: Platform, came_from: str | None) -> None:
     """Print the platform, and a warning if NCCL_ALGO or NCCL_PROTO limits what is measured."""
     show_platform(platform, message_console(), came_from)

@@ -36,9 +36,7 @@ _OURS = re.compile(r"\x1b\[[0-9;]*m")
 def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
     """Return a console that takes its file for a colour terminal, and the file."""
     file = io.StringIO()
-    made = PlainConsole(
-        file=file, force_terminal=True, color_system="truecolor", width=width
-    )
+    made = PlainConsole(file=file, force_terminal=True, color_system="truecolor", width=width)
     return made, file
 
 

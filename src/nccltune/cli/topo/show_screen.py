@@ -17,17 +17,17 @@ from nccltune.topology.nccl_model.settings import PathKind
 
 _NO_LIMIT = 5000.0
 _STYLES = {
-    "LOC": "dim", "NVL": "green", "NVB": "green", "C2C": "green",
-    "PIX": "green", "PXB": "green", "P2C": "green", "PXN": "green",
-    "PHB": "yellow", "SYS": "red", "NET": "red", "DIS": "red",
+    PathKind.LOC: "dim", PathKind.NVL: "green", PathKind.NVB: "green", PathKind.C2C: "green",
+    PathKind.PIX: "green", PathKind.PXB: "green", PathKind.P2C: "green", PathKind.PXN: "green",
+    PathKind.PHB: "yellow", PathKind.SYS: "red", PathKind.NET: "red", PathKind.DIS: "red",
 }  # fmt: skip
 _WORDS = {
-    "NVL": "NVLink", "NVB": "NVLink through one other GPU",
-    "C2C": "C2C between GPU and CPU", "PIX": "at most one PCIe bridge",
-    "PXB": "several PCIe bridges, no CPU", "P2C": "C2C to the CPU, then PCIe",
-    "PXN": "through the GPU beside the NIC", "PHB": "through a CPU",
-    "SYS": "between CPUs", "NET": "through the network",
-    "DIS": "not connected",
+    PathKind.NVL: "NVLink", PathKind.NVB: "NVLink through one other GPU",
+    PathKind.C2C: "C2C between GPU and CPU", PathKind.PIX: "at most one PCIe bridge",
+    PathKind.PXB: "several PCIe bridges, no CPU", PathKind.P2C: "C2C to the CPU, then PCIe",
+    PathKind.PXN: "through the GPU beside the NIC", PathKind.PHB: "through a CPU",
+    PathKind.SYS: "between CPUs", PathKind.NET: "through the network",
+    PathKind.DIS: "not connected",
 }  # fmt: skip
 
 
@@ -183,7 +183,7 @@ def _show_paths(out: Console, graph: LinkGraph, ways: Paths) -> None:
         for other, width in zip(ends, widths, strict=True):
             path = ways.between(name, other)
             text = "X" if name == other else path.kind.name
-            cells += ["  ", (text.ljust(width), _STYLES[path.kind.name])]
+            cells += ["  ", (text.ljust(width), _STYLES[path.kind])]
             if name != other:
                 found.setdefault(path.kind, path)
                 if path.why is not None and path.kind not in (PathKind.PXN, PathKind.P2C):
@@ -191,7 +191,7 @@ def _show_paths(out: Console, graph: LinkGraph, ways: Paths) -> None:
         out.print(styled(head.ljust(first), *cells), soft_wrap=True)
     out.print()
     for kind in sorted(found):
-        out.print(styled((f"{kind.name}", _STYLES[kind.name]), f"  {_WORDS[kind.name]}"), soft_wrap=True)
+        out.print(styled((f"{kind.name}", _STYLES[kind]), f"  {_WORDS[kind]}"), soft_wrap=True)
     for reason, paths in reasons.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"
