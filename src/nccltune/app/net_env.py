@@ -97,7 +97,7 @@ def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -
 def _version(text: str) -> tuple[int, ...]:
     match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?", text)
     if match is None:
-        raise InputError(f"--nccl-version {text!r} is not a version", hint="as in 2.28.9")
+        raise InputError(f"{text!r} is not a version", where="`nccl_version`", hint="as in 2.28.9")
     version = tuple(int(part) for part in match.groups() if part is not None)
     if version < _FIRST:
         raise InputError(

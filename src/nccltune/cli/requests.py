@@ -13,6 +13,7 @@ import click
 
 from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
 from nccltune.cli.output import note
+from nccltune.cli.verb import flagged
 from nccltune.measure.bench.process import Launch
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
@@ -41,7 +42,7 @@ def bound(
                 )
         elif "sizes" in fields and "sizes" in values:
             values["sizes"] = sizes_from(values["sizes"])
-        if "collectives" in fields and "collectives" in values:
+        if "collectives" in fields and values.get("collectives") is not None:
             values["collectives"] = collectives_from(values["collectives"])
         found = {name: values.pop(name) for name in fields if name in values}
         arguments[argument] = kind(**{k: value for k, value in found.items() if value is not None})
@@ -66,7 +67,7 @@ def launch_at(request: LaunchRequest) -> Launch:
 
 def site() -> Site:
     """Return the callbacks of the current verb that a launch needs: print a note, clean up."""
-    return Site(note, click.get_current_context().call_on_close)
+    return Site(lambda words: note(flagged(words)), click.get_current_context().call_on_close)
 
 
 def sizes_from(text: str) -> tuple[int, int]:
