@@ -13,12 +13,13 @@ import msgspec
 from nccltune.formats.tuner_config.csv_rules import FileRule
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
+from nccltune.model.nccl_releases import RUN_ON_GPUS
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale
 from nccltune.native import PluginDecision, PluginHost, PluginLogLine, TunerAnswer, tuner_path
 from nccltune.tune.result import Tuning, most_channels, ran_instead
 
-NEWEST_KNOWN = "2.32.3"
+NEWEST_KNOWN = RUN_ON_GPUS[-1]
 """The NCCL version to emulate by default: the newest one that our plugin was run with."""
 
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
-from nccltune.model.chunks import before_chunks, chunk_grain, largest_chunk
+from nccltune.model.chunks import chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
+from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.rule import Rule
 from nccltune.model.sizes import format_bytes
 from nccltune.tune.claimed import Claim, ClaimedSizes
@@ -299,7 +300,8 @@ def _units(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
 def _chunks(rules: Sequence[NumberedRule], nccl: str | None) -> Iterator[LintIssue]:
     """Yield an issue for each chunk size that NCCL ignores, or changes to another size."""
     chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
-    if chunked and nccl is not None and before_chunks(nccl):
+    release = nccl_release(nccl or "")
+    if chunked and release is not None and not release.asks_chunks:
         yield LintIssue(
             Severity.WARNING,
             "chunk",
