@@ -14,6 +14,7 @@ from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, s
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
+from nccltune.report.remarks import REMARKS
 from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4
@@ -133,19 +134,10 @@ def _reached(size: int, sizes: Sequence[int], form: Callable[[int], str]) -> str
 
 
 def _show_findings(analysis: Analysis, out: Console) -> None:
-    colour = {
-        FindingKind.BAD_CROSSOVER: "yellow",
-        FindingKind.FALLING_TIME: "yellow",
-        FindingKind.NOT_A_TUNING_PROBLEM: "yellow",
-        FindingKind.BELOW_EXPECTED: "red",
-        FindingKind.AS_EXPECTED: "green",
-        FindingKind.WRONG_RESULTS: "red",
-        FindingKind.SUSPECT_RUN: "red",
-    }
     shown = [item for item in analysis.findings if item.kind is not FindingKind.NOT_COMPARED]
     for alike in grouped(shown):
         label = alike.first.kind.value.replace("_", " ")
-        style = colour.get(alike.first.kind, "dim")
+        style = REMARKS[alike.first.kind].style or "dim"
         sentence = alike.first.sentence
         sentence += f" ({alike.more}: --json lists them)" if alike.others else ""
         if out.width < _NARROW:

@@ -20,7 +20,8 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
-from nccltune.report.words import HEADINGS, range_text
+from nccltune.report.remarks import REMARKS
+from nccltune.report.words import range_text
 from nccltune.tune.result import Tuning
 
 
@@ -85,12 +86,12 @@ def _findings(analysis: Analysis) -> str:
     for kind, by_name in places.items():
         number = sum(len(ranges) for ranges in by_name.values())
         listed = ", ".join(f"{name} ({', '.join(ranges)})" for name, ranges in by_name.items())
-        what = HEADINGS[kind].lower()
+        what = REMARKS[kind].heading.lower()
         if kind is FindingKind.BAD_CROSSOVER:
             parts.append(f"{count(number, what)}: {listed}" if number else f"no {what}")
         elif number:
             parts.append(f"{what}: {listed}")
-    parts += [f"{HEADINGS[kind].lower()}: {number}" for kind, number in others.items()]
+    parts += [f"{REMARKS[kind].heading.lower()}: {number}" for kind, number in others.items()]
     return " · ".join(parts)
 
 
