@@ -20,7 +20,7 @@ from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.tune.explain import (
     NEWEST_KNOWN,
-    Explained,
+    ExplainResult,
     explain,
     sizes_to_ask,
     with_channels,
@@ -51,7 +51,7 @@ class ExplainRequest(NamedTuple):
     pipe_ops: int = 1
 
 
-def explain_config(request: ExplainRequest) -> list[Explained]:
+def explain_config(request: ExplainRequest) -> list[ExplainResult]:
     """Return the decisions of the plugin at each scale and size.
 
     Raises InputError if no line of the configuration can be read, if there is nothing to explain
@@ -100,7 +100,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
     return found
 
 
-def _with_reason(found: Explained, study: Study, request: ExplainRequest) -> Explained:
+def _with_reason(found: ExplainResult, study: Study, request: ExplainRequest) -> ExplainResult:
     """Return `found` with what NCCL's cost model says of the default at the size asked for.
 
     The machine is that of the study. Without its topology or NCCL version, nothing is added.

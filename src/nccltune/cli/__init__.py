@@ -30,6 +30,7 @@ explain.py           list what a tuner plugin decides
 doctor.py            check nodes
 ab.py                A/B-test a setting
 predict.py           NCCL's choices on a machine by its own model
+predict_screen.py    choices by size, the model behind them, another version
 compare.py           compare one measurement, two, or many runs
 reference_screen.py  one measurement among published systems
 lint.py              check files and launch commands

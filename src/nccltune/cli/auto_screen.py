@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.analyze.result import Analysis
-from nccltune.app.auto import Auto
+from nccltune.app.auto import AutoResult
 from nccltune.app.examiner import ChecksLine
-from nccltune.app.sweep import Swept
+from nccltune.app.sweep import SweepResult
 from nccltune.cli.measure_screen import SweepScreen, VerifyScreen, show_platform
 from nccltune.cli.output import hanging, is_json, stderr, stdout, styled, warn
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
@@ -46,7 +46,7 @@ class AutoScreen(SweepScreen):
         """Print the line about the doctor's checks."""
         hanging(self.out, "checks     ", 11, line.words, "yellow" if line.is_wrong else "")
 
-    def swept(self, swept: Swept) -> None:
+    def swept(self, swept: SweepResult) -> None:
         """Print how much was measured."""
         show_totals(swept, self.out, "sweep")
 
@@ -95,7 +95,7 @@ def _findings(analysis: Analysis) -> str:
     return " · ".join(parts)
 
 
-def show_end(found: Auto, out: Console) -> None:
+def show_end(found: AutoResult, out: Console) -> None:
     """Print the verdict, and the paths of report and rules."""
     show_verdict(found.report, found.study, out)
     if found.proof.rules if found.proof is not None else found.tuning.rules:

@@ -16,7 +16,7 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.scale import count
 
 if TYPE_CHECKING:
-    from nccltune.app.demo import Demo
+    from nccltune.app.demo import DemoResult
 
 EPILOG = """\b
 Examples:
@@ -55,13 +55,13 @@ def command(recording: str | None, output: Path | None, dry_run: bool) -> None:
     print_result(document, show, found)
 
 
-def show(demo: Demo) -> None:
+def show(demo: DemoResult) -> None:
     """Print the result of each step, the verdict, and the path of the report."""
     _show_steps(demo)
     _show_end(demo)
 
 
-def _show_steps(demo: Demo) -> None:
+def _show_steps(demo: DemoResult) -> None:
     from nccltune.cli.rule_screen import show_rules
 
     crossovers = [
@@ -87,7 +87,7 @@ def _show_steps(demo: Demo) -> None:
     hanging(out, "plugin     ", 11, words)
 
 
-def _show_end(demo: Demo) -> None:
+def _show_end(demo: DemoResult) -> None:
     """Print the proof, the verdict, and the path of the report."""
     from nccltune.cli.rule_screen import show_proof, show_verdict
 

@@ -73,20 +73,24 @@ def command(
     found; notes alone are no reason.
     """
     from nccltune.app import doctor
+    from nccltune.doctor.evidence.script import collect_script as script_to_collect
+    from nccltune.doctor.evidence.write import collect_to
+    from nccltune.doctor.rulebase import rule_base
+    from nccltune.doctor.script import fix_script as script_to_fix
 
     alone = {"--rule": rule, "--collect": collect, "--collect-script": collect_script or None}
     _check([name for name, value in alone.items() if value is not None], fix_script, paths)
     if rule is not None:
-        found = doctor.rule_called(rule)
+        found = rule_base().rule(rule)
         document = {"family": found.family, "needs": sorted(found.needs), "rule": found.text}
         print_result(document, explain, stdout(), found)
         return 0
     if collect_script:
-        script = doctor.collect_script()
+        script = script_to_collect()
         print_result({"script": script}, click.echo, script, nl=False)
         return 0
     if collect is not None:
-        path = collect if dry_run else doctor.collect_to(collect)
+        path = collect if dry_run else collect_to(collect)
         words = f"Would collect this node's files into {path}." if dry_run else f"collected  {path}"
         print_result({"collected": str(path)}, stdout().print, words)
         return 0
@@ -103,7 +107,7 @@ def command(
     if html is not None and not dry_run:
         doctor.write_page(examined, html)
     if fix_script:
-        write_exact(doctor.fix_script(examined))
+        write_exact(script_to_fix(examined))
     elif is_json():
         print_json(examined)
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.app.explain import ExplainRequest
-    from nccltune.tune.explain import DecidedRange, Explained
+    from nccltune.tune.explain import DecidedRange, ExplainResult
 
 EPILOG = """\b
 Examples:
@@ -62,14 +62,14 @@ _NARROW = 66
 """On a terminal with fewer columns, a range takes two lines."""
 
 
-def show(explained: list[Explained]) -> None:
+def show(explained: list[ExplainResult]) -> None:
     """Print the decisions at each scale."""
     out = stdout()
     for item in explained:
         _show(out, item)
 
 
-def _show(out: Console, item: Explained) -> None:
+def _show(out: Console, item: ExplainResult) -> None:
     interface = "" if item.interface is None else f" (interface v{item.interface})"
     out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
     for line in item.log:

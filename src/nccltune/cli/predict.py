@@ -1,28 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune predict`: print what NCCL chooses on a machine by its own cost model, and why."""
 
-from __future__ import annotations
-
-from collections import defaultdict
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from nccltune.cli.options import PATH, binds, option
-from nccltune.cli.output import hanging, is_json, print_result, stdout, styled, write_exact
+from nccltune.cli.options import PATH, option
+from nccltune.cli.output import is_json, print_result, stdout, write_exact
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
-from nccltune.model.choice import Choice
-from nccltune.model.numbers import counted, significant
-from nccltune.model.sizes import format_bytes
-from nccltune.report.words import time_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nccltune.app.predict import Predicted, PredictRequest, VersionDifference
-    from nccltune.predict import Prediction, SizePrediction
 
 EPILOG = """\b
 Examples:
@@ -53,8 +39,7 @@ Examples:
     type=click.Choice(["csv", "simai"]),
     help="Print the times of all choices as CSV, or SimAI's busbw.yaml at the last size.",
 )
-@binds(request="nccltune.app.predict:PredictRequest")
-def command(request: PredictRequest, export: str | None) -> None:
+def command(collectives: str, sizes: str, export: str | None, **options: Any) -> None:
     """Print NCCL's choice at each size on a machine, the time its model gives it, and why.
 
     FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). The numbers are those of NCCL's own
@@ -62,12 +47,20 @@ def command(request: PredictRequest, export: str | None) -> None:
     are equal, and a call is alone in its group. Known are NCCL 2.19 to 2.32.3. Settings that
     change paths, NICs, NVLS, CollNet or channels count.
     """
-    from nccltune.app.predict import predict_choices
+    from nccltune.app.predict import PredictRequest, predict_choices
     from nccltune.app.predict_export import as_csv, as_simai
+    from nccltune.cli.predict_screen import as_data, show
+    from nccltune.cli.requests import collectives_from, sizes_from, struct_from
     from nccltune.model.errors import InputError
 
     if export and is_json():
         raise InputError("has a form of its own, so it excludes --json", where="--export")
+    request = struct_from(
+        PredictRequest,
+        options,
+        collectives=collectives_from(collectives),
+        sizes=sizes_from(sizes),
+    )
     with working("searching rings and trees"):
         if export == "simai":
             text = as_simai(request)
@@ -78,219 +71,3 @@ def command(request: PredictRequest, export: str | None) -> None:
         write_exact(text)
         return
     print_result(as_data(found), show, stdout(), found)
-
-
-_WIDE = 100
-"""On a terminal with fewer columns, the reason has a line of its own."""
-_NARROW = 52
-_EVERY = 3
-"""Of the sizes with one choice, the first, the last and one in three are printed."""
-_LEAST_RATE = 0.01
-_MOVED = 0.005
-"""A smaller change of the model's time is not shown."""
-
-
-def show(out: Console, found: list[Predicted]) -> None:
-    """Print the predictions of all collectives."""
-    for number, one in enumerate(found):
-        if number:
-            out.print()
-        _show(out, one)
-    for words in dict.fromkeys(words for one in found for words in _notes(one)):
-        hanging(out, ("note       ", "dim"), 11, words)
-    words = "all times are those of NCCL's own cost model, not measurements"
-    hanging(out, ("model      ", "dim"), 11, words)
-
-
-def as_data(found: list[Predicted]) -> dict[str, Any]:
-    """Return the predictions in the form that `--json` prints."""
-    return {
-        "predictions": [
-            {
-                "topology": one.source,
-                "settings": one.settings,
-                **_prediction_data(one.version, one.prediction),
-                "against": None if one.against is None else _against_data(one.against),
-            }
-            for one in found
-        ]
-    }
-
-
-def _prediction_data(version: str, found: Prediction) -> dict[str, Any]:
-    comm = found.communicator
-    return {
-        "nccl": version,
-        "collective": found.collective,
-        "nodes": comm.nodes,
-        "ranks": comm.ranks,
-        "channels": comm.channels,
-        "nvls_channels": comm.nvls_channels,
-        "model": {
-            choice.label: {
-                "latency_us": _rounded(one.latency_us),
-                "gb_per_s": _rounded(one.gb_per_s),
-                "limit": one.limit.kind,
-                "limited_by": one.limit.words,
-                "by_hand": one.by_hand,
-            }
-            for choice, one in found.modelled.items()
-        },
-        "excluded": {choice.label: words for choice, words in found.excluded.items()},
-        "sizes": [
-            {
-                "bytes": one.size,
-                "choice": one.choice.label,
-                "time_us": _rounded(one.time_us),
-                "busbw_gb_per_s": _rounded(one.busbw_gb_per_s),
-                "most_channels": one.launch.most_channels,
-                "channels": one.launch.channels,
-                "threads": one.launch.threads,
-                "reason": one.reason,
-                "times_us": {
-                    choice.label: None if found.modelled[choice].by_hand else _rounded(time)
-                    for choice, time in one.times_us.items()
-                },
-            }
-            for one in found.sizes
-        ],
-        "notes": found.notes,
-    }
-
-
-def _against_data(other: VersionDifference) -> dict[str, Any]:
-    return {
-        **_prediction_data(other.version, other.prediction),
-        "changes": [
-            {
-                "bytes": one.size,
-                "before": one.before.label,
-                "after": one.after.label,
-                "time_ratio": _rounded(one.ratio),
-            }
-            for one in other.sizes
-        ],
-    }
-
-
-def _rounded(value: float) -> float:
-    """Return a value of single precision without digits that have no meaning."""
-    return float(f"{value:.6g}")
-
-
-def _notes(one: Predicted) -> tuple[str, ...]:
-    return one.prediction.notes + (() if one.against is None else one.against.prediction.notes)
-
-
-def _show(out: Console, found: Predicted) -> None:
-    prediction = found.prediction
-    comm = prediction.communicator
-    shape = f"{counted(comm.nodes, 'node')} x {counted(comm.ppn, 'GPU')}"
-    title = f"{shape} · NCCL {found.version} · {prediction.collective.prose}"
-    out.print(styled(" · ".join((found.source, title, *found.settings)), style="bold"))
-    if found.against is not None:
-        _show_difference(out, found.version, found.against)
-    _show_sizes(out, prediction)
-    _show_model(out, prediction)
-
-
-def _show_sizes(out: Console, prediction: Prediction) -> None:
-    head = ("size", "choice", "time", "GB/s", "channels")
-    if out.width >= _NARROW:
-        out.print(styled((_line(*head) + ("  why" if out.width >= _WIDE else ""), "bold")))
-    last = ""
-    for one in _shown(prediction.sizes):
-        why = "" if one.reason == last else one.reason
-        last = one.reason
-        cells = (
-            format_bytes(one.size),
-            one.choice.label,
-            time_text(one.time_us),
-            _rate(one.busbw_gb_per_s),
-            f"{one.launch.channels} x {one.launch.threads}",
-        )
-        _show_row(out, cells, why)
-
-
-def _show_row(out: Console, cells: tuple[str, str, str, str, str], why: str) -> None:
-    if out.width < _NARROW:
-        out.print(f"{cells[0]:>8}  {cells[1]}")
-        out.print(f"{'':10}{cells[2]}, {cells[3]} GB/s, {cells[4]}")
-    elif out.width >= _WIDE and why:
-        lead = _line(*cells) + "  "
-        hanging(out, lead, len(lead), why)
-        return
-    else:
-        out.print(_line(*cells))
-    if why:
-        hanging(out, " " * 10, 10, why, "dim")
-
-
-def _line(size: str, choice: str, time: str, rate: str, launch: str) -> str:
-    return f"{size:>8}  {choice:<16} {time:>8} {rate:>6} {launch:>8}"
-
-
-def _rate(gb_per_s: float) -> str:
-    return significant(gb_per_s) if gb_per_s >= _LEAST_RATE else f"<{_LEAST_RATE}"
-
-
-def _shown(sizes: tuple[SizePrediction, ...]) -> list[SizePrediction]:
-    """Return the sizes to print: those where the choice changes, and some in between."""
-    shown = []
-    for number, one in enumerate(sizes):
-        near = sizes[max(0, number - 1) : number + 2]
-        edge = len(near) < 3 or any(other.choice != one.choice for other in near)
-        if edge or number % _EVERY == 0:
-            shown.append(one)
-    return shown
-
-
-def _show_model(out: Console, prediction: Prediction) -> None:
-    """Print latency and bandwidth of each choice, and why the others are missing."""
-    factor = prediction.collective.bus_factor(prediction.communicator.ranks)
-    head = f"  {'what NCCL has':<16} {'latency':>8} {'GB/s':>6}"
-    out.print(styled((head + ("  limited by" if out.width >= _WIDE else ""), "bold")))
-    for choice, one in prediction.modelled.items():
-        rate = _rate(one.gb_per_s * factor)
-        lead = f"  {choice.label:<16} {time_text(one.latency_us):>8} {rate:>6}  "
-        words = one.limit.words + (" (only if it is asked for)" if one.by_hand else "")
-        if out.width >= _WIDE:
-            hanging(out, lead, len(lead), words)
-        else:
-            out.print(lead.rstrip())
-            hanging(out, " " * 4, 4, words, "dim")
-    missing: dict[str, list[Choice]] = defaultdict(list)
-    for choice, words in prediction.excluded.items():
-        missing[words].append(choice)
-    for words, choices in missing.items():
-        names = ", ".join(choice.label for choice in choices)
-        hanging(out, ("not here   ", "dim"), 11, f"{names}: {words}")
-
-
-def _show_difference(out: Console, version: str, other: VersionDifference) -> None:
-    """Print the sizes at which another version chooses differently, and how its times differ."""
-    changed = [one for one in other.sizes if one.before != one.after]
-    moved = [one for one in other.sizes if abs(one.ratio - 1) >= _MOVED]
-    words = f"from NCCL {version} to {other.version}: "
-    if not changed and not moved:
-        words += f"the same choice and the same time at all {len(other.sizes)} sizes"
-    else:
-        words += f"another choice at {len(changed)} of {len(other.sizes)} sizes"
-        words += f", another time of the model at {len(moved)}"
-    hanging(out, ("against    ", "bold"), 11, words)
-    pairs = groupby(other.sizes, key=lambda one: (one.before, one.after))
-    for (before, after), group in pairs:
-        sizes = list(group)
-        ratios = [one.ratio for one in sizes]
-        if before == after and all(abs(ratio - 1) < _MOVED for ratio in ratios):
-            continue
-        span = format_bytes(sizes[0].size)
-        span += "" if len(sizes) == 1 else f" - {format_bytes(sizes[-1].size)}"
-        choice = before.label if before == after else f"{before.label} -> {after.label}"
-        hanging(out, " " * 11, 11, f"{span}: {choice}, model's time {_span(ratios)}")
-
-
-def _span(ratios: list[float]) -> str:
-    low, high = (f"{100 * (ratio - 1):+.0f} %" for ratio in (min(ratios), max(ratios)))
-    low, high = low.replace("-0 %", "0 %"), high.replace("-0 %", "0 %")
-    return low if low == high else f"{low} to {high}"

@@ -7,7 +7,7 @@ An option sets the field of the same name. So verbs need not copy options one by
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.sizes import parse_range
+
+T = TypeVar("T")
 
 
 def bound(
@@ -44,9 +46,15 @@ def bound(
             values["sizes"] = sizes_from(values["sizes"])
         if "collectives" in fields and values.get("collectives") is not None:
             values["collectives"] = collectives_from(values["collectives"])
-        found = {name: values.pop(name) for name in fields if name in values}
-        arguments[argument] = kind(**{k: value for k, value in found.items() if value is not None})
+        arguments[argument] = struct_from(kind, values)
     return arguments | values
+
+
+def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
+    """Return a `kind` built from the verb's options, as `bound` does, and from `more`."""
+    fields = inspect.signature(kind).parameters
+    found = {name: options.pop(name) for name in fields if name in options}
+    return kind(**{name: value for name, value in found.items() if value is not None}, **more)
 
 
 def class_at(place: str) -> type[Any]:

@@ -15,7 +15,7 @@ from nccltune.formats.reading.file_report import FileKind, ImportRecord
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
-from nccltune.tune.explain import DecidedRange, Explained, with_channels
+from nccltune.tune.explain import DecidedRange, ExplainResult, with_channels
 from nccltune.tune.result import Tuning
 from tests.unit.builders import measure, sizes
 from tests.unit.report.fixture import SCALE, tuning
@@ -70,7 +70,7 @@ def test_tune_and_explain_name_what_a_rule_replaces(shown: Shown) -> None:
     lines = shown(lambda: tune.show(changed), 160)
     assert sum(line.endswith(f"instead of {ran.label}") for line in lines) == len(group.rules)
     low, high = rows[0].bytes, rows[-1].bytes
-    explained = Explained(
+    explained = ExplainResult(
         tuner="x.so",
         nccl="2.28.9",
         interface=5,
@@ -152,8 +152,8 @@ def test_suspect_runs_with_the_same_doubt_are_one_line(
     assert any(line.startswith("bad crossover") for line in lines)
 
 
-def explained(*ranges: DecidedRange) -> Explained:
-    return Explained(
+def explained(*ranges: DecidedRange) -> ExplainResult:
+    return ExplainResult(
         tuner="x.so",
         nccl="2.28.9",
         interface=5,

@@ -16,7 +16,7 @@ from nccltune.model.scale import count
 
 if TYPE_CHECKING:
     from nccltune.app.bench_launch import LaunchRequest
-    from nccltune.app.nccl_tests_sweep import NcclTestsPlan, NcclTestsSwept
+    from nccltune.app.nccl_tests_sweep import NcclTestsPlan, NcclTestsResult
     from nccltune.measure.experiments.nccl_tests.experiment import NcclTestsScope
 
 EPILOG = """\b
@@ -103,7 +103,7 @@ def show_plan(plan: NcclTestsPlan) -> None:
     )
 
 
-def show_swept(swept: NcclTestsSwept, study: Path) -> None:
+def show_swept(swept: NcclTestsResult, study: Path) -> None:
     """Print how much was measured, and the choices that were left out."""
     outcome = swept.outcome
     left_out = [

@@ -6,6 +6,7 @@ what_if.py           compute the bandwidth limit after a change
 calibrate.py         measure the efficiencies of this platform's links
 convert.py           write a topology file for NCCL
 show_screen.py       tree, links and paths
+what_if_screen.py    the bandwidth limit now and after each change
 """
 
 import click

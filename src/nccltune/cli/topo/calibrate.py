@@ -54,7 +54,8 @@ def command(
     NCCL books for it. Figures without a measurement stay at their defaults; each figure keeps where
     it comes from.
     """
-    from nccltune.app.topo_calibrate import calibrate, measure_calibration, plan_calibration
+    from nccltune.app.sweep import plan_sweep
+    from nccltune.app.topo_calibrate import SCOPE, calibrate, measure_calibration
     from nccltune.cli.measure_screen import SweepScreen
     from nccltune.cli.requests import launch_at
     from nccltune.cli.sweep_screen import show_plan
@@ -71,7 +72,7 @@ def command(
     else:
         launch, path = launch_at(request), output
         if dry_run:
-            show_plan(*plan_calibration(path, launch))
+            show_plan(*plan_sweep(path, launch, SCOPE))
             return
         screen = SweepScreen(path)
         found = screen.run(
