@@ -96,7 +96,7 @@ class LintRequest(NamedTuple):
     here: bool = False
 
 
-class ConfigurationLint(NamedTuple):
+class LintedConfiguration(NamedTuple):
     """A checked configuration.
 
     `source` is the study or file that the user named, `path` the configuration, `rules` the number
@@ -114,7 +114,7 @@ class ConfigurationLint(NamedTuple):
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
-class LaunchLint(NamedTuple):
+class LintedLaunch(NamedTuple):
     """A checked launch.
 
     `source` is the file with the launch; None for a command line. `commands` has the problems of
@@ -132,12 +132,12 @@ class LaunchLint(NamedTuple):
         return findings or any(command.is_wrong for command in self.commands)
 
 
-class LintResults(NamedTuple):
+class Linted(NamedTuple):
     """The results of all checks. Topologies have one result, because nodes are compared."""
 
-    configurations: list[ConfigurationLint]
+    configurations: list[LintedConfiguration]
     topologies: LintResult | None
-    launches: list[LaunchLint]
+    launches: list[LintedLaunch]
 
     @property
     def is_bad(self) -> bool:
@@ -149,12 +149,12 @@ class LintResults(NamedTuple):
         )
 
 
-def lint(request: LintRequest) -> LintResults:
+def lint(request: LintRequest) -> Linted:
     """Check every input of a request according to its kind.
 
     Raises InputError for an input that cannot be read, has no known kind, or fits two kinds.
     """
-    linted = LintResults([], None, [])
+    linted = Linted([], None, [])
     site, flavors = _site(request), _flavors(request.launcher)
     topologies: list[Path] = []
     command = list(request.command)
@@ -176,7 +176,7 @@ def lint(request: LintRequest) -> LintResults:
     if command:
         found = source.from_words(command, site)
         checks = check_all(found, flavors)
-        linted.launches.append(LaunchLint(None, checks, []))
+        linted.launches.append(LintedLaunch(None, checks, []))
     if topologies:
         files = [(str(path), read_file(path)) for path in dict.fromkeys(topologies)]
         linted = linted._replace(
@@ -258,7 +258,7 @@ def _has_command(text: str) -> bool:
         return False
 
 
-def _lint_configuration(path: Path) -> ConfigurationLint:
+def _lint_configuration(path: Path) -> LintedConfiguration:
     config = path / names.TUNER_CONF if path.is_dir() else path
     read = read_rules(config)
     whole = file_issue(_text_of(config), config.name) if read.problems else None
@@ -285,7 +285,7 @@ def _lint_configuration(path: Path) -> ConfigurationLint:
     ]
     numbered = [NumberedRule(item.line, item.rule) for item in read.rules]
     issues += lint_rules(numbered, read.header.get("nccl"))
-    return ConfigurationLint(path, config, len(read.rules), issues)
+    return LintedConfiguration(path, config, len(read.rules), issues)
 
 
 def _xml_files(path: Path) -> list[Path]:
@@ -301,7 +301,7 @@ def _xml_files(path: Path) -> list[Path]:
     return found
 
 
-def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LaunchLint:
+def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
     """Check a launch command that is given as one string.
 
     Raises InputError if the string is neither a command nor the name of a file.
@@ -310,17 +310,17 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
         )
-    return LaunchLint(None, check_all(source.from_text(text, site), flavors), [])
+    return LintedLaunch(None, check_all(source.from_text(text, site), flavors), [])
 
 
-def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LaunchLint:
+def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
     text = source.read_text(path)
     if source.is_output(text) and not manifest.is_manifest(text):
         found = source.from_lines(text, site._replace(ran=True))
         checks: list[LaunchCheck] = []
         with contextlib.suppress(InputError):
             checks = check_all(found, flavors)
-        return LaunchLint(str(path), checks, source.judge_output(text))
+        return LintedLaunch(str(path), checks, source.judge_output(text))
     findings: list[LaunchFinding] = []
     if manifest.is_manifest(text):
         documents = manifest.here_manifests(text, str(path))
@@ -334,7 +334,7 @@ def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> 
             found = []
     else:
         found = source.from_text(text, site)
-    return LaunchLint(str(path), check_all(found, flavors), findings)
+    return LintedLaunch(str(path), check_all(found, flavors), findings)
 
 
 def _site(request: LintRequest) -> LaunchContext:

@@ -16,7 +16,7 @@ from nccltune.model.scale import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.app.lint import ConfigurationLint, LaunchLint, LintRequest, LintResults
+    from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch, LintRequest
     from nccltune.launch_lint.check import LaunchCheck
     from nccltune.launch_lint.command import Prediction
     from nccltune.launch_lint.finding import LaunchFinding
@@ -85,7 +85,7 @@ _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
 
 
-def show(out: Console, linted: LintResults) -> None:
+def show(out: Console, linted: Linted) -> None:
     """Print the results for each file and command."""
     for configuration in linted.configurations:
         _show_configuration(out, configuration)
@@ -100,7 +100,7 @@ def show(out: Console, linted: LintResults) -> None:
         next_step("nccltune explain", linted.configurations[0].source)
 
 
-def as_data(linted: LintResults) -> dict[str, Any]:
+def as_data(linted: Linted) -> dict[str, Any]:
     """Return all results in the form that `--json` prints."""
     checked = linted.topologies
     topologies = None
@@ -125,7 +125,7 @@ def as_data(linted: LintResults) -> dict[str, Any]:
     }
 
 
-def _show_configuration(out: Console, item: ConfigurationLint) -> None:
+def _show_configuration(out: Console, item: LintedConfiguration) -> None:
     for issue in item.issues:
         where = f"{item.path}:{issue.line}" if issue.line else str(item.path)
         _show_issue(out, where, issue)
@@ -157,7 +157,7 @@ def _show_issue(out: Console, where: str, issue: LintIssue | Issue) -> None:
         hanging(out, ("  hint: ", "cyan"), 8, issue.hint)
 
 
-def _show_launch(out: Console, launch: LaunchLint, *, named: bool) -> None:
+def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     if named and launch.source is not None:
         out.print(styled((launch.source, "bold")), soft_wrap=True)
     for number, verdict in enumerate(launch.commands):

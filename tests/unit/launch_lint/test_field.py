@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.lint import LaunchLint, LintRequest, lint
+from nccltune.app.lint import LintedLaunch, LintRequest, lint
 from nccltune.cli import run
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 
 
-def linted(name: str) -> LaunchLint:
+def linted(name: str) -> LintedLaunch:
     (launch,) = lint(LintRequest([str(FIELD / name)])).launches
     return launch
 
 
-def ranks(launch: LaunchLint) -> int:
+def ranks(launch: LintedLaunch) -> int:
     (judged,) = launch.commands
     ((prediction, _),) = judged.predictions
     assert prediction.placement is not None

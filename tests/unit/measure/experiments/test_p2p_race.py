@@ -209,19 +209,6 @@ def test_an_interrupted_race_goes_on_where_it_stopped(tmp_path: Path, cut: int) 
     assert (again.processes, again.settings) == (0, verdict.settings)
 
 
-def test_timings_of_a_process_cut_short_are_kept_but_decide_nothing(tmp_path: Path) -> None:
-    def stop(number: int) -> None:
-        if number == 150:
-            raise StopError
-
-    with pytest.raises(StopError):
-        race(tmp_path, Machine(before=stop))
-    runs = ProcessRecord(Study(tmp_path))
-    assert len(runs.samples.read()) == 150
-    complete = {run.process for run in runs.finished()}
-    assert {sample.process for sample in runs.samples.read()} - complete == {max(complete) + 1}
-
-
 def test_the_budget_ends_a_race_before_the_process_that_would_break_it(tmp_path: Path) -> None:
     machine = Machine()
     first = race(tmp_path, machine, WANTED._replace(budget_s=5))
