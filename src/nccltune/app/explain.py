@@ -60,7 +60,7 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
     """
     config, tuner = request.config, request.tuner
     if config is None and tuner is None:
-        raise InputError("nothing to explain", hint="name a study, a configuration, or `tuner`")
+        raise InputError("nothing to explain", hint="name a study, a configuration, or ‹tuner›")
     path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
     high = max(high, low + 1)
@@ -173,7 +173,7 @@ def _scales(
         if nodes in (None, scale.nodes) and ranks in (None, scale.ranks)
     ]
     if not chosen:
-        raise InputError("the scale is not known: no rule names it", hint="add `nodes` N `ranks` R")
+        raise InputError("the scale is not known: no rule names it", hint="add ‹nodes› N ‹ranks› R")
     return chosen
 
 

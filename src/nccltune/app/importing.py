@@ -103,7 +103,7 @@ def collective_of(name: str | None) -> Collective | None:
     if plain not in list(Collective):
         raise InputError(
             f"{name!r} is not a collective",
-            where="`collective`",
+            where="‹collective›",
             hint=nearest(plain, Collective),
         )
     return Collective(plain)

@@ -84,7 +84,7 @@ def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -
 
 def _release(text: str) -> NcclRelease:
     if re.fullmatch(r"v?\d+\.\d+(\.\d+)?([-+].*)?", text) is None:
-        raise InputError(f"{text!r} is not a version", where="`nccl_version`", hint="as in 2.28.9")
+        raise InputError(f"{text!r} is not a version", where="‹nccl_version›", hint="as in 2.28.9")
     found = nccl_release(text)
     if found is None:
         raise InputError(

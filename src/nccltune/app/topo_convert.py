@@ -93,11 +93,11 @@ def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool
     what, cpus, switches = request.path, request.cpus, request.switches
     if cpus is not None or switches is not None:
         if what is not None:
-            raise InputError("`cpus` and `switches` are for a tree without a file",
+            raise InputError("‹cpus› and ‹switches› are for a tree without a file",
                              hint="leave out either")  # fmt: skip
         if not gpus:
             raise InputError(
-                "no GPU is given", where="`gpu_ids`", hint="list their bus ids: `gpu_ids`"
+                "no GPU is given", where="‹gpu_ids›", hint="list their bus ids: ‹gpu_ids›"
             )
         count = cpus or 1
         return even_tree(count, switches or count, gpus, nics), True

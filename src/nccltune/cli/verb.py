@@ -21,7 +21,7 @@ from nccltune.model.errors import NccltuneError
 
 _SHOW_ADVANCED = "nccltune.show_advanced"
 _AFTER_DASHES = "nccltune.after_dashes"
-_FIELD = re.compile(r"`([a-z_]+)`")
+_FIELD = re.compile("‹([a-z_]+)›")
 _LOG = logging.getLogger(__name__)
 
 
@@ -137,7 +137,7 @@ def given(name: str) -> bool:
 
 
 def flagged(text: str) -> str:
-    """Return `text` with the flag of each field that it names between backquotes.
+    """Return `text` with the flag of each field that it names, such as ‹nodes›.
 
     The flag is that of the current verb, else the one that other verbs have.
     """

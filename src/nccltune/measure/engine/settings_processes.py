@@ -131,7 +131,7 @@ class SettingsProcesses:
         run = self.measure(DEFAULT, probe=True)
         self.workload = self.workload.only(run.times_us)
         if not self.workload.sizes[RACED]:
-            raise LaunchError("no size of send/recv could be measured", hint="try smaller `sizes`")
+            raise LaunchError("no size of send/recv could be measured", hint="try smaller ‹sizes›")
         self.probe = run
 
     def recorded(self, settings: Settings) -> list[ProcessRun]:
@@ -236,5 +236,5 @@ def _check_workload(workload: Workload, hello: Hello) -> None:
         raise PlatformError("the bench cannot measure send/recv here")
     if workload.load and not hello.can.load:
         raise PlatformError(
-            "the bench cannot compute beside the calls here", hint="leave `load` out"
+            "the bench cannot compute beside the calls here", hint="leave ‹load› out"
         )

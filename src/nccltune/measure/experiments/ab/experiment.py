@@ -142,7 +142,7 @@ class TrialExperiment:
         if all(sample.ranks == 1 for sample in self._probed):
             raise InputError(
                 "it ran as one rank, which has no peer to communicate with",
-                hint="give the program its GPUs (-g 4), or name a `launcher`",
+                hint="give the program its GPUs (-g 4), or name a ‹launcher›",
             )
         self._lines.append(self._line("default", number, ran, seconds, probe=True))
         return ran.hello

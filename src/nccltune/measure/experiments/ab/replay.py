@@ -59,7 +59,7 @@ class ReplayRunner:
             raise InputError(
                 f"{self.study.path} has no trial of {_words(_key(proposed))} against "
                 f"{_words(_key(default))}",
-                where="`replay`",
+                where="‹replay›",
                 hint=f"recorded: {'; '.join(known)}",
             )
 

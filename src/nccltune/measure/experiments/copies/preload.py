@@ -42,7 +42,7 @@ def on_gpus(
         raise InputError(
             "no such library",
             where=str(library),
-            hint="`library` names libnccltune-sendrecv.so; left out, it is the installed one",
+            hint="‹library› names libnccltune-sendrecv.so; left out, it is the installed one",
         )
     library = library.absolute()
     nccl: str | None = str(launch.nccl) if launch.nccl is not None else None
