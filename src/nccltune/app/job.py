@@ -80,7 +80,7 @@ def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> li
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise InputError(f"{setting}: KEY=VALUE", where="‹settings›")
+            raise InputError("KEY=VALUE", where=f"‹settings› {setting}")
         key = _full_key(key)
         found = _value(value)
         if key in _LISTS and isinstance(found, str):
