@@ -32,7 +32,7 @@ CALIBRATION = names.CALIBRATION
 """The file of a study with measured link efficiencies. They replace the built-in ones."""
 
 
-class AnalyzeResult(NamedTuple):
+class Analyzed(NamedTuple):
     """An analysis, and warnings about parts of the study that could not be used for it.
 
     `unsaved` has the error if STUDY/findings.json could not be written; else it is empty. `measure`
@@ -45,7 +45,7 @@ class AnalyzeResult(NamedTuple):
     measure: str = ""
 
 
-def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> AnalyzeResult:
+def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
     """Analyse the study at `path`; with `save` write STUDY/findings.json.
 
     Raises StudyError if there is nothing to analyse or a file of the study is damaged.
@@ -65,7 +65,7 @@ def is_serious(analysis: Analysis) -> bool:
     return any(REMARKS[finding.kind].is_serious for finding in analysis.findings)
 
 
-def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) -> AnalyzeResult:
+def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) -> Analyzed:
     """Return curves and findings of a study; write nothing.
 
     `assumed_noise` is the relative noise of a timing, used if timings are too few to measure it. If
@@ -81,7 +81,7 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
         assumed_noise=assumed_noise,
         names=run_names(opened.study),
     )
-    return AnalyzeResult(msgspec.structs.replace(analysis, basis=_basis(opened.study)), warnings)
+    return Analyzed(msgspec.structs.replace(analysis, basis=_basis(opened.study)), warnings)
 
 
 def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from nccltune.model.finding import Finding, FindingKind
-from nccltune.report.remarks import REMARKS
 
+_GROUPED = frozenset({FindingKind.SUSPECT_RUN, FindingKind.NOT_SATURATED, FindingKind.NOISY})
+"""Kinds of findings that often are the same for many files or conditions."""
 _PLACE = re.compile(r"^(?:\S+|[^:]*[./][^:]*)(?=: )")
 """The file name at the start of a sentence."""
 _COUNT = re.compile(r" \(and in [\d,]+ files? more\)$")
@@ -39,7 +40,7 @@ class AlikeFindings(msgspec.Struct, frozen=True):
 
 
 def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
-    """Return `findings` in their order, with those of some kinds (`is_grouped`) grouped.
+    """Return `findings` in their order, with those of the kinds `_GROUPED` grouped.
 
     Two findings are in one group if they differ only in files, places, choices and numbers. A
     finding of another kind is a group of its own.
@@ -47,7 +48,7 @@ def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
     found: list[AlikeFindings] = []
     places: dict[tuple[FindingKind, str], int] = {}
     for finding in findings:
-        if not REMARKS[finding.kind].is_grouped:
+        if finding.kind not in _GROUPED:
             found.append(AlikeFindings(finding, []))
             continue
         key = (finding.kind, _skeleton(finding.sentence.removeprefix(f"{finding.where}: ")))

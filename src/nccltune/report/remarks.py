@@ -13,7 +13,6 @@ class Remark(NamedTuple):
     style       its style on a terminal
     caveat      the caveat of the verdict, which it makes less reliable; empty if it does not
     is_placed   whether the caveat names the place, because other places may still have gains
-    is_grouped  whether such findings are often the same for many files or conditions
     is_serious  whether the user should act on it
     """
 
@@ -21,7 +20,6 @@ class Remark(NamedTuple):
     style: str = ""
     caveat: str = ""
     is_placed: bool = False
-    is_grouped: bool = False
     is_serious: bool = False
 
 
@@ -33,7 +31,6 @@ REMARKS = {
         "Suspect run",
         "bold red",
         "a run is not what it claims to be",
-        is_grouped=True,
         is_serious=True,
     ),
     FindingKind.SINGLE_SAMPLES: Remark("Single timings", caveat="so few timings do not show noise"),
@@ -52,8 +49,8 @@ REMARKS = {
     FindingKind.FALLING_TIME: Remark("Slower than a larger message", "yellow", is_serious=True),
     FindingKind.DIP: Remark("Dip", "yellow"),
     FindingKind.PLATEAU: Remark("Plateau", "yellow"),
-    FindingKind.NOT_SATURATED: Remark("Not saturated", is_grouped=True),
-    FindingKind.NOISY: Remark("Noisy", is_grouped=True),
+    FindingKind.NOT_SATURATED: Remark("Not saturated"),
+    FindingKind.NOISY: Remark("Noisy"),
     FindingKind.NOT_COMPARED: Remark("Not compared"),
     FindingKind.AS_EXPECTED: Remark("As expected", "green"),
 }
