@@ -21,7 +21,7 @@ from nccltune.app.reproduce import sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.formats.importing.suspect import run_names, suspect_sentences
 from nccltune.model.errors import InputError, StudyError, UnwritableError
-from nccltune.model.finding import FindingKind
+from nccltune.report.remarks import REMARKS
 from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
@@ -45,19 +45,6 @@ class Analyzed(NamedTuple):
     measure: str = ""
 
 
-SERIOUS = frozenset(
-    {
-        FindingKind.BAD_CROSSOVER,
-        FindingKind.FALLING_TIME,
-        FindingKind.BELOW_EXPECTED,
-        FindingKind.NOT_A_TUNING_PROBLEM,
-        FindingKind.WRONG_RESULTS,
-        FindingKind.SUSPECT_RUN,
-    }
-)
-"""Kinds of findings on which the user should act."""
-
-
 def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
     """Analyse the study at `path`; with `save` write STUDY/findings.json.
 
@@ -75,7 +62,7 @@ def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
 
 def is_serious(analysis: Analysis) -> bool:
     """Return whether the user should act on any finding."""
-    return any(finding.kind in SERIOUS for finding in analysis.findings)
+    return any(REMARKS[finding.kind].is_serious for finding in analysis.findings)
 
 
 def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) -> Analyzed:

@@ -9,7 +9,7 @@ from nccltune.app.analyze import analyze_study
 from nccltune.app.examiner import ChecksLine, Examiner
 from nccltune.app.report import report_study, write_page
 from nccltune.app.study import open_study
-from nccltune.app.sweep import SweepProgress, Swept, sweep
+from nccltune.app.sweep import SweepProgress, SweepResult, sweep
 from nccltune.app.tune import save_tuning, tune_study
 from nccltune.app.verify import VerifyProgress, verify
 from nccltune.measure.bench.conversation import Hello
@@ -40,7 +40,7 @@ class AutoProgress(SweepProgress, Protocol):
     def checked(self, line: ChecksLine) -> None:
         """Report the result of the doctor's checks of this node, as one line."""
 
-    def swept(self, swept: Swept) -> None:
+    def swept(self, swept: SweepResult) -> None:
         """Report the result of the sweep."""
 
     def analyzed(self, analysis: Analysis) -> None:
@@ -56,11 +56,11 @@ class AutoProgress(SweepProgress, Protocol):
         """Report parts of the study that could not be used, one sentence for each."""
 
 
-class Auto(NamedTuple):
+class AutoResult(NamedTuple):
     """The results of all steps of `auto`. `proof` is None if no rule was found."""
 
     study: Study
-    swept: Swept
+    swept: SweepResult
     tuning: Tuning
     proof: Proof | None
     report: Report
@@ -74,7 +74,7 @@ def auto(
     progress: AutoProgress,
     *,
     command: str,
-) -> Auto:
+) -> AutoResult:
     """Sweep, analyze, tune, verify and report into the study at `path`; return all results.
 
     Without rules nothing is verified. `command` is stored as the command line that resumes the run.
@@ -112,7 +112,7 @@ def auto(
     report, warnings = report_study(study.path)
     progress.warn(warnings)
     write_page(report, study.report_path)
-    return Auto(study, swept, tuning, proof, report)
+    return AutoResult(study, swept, tuning, proof, report)
 
 
 def usual_study(launch: Launch) -> Path:

@@ -82,13 +82,13 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
     under = None
     if request.is_launched:
         if request.emulate_nodes:
-            raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
+            raise InputError("makes nodes of one machine's GPUs", where="‹emulate_nodes›")
         if request.ranks_per_gpu or request.mps:
             raise InputError(
-                "is for this machine's GPUs, without --launcher", where="--ranks-per-gpu"
+                "is for this machine's GPUs, without ‹launcher›", where="‹ranks_per_gpu›"
             )
         if request.replay is not None and not request.gpus:
-            raise InputError("needs --gpus under a launcher: its processes", where="--replay")
+            raise InputError("needs ‹gpus› under a launcher: its processes", where="‹replay›")
         under = _under(request, keys, site)
     elif request.replay is not None and (
         request.nccl
@@ -100,16 +100,16 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
     ):
         raise InputError(
             "takes NCCL, GPUs and nodes from the recording",
-            where="--replay",
-            hint="leave out --nccl, --gpus, --emulate-nodes, --ranks-per-gpu, --mps and --set "
+            where="‹replay›",
+            hint="leave out ‹nccl›, ‹gpus›, ‹emulate_nodes›, ‹ranks_per_gpu›, ‹mps› and ‹settings› "
             "processes",
         )
     elif request.ranks_per_gpu is not None and request.ranks_per_gpu > 1:
         return _shared_gpus(request, keys, site)
     elif request.mps:
-        raise InputError("is for ranks that share a GPU", where="--mps", hint="add --ranks-per-gpu")
+        raise InputError("is for ranks that share a GPU", where="‹mps›", hint="add ‹ranks_per_gpu›")
     elif request.gpus == 1:
-        raise InputError("one GPU alone has nothing to measure", where="--gpus", hint=ONE_GPU_HINT)
+        raise InputError("one GPU alone has nothing to measure", where="‹gpus›", hint=ONE_GPU_HINT)
     return Launch(
         replay=recording(request.replay) if request.replay else None,
         nccl=request.nccl.absolute() if request.nccl else None,
@@ -129,7 +129,7 @@ def _shared_gpus(request: LaunchRequest, keys: RequestKeys, site: Site) -> Launc
     """
     assert request.ranks_per_gpu is not None
     if keys.per_node:
-        raise InputError("needs a process for each rank", where="--ranks-per-gpu")
+        raise InputError("needs a process for each rank", where="‹ranks_per_gpu›")
     gpus = request.gpus or visible_gpus(NO_GPU_HINT)
     mps = running_daemon(os.environ)
     if mps is None and request.mps:
@@ -157,10 +157,10 @@ def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None
     keys = keys_of(request)
     if request.launcher is not None:
         return _under(request, keys, site)
-    for option, value in (("--nodes", request.nodes), ("--gpus", request.gpus)):
+    for option, value in (("‹nodes›", request.nodes), ("‹gpus›", request.gpus)):
         if value is not None:
             raise InputError(
-                "is for --launcher",
+                "is for ‹launcher›",
                 where=option,
                 hint="without one the PROGRAM is started directly, with its own options",
             )
@@ -197,14 +197,15 @@ def keys_of(request: LaunchRequest) -> RequestKeys:
     others = read_keys(request.settings)
     processes = others.pop("processes", _PER_GPU)
     if processes not in (_PER_GPU, _PER_NODE):
-        raise InputError(f"processes={processes}: {_PER_GPU} or {_PER_NODE}", where="--set")
+        raise InputError(f"processes={processes}: {_PER_GPU} or {_PER_NODE}", where="‹settings›")
     hosts = tuple(others.pop("hosts", ()))
-    for option, value in (("--nodes", request.nodes), ("--set hosts", hosts)):
+    for option, value in (("‹nodes›", request.nodes), ("‹settings› hosts", hosts)):
         if value and not request.is_launched:
-            raise InputError("is for --launcher", where=option)
+            raise InputError("is for ‹launcher›", where=option)
     if others and request.launcher != "kubernetes":
         raise InputError(
-            "is for --launcher kubernetes", where=f"--set {key_text(others)[0].partition('=')[0]}"
+            "is for ‹launcher› kubernetes",
+            where=f"‹settings› {key_text(others)[0].partition('=')[0]}",
         )
     return RequestKeys(hosts, processes == _PER_NODE, others)
 
@@ -214,7 +215,7 @@ def _under(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLaunche
     if request.launcher != "kubernetes":
         return _mpirun(request, keys, site)
     if keys.hosts:
-        raise InputError("Kubernetes finds the nodes itself", where="--set hosts")
+        raise InputError("Kubernetes finds the nodes itself", where="‹settings› hosts")
     return _pods(request, keys, site)
 
 
@@ -224,7 +225,7 @@ def _mpirun(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLaunch
     if wanted.launcher is Launcher.KUBERNETES:
         raise InputError(
             "starts our bench, and no COMMAND or nccl-tests of yours",
-            where="--launcher kubernetes",
+            where="‹launcher› kubernetes",
             hint="nccltune launch run and nccltune ab do: "
             "--launcher kubernetes --set image=... -- all_reduce_perf ...",
         )
@@ -247,7 +248,7 @@ def _pods(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher
     if request.gpus is not None:
         raw["gpus_per_node"] = request.gpus
     raw |= keys.others
-    job = job_from(raw, "--launcher kubernetes")
+    job = job_from(raw, "‹launcher› kubernetes")
     pods = Pods(job, lambda line: site.note(f"kubernetes {line}"))
     site.on_close(pods.close)
     found = find(Launcher.KUBERNETES)
@@ -265,15 +266,15 @@ def nccl_tests_of(
     """
     keys = keys_of(request)
     if prefix is not None and request.launcher is not None:
-        raise InputError("is what --launcher stands for", where="--launch-prefix")
+        raise InputError("is what ‹launcher› stands for", where="‹launch_prefix›")
     if prefix is not None and request.gpus is not None:
         raise InputError(
-            "the launcher of --launch-prefix sets the number of processes, each with one GPU",
-            where="--gpus",
+            "the launcher of ‹launch_prefix› sets the number of processes, each with one GPU",
+            where="‹gpus›",
         )
     if keys.per_node and not request.is_launched:
-        raise InputError("is for --launcher", where="--set processes")
+        raise InputError("is for ‹launcher›", where="‹settings› processes")
     under = _mpirun(request, keys, site) if request.is_launched else None
     one_each = prefix is not None or under is not None
-    gpus = 1 if one_each else request.gpus or visible_gpus("name --gpus")
+    gpus = 1 if one_each else request.gpus or visible_gpus("name ‹gpus›")
     return NcclTestsSite(folder.absolute(), gpus, tuple(shlex.split(prefix or "")), under)

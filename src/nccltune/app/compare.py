@@ -184,7 +184,7 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
         raise InputError(
             str(error),
             where=where,
-            hint="compare the same collective and sizes; --nodes and --ranks state a scale that a "
+            hint="compare the same collective and sizes; ‹nodes› and ‹ranks› state a scale that a "
             "file does not show",
         ) from error
     return SidesCompared(

@@ -200,8 +200,8 @@ def _nics(text: str | None, topology: Topology | None) -> _Nics | None:
     if match is None or not int(match[1]) or not float(match[2]):
         raise InputError(
             f"{text!r} is not the NICs of a node and their rate in Gbit/s",
-            where="--nics",
-            hint="--nics 8x400 for 8 NICs of 400 Gbit/s",
+            where="‹nics›",
+            hint="‹nics› 8x400 for 8 NICs of 400 Gbit/s",
         )
     return _Nics(int(match[1]), float(match[2]))
 

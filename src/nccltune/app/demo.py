@@ -81,7 +81,7 @@ class DemoProgress(VerifyProgress, Protocol):
         """Report the step that begins, as text."""
 
 
-class Demo(NamedTuple):
+class DemoResult(NamedTuple):
     """The results of a demo on a copy of a recording.
 
     The plugin was called for `asked` sizes, and its decision matched the rules at `agreed` sizes.
@@ -99,7 +99,7 @@ class Demo(NamedTuple):
     seconds: float
 
 
-def demo(recording: str, path: Path, progress: DemoProgress) -> Demo:
+def demo(recording: str, path: Path, progress: DemoProgress) -> DemoResult:
     """Analyse, tune, check the plugin's decisions, verify in a replay and write the report.
 
     The demo uses a copy of `recording` in the study at `path`. Raises InputError for an unknown
@@ -128,4 +128,4 @@ def demo(recording: str, path: Path, progress: DemoProgress) -> Demo:
     report, _ = report_study(study.path)
     write_page(report, study.report_path)
     seconds = time.monotonic() - began
-    return Demo(study, recording, analysis, tuning, agreed, asked, proof, report, seconds)
+    return DemoResult(study, recording, analysis, tuning, agreed, asked, proof, report, seconds)

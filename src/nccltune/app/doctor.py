@@ -10,29 +10,14 @@ from nccltune.app.study import saving
 from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.many_nodes import read_nodes
-from nccltune.doctor.evidence.script import collect_script
-from nccltune.doctor.evidence.write import collect_to
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.platform import fill_platform
 from nccltune.doctor.result import Examination
-from nccltune.doctor.rule import DoctorRule
 from nccltune.doctor.rulebase import rule_base
-from nccltune.doctor.script import fix_script
 from nccltune.model.errors import InputError, UnwritableError
 from nccltune.report.examination import render
 from nccltune.study.files import Study, write_whole
-
-__all__ = [
-    "CheckedNodes",
-    "collect_script",
-    "collect_to",
-    "examine_paths",
-    "fix_script",
-    "keep",
-    "rule_called",
-    "write_page",
-]
 
 
 class CheckedNodes(NamedTuple):
@@ -72,11 +57,6 @@ def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
     else:
         nodes, source = read_nodes(folders[0]), str(folders[0])
     return CheckedNodes(examine(nodes, rule_base(), source), nodes)
-
-
-def rule_called(name: str) -> DoctorRule:
-    """Return a rule by its name or number. Raises InputError for an unknown rule."""
-    return rule_base().rule(name)
 
 
 def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:

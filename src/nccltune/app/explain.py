@@ -20,7 +20,7 @@ from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.tune.explain import (
     NEWEST_KNOWN,
-    Explained,
+    ExplainResult,
     explain,
     sizes_to_ask,
     with_channels,
@@ -51,7 +51,7 @@ class ExplainRequest(NamedTuple):
     pipe_ops: int = 1
 
 
-def explain_config(request: ExplainRequest) -> list[Explained]:
+def explain_config(request: ExplainRequest) -> list[ExplainResult]:
     """Return the decisions of the plugin at each scale and size.
 
     Raises InputError if no line of the configuration can be read, if there is nothing to explain
@@ -60,7 +60,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
     """
     config, tuner = request.config, request.tuner
     if config is None and tuner is None:
-        raise InputError("nothing to explain", hint="name a study, a configuration, or --tuner")
+        raise InputError("nothing to explain", hint="name a study, a configuration, or ‹tuner›")
     path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
     high = max(high, low + 1)
@@ -100,7 +100,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
     return found
 
 
-def _with_reason(found: Explained, study: Study, request: ExplainRequest) -> Explained:
+def _with_reason(found: ExplainResult, study: Study, request: ExplainRequest) -> ExplainResult:
     """Return `found` with what NCCL's cost model says of the default at the size asked for.
 
     The machine is that of the study. Without its topology or NCCL version, nothing is added.
@@ -173,7 +173,7 @@ def _scales(
         if nodes in (None, scale.nodes) and ranks in (None, scale.ranks)
     ]
     if not chosen:
-        raise InputError("the scale is not known: no rule names it", hint="add --nodes N --ranks R")
+        raise InputError("the scale is not known: no rule names it", hint="add ‹nodes› N ‹ranks› R")
     return chosen
 
 

@@ -96,13 +96,15 @@ class ImportRun:
 
 
 def collective_of(name: str | None) -> Collective | None:
-    """Return the collective that `--collective` names. Raises InputError for an unknown name."""
+    """Return the collective of this name. Raises InputError for an unknown name."""
     if name is None:
         return None
     plain = name.strip().lower().replace("_", "").replace("-", "")
     if plain not in list(Collective):
         raise InputError(
-            f"--collective: {name!r} is not a collective", hint=nearest(plain, Collective)
+            f"{name!r} is not a collective",
+            where="‹collective›",
+            hint=nearest(plain, Collective),
         )
     return Collective(plain)
 

@@ -80,7 +80,7 @@ def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> li
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise InputError(f"--set {setting}: KEY=VALUE")
+            raise InputError("KEY=VALUE", where=f"‹settings› {setting}")
         key = _full_key(key)
         found = _value(value)
         if key in _LISTS and isinstance(found, str):
@@ -96,7 +96,7 @@ def read_keys(settings: Iterable[str]) -> dict[str, Any]:
     Raises what `put_settings` raises.
     """
     raw: dict[str, Any] = {}
-    put_settings(raw, settings, "--set")
+    put_settings(raw, settings, "‹settings›")
     return raw
 
 
@@ -110,7 +110,8 @@ def _full_key(key: str) -> str:
     tables = [name for name, table in _TABLES.items() if key in table.__struct_fields__]
     if len(tables) > 1:
         raise InputError(
-            f"--set {key}: {' and '.join(tables)} both have it",
+            f"{' and '.join(tables)} both have it",
+            where=f"‹settings› {key}",
             hint=f"name one: {' or '.join(f'{table}.{key}' for table in tables)}",
         )
     return f"{tables[0]}.{key}" if tables else key
@@ -152,13 +153,16 @@ def launcher_flavor(text: str, known: Sequence[str] | None = None) -> Flavor:
         other = re.fullmatch(r"([a-z]+)[-=@ ]?(\d+(?:\.\d+)*)", text)
         meant = f"{other[1]}:{other[2]}" if other is not None and other[1] in known else None
         raise InputError(
-            f"--launcher: {text!r} is no launcher",
+            f"{text!r} is no launcher",
+            where="‹launcher›",
             hint=f"did you mean {meant!r}?" if meant is not None else nearest(name, known),
         )
     try:
         numbers = tuple(int(part) for part in version.split(".")) if version else ()
     except ValueError:
-        raise InputError(f"--launcher: {version!r} is no version", hint="openmpi:5") from None
+        raise InputError(
+            f"{version!r} is no version", where="‹launcher›", hint="openmpi:5"
+        ) from None
     return Flavor(Launcher(name), numbers)
 
 

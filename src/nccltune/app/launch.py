@@ -99,7 +99,7 @@ def render_job(
     elif not knows_hosts(found.flavor, job.nodes, job.hosts, os.environ):
         progress.warn(
             f"{job.nodes} nodes and no hosts: {found.flavor._replace(version=()).words} uses this"
-            " machine alone; --set hosts=node1,node2 names them"
+            " machine alone; ‹settings› hosts=node1,node2 names them"
         )
     return RenderedJob(job, rendered)
 
@@ -150,7 +150,7 @@ def _launcher_for(
         except PlatformError:
             if run:
                 raise
-        warn("no launcher is installed: rendered for Open MPI; --launcher names another")
+        warn("no launcher is installed: rendered for Open MPI; ‹launcher› names another")
         return InstalledLauncher(Flavor(Launcher.OPENMPI))
     wanted = launcher_flavor(launcher)
     if run:

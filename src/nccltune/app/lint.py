@@ -61,7 +61,7 @@ _NAMES_LAUNCH = re.compile(
 )
 _KNOWN = (
     "known are tuner configurations (CSV), topology and graph files (XML, nvidia-smi topo -m), "
-    "scripts, Kubernetes manifests, output of nccl-tests, and launch commands; --kind names one"
+    "scripts, Kubernetes manifests, output of nccl-tests, and launch commands; ‹kind› names one"
 )
 
 
@@ -206,7 +206,7 @@ def recognise(path: Path) -> LintKind:
         raise InputError(
             "has rows of a configuration and commands of a script",
             where=str(path),
-            hint="name it: --kind configuration or --kind launch",
+            hint="name it: ‹kind› configuration or ‹kind› launch",
         )
     if is_table:
         return LintKind.CONFIGURATION
@@ -341,7 +341,7 @@ def _site(request: LintRequest) -> LaunchContext:
     keys = read_keys(request.settings)
     hosts = keys.pop("hosts", [])
     if keys:
-        raise InputError("lint takes hosts=A,B alone", where="--set")
+        raise InputError("lint takes hosts=A,B alone", where="‹settings›")
     memory = request.gpu_memory
     return LaunchContext(
         nodes=request.nodes,
@@ -369,7 +369,7 @@ def _flavors(text: str | None) -> tuple[Flavor, ...]:
     if not known:
         raise InputError(
             f"{wanted.words} has no command line to check",
-            where="--launcher",
+            where="‹launcher›",
             hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm, torchrun,"
             " deepspeed, accelerate, flux, jsrun, aprun or pals",
         )
@@ -380,7 +380,7 @@ def _flavors(text: str | None) -> tuple[Flavor, ...]:
     if not found:
         raise InputError(
             f"{wanted.words} is not one that is known here",
-            where="--launcher",
+            where="‹launcher›",
             hint="openmpi:4 or openmpi:5",
         )
     return tuple(found)

@@ -7,19 +7,38 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.identity import OTHER_STUDY, check_same_platform, platform_of
 from nccltune.measure.bench.process import Launch
+from nccltune.measure.engine.communicator import MeasurementPlan, Watcher
 from nccltune.measure.engine.scheduler import StatusCallback, ignore_status
 from nccltune.model.errors import LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study, locked
 
+Plan_contra = TypeVar("Plan_contra", bound=MeasurementPlan, contravariant=True)
+
 STOPPED_BY = (KeyboardInterrupt, LaunchError, PlatformError, StudyError)
 """Exceptions that end a measurement early. The results so far are saved, then the exception is
 raised again."""
+
+
+class BenchProgress(Protocol[Plan_contra]):
+    """Callbacks of a running measurement by one bench, with plans of one type."""
+
+    def started(self, platform: Platform, hello: Hello) -> None:
+        """Report the platform and the bench's first answer, once, before the first measurement."""
+
+    def watching(self, hello: Hello) -> AbstractContextManager[Watcher[Plan_contra]]:
+        """Return a context manager that yields an object to show the status.
+
+        A context is open while the bench measures; a verification opens one for each pass.
+        """
+
+    def stopped(self, kept: str) -> None:
+        """Report an early end. `kept` describes the results that are in the study."""
 
 
 class ExperimentProgress(Protocol):

@@ -38,7 +38,7 @@ class NcclTestsPlan(NamedTuple):
     seconds: float
 
 
-class NcclTestsSwept(NamedTuple):
+class NcclTestsResult(NamedTuple):
     """The result of a sweep that was not interrupted. `version` is the version of nccl-tests."""
 
     platform: Platform
@@ -70,7 +70,7 @@ def sweep_nccl_tests(
     progress: ExperimentProgress | None = None,
     *,
     command: str = "",
-) -> NcclTestsSwept:
+) -> NcclTestsResult:
     """Measure every choice that NCCL offers, in rounds, and store the timings in a study.
 
     Every timing is stored immediately, and STUDY/sweep.json records how the sweep ended. `command`
@@ -110,7 +110,7 @@ def sweep_nccl_tests(
 
         with saved_when_stopped(stack, stop):
             outcome = experiment.run(stack.enter_context(shown.watching()))
-    return NcclTestsSwept(platform, version, outcome, save(outcome.reason))
+    return NcclTestsResult(platform, version, outcome, save(outcome.reason))
 
 
 def _probe(

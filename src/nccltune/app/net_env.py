@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that make stock NCCL load the network plugin, by version of NCCL.
-
-Source: NCCL, all release tags from 2.13 to 2.30 (`src/net.cc`, `src/plugin/net.cc`,
-`src/plugin/plugin_open.cc`).
-"""
+"""The settings that make stock NCCL load the network plugin, by version of NCCL."""
 
 import os
 import re
@@ -12,19 +8,11 @@ from pathlib import Path
 
 from nccltune.app.env import Deployment
 from nccltune.model.errors import InputError
+from nccltune.model.nccl_releases import NcclRelease, nccl_release
 from nccltune.native import net_path
 
 NAME = "nccltune"
 """The plugin's name: the value of NCCL_NET, and `x` in the file name `libnccl-net-x.so`."""
-_FIRST = (2, 13)
-_PATHS_SINCE = (2, 21)
-"""The first release that accepts a path. Older ones open only `libnccl-net-<value>.so`."""
-_NO_PATH = (2, 27, 3)
-"""The only later release that accepts no path. It opens the value itself only if the value begins
-with `lib` and ends in `.so`; else it opens `libnccl-net-<value>.so`."""
-_FORGETS, _REMEMBERS = (2, 28), (2, 30, 3)
-"""NCCL from `_FORGETS` up to, but not including, `_REMEMBERS` clears the name of a plugin when it
-unloads the plugin. The next communicator would then not load the plugin."""
 _LONGEST = 254
 """The longest path in bytes: since 2.26, NCCL stores the name in 255 bytes."""
 
@@ -46,10 +34,10 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> De
     names variables of this environment that conflict, and further steps. Raises InputError for a
     path or version that does not work, and PlatformError if the plugin is not installed.
     """
-    version = None if nccl is None else _version(nccl)
+    release = None if nccl is None else _release(nccl)
     path = plugin or net_path()
     settings, meanings, notes = {}, {}, []
-    if version is not None and not _takes_paths(version):
+    if release is not None and not release.opens_paths:
         settings["NCCL_NET_PLUGIN"] = NAME
         meanings["NCCL_NET_PLUGIN"] = (
             f"NCCL {nccl} takes no path here: it looks for libnccl-net-{NAME}.so where the dynamic "
@@ -63,13 +51,13 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> De
         settings["NCCL_NET_PLUGIN"] = _checked(path)
         meanings["NCCL_NET_PLUGIN"] = (
             "Loaded in place of NCCL's own TCP transport."
-            if version
+            if release
             else "Loaded in place of NCCL's own TCP transport. NCCL up to 2.20 and 2.27.3 take no "
             "path: nccltune net env --nccl-version VERSION prints what they take."
         )
     settings["NCCL_NET"] = NAME
     meanings["NCCL_NET"] = _USE_IT
-    if version is None or _FORGETS <= version < _REMEMBERS:
+    if release is None or release.forgets_plugin:
         settings["NCCL_NET_PLUGIN_REF_COUNT"] = "1"
         meanings["NCCL_NET_PLUGIN_REF_COUNT"] = _KEEP_IT
     warnings = notes + net_conflicts(os.environ, settings)
@@ -94,21 +82,15 @@ def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -
     return found
 
 
-def _version(text: str) -> tuple[int, ...]:
-    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?", text)
-    if match is None:
-        raise InputError(f"--nccl-version {text!r} is not a version", hint="as in 2.28.9")
-    version = tuple(int(part) for part in match.groups() if part is not None)
-    if version < _FIRST:
+def _release(text: str) -> NcclRelease:
+    if re.fullmatch(r"v?\d+\.\d+(\.\d+)?([-+].*)?", text) is None:
+        raise InputError(f"{text!r} is not a version", where="‹nccl_version›", hint="as in 2.28.9")
+    found = nccl_release(text)
+    if found is None:
         raise InputError(
             f"NCCL {text} cannot load the network plugin", hint="NCCL 2.13 and newer can"
         )
-    return version
-
-
-def _takes_paths(version: tuple[int, ...]) -> bool:
-    # A version given as 2.27 may be 2.27.3, which accepts no path. So treat 2.27 like 2.27.3.
-    return version >= _PATHS_SINCE and version not in (_NO_PATH, _NO_PATH[:2])
+    return found
 
 
 def _checked(path: Path) -> str:

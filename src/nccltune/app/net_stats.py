@@ -21,7 +21,7 @@ def net_stats(
     that is too short.
     """
     if watch and interval_s < _SHORTEST_S:
-        raise InputError(f"--watch needs --interval of {_SHORTEST_S} or more")
+        raise InputError(f"‹watch› needs ‹interval› of {_SHORTEST_S} or more")
     processes = NetWatch(tuple(pids))
     found = processes.read()
     while watch:

@@ -74,10 +74,10 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
             raise InputError(f"{name} is not modelled", hint=nearest(name, SETTINGS))
     settings = {name: value for name, value in measured.items() if name in SETTINGS} | asked
     if request.nccl is not None and request.nccl_version is not None:
-        raise InputError("and --nccl-version both name a version", where="--nccl")
-    named = _version(request.nccl_version, "--nccl-version") or _version_of(request.nccl)
+        raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")
+    named = _version(request.nccl_version, "‹nccl_version›") or _version_of(request.nccl)
     known = named or version or NEWEST
-    other = _version(request.against, "--against")
+    other = _version(request.against, "‹against›")
     first, last = request.sizes
     sizes = [first << power for power in range(64) if first << power <= last]
 
@@ -107,7 +107,7 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
 def _version_of(path: Path | None) -> Version | None:
     """Return the version in the strings of a library, or the one that `path` spells."""
     if path is None or not path.is_file():
-        return _version(None if path is None else str(path), "--nccl")
+        return _version(None if path is None else str(path), "‹nccl›")
     text = ""
     if path.stat().st_size:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

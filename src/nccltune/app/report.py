@@ -25,7 +25,7 @@ from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import TuneOptions, Tuning
 
 
-class Reported(NamedTuple):
+class ReportResult(NamedTuple):
     """A report, and warnings about parts of the study that it leaves out or replaces."""
 
     report: Report
@@ -41,7 +41,7 @@ class SavedReport(NamedTuple):
     unsaved: list[UnwritableError]
 
 
-def report_study(path: Path) -> Reported:
+def report_study(path: Path) -> ReportResult:
     """Return the report of the study at `path`; write nothing.
 
     Findings and rules are read from STUDY/findings.json and STUDY/tuning.json if these files are up
@@ -73,7 +73,7 @@ def report_study(path: Path) -> Reported:
         sources=[_source(record) for record in study.imports(ImportRecord)],
         checks=_checks(study),
     )
-    return Reported(report, warnings)
+    return ReportResult(report, warnings)
 
 
 def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:

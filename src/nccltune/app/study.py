@@ -13,7 +13,7 @@ from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.measure.engine.point_record import TableLine
 from nccltune.measure.engine.record import LineFile
 from nccltune.model.choice import DEFAULT, Choice, parse_choice, rest_of
-from nccltune.model.errors import StudyError, UnwritableError
+from nccltune.model.errors import InputError, StudyError, UnwritableError
 from nccltune.model.scale import Scale, count
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -108,6 +108,17 @@ def _add_predictions(study: Study, samples: SortedSamples) -> None:
                 Scale(line.nodes, line.ranks),
             ):
                 timings.predicted[line.bytes] = best
+
+
+def config_of(study: Study) -> Path:
+    """Return the path of the study's configuration. Raises InputError if there is none."""
+    if not study.config_path.is_file():
+        raise InputError(
+            "no such configuration",
+            where=str(study.config_path),
+            hint=f"make it: nccltune tune {study.path}",
+        )
+    return study.config_path
 
 
 @contextlib.contextmanager

@@ -6,16 +6,21 @@ import importlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from nccltune.analyze.timings import Timings
-from nccltune.app.measuring import hold_study, platform_of_bench, refuse_file, saved_when_stopped
+from nccltune.app.measuring import (
+    BenchProgress,
+    hold_study,
+    platform_of_bench,
+    refuse_file,
+    saved_when_stopped,
+)
 from nccltune.measure.adaptive.plan import Plan
-from nccltune.measure.adaptive.rounds import Decided
-from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.adaptive.rounds import SizeDecisions
 from nccltune.measure.bench.hardware import dump_settings, keep_topology, topology_dump
 from nccltune.measure.bench.process import Bench, Launch
-from nccltune.measure.engine.communicator import SweepOutcome, Watcher
+from nccltune.measure.engine.communicator import SweepOutcome
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.choices import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT
@@ -27,23 +32,11 @@ Channels = Literal["default", "any"]
 (`any`)."""
 
 
-class SweepProgress(Protocol):
-    """Callbacks of a running sweep."""
-
-    def started(self, platform: Platform, hello: Hello) -> None:
-        """Report the platform and the bench's first answer, once, before the first measurement."""
-
-    def watching(self, hello: Hello) -> contextlib.AbstractContextManager[Watcher[Plan]]:
-        """Return a context manager that yields an object to show the status.
-
-        The context is open while the sweep measures.
-        """
-
-    def stopped(self, kept: str) -> None:
-        """Report an early end. `kept` describes the results that are in the study."""
+SweepProgress = BenchProgress[Plan]
+"""Callbacks of a running sweep."""
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """The result of a sweep that was not interrupted: it was complete, or its budget was spent."""
 
     platform: Platform
@@ -77,7 +70,7 @@ def sweep(
     command: str,
     channels: Channels = "default",
     meanwhile: Callable[[], None] = lambda: None,
-) -> Swept:
+) -> SweepResult:
     """Measure into the study at `path` until nothing is worth measuring or the budget is spent.
 
     Every timing is stored immediately. `command` is stored as the command line that resumes the
@@ -113,7 +106,7 @@ def sweep(
             outcome = experiment.run(record, watcher)
     summary = experiment.summary(outcome.reason, command)
     write_summary(study, summary)
-    return Swept(platform, experiment.plan, outcome, summary)
+    return SweepResult(platform, experiment.plan, outcome, summary)
 
 
 def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesExperiment:
@@ -130,7 +123,7 @@ def _meanwhile(also: Callable[[], None]) -> None:
         importlib.import_module(name)
 
 
-def decide(timings: Timings, channels: Channels = "default") -> Decided:
+def decide(timings: Timings, channels: Channels = "default") -> SizeDecisions:
     """Return the choice that a rule would have at every size if rules were searched now.
 
     The choice is `DEFAULT` at a size without a rule.
@@ -141,7 +134,7 @@ def decide(timings: Timings, channels: Channels = "default") -> Decided:
     from nccltune.tune.search import search
 
     groups = search([timings], TuneOptions(channels=channels), eager=True)
-    return Decided(
+    return SizeDecisions(
         {row.bytes: row.choice or DEFAULT for group in groups for row in group.decisions},
         frozenset(
             size

@@ -11,20 +11,19 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.app.analyze import CALIBRATION
-from nccltune.app.sweep import SweepProgress, plan_sweep, sweep
+from nccltune.app.sweep import SweepProgress, sweep
 from nccltune.examples import recording
-from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.experiments.choices import SweepScope
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
-from nccltune.model.platform import Platform
 from nccltune.study.files import Study, write_whole
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import Calibration, defaults
 from nccltune.topology.flows.derive import Derived, Observation, derive, observations
+from nccltune.topology.flows.measured import version_of
 
-_SCOPE = SweepScope(
+SCOPE = SweepScope(
     collectives=[Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER],
     low=256 << 20,
     high=1 << 30,
@@ -40,11 +39,6 @@ class Calibrated(NamedTuple):
     written: Path | None
 
 
-def plan_calibration(path: Path, launch: Launch) -> tuple[Platform, Plan]:
-    """Return the plan of `measure_calibration`; write nothing. Raises what `sweep` raises."""
-    return plan_sweep(path, launch, _SCOPE)
-
-
 def measure_calibration(
     path: Path,
     launch: Launch,
@@ -58,7 +52,7 @@ def measure_calibration(
     `command` is stored as the command line that resumes the measurement. Raises what `sweep` and
     `calibrate` raise.
     """
-    sweep(path, launch, _SCOPE, progress, command=command)
+    sweep(path, launch, SCOPE, progress, command=command)
     return calibrate([path], topology, path)
 
 
@@ -85,7 +79,7 @@ def calibrate(
             base,
             name=study.name + (f", a replay of {platform.replay}" if platform.replay else ""),
             settings=platform.settings,
-            nccl_version=_version(platform.nccl_version),
+            nccl_version=version_of(platform.nccl_version),
         )
         if result is not None:
             one.used.update(
@@ -119,13 +113,6 @@ def _usable(study: Study, found: list[Observation]) -> list[Observation]:
             hint="a study of one node, or of real nodes",
         )
     return [one for one in found if one.nodes == 1 or not study.platform().emulated_nodes]
-
-
-def _version(text: str | None) -> tuple[int, int, int] | None:
-    parts = (text or "").split(".")
-    if len(parts) < 3 or not all(part.isdecimal() for part in parts[:3]):
-        return None
-    return int(parts[0]), int(parts[1]), int(parts[2])
 
 
 def _save(calibration: Calibration, output: Path) -> Path:

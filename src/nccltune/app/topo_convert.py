@@ -39,7 +39,7 @@ class ConvertRequest(NamedTuple):
     pcie: str | None = None
 
 
-class Converted(NamedTuple):
+class ConvertResult(NamedTuple):
     """The text of the written file, the devices that it leaves out, and its problems.
 
     A device is left out if its bus id is unknown.
@@ -50,7 +50,7 @@ class Converted(NamedTuple):
     issues: list[Issue]
 
 
-def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
+def convert(request: ConvertRequest, output: Path | None = None) -> ConvertResult:
     """Return the text of a file for NCCL_TOPO_FILE, and write it to `output` if given.
 
     Raises InputError for an unreadable source, an invalid bus id or link, or an unwritable output.
@@ -82,7 +82,7 @@ def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
             raise InputError(
                 f"cannot be written: {error.strerror}", where=str(output), hint="name another file"
             ) from None
-    return Converted(text, left_out, issues)
+    return ConvertResult(text, left_out, issues)
 
 
 def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool]:
@@ -93,11 +93,11 @@ def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool
     what, cpus, switches = request.path, request.cpus, request.switches
     if cpus is not None or switches is not None:
         if what is not None:
-            raise InputError("--cpus and --switches are for a tree without a file",
+            raise InputError("‹cpus› and ‹switches› are for a tree without a file",
                              hint="leave out either")  # fmt: skip
         if not gpus:
             raise InputError(
-                "no GPU is given", where="--gpu-ids", hint="list their bus ids: --gpu-ids"
+                "no GPU is given", where="‹gpu_ids›", hint="list their bus ids: ‹gpu_ids›"
             )
         count = cpus or 1
         return even_tree(count, switches or count, gpus, nics), True

@@ -118,7 +118,7 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
     if name not in TUNED:
         raise InputError(
             f"{request.collective!r} has no flows here",
-            where="--collective",
+            where="‹collective›",
             hint=nearest(name, TUNED),
         )
     calibration = request.calibration
@@ -128,7 +128,10 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
         collective=Collective(name),
         nodes=request.nodes,
         ranks_per_node=request.gpus,
-        settings={**settings, **dict(setting_pair(text, "--env") for text in request.environment)},
+        settings={
+            **settings,
+            **dict(setting_pair(text, "‹environment›") for text in request.environment),
+        },
         calibration=None if calibration is None else read_calibration(calibration),
         nccl_version=_version(request.nccl_version) or version,
     )
@@ -164,7 +167,7 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
         return None
     parts = text.split(".")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
-        raise InputError(f"{text!r} is no version such as 2.28.9", where="--nccl-version")
+        raise InputError(f"{text!r} is no version such as 2.28.9", where="‹nccl_version›")
     numbers = [int(part) for part in parts] + [0]
     return numbers[0], numbers[1], numbers[2]
 
@@ -196,12 +199,12 @@ def _hardware(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     """
     found: list[WhatIfChange] = []
     for text in request.moves:
-        nic, place = setting_pair(text, "--move-nic")
+        nic, place = setting_pair(text, "‹moves›")
         move = partial(move_nic, nic=nic, place=place)
         move(topology)
         found.append(WhatIfChange(f"{nic} at {place}", hardware=move))
     for text in request.switches:
-        place, listed = setting_pair(text, "--add-switch")
+        place, listed = setting_pair(text, "‹switches›")
         names = [name for name in listed.split(",") if name]
         add = partial(add_switch, place=place, names=names)
         add(topology)

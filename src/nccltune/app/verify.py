@@ -2,7 +2,6 @@
 """Verify: prove a study's configuration against NCCL's default."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -14,16 +13,14 @@ from nccltune.app.bench_launch import (
     nodes_given,
 )
 from nccltune.app.job import launcher_flavor
-from nccltune.app.measuring import STOPPED_BY, platform_of_bench
+from nccltune.app.measuring import STOPPED_BY, BenchProgress, platform_of_bench
+from nccltune.app.study import config_of
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
-from nccltune.measure.engine.communicator import Watcher
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, StudyError
-from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
@@ -32,26 +29,14 @@ from nccltune.prove.run import Hooks, Verification, measured, rules_of
 from nccltune.study.files import Study
 
 
-class VerifyProgress(Protocol):
+class VerifyProgress(BenchProgress[ProofPlan], Protocol):
     """Callbacks of a running verification."""
 
     def warn(self, sentence: str) -> None:
         """Report a problem that does not stop the verification."""
 
-    def started(self, platform: Platform, hello: Hello) -> None:
-        """Report the platform and the bench's first answer, once, before the first measurement."""
-
-    def watching(self, hello: Hello) -> AbstractContextManager[Watcher[ProofPlan]]:
-        """Return a context manager that yields an object to show the status.
-
-        A new context is open during each pass. A pass measures every remaining rule.
-        """
-
     def dropped(self, rules: list[RemovedRule]) -> None:
         """Report the rules that a pass removed, before the next pass begins."""
-
-    def stopped(self, kept: str) -> None:
-        """Report an early end. `kept` describes the results that are in the study."""
 
 
 class VerifyPlan(NamedTuple):
@@ -61,7 +46,7 @@ class VerifyPlan(NamedTuple):
     sizes: dict[Collective, list[int]]
 
 
-class Verified(NamedTuple):
+class VerifyResult(NamedTuple):
     """The proof, and whether the verification removed or narrowed rules.
 
     `proof` is None if the configuration has no rule.
@@ -96,7 +81,7 @@ def verify(
     budget_s: float | None = None,
     anew: bool = False,
     calls: CallKind = PLAIN,
-) -> Verified:
+) -> VerifyResult:
     """Measure the rules of STUDY/tuner.conf until every remaining rule holds.
 
     Rules that do not hold are removed from the file. `command` is stored as the command line that
@@ -107,7 +92,7 @@ def verify(
     what `Bench` raises. KeyboardInterrupt stops the verification and is raised again.
     """
     if not _has_rules(study, progress.warn):
-        return Verified(None, is_changed=False)
+        return VerifyResult(None, is_changed=False)
     before = rules_of(study)
     is_checked = False
 
@@ -137,7 +122,7 @@ def verify(
         if run.kept:
             progress.stopped(f"all {run.kept} points so far")
         raise
-    return Verified(proof, rules_of(study) != before)
+    return VerifyResult(proof, rules_of(study) != before)
 
 
 def _is_recorded_by(study: Study, replay: Path) -> bool:
@@ -212,11 +197,7 @@ def _has_rules(study: Study, warn: Callable[[str], None]) -> bool:
 
     Raises InputError if there is no configuration or it cannot be read.
     """
-    path = study.config_path
-    if not path.is_file():
-        raise InputError(
-            "no such configuration", where=str(path), hint=f"make it: nccltune tune {study.path}"
-        )
+    path = config_of(study)
     read = read_rules(path)
     if read.problems:
         warn(f"{path}: lines that the plugin leaves out: nccltune lint {path}")

@@ -20,7 +20,7 @@ from nccltune.app.program_run import (
     ProgramStart,
     run_program,
 )
-from nccltune.app.study import saving
+from nccltune.app.study import config_of, saving
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.engine.record import timestamp
@@ -98,7 +98,7 @@ def verify_program(
     InputError if the study has no configuration or the program writes no NCCL log, and StudyError
     if another measurement holds the study. All timings so far are then in the study.
     """
-    config = _config_of(study)
+    config = config_of(study)
     plain = _without_ours(os.environ, deployment(config))
     for warning in conflicts(plain):
         progress.warn(warning)
@@ -354,17 +354,6 @@ def _scale(run: ProgramRun) -> Scale | None:
 
 def _hash_of(study: Study) -> str:
     return config_hash(study.config_path.read_bytes())
-
-
-def _config_of(study: Study) -> Path:
-    """Return the path of the study's configuration. Raises InputError if there is none."""
-    if not study.config_path.is_file():
-        raise InputError(
-            "no such configuration",
-            where=str(study.config_path),
-            hint=f"make it: nccltune tune {study.path}",
-        )
-    return study.config_path
 
 
 def _without_ours(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -7,12 +7,11 @@
 Verbs that end without an exception return 0, 1 or 2. A verb whose run signal n stopped may print a
 partial result, and then chooses the code 128 + n itself.
 
-The module of a verb, such as demo.py, defines the options and calls a function of `nccltune.app`.
-The screen, such as demo_screen.py, prints the result. A verb imports its screen and `nccltune.app`
-only when it runs, so that help is fast.
+The module of a verb defines the options, calls a function of `nccltune.app` and prints the result;
+a long screen, such as verify_screen.py, is a module of its own. A verb imports `nccltune.app` and
+Rich only when it runs, so that help is fast.
 
 demo.py              analyze, tune, verify and report a recording
-demo_screen.py       steps of the demo and their results
 auto.py              sweep, analyze, tune, verify and report
 auto_screen.py       each result of auto as soon as it is known
 sweep.py             measure choices
@@ -22,25 +21,19 @@ import_screen.py     files read, lines not read, and flags
 analyze.py           findings of a study
 analyze_screen.py    curves in numbers, and findings
 tune.py              rules of a study
-tune_screen.py       rules, and sizes without a rule
 verify.py            prove the rules
 verify_screen.py     a proof, and the comparison of a program without and with the rules
 report.py            write the report as a page, or print it
 env.py               lines that deploy rules
 env_screen.py        lines to deploy, in the form of a shell or a file
 explain.py           list what a tuner plugin decides
-explain_screen.py    decisions of a tuner plugin by size
 doctor.py            check nodes
-doctor_screen.py     verdict, findings and rules of the doctor
 ab.py                A/B-test a setting
-ab_screen.py         the verdict on a setting
 predict.py           NCCL's choices on a machine by its own model
 predict_screen.py    choices by size, the model behind them, another version
 compare.py           compare one measurement, two, or many runs
-compare_screen.py    ratios by size; slow nodes, runs and scales
 reference_screen.py  one measurement among published systems
 lint.py              check files and launch commands
-lint_screen.py       problems of each kind of input
 topo/                the group `topo`
 net/                 the group `net`
 sendrecv/            the group `sendrecv`
@@ -54,6 +47,7 @@ options.py           options that several verbs have, with the same meaning in e
 requests.py          build arguments for functions of `nccltune.app` from options
 verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
+console.py           a console that prints text of other programs literally
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis
-from nccltune.cli.output import hanging, hint, next_step, stdout, styled
+from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.alike import grouped
+from nccltune.report.remarks import REMARKS
 from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4
@@ -88,10 +88,9 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
     whole = size_form(size for pair in ends for size in pair)
     half = size_form(top.half_bytes for top in tops)
     ninety = size_form(top.ninety_bytes for top in tops)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("collective", no_wrap=True)
-    for name in ("sizes", "rounds", "peak", "half at", "90 % at", "noise"):
-        table.add_column(name, justify="right")
+    table = plain_table(
+        "<collective", ">sizes", ">rounds", ">peak", ">half at", ">90 % at", ">noise"
+    )
     for item, (first, last) in zip(analysis.conditions, ends, strict=True):
         top = item.saturation
         noise = percent_text(item.noise.typical) if item.noise.known else "unknown"
@@ -135,19 +134,10 @@ def _reached(size: int, sizes: Sequence[int], form: Callable[[int], str]) -> str
 
 
 def _show_findings(analysis: Analysis, out: Console) -> None:
-    colour = {
-        FindingKind.BAD_CROSSOVER: "yellow",
-        FindingKind.FALLING_TIME: "yellow",
-        FindingKind.NOT_A_TUNING_PROBLEM: "yellow",
-        FindingKind.BELOW_EXPECTED: "red",
-        FindingKind.AS_EXPECTED: "green",
-        FindingKind.WRONG_RESULTS: "red",
-        FindingKind.SUSPECT_RUN: "red",
-    }
     shown = [item for item in analysis.findings if item.kind is not FindingKind.NOT_COMPARED]
     for alike in grouped(shown):
         label = alike.first.kind.value.replace("_", " ")
-        style = colour.get(alike.first.kind, "dim")
+        style = REMARKS[alike.first.kind].style or "dim"
         sentence = alike.first.sentence
         sentence += f" ({alike.more}: --json lists them)" if alike.others else ""
         if out.width < _NARROW:

@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune auto`: from nothing to proven rules, in one command and one study."""
 
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-from nccltune.cli.options import CALLS, PLATFORM, SCOPE, options, output_option, tune_options
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nccltune.cli.options import (
+    CALLS,
+    LAUNCH,
+    PLATFORM,
+    SCOPE,
+    binds,
+    options,
+    output_option,
+    tune_options,
+)
 from nccltune.cli.output import is_json, print_json
 from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.bench_launch import LaunchRequest
+    from nccltune.measure.experiments.choices import SweepScope
+    from nccltune.tune.result import TuneOptions
 
 EPILOG = """\b
 Examples:
@@ -23,7 +39,18 @@ Examples:
 @PLATFORM
 @options("--budget")
 @tune_options(advanced=True)
-def command(path: Path | None, dry_run: bool, **options: Any) -> None:
+@binds(
+    scope="nccltune.measure.experiments.choices:SweepScope",
+    request=LAUNCH,
+    tuning="nccltune.tune.result:TuneOptions",
+)
+def command(
+    path: Path | None,
+    scope: SweepScope,
+    request: LaunchRequest,
+    tuning: TuneOptions,
+    dry_run: bool,
+) -> None:
     """Measure, tune and prove: sweep, analyze, tune, verify and report, one after the other.
 
     The result is an ordinary study, so that every step can be done again by its own verb. Ctrl-C
@@ -32,13 +59,10 @@ def command(path: Path | None, dry_run: bool, **options: Any) -> None:
     from nccltune.app.auto import auto, usual_study
     from nccltune.app.sweep import plan_sweep
     from nccltune.cli.auto_screen import AutoScreen, show_end
-    from nccltune.cli.requests import launch_from, scope_from, struct_from
+    from nccltune.cli.requests import launch_at
     from nccltune.cli.sweep_screen import as_data, show_plan
-    from nccltune.measure.experiments.choices import SweepScope
-    from nccltune.tune.result import TuneOptions
 
-    scope = scope_from(SweepScope, options)
-    launch, tuning = launch_from(options), struct_from(TuneOptions, options)
+    launch = launch_at(request)
     study = path or usual_study(launch)
     if dry_run:
         show_plan(*plan_sweep(study, launch, scope, channels=tuning.channels))

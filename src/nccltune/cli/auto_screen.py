@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.analyze.result import Analysis
-from nccltune.app.auto import Auto
+from nccltune.app.auto import AutoResult
 from nccltune.app.examiner import ChecksLine
-from nccltune.app.sweep import Swept
+from nccltune.app.sweep import SweepResult
 from nccltune.cli.measure_screen import SweepScreen, VerifyScreen, show_platform
 from nccltune.cli.output import hanging, is_json, stderr, stdout, styled, warn
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
@@ -20,7 +20,8 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
-from nccltune.report.words import HEADINGS, range_text
+from nccltune.report.remarks import REMARKS
+from nccltune.report.words import range_text
 from nccltune.tune.result import Tuning
 
 
@@ -45,7 +46,7 @@ class AutoScreen(SweepScreen):
         """Print the line about the doctor's checks."""
         hanging(self.out, "checks     ", 11, line.words, "yellow" if line.is_wrong else "")
 
-    def swept(self, swept: Swept) -> None:
+    def swept(self, swept: SweepResult) -> None:
         """Print how much was measured."""
         show_totals(swept, self.out, "sweep")
 
@@ -85,16 +86,16 @@ def _findings(analysis: Analysis) -> str:
     for kind, by_name in places.items():
         number = sum(len(ranges) for ranges in by_name.values())
         listed = ", ".join(f"{name} ({', '.join(ranges)})" for name, ranges in by_name.items())
-        what = HEADINGS[kind].lower()
+        what = REMARKS[kind].heading.lower()
         if kind is FindingKind.BAD_CROSSOVER:
             parts.append(f"{count(number, what)}: {listed}" if number else f"no {what}")
         elif number:
             parts.append(f"{what}: {listed}")
-    parts += [f"{HEADINGS[kind].lower()}: {number}" for kind, number in others.items()]
+    parts += [f"{REMARKS[kind].heading.lower()}: {number}" for kind, number in others.items()]
     return " · ".join(parts)
 
 
-def show_end(found: Auto, out: Console) -> None:
+def show_end(found: AutoResult, out: Console) -> None:
     """Print the verdict, and the paths of report and rules."""
     show_verdict(found.report, found.study, out)
     if found.proof.rules if found.proof is not None else found.tuning.rules:

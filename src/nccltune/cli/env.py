@@ -2,7 +2,7 @@
 """`nccltune env`: the settings that deploy the rules."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +23,7 @@ Examples:
 @click.argument("config", type=PATH, metavar="STUDY|CONFIG")
 @options("--format", "--plugin")
 @click.option("--config-path", help="Where the configuration will be on the nodes.", **FILE)
-def command(config: Path, form: "LineFormat", **where: Any) -> int:
+def command(config: Path, form: "LineFormat", plugin: Path | None, config_path: Path | None) -> int:
     """Print the settings that make stock NCCL load the rules.
 
     The argument is a study or a tuner configuration. Settings of NCCL that experiments of the study
@@ -36,6 +36,6 @@ def command(config: Path, form: "LineFormat", **where: Any) -> int:
     from nccltune.app.env import rules_deployment
     from nccltune.cli.env_screen import show_deployment
 
-    deployed = rules_deployment(config, **where)
+    deployed = rules_deployment(config, plugin=plugin, config_path=config_path)
     show_deployment(deployed, form)
     return int(not deployed.settings)

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune explain`: list what any tuner plugin decides, without running NCCL."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import FILE, PATH, option, scale_options
-from nccltune.cli.output import print_result
+from nccltune.cli.options import FILE, PATH, binds, option, scale_options
+from nccltune.cli.output import hanging, print_result, stdout, styled
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
+from nccltune.model.numbers import size_form
+from nccltune.report.words import sms_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.app.explain import ExplainRequest
+    from nccltune.tune.explain import DecidedRange, ExplainResult
 
 EPILOG = """\b
 Examples:
@@ -32,24 +42,77 @@ Examples:
     show_default=True,
     advanced=True,
 )
-def command(collectives: str | None, sizes: str, **options: Any) -> None:
+@binds(request="nccltune.app.explain:ExplainRequest")
+def command(request: ExplainRequest, sizes: str) -> None:
     """Load a tuner plugin as NCCL would and print what it decides, to the byte.
 
     The argument is a study or a tuner configuration; the plugin reads it through
     NCCL_TUNER_CONFIG_FILE. The plugin runs in a process of its own: one that crashes or hangs is
     named and does no harm. `default` means that NCCL decides.
     """
-    from nccltune.app.explain import ExplainRequest, explain_config
-    from nccltune.cli.explain_screen import show
-    from nccltune.cli.requests import collectives_from, struct_from
+    from nccltune.app.explain import explain_config
     from nccltune.model.sizes import parse_range
 
-    request = struct_from(
-        ExplainRequest,
-        options,
-        collectives=None if collectives is None else collectives_from(collectives),
-        sizes=parse_range(sizes),
-    )
     with working("asking the plugin"):
-        found = explain_config(request)
+        found = explain_config(request._replace(sizes=parse_range(sizes)))
     print_result({"explained": found}, show, found)
+
+
+_NARROW = 66
+"""On a terminal with fewer columns, a range takes two lines."""
+
+
+def show(explained: list[ExplainResult]) -> None:
+    """Print the decisions at each scale."""
+    out = stdout()
+    for item in explained:
+        _show(out, item)
+
+
+def _show(out: Console, item: ExplainResult) -> None:
+    interface = "" if item.interface is None else f" (interface v{item.interface})"
+    out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
+    for line in item.log:
+        style = "yellow" if line.level == "WARN" else "dim"
+        out.print(styled((f"{line.level.lower():<11}{line.text}", style)))
+    for warning in item.warnings:
+        out.print(styled((f"{'warning':<11}{warning}", "yellow")))
+    if item.asked:
+        words = f"{item.asked} sizes of each collective: a narrower range between two can be missed"
+        out.print(styled((f"{'asked':<11}{words}", "dim")))
+    for collective, ranges in item.collectives.items():
+        out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
+        form = size_form(end for one in ranges for end in (one.min_bytes, one.max_bytes))
+        for one in ranges:
+            low, high = form(one.min_bytes), form(one.max_bytes)
+            style = "dim" if one.decides == "default" else "green"
+            state = f"  {one.state}" if one.state else ""
+            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}{state}{_ran(one)}"
+            if out.width < _NARROW:
+                out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
+                hanging(out, " " * 4, 4, exact, "dim")
+            else:
+                lead = f"{low:>9} - {high:<9} {one.decides:<16}"
+                hanging(out, (lead, style), len(lead), exact, "dim")
+            for warning in dict.fromkeys(one.warnings):
+                out.print(styled(f"{'':>22}", (warning, "yellow")))
+        if collective in item.why_default:
+            hanging(out, " " * 4, 4, item.why_default[collective], "dim")
+
+
+def _ran(one: DecidedRange) -> str:
+    """Return what NCCL ran as its default in a range; empty if it is unknown."""
+    if not one.default_ran:
+        return ""
+    verb = "NCCL ran" if one.decides == "default" else "instead of"
+    return f"  {verb} {', '.join(one.default_ran)}"
+
+
+def _sms(one: DecidedRange) -> str:
+    """Return the number of SMs of a decision as text.
+
+    The text is empty if the plugin fails, or if NCCL decides and the number is unknown.
+    """
+    if one.decides == "default":
+        return "" if one.channels is None else f"  SMs {one.channels}"
+    return "" if one.decides == "fails" else "  " + sms_text(one.channels, one.default_channels)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune import`: read measurements of any known format into a study."""
 
+from __future__ import annotations
+
 import shlex
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import option, options, output_option, scale_options
+from nccltune.cli.options import binds, option, options, output_option, scale_options
 from nccltune.cli.output import print_result, warn
 from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.importing import ImportRequest
 
 EPILOG = """\b
 Examples:
@@ -39,7 +43,8 @@ Examples:
     help="Write files of other platforms to studies beside this one: STUDY-2, STUDY-3.",
 )
 @click.option("--platform-name", metavar="NAME", help="Name of the platform in a new study.")
-def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) -> int:
+@binds(request="nccltune.app.importing:ImportRequest")
+def command(files: tuple[str, ...], request: ImportRequest, dry_run: bool) -> int:
     """Read measurements into a study: any number of files and folders, or - for standard input.
 
     Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes, command and
@@ -51,10 +56,10 @@ def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) 
     flag puts the numbers in doubt or a row could not be read, 2 if a file was refused or nothing
     could be read.
     """
-    from nccltune.app.importing import ImportRequest, ImportRun
+    from nccltune.app.importing import ImportRun
     from nccltune.cli.import_screen import BytesRead, show
 
-    run = ImportRun(ImportRequest(study, **options), files)
+    run = ImportRun(request, files)
     try:
         with BytesRead(run.total_bytes) as progress:
             result = run.run(progress.read, dry_run=dry_run)
@@ -63,9 +68,11 @@ def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) 
         raise
     told = ("choice", "collective", "nodes", "ranks")
     given = [
-        f"--{name} {shlex.quote(str(options[name]))}" for name in told if options[name] is not None
+        f"--{name} {shlex.quote(str(value))}"
+        for name in told
+        if (value := getattr(request, name)) is not None
     ]
-    given += ["--per-iteration"] * options["per_iteration"] + ["--in-rounds"] * options["in_rounds"]
+    given += ["--per-iteration"] * request.per_iteration + ["--in-rounds"] * request.in_rounds
     again = " ".join(["nccltune import", shlex.join(files), *given])
-    print_result(result.imported, show, result.imported, study, again, dry_run=dry_run)
+    print_result(result.imported, show, result.imported, request.study, again, dry_run=dry_run)
     return result.exit_code

@@ -1,13 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune lint`: check a configuration, topology, manifest, script or launch command."""
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.options import option
-from nccltune.cli.output import print_result, stdout
+from nccltune.cli.options import binds, option
+from nccltune.cli.output import hanging, next_step, print_result, stdout, styled
 from nccltune.cli.verb import split_at_dashes, verb
+from nccltune.model.scale import count
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch, LintRequest
+    from nccltune.launch_lint.check import LaunchCheck
+    from nccltune.launch_lint.command import Prediction
+    from nccltune.launch_lint.finding import LaunchFinding
+    from nccltune.topology.lint.check import LintResult
+    from nccltune.topology.lint.issue import Issue
+    from nccltune.tune.lint import LintIssue
 
 EPILOG = """\b
 Examples:
@@ -47,7 +62,8 @@ Examples:
     is_flag=True,
     help="Also check that this machine has the GPUs and NICs that topology files name.",
 )
-def command(things: tuple[str, ...], kind: str | None, **options: Any) -> int:
+@binds(request="nccltune.app.lint:LintRequest")
+def command(request: LintRequest, kind: str | None) -> int:
     """Check files and commands, each by what its content shows it to be.
 
     A tuner configuration or a study: lines that cannot be read, gaps, overlaps, rules that never
@@ -56,11 +72,177 @@ def command(things: tuple[str, ...], kind: str | None, **options: Any) -> int:
     of nccl-tests: what is really started, and what is wrong with it. Nothing is started. Exit code
     1 for an error or a warning; notes alone are no reason.
     """
-    from nccltune.app.lint import LintKind, LintRequest, lint
-    from nccltune.cli.lint_screen import as_data, show
+    from nccltune.app.lint import LintKind, lint
 
-    named, words = split_at_dashes(things)
+    named, words = split_at_dashes(tuple(request.things))
     of_kind = None if kind is None else LintKind(kind)
-    linted = lint(LintRequest(named, command=words, kind=of_kind, **options))
+    linted = lint(request._replace(things=named, command=words, kind=of_kind))
     print_result(as_data(linted), show, stdout(), linted)
     return int(linted.is_bad)
+
+
+_STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
+_INDENT = 9
+
+
+def show(out: Console, linted: Linted) -> None:
+    """Print the results for each file and command."""
+    for configuration in linted.configurations:
+        _show_configuration(out, configuration)
+    if linted.topologies is not None:
+        _show_topologies(out, linted.topologies)
+    for number, launch in enumerate(linted.launches):
+        if number or linted.configurations or linted.topologies is not None:
+            out.print()
+        _show_launch(out, launch, named=len(linted.launches) > 1)
+    alone = linted.topologies is None and not linted.launches
+    if alone and len(linted.configurations) == 1 and not linted.is_bad:
+        next_step("nccltune explain", linted.configurations[0].source)
+
+
+def as_data(linted: Linted) -> dict[str, Any]:
+    """Return all results in the form that `--json` prints."""
+    checked = linted.topologies
+    topologies = None
+    if checked is not None:
+        files = [one.source for one in checked.topologies]
+        files += [one.source for one in checked.graphs]
+        topologies = {"files": files, "issues": checked.issues}
+    return {
+        "configurations": [
+            {"config": str(item.path), "rules": item.rules, "issues": item.issues}
+            for item in linted.configurations
+        ],
+        "topologies": topologies,
+        "launches": [
+            {
+                "source": launch.source,
+                "commands": [_plain(check) for check in launch.commands],
+                "findings": [_finding(finding) for finding in launch.findings],
+            }
+            for launch in linted.launches
+        ],
+    }
+
+
+def _show_configuration(out: Console, item: LintedConfiguration) -> None:
+    for issue in item.issues:
+        where = f"{item.path}:{issue.line}" if issue.line else str(item.path)
+        _show_issue(out, where, issue)
+    counts = _counts(item.issues) if item.is_bad else ["nothing wrong"]
+    out.print(", ".join([count(item.rules, "rule"), *counts[:2]]))
+
+
+def _show_topologies(out: Console, checked: LintResult) -> None:
+    for issue in checked.issues:
+        where = f"{issue.source}:{issue.line}" if issue.line else issue.source
+        _show_issue(out, where, issue)
+    counts = _counts(checked.issues)
+    if not checked.is_bad:
+        counts = [f"nothing wrong ({counts[2]})" if checked.issues else "nothing wrong"]
+    out.print(", ".join([count(checked.files, "file"), *counts]))
+
+
+def _counts(issues: Sequence[LintIssue | Issue]) -> list[str]:
+    """Return how many errors, warnings and notes there are."""
+    kinds = [issue.severity.value for issue in issues]
+    return [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
+
+
+def _show_issue(out: Console, where: str, issue: LintIssue | Issue) -> None:
+    severity = issue.severity.value
+    words = styled(f"{where}: ", (severity, _STYLES[severity]), f": {issue.message}")
+    out.print(words, soft_wrap=not out.is_terminal)
+    if issue.hint:
+        hanging(out, ("  hint: ", "cyan"), 8, issue.hint)
+
+
+def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
+    if named and launch.source is not None:
+        out.print(styled((launch.source, "bold")), soft_wrap=True)
+    for number, verdict in enumerate(launch.commands):
+        if number:
+            out.print()
+        _show_command(out, verdict, is_ok=not launch.is_bad)
+    for finding in launch.findings:
+        _show_finding(out, finding, "")
+    if not launch.commands and not launch.findings:
+        out.print("nothing wrong with how this was started")
+
+
+def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
+    from nccltune.launch_lint.check import names
+    from nccltune.launch_lint.starts import starts
+
+    for prediction, flavors in verdict.predictions:
+        words = starts(prediction, verdict.gpus)
+        hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
+    for held in verdict.findings:
+        only = held.flavors != verdict.flavors
+        _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
+    if not verdict.findings and is_ok:
+        unknown = any(
+            one.unknown or (one.inner is not None and one.inner.why)
+            for one, _ in verdict.predictions
+        )
+        lead = ("note     ", "dim") if unknown else ("ok       ", "green")
+        more = " in the words; where processes run was not checked" if unknown else ""
+        hanging(out, lead, _INDENT, f"nothing wrong{more}")
+    assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
+    if assumed is not None:
+        hanging(out, ("note     ", "dim"), _INDENT, assumed)
+    if verdict.fixed is not None:
+        out.print(styled(("fixed", "bold"), f"    {verdict.fixed}"), soft_wrap=True)
+
+
+def _show_finding(out: Console, finding: LaunchFinding, where: str) -> None:
+    severity = finding.severity.value
+    style = _STYLES[severity]
+    fix = f". {finding.fix[:1].upper()}{finding.fix[1:]}" if finding.fix else ""
+    words = finding.message + fix + where
+    lead = (severity.ljust(_INDENT), style)
+    hanging(out, lead, _INDENT, words)
+
+
+def _finding(finding: LaunchFinding) -> dict[str, Any]:
+    return {
+        "severity": finding.severity.value,
+        "id": finding.id,
+        "message": finding.message,
+        "fix": finding.fix or None,
+    }
+
+
+def _plain(verdict: LaunchCheck) -> dict[str, Any]:
+    return {
+        "command": verdict.command.text,
+        "launchers": [flavor.words for flavor in verdict.flavors],
+        "starts": [
+            _start(prediction, verdict.gpus) | {"launchers": [flavor.words for flavor in flavors]}
+            for prediction, flavors in verdict.predictions
+        ],
+        "findings": [
+            _finding(held.finding) | {"launchers": [flavor.words for flavor in held.flavors]}
+            for held in verdict.findings
+        ],
+        "fixed": verdict.fixed,
+    }
+
+
+def _start(prediction: Prediction, gpus: int | None) -> dict[str, Any]:
+    placement, inner = prediction.placement, prediction.inner
+    processes = placement.processes if placement is not None else prediction.processes
+    is_known = gpus is not None and (placement is None or gpus == placement.gpus_per_process)
+    return {
+        "processes": processes,
+        "gpus_per_process": gpus,
+        "ranks": processes * gpus if processes is not None and gpus and is_known else None,
+        "inner": inner.name if inner is not None else None,
+        "nodes": [
+            {"host": node.host, "processes": node.processes}
+            for node in (placement.nodes if placement is not None else ())
+        ],
+        "fails": prediction.fails,
+        "unknown": prediction.unknown,
+        "assumed": prediction.assumed,
+    }

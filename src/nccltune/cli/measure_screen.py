@@ -10,9 +10,8 @@ from typing import Generic, TypeVar
 
 import click
 from rich.console import Console, RenderableType
-from rich.table import Table
 
-from nccltune.cli.output import hanging, message_console, note, stderr, styled, warn
+from nccltune.cli.output import hanging, message_console, note, plain_table, stderr, styled, warn
 from nccltune.cli.progress import Progress, Step
 from nccltune.cli.verb import command_line
 from nccltune.launch.process import signal_of
@@ -124,6 +123,14 @@ class VerifyScreen(RunScreen):
         )
 
 
+class DemoScreen(VerifyScreen):
+    """Progress of a demo on stderr."""
+
+    def doing(self, words: str) -> None:
+        """Print the current step, so that the user always sees progress."""
+        message_console().print(f"{words} ...", style="dim")
+
+
 def show_start(platform: Platform, came_from: str | None) -> None:
     """Print the platform, and a warning if NCCL_ALGO or NCCL_PROTO limits what is measured."""
     show_platform(platform, message_console(), came_from)
@@ -194,9 +201,7 @@ def watch_sweep(replay: str | None, console: Console | None = None) -> Watch[Pla
 
 def rules_so_far(plan: ProofPlan) -> RenderableType:
     """Return a table of the rules of a verification and their gains so far."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("rule", "", "", "sizes", "rounds", "gain so far (95 % CI)"):
-        table.add_column(name, justify="right" if name in ("sizes", "rounds") else "left")
+    table = plain_table("rule", "", "", ">sizes", ">rounds", "gain so far (95 % CI)")
     for item in plan.verdicts({}):
         gain = ""
         if item.gain is not None:
@@ -236,10 +241,8 @@ def best_table(plan: Plan) -> RenderableType:
     With many sizes the table shows only some of them.
     """
     known = [item for item in plan.statuses() if item.states]
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("best so far", justify="right")
-    for item in known:
-        table.add_column("\n".join(filter(None, (item.collective.value, item.calls.title))))
+    names = ["\n".join(filter(None, (item.collective.value, item.calls.title))) for item in known]
+    table = plain_table(">best so far", *names)
     sizes = sorted({size for item in known for size in item.states})
     # Show only powers of two, if there are any. If the sizes are too many, show every n-th size.
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that several verbs have: each flag is declared once, in `FLAGS`, with one meaning."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,29 @@ def options(*added: str | Decorator) -> Decorator:
 
     return add
 
+
+def binds(**places: str) -> Decorator:
+    """Return a decorator that gives options to the verb as structs.
+
+    `places` maps an argument of the verb to its class, `MODULE:CLASS`, which is imported when the
+    verb runs. An option that is no argument of the verb sets the field of the same name.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_structs(**values: Any) -> Any:
+            from nccltune.cli.requests import bound
+
+            return command(**bound(command, places, values))
+
+        setattr(with_structs, "places", places)  # noqa: B010 - a function has no such attribute
+        return with_structs
+
+    return add
+
+
+LAUNCH = "nccltune.app.bench_launch:LaunchRequest"
+"""The class of the options `PLATFORM`, for `binds`."""
 
 STUDY = click.argument("study", type=PATH)
 """The argument that names a study folder."""

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print results on stdout and messages on stderr, with colour only on a terminal."""
+"""Print results on stdout and messages on stderr, with colour only on a terminal.
+
+Rich is imported when something is printed, so that help is fast.
+"""
+
+from __future__ import annotations
 
 import json
 import os
@@ -7,20 +12,22 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 import msgspec
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.text import Text
 
 from nccltune.cli.verbosity import is_quiet
 from nccltune.model.errors import UnwritableError
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.report.words import unbroken
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 _P = ParamSpec("_P")
 # Matches control characters and characters that reorder a line. Text of other programs must not
@@ -62,17 +69,17 @@ def stdout() -> Console:
     """Return the console for results. Colour is off without a terminal or with NO_COLOR."""
     # A pipe has no width, and Rich would cut tables to 80 columns. So use a larger fixed width.
     width = None if sys.stdout.isatty() else 120
-    return PlainConsole(width=width, soft_wrap=not sys.stdout.isatty())
+    return _console(width=width, soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> Console:
     """Return the console for warnings and errors."""
-    return PlainConsole(stderr=True, soft_wrap=not sys.stderr.isatty())
+    return _console(stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
 def message_console() -> Console:
     """Return the console for progress, notes and hints. With `-q` it prints nothing."""
-    return PlainConsole(stderr=True, soft_wrap=not sys.stderr.isatty(), quiet=is_quiet())
+    return _console(stderr=True, soft_wrap=not sys.stderr.isatty(), quiet=is_quiet())
 
 
 def note(words: str) -> None:
@@ -86,29 +93,31 @@ def warn(sentences: Iterable[str]) -> None:
         hanging(stderr(), ("warning    ", "yellow"), 11, sentence)
 
 
-class PlainConsole(Console):
-    """A console that prints markup and emoji names literally, and makes control characters visible.
-
-    Pass styles separately from the text: `styled(("verdict", "bold"), "  ", words)`.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, markup=False, emoji=False, **options)
-
-    def render(  # noqa: D102
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterator[Segment]:
-        for segment in super().render(renderable, options):
-            text, style, control = segment
-            if control is None and not text.isprintable():
-                yield Segment(harmless(text), style)
-            else:
-                yield segment
-
-
 def report_console() -> Console:
     """Return the console for the report, which wraps its own lines."""
-    return PlainConsole()
+    return _console()
+
+
+def _console(**options: Any) -> Console:
+    from nccltune.cli.console import PlainConsole
+
+    return PlainConsole(**options)
+
+
+def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
+    """Return a table without lines. The columns `>name` are aligned to the right.
+
+    These and the columns `<name` are never wrapped, the others are.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=padding)
+    for name in names:
+        sign = name[:1] if name[:1] in "<>" else ""
+        table.add_column(
+            name.removeprefix(sign), justify="right" if sign == ">" else "left", no_wrap=bool(sign)
+        )
+    return table
 
 
 def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
@@ -116,6 +125,8 @@ def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
 
     Markup in the strings has no effect.
     """
+    from rich.text import Text
+
     return Text.assemble(*parts, style=style)
 
 

@@ -4,19 +4,18 @@
 On a terminal the display is live. Elsewhere a line is printed every few seconds.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Self
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from nccltune.cli.output import message_console
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
 
 _LINE_EVERY_S = 5.0
 _SHOW_AFTER_S = 1.0
@@ -56,6 +55,8 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.quiet:
+            from rich.live import Live
+
             self._live = Live(
                 console=self._console,
                 get_renderable=self._draw,
@@ -104,6 +105,12 @@ class Progress:
         return " ".join(parts)
 
     def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.spinner import Spinner
+        from rich.table import Table
+        from rich.text import Text
+
         step = self._step
         line = Table.grid(padding=(0, 2, 0, 0), expand=True)
         cells: list[RenderableType] = [Text(f"{self._name:<9}", style="bold")]

@@ -2,10 +2,9 @@
 """The output of `nccltune compare` for one measurement among reference systems."""
 
 from rich.console import Console
-from rich.table import Table
 
 from nccltune.app.compare_reference import PlacedTest, ReferenceCompared
-from nccltune.cli.output import hanging, harmless, hint, stdout, warn
+from nccltune.cli.output import hanging, harmless, hint, plain_table, stdout, warn
 from nccltune.model.numbers import counted, significant
 from nccltune.model.sizes import format_bytes
 from nccltune.reference.placement import Placement, SizeRange, SystemFigure, Verdict
@@ -137,9 +136,7 @@ def _figure(item: SystemFigure) -> str:
 def _show_sizes(sizes: list[SizeRange], out: Console) -> None:
     step = -(-len(sizes) // _SIZES)
     out.print()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("size", "time us", "GB/s", "lowest", "median", "highest", "systems"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table(">size", ">time us", ">GB/s", ">lowest", ">median", ">highest", ">systems")
     for row in reversed(sizes[::-1][::step]):
         numbers = (row.time_us, row.busbw_gb_per_s, row.low, row.median, row.high)
         table.add_row(format_bytes(row.bytes), *map(significant, numbers), str(len(row.systems)))

@@ -4,14 +4,16 @@
 An option sets the field of the same name. So verbs need not copy options one by one.
 """
 
+import importlib
 import inspect
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
 from nccltune.cli.output import note
+from nccltune.cli.verb import flagged
 from nccltune.measure.bench.process import Launch
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
@@ -21,56 +23,59 @@ from nccltune.model.sizes import parse_range
 T = TypeVar("T")
 
 
-def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
-    """Return a `kind` built from the verb's options and from `more`.
+def bound(
+    command: Callable[..., Any], places: Mapping[str, str], values: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a verb: the classes of `places` built from its options, and others.
 
-    Options named like a field of `kind` are removed from `options`. If the value of such an option
-    is None, the field keeps its default value.
+    An option that is None leaves the default of its field. Raises InputError for invalid
+    collectives, sizes or threshold.
     """
+    own = inspect.signature(command).parameters
+    arguments = {name: values.pop(name) for name in list(values) if name in own}
+    for argument, place in places.items():
+        kind = class_at(place)
+        fields = inspect.signature(kind).parameters
+        if "low" in fields:
+            values["low"], values["high"] = sizes_from(values.pop("sizes"))
+            if values.get("threshold", values.get("noise_floor")) == 0:
+                raise InputError(
+                    "must be above 0, or a sweep would never end", where="--gain-threshold"
+                )
+        elif "sizes" in fields and "sizes" in values:
+            values["sizes"] = sizes_from(values["sizes"])
+        if "collectives" in fields and values.get("collectives") is not None:
+            values["collectives"] = collectives_from(values["collectives"])
+        arguments[argument] = struct_from(kind, values)
+    return arguments | values
+
+
+def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
+    """Return a `kind` built from the verb's options, as `bound` does, and from `more`."""
     fields = inspect.signature(kind).parameters
     found = {name: options.pop(name) for name in fields if name in options}
     return kind(**{name: value for name, value in found.items() if value is not None}, **more)
 
 
-def launch_from(options: dict[str, Any]) -> Launch:
-    """Return the launch that a verb's options describe. These options are removed from `options`.
+def class_at(place: str) -> type[Any]:
+    """Return the class that `place` names as `MODULE:CLASS`."""
+    module, _, name = place.partition(":")
+    found: type[Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def launch_at(request: LaunchRequest) -> Launch:
+    """Return the launch that a verb's options describe.
 
     Raises InputError for options that contradict each other, and StudyError for an invalid
     recording.
     """
-    return launch_of(struct_from(LaunchRequest, options), site())
+    return launch_of(request, site())
 
 
 def site() -> Site:
     """Return the callbacks of the current verb that a launch needs: print a note, clean up."""
-    return Site(note, click.get_current_context().call_on_close)
-
-
-def scope_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
-    """Return the scope of an experiment, a `kind`, from a verb's options and from `more`.
-
-    The options used are removed from `options`. Raises InputError for invalid collectives, sizes or
-    threshold.
-    """
-    low, high = sizes_from(options.pop("sizes"))
-    if "collectives" in options:
-        more["collectives"] = collectives_from(options.pop("collectives"))
-    if options.get("threshold", options.get("noise_floor")) == 0:
-        raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
-    return struct_from(kind, options, low=low, high=high, **more)
-
-
-def copies_from(kind: type[T], options: dict[str, Any]) -> tuple[Launch, Path | None, T]:
-    """Return the launch, the library and the scope of a comparison with copy engines.
-
-    The options used are removed from `options`. Raises InputError for a library together with a
-    replay, and what `launch_from` and `scope_from` raise.
-    """
-    scope, library = scope_from(kind, options), options.pop("library")
-    launch = launch_from(options)
-    if launch.replay is not None and library is not None:
-        raise InputError("is not for a replay", where="--library")
-    return launch, library, scope
+    return Site(lambda words: note(flagged(words)), click.get_current_context().call_on_close)
 
 
 def sizes_from(text: str) -> tuple[int, int]:

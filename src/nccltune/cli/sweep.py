@@ -1,14 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune sweep`: measure NCCL's choices at sizes where they may beat the default."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import CALLS, PLATFORM, SCOPE, option, options, output_option
+from nccltune.cli.options import (
+    CALLS,
+    LAUNCH,
+    PLATFORM,
+    SCOPE,
+    binds,
+    option,
+    options,
+    output_option,
+)
 from nccltune.cli.output import print_result
 from nccltune.cli.verb import AdvancedOption, verb
+
+if TYPE_CHECKING:
+    from nccltune.app.bench_launch import LaunchRequest
+    from nccltune.measure.experiments.choices import SweepScope
 
 EPILOG = """\b
 Examples:
@@ -32,8 +47,14 @@ _EXHAUSTIVE_ROUNDS = 8
     help="Measure the full grid instead: the yardstick.",
 )
 @option("--rounds", more=f" of the full grid  [default: {_EXHAUSTIVE_ROUNDS}]", advanced=True)
+@binds(scope="nccltune.measure.experiments.choices:SweepScope", request=LAUNCH)
 def command(
-    path: Path, exhaustive: bool, rounds: int | None, dry_run: bool, **options: Any
+    path: Path,
+    scope: SweepScope,
+    request: LaunchRequest,
+    exhaustive: bool,
+    rounds: int | None,
+    dry_run: bool,
 ) -> None:
     """Measure NCCL's choices against its default, where a decision is still open.
 
@@ -43,16 +64,15 @@ def command(
     """
     from nccltune.app.sweep import plan_sweep, sweep
     from nccltune.cli.measure_screen import SweepScreen
-    from nccltune.cli.requests import launch_from, scope_from
+    from nccltune.cli.requests import launch_at
     from nccltune.cli.sweep_screen import as_data, show_plan, show_result
-    from nccltune.measure.experiments.choices import SweepScope
     from nccltune.model.errors import InputError
 
     if rounds is not None and not exhaustive:
         raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
     full = (rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None
-    scope = scope_from(SweepScope, options, rounds=full)
-    launch = launch_from(options)
+    scope = scope._replace(rounds=full)
+    launch = launch_at(request)
     if dry_run:
         show_plan(*plan_sweep(path, launch, scope))
         return

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from nccltune.app.sweep import Swept, decide
+from nccltune.app.sweep import SweepResult, decide
 from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.size_state import choice_ranges
@@ -68,7 +68,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
     )
 
 
-def show_totals(swept: Swept, out: Console, name: str) -> None:
+def show_totals(swept: SweepResult, out: Console, name: str) -> None:
     """Print how much was measured and why the sweep ended. `name` begins the line."""
     platform, plan, outcome, _ = swept
     ended = {
@@ -86,7 +86,7 @@ def show_totals(swept: Swept, out: Console, name: str) -> None:
     )
 
 
-def show_result(swept: Swept, path: Path) -> None:
+def show_result(swept: SweepResult, path: Path) -> None:
     """Print the result of a sweep: the ranges that rules would cover, and failed points."""
     out = stdout()
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
@@ -153,7 +153,7 @@ def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
     ]
 
 
-def as_data(swept: Swept) -> dict[str, Any]:
+def as_data(swept: SweepResult) -> dict[str, Any]:
     """Return a sweep in the form that `--json` prints."""
     platform, plan, outcome, summary = swept
     return {

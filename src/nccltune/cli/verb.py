@@ -7,6 +7,7 @@ Also return the command line of the current verb, in the form that resumes its r
 import functools
 import logging
 import platform
+import re
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,11 @@ import click
 import nccltune
 from nccltune.cli.lazy_group import HelpContext
 from nccltune.cli.verbosity import Verbosity, is_quiet, is_verbose, set_verbosity
+from nccltune.model.errors import NccltuneError
 
 _SHOW_ADVANCED = "nccltune.show_advanced"
 _AFTER_DASHES = "nccltune.after_dashes"
+_FIELD = re.compile("‹([a-z_]+)›")
 _LOG = logging.getLogger(__name__)
 
 
@@ -45,7 +48,13 @@ class Verb(click.Command):
             platform.python_version(),
             platform.platform(),
         )
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except NccltuneError as error:
+            error.message = flagged(error.message)
+            error.where = error.where and flagged(error.where)
+            error.hint = error.hint and flagged(error.hint)
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, and the advanced options in a separate section if requested."""
@@ -125,6 +134,23 @@ def given(name: str) -> bool:
     """Return whether a parameter was given on the command line of the current verb."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
+
+
+def flagged(text: str) -> str:
+    """Return `text` with the flag of each field that it names, such as ‹nodes›.
+
+    The flag is that of the current verb, else the one that other verbs have.
+    """
+    from nccltune.cli.options import FLAGS
+
+    flags = {
+        str(each.get("name", flag[2:].replace("-", "_"))): flag for flag, each in FLAGS.items()
+    }
+    context = click.get_current_context(silent=True)
+    for parameter in context.command.params if context is not None else ():
+        if isinstance(parameter, click.Option) and parameter.name is not None:
+            flags[parameter.name] = max(parameter.opts, key=len)
+    return _FIELD.sub(lambda match: flags.get(match[1], match[0]), text)
 
 
 def split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune verify`: prove the rules, and take out what does not hold."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import CALLS, PLATFORM, STUDY, option, options
+from nccltune.cli.options import CALLS, LAUNCH, PLATFORM, STUDY, binds, option, options
 from nccltune.cli.output import is_json, note, print_json, print_result, warn, warn_unsaved
 from nccltune.cli.verb import verb
 
@@ -35,9 +37,11 @@ Examples:
 )
 @options("--budget", option("--anew", more=", not only what is missing."))
 @option("--check", more=" unless every rule holds unchanged.")
+@binds(request=LAUNCH)
 def command(
     study: Path,
     program: tuple[str, ...],
+    request: LaunchRequest,
     rounds: int | None,
     budget_s: float | None,
     anew: bool,
@@ -45,7 +49,6 @@ def command(
     registered: bool,
     group_calls: int | None,
     dry_run: bool,
-    **options: Any,
 ) -> int:
     """Measure STUDY's rules against NCCL's default, in alternating order in one run.
 
@@ -59,18 +62,17 @@ def command(
     and tables of nccl-tests show whether they are faster. Without such a table one round is run.
     With --launcher it is a program that this launcher starts, as `nccltune launch run` does.
     """
-    from nccltune.app.bench_launch import LaunchRequest, keys_of
+    from nccltune.app.bench_launch import keys_of
     from nccltune.app.verify import launch_as_measured, plan_verify, verify
     from nccltune.app.verify_program import ProgramScope
     from nccltune.cli.measure_screen import VerifyScreen
-    from nccltune.cli.requests import site, struct_from
+    from nccltune.cli.requests import site
     from nccltune.cli.verify_screen import show_plan, show_proof_in_full
     from nccltune.measure.bench.conditions import CallKind
     from nccltune.model.errors import InputError
     from nccltune.study.files import Study
 
     opened = Study.open(study)
-    request = struct_from(LaunchRequest, options)
     # Check the options before the branch for a program: options that have no effect are an error
     # there, too.
     keys_of(request)
@@ -108,10 +110,10 @@ def command(
 
 
 def _verify_program(
-    study: "Study",
+    study: Study,
     program: tuple[str, ...],
-    request: "LaunchRequest",
-    scope: "ProgramScope",
+    request: LaunchRequest,
+    scope: ProgramScope,
     *,
     dry_run: bool,
     check: bool,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from rich.table import Table
 from rich.text import Text
 
 from nccltune.app.program_run import ProgramStart
@@ -19,6 +18,7 @@ from nccltune.cli.output import (
     is_json,
     next_step,
     note,
+    plain_table,
     print_json,
     stderr,
     stdout,
@@ -147,12 +147,7 @@ def _show_deployed(proof: StockProof, reach: str, *, is_last_round: bool) -> Non
             f"rules      followed at {proof.followed} of {count(proof.ruled, 'point')}; "
             f"left alone as before: {alone}"
         )
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
-    for name in ("size", "without", "with"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("ran without", "ran with", ""):
-        table.add_column(name, no_wrap=True)
+    table = plain_table("<", ">size", ">without", ">with", "<ran without", "<ran with", "<")
     for point in proof.points:
         table.add_row(
             point.collective.value,

@@ -4,6 +4,7 @@
 collective.py  collectives: names, sizes as NCCL's tuner counts them, bus bandwidth
 choice.py      algorithm, protocol, channels and chunk size of a call
 chunks.py      limits of a tuner's chunk size
+nccl_releases.py  what each release of NCCL has
 scale.py       nodes and ranks of a communicator
 numbers.py     numbers as people read them
 sizes.py       message sizes as nccl-tests writes them

@@ -1,30 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of a chunk size from a tuner, as in `calcCollChunking` of NCCL 2.30.7.
-
-NCCL asks a tuner for chunk sizes since 2.30.
-"""
-
-import re
+"""The limits of a chunk size from a tuner, as in `calcCollChunking` of NCCL 2.30.7."""
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import Collective
 
-CHUNKS_SINCE = (2, 30)
-"""The first NCCL version that asks a tuner for chunk sizes (tuner interface v6)."""
 _GRAIN = {Protocol.LL: 16, Protocol.LL128: 1920, Protocol.SIMPLE: 512}
 _LL, _LL128, _SIMPLE = 32 << 10, (4800 << 10) // 8 // 16 * 15, 512 << 10
 _RING_SLOTS = 4
 _CUT = frozenset({Algorithm.TREE, Algorithm.RING, Algorithm.PAT})
 _ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
-
-
-def before_chunks(version: str) -> bool:
-    """Return whether an NCCL version (`2.28.9`) never asks a tuner for a chunk size.
-
-    False for a text that is not a version.
-    """
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return match is not None and (int(match[1]), int(match[2])) < CHUNKS_SINCE
 
 
 def chunk_grain(choice: Choice) -> int:

@@ -10,6 +10,7 @@ proof.py        the report of a proof
 proven.py       proven gain for each collective and scale
 alike.py        group findings that differ only in files, choices or numbers
 words.py        format numbers and ranges
+remarks.py      the words for each kind of finding, and notes below tables
 templates.py    the files of the pages
 html.py         the page
 terminal.py     the terminal

@@ -12,7 +12,7 @@ from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import percent_text
 from nccltune.prove.result import Proof, ProofGroup
-from nccltune.report import words
+from nccltune.report import remarks, words
 from nccltune.report.alike import AlikeFindings, grouped
 from nccltune.report.charts import (
     choice_map,
@@ -228,7 +228,7 @@ def _condition(
             item.noise.typical,
             item.noise.high,
             item.noise.known,
-            words.NOISE_WORDS.get(item.noise.source, item.noise.source),
+            remarks.NOISE_WORDS.get(item.noise.source, item.noise.source),
         ),
         saturation=saturation_text(item),
         series=lines,
@@ -382,7 +382,7 @@ def _finding(
         number=number,
         id=f"finding-{number}",
         kind=finding.kind,
-        heading=words.HEADINGS[finding.kind],
+        heading=remarks.REMARKS[finding.kind].heading,
         sentence=words.sentence(words.printable(text)),
         where=where,
         min_bytes=finding.min_bytes,

@@ -9,7 +9,7 @@ from nccltune.analyze.result import Analysis, Noise
 from nccltune.model.numbers import counted, percent_text
 from nccltune.model.platform import Platform
 from nccltune.prove.result import Proof
-from nccltune.report import words
+from nccltune.report import remarks, words
 from nccltune.report.data import HeaderFact
 from nccltune.tune.result import Tuning
 
@@ -78,7 +78,7 @@ def _noise_facts(noises: Sequence[Noise], proof: Proof | None) -> list[HeaderFac
     else:
         value = f"{percent_text(typical[len(typical) // 2])} typical"
         value += f", {percent_text(high)} at worst" if high > typical[0] else ""
-    sources = {words.NOISE_WORDS.get(noise.source, noise.source) for noise in known or noises}
+    sources = {remarks.NOISE_WORDS.get(noise.source, noise.source) for noise in known or noises}
     if proof is not None and proof.rounds:
         value += f"; {percent_text(proof.noise)} at worst in the proof, which is another run"
     return [HeaderFact("Noise floor", value, "; ".join(sorted(sources)))]

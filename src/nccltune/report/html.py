@@ -12,7 +12,7 @@ import msgspec
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.sizes import format_bytes
-from nccltune.report import words
+from nccltune.report import remarks, words
 from nccltune.report.data import (
     ConditionRow,
     GroupRow,
@@ -82,7 +82,7 @@ def render(report: Report) -> str:
             report=report,
             first=tabs[0] if tabs else None,
             tabs=tabs,
-            gain_note=words.GAIN_NOTE,
+            gain_note=remarks.GAIN_NOTE,
             glance=_glance(report),
             tables=_tables(report),
             css=asset("page.css") + (asset("examination.css") if report.checks else ""),

@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import counted, gain_text, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.sizes import MAX_BYTES
@@ -20,6 +19,7 @@ from nccltune.report.data import (
     RuleRow,
     SizeRow,
 )
+from nccltune.report.remarks import EDGE_NOTE, GAIN_NOTE, REMARKS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,20 +33,7 @@ INDENT = 11
 _ASCII = str.maketrans(
     {"·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "...", "’": "'", "“": '"', "”": '"'}
 )
-_COLOUR = {
-    "gain": "bold green",
-    "right": "bold green",
-    "unknown": "bold yellow",
-    FindingKind.BAD_CROSSOVER: "yellow",
-    FindingKind.FALLING_TIME: "yellow",
-    FindingKind.DIP: "yellow",
-    FindingKind.PLATEAU: "yellow",
-    FindingKind.NOT_A_TUNING_PROBLEM: "red",
-    FindingKind.BELOW_EXPECTED: "red",
-    FindingKind.AS_EXPECTED: "green",
-    FindingKind.WRONG_RESULTS: "bold red",
-    FindingKind.SUSPECT_RUN: "bold red",
-}
+_TONES = {"gain": "bold green", "right": "bold green", "unknown": "bold yellow"}
 
 
 def render(report: Report, console: "Console") -> None:
@@ -55,7 +42,7 @@ def render(report: Report, console: "Console") -> None:
     No information depends on colour alone.
     """
     page = _Page(console)
-    page.wrapped(report.verdict, style=_COLOUR[report.tone])
+    page.wrapped(report.verdict, style=_TONES[report.tone])
     page.blank()
     _facts(page, report)
     _sizes(page, report)
@@ -195,7 +182,7 @@ def _size_line(
 
 
 def _gain_note(page: _Page) -> None:
-    page.wrapped(words.GAIN_NOTE, style="dim")
+    page.wrapped(GAIN_NOTE, style="dim")
 
 
 def _size(page: _Page, row: SizeRow, form: Callable[[int], str]) -> None:
@@ -253,7 +240,7 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
         page.blank()
         _gain_note(page)
     if alike:
-        page.wrapped(words.EDGE_NOTE, style="dim")
+        page.wrapped(EDGE_NOTE, style="dim")
     rules = [rule for rule in proof.rules if not brief or rule.verdict != "holds"]
     if rules:
         page.blank()
@@ -338,7 +325,7 @@ def _findings(page: _Page, report: Report) -> None:
             f"{finding.heading}{where}. {finding.sentence}{more}",
             label=f"{finding.number:>4}",
             indent=6,
-            style=_COLOUR.get(finding.kind, ""),
+            style=REMARKS[finding.kind].style,
         )
     if report.check_first:
         page.heading("check first, where tuning does not help")

@@ -12,6 +12,7 @@ from nccltune.prove.result import Proof
 from nccltune.report.alike import AlikeFindings
 from nccltune.report.data import Note, Tone
 from nccltune.report.proven import ProvenGain, proven_gains
+from nccltune.report.remarks import REMARKS
 from nccltune.report.words import listed, range_text, where_text
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
 
@@ -19,17 +20,6 @@ NAMED = 3
 """The largest number of collectives that the verdict names."""
 PLACES = 2
 """The largest number of places that a caveat names."""
-_NOTES = {
-    FindingKind.WRONG_RESULTS: "wrong results: their timings are left out",
-    FindingKind.SUSPECT_RUN: "a run is not what it claims to be",
-    FindingKind.SINGLE_SAMPLES: "so few timings do not show noise",
-    FindingKind.NO_DEFAULT: "the default was not measured",
-    FindingKind.BELOW_EXPECTED: "slower than the platform should be, check it first",
-    FindingKind.NOT_A_TUNING_PROBLEM: "not a tuning problem",
-}
-"""The caveat of each kind of finding that makes the verdict less reliable, worst first."""
-_PLACED = frozenset({FindingKind.BELOW_EXPECTED, FindingKind.NOT_A_TUNING_PROBLEM})
-"""Kinds whose caveat names the place, because other places may still have gains."""
 
 
 def verdict(
@@ -87,13 +77,13 @@ def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
     Each caveat links to the first finding of its kind.
     """
     found = []
-    for kind, words in _NOTES.items():
+    for kind, remark in REMARKS.items():
         alike = [(n, item) for n, item in enumerate(findings, 1) if item.first.kind is kind]
-        if not alike:
+        if not remark.caveat or not alike:
             continue
         every = [one for _, item in alike for one in (item.first, *item.others)]
         more = f" ({len(every)} findings)" if len(every) > 1 else ""
-        text = f"{words}: {_places(every)}" if kind in _PLACED else words + more
+        text = remark.caveat + (f": {_places(every)}" if remark.is_placed else more)
         found.append(Note(text[0].upper() + text[1:], f"finding-{alike[0][0]}"))
     return found
 

@@ -5,39 +5,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
-from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import significant
 from nccltune.model.sizes import MAX_BYTES, format_bytes
-
-HEADINGS = {
-    FindingKind.DIP: "Dip",
-    FindingKind.PLATEAU: "Plateau",
-    FindingKind.BAD_CROSSOVER: "Bad crossover",
-    FindingKind.FALLING_TIME: "Slower than a larger message",
-    FindingKind.NOT_SATURATED: "Not saturated",
-    FindingKind.NOISY: "Noisy",
-    FindingKind.NOT_A_TUNING_PROBLEM: "Not a tuning problem",
-    FindingKind.BELOW_EXPECTED: "Below what the links allow",
-    FindingKind.AS_EXPECTED: "As expected",
-    FindingKind.SINGLE_SAMPLES: "Single timings",
-    FindingKind.NO_DEFAULT: "No default",
-    FindingKind.NOT_COMPARED: "Not compared",
-    FindingKind.WRONG_RESULTS: "Wrong results",
-    FindingKind.SUSPECT_RUN: "Suspect run",
-}
-NOISE_WORDS = {
-    "a/a series": "A/A: the default measured twice in every round",
-    "split rounds": "A/A: odd against even rounds of the default",
-    "split processes": "A/A: odd against even processes of the default",
-    "assumed": "too few timings per point to measure it",
-}
-GAIN_NOTE = (
-    "The gain compares timings of the same round and averages over rounds, so it can differ from "
-    "the ratio of the two medians."
-)
-"""Printed below every table that shows two times and their gain."""
-EDGE_NOTE = "Two rows of one size are the last byte of one range and the first of the next."
-"""Printed below a table in which two different sizes are printed as the same text."""
 
 _WORD = re.compile(r"(?!(?:nccltune|mpirun|srun|torchrun|kubectl)\b)[a-z]+(?=[ ,:]|$)")
 _TOGETHER = re.compile(

@@ -14,6 +14,5 @@ widen.py       one rule for several scales
 weights.py     weights of message sizes, from a file
 result.py      the structs of a tuning, and its options
 lint.py        rules of a configuration that do not do what their author expects
-claimed.py     the sizes that earlier lines of a configuration cover
 explain.py     decisions of any tuner plugin at each size
 """

@@ -13,12 +13,13 @@ import msgspec
 from nccltune.formats.tuner_config.csv_rules import FileRule
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
+from nccltune.model.nccl_releases import RUN_ON_GPUS
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale
 from nccltune.native import PluginDecision, PluginHost, PluginLogLine, TunerAnswer, tuner_path
 from nccltune.tune.result import Tuning, most_channels, ran_instead
 
-NEWEST_KNOWN = "2.32.3"
+NEWEST_KNOWN = RUN_ON_GPUS[-1]
 """The NCCL version to emulate by default: the newest one that our plugin was run with."""
 
 
@@ -44,7 +45,7 @@ class DecidedRange(msgspec.Struct, frozen=True):
     default_ran: list[str] = []
 
 
-class Explained(msgspec.Struct, frozen=True):
+class ExplainResult(msgspec.Struct, frozen=True):
     """The decisions of one plugin at one scale.
 
     The plugin was loaded as NCCL of the version `nccl` loads it. `asked` is the number of sizes at
@@ -86,7 +87,7 @@ def explain(
     sizes: Sequence[int],
     pipe_ops: int = 1,
     registered: bool = False,
-) -> Explained:
+) -> ExplainResult:
     """Return what `tuner` decides at `sizes` (bytes, ascending) with the rules of `config`.
 
     Between two sizes with different decisions the exact byte of the change is found. Raises what
@@ -115,7 +116,7 @@ def explain(
             for collective in collectives
         }
         init = host.init
-    return Explained(
+    return ExplainResult(
         tuner=str(tuner),
         nccl=nccl_version,
         interface=init.interface,
@@ -234,7 +235,7 @@ def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, h
     return low
 
 
-def with_channels(explained: Explained, tuning: Tuning) -> Explained:
+def with_channels(explained: ExplainResult, tuning: Tuning) -> ExplainResult:
     """Return `explained` with facts that are known from the study's `tuning`.
 
     These are the channels of rules that the plugin follows, those of NCCL's default, and the
@@ -248,8 +249,8 @@ def with_channels(explained: Explained, tuning: Tuning) -> Explained:
 
 
 def with_states(
-    explained: Explained, rules: Sequence[FileRule], pipe_ops: int, registered: bool
-) -> Explained:
+    explained: ExplainResult, rules: Sequence[FileRule], pipe_ops: int, registered: bool
+) -> ExplainResult:
     """Return `explained` with the states of the rules that decide."""
 
     def state(one: DecidedRange, collective: Collective) -> RuleState | None:

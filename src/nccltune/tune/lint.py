@@ -5,6 +5,7 @@ The input is a list of rules with their line numbers. `formats.tuner_config` rep
 cannot read. `file_issue` finds what spreadsheets do to a whole file.
 """
 
+import bisect
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,55 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
-from nccltune.model.chunks import before_chunks, chunk_grain, largest_chunk
+from nccltune.model.chunks import chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
+from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.rule import Rule
 from nccltune.model.sizes import format_bytes
-from nccltune.tune.claimed import Claim, ClaimedSizes
+
+
+class Claim(NamedTuple):
+    """A range of sizes, `low` to `high` bytes (both inclusive), that belongs to line `line`."""
+
+    low: int
+    high: int
+    line: int
+
+
+class ClaimedSizes:
+    """Claims that do not overlap, in ascending order of size.
+
+    The first line that matches a size wins, so a line claims only sizes that no earlier line has.
+    """
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._claims: list[Claim] = []
+
+    def within(self, low: int, high: int) -> Iterator[Claim]:
+        """Yield the claims that overlap `low` to `high`, cut to that range, in order of size."""
+        place = max(0, bisect.bisect_right(self._lows, low) - 1)
+        for claim in self._claims[place:]:
+            if claim.low > high:
+                return
+            if claim.high >= low:
+                yield Claim(max(claim.low, low), min(claim.high, high), claim.line)
+
+    def take(self, low: int, high: int, line: int) -> None:
+        """Claim for `line` the sizes from `low` to `high` that no line has claimed yet."""
+        reached = low
+        for claim in list(self.within(low, high)):
+            if claim.low > reached:
+                self._insert(Claim(reached, claim.low - 1, line))
+            reached = claim.high + 1
+        if reached <= high:
+            self._insert(Claim(reached, high, line))
+
+    def _insert(self, claim: Claim) -> None:
+        place = bisect.bisect_left(self._lows, claim.low)
+        self._lows.insert(place, claim.low)
+        self._claims.insert(place, claim)
 
 
 class LintIssue(msgspec.Struct, frozen=True):
@@ -299,7 +343,8 @@ def _units(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
 def _chunks(rules: Sequence[NumberedRule], nccl: str | None) -> Iterator[LintIssue]:
     """Yield an issue for each chunk size that NCCL ignores, or changes to another size."""
     chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
-    if chunked and nccl is not None and before_chunks(nccl):
+    release = nccl_release(nccl or "")
+    if chunked and release is not None and not release.asks_chunks:
         yield LintIssue(
             Severity.WARNING,
             "chunk",

@@ -76,7 +76,7 @@ def test_unknown_and_ambiguous_files_are_errors_with_a_hint(
     with pytest.raises(InputError, match=message) as error:
         recognise(path)
     assert error.value.where == str(path)
-    assert "--kind" in (error.value.hint or "")
+    assert "‹kind›" in (error.value.hint or "")
 
 
 def test_the_kind_that_the_user_names_is_used(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 
 import nccltune
 from nccltune.cli import output, run
+from nccltune.cli.console import PlainConsole
 from nccltune.cli.output import error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -35,9 +36,7 @@ _OURS = re.compile(r"\x1b\[[0-9;]*m")
 def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
     """Return a console that takes its file for a colour terminal, and the file."""
     file = io.StringIO()
-    made = output.PlainConsole(
-        file=file, force_terminal=True, color_system="truecolor", width=width
-    )
+    made = PlainConsole(file=file, force_terminal=True, color_system="truecolor", width=width)
     return made, file
 
 

@@ -10,7 +10,7 @@ import pytest
 from nccltune.app.bench_launch import LaunchRequest, keys_of
 from nccltune.cli import run
 from nccltune.cli.options import PLATFORM
-from nccltune.cli.verb import Verb, command_line
+from nccltune.cli.verb import Verb, command_line, flagged
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -48,14 +48,30 @@ def test_the_command_that_resumes_repeats_the_options(line: str) -> None:
 def test_options_of_pods_are_refused_with_other_launchers(launcher: str | None) -> None:
     for setting in ("image=a", "name=x"):
         keys_of(LaunchRequest(launcher="kubernetes", settings=(setting,)))
-        with pytest.raises(InputError, match="is for --launcher kubernetes"):
+        with pytest.raises(InputError, match="is for ‹launcher› kubernetes"):
             keys_of(LaunchRequest(launcher=launcher, settings=(setting,)))
+
+
+def test_a_field_that_an_error_names_is_shown_as_the_flag_of_the_verb(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(InputError, match="^‹nodes›: is for ‹launcher›$"):
+        keys_of(LaunchRequest(nodes=2))
+    assert run(["sweep", "-o", "a", "--nodes", "2"]) == 2
+    assert "error: --nodes: is for --launcher\n" in capsys.readouterr().err
+    # The field has another name than the flag.
+    assert run(["sendrecv", "sweep", "-o", "a", "--rounds", "1", "--replay", "h200x2-1-node"]) == 2
+    assert "error: --rounds: " in capsys.readouterr().err
+    # Text of other programs and of files names fields, too.
+    assert flagged("unknown field `nodes`, ‹nodes› or ‹unheard›") == (
+        "unknown field `nodes`, --nodes or ‹unheard›"
+    )
 
 
 @pytest.mark.parametrize("launcher", [None, "local"])
 def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
     for request in (LaunchRequest(nodes=2), LaunchRequest(settings=("hosts=a,b",))):
-        with pytest.raises(InputError, match="is for --launcher"):
+        with pytest.raises(InputError, match="is for ‹launcher›"):
             keys_of(request._replace(launcher=launcher))
         keys_of(request._replace(launcher="slurm"))
     with pytest.raises(InputError, match="per-gpu or per-node"):

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from nccltune.cli import analyze_screen, explain_screen, output, run, tune_screen
+from nccltune.cli import analyze_screen, explain, output, run, tune
 from nccltune.formats.reading.file_report import FileKind, ImportRecord
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
-from nccltune.tune.explain import DecidedRange, Explained, with_channels
+from nccltune.tune.explain import DecidedRange, ExplainResult, with_channels
 from nccltune.tune.result import Tuning
 from tests.unit.builders import measure, sizes
 from tests.unit.report.fixture import SCALE, tuning
@@ -30,7 +30,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
     def lines(show: Callable[[], None], width: int) -> list[str]:
         file = io.StringIO()
         console = Console(file=file, width=width, force_terminal=True, highlight=False)
-        for module in (analyze_screen, explain_screen, output, tune_screen):
+        for module in (analyze_screen, explain, output, tune):
             monkeypatch.setattr(module, "stdout", lambda: console)
         show()
         return re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
@@ -50,7 +50,7 @@ def study_at(path: Path) -> Study:
 
 
 def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: Shown) -> None:
-    lines = shown(lambda: tune_screen.show(tuning()), 120)
+    lines = shown(lambda: tune.show(tuning()), 120)
     rules = [line for line in lines if "x  95 % CI" in line]
     assert rules == [
         " 1.00 KiB - 58.6 KiB  tree/ll         "
@@ -67,10 +67,10 @@ def test_tune_and_explain_name_what_a_rule_replaces(shown: Shown) -> None:
     changed = msgspec.structs.replace(
         found, groups=[msgspec.structs.replace(group, decisions=rows), *found.groups[1:]]
     )
-    lines = shown(lambda: tune_screen.show(changed), 160)
+    lines = shown(lambda: tune.show(changed), 160)
     assert sum(line.endswith(f"instead of {ran.label}") for line in lines) == len(group.rules)
     low, high = rows[0].bytes, rows[-1].bytes
-    explained = Explained(
+    explained = ExplainResult(
         tuner="x.so",
         nccl="2.28.9",
         interface=5,
@@ -86,7 +86,7 @@ def test_tune_and_explain_name_what_a_rule_replaces(shown: Shown) -> None:
         },
     )
     for width in (40, 160):
-        lines = shown(lambda: explain_screen.show([with_channels(explained, changed)]), width)
+        lines = shown(lambda: explain.show([with_channels(explained, changed)]), width)
         assert max(map(len, lines)) <= width
         text = " ".join(" ".join(lines).split())
         assert f"instead of {ran.label}" in text
@@ -99,7 +99,7 @@ def test_tune_lists_the_runs_that_would_decide_a_candidate(shown: Shown) -> None
     rules[1] = msgspec.structs.replace(rules[1], decided_by="4 more runs")
     group = msgspec.structs.replace(found.groups[0], rules=rules)
     changed: Tuning = msgspec.structs.replace(found, groups=[group])
-    text = " ".join(" ".join(shown(lambda: tune_screen.show(changed), 120)).split())
+    text = " ".join(" ".join(shown(lambda: tune.show(changed), 120)).split())
     assert (
         "candidate 58.6 KiB - 1.00 MiB: faster than the default beyond an assumed noise of 5 %; "
         "runs that decide: 4 more runs"
@@ -116,14 +116,14 @@ def test_no_line_of_tune_or_analyze_is_wider_than_the_terminal(
 
     analysis = study.read_json(study.findings_path, Analysis)
     for show in (
-        lambda: tune_screen.show(tuning()),
+        lambda: tune.show(tuning()),
         lambda: analyze_screen.show(analysis, tmp_path, "nccltune sweep"),
     ):
         assert max(map(len, shown(show, width))) <= width
 
 
 def test_narrow_lines_keep_a_number_with_its_unit_and_label(shown: Shown) -> None:
-    lines = shown(lambda: tune_screen.show(tuning()), 40)
+    lines = shown(lambda: tune.show(tuning()), 40)
     assert "  1.00 KiB - 58.6 KiB  tree/ll" in lines
     assert not [line for line in lines if line.endswith((" 95", "95 %", " CI", "size", "SMs"))]
     assert any("95 % CI 1.50-1.60" in line for line in lines)
@@ -152,8 +152,8 @@ def test_suspect_runs_with_the_same_doubt_are_one_line(
     assert any(line.startswith("bad crossover") for line in lines)
 
 
-def explained(*ranges: DecidedRange) -> Explained:
-    return Explained(
+def explained(*ranges: DecidedRange) -> ExplainResult:
+    return ExplainResult(
         tuner="x.so",
         nccl="2.28.9",
         interface=5,
@@ -188,7 +188,7 @@ def test_explain_shows_the_sms_that_are_known(shown: Shown) -> None:
         DecidedRange((1 << 20) + 1, 1 << 30, "default"),
     )
     known = with_channels(asked, with_defaults(24))
-    lines = shown(lambda: explain_screen.show([known]), 120)[-3:]
+    lines = shown(lambda: explain.show([known]), 120)[-3:]
     assert [line.split("  ")[-1].strip() for line in lines] == [
         "SMs 8 (default 24)",
         "SMs 16 (default 24)",
@@ -201,7 +201,7 @@ def test_explain_shows_unknown_sms_where_channels_were_not_counted(shown: Shown)
         DecidedRange(60_001, 1 << 20, "ring/simple"), DecidedRange(1 << 21, 1 << 30, "default")
     )
     known = with_channels(asked, with_defaults(None))
-    lines = shown(lambda: explain_screen.show([known]), 120)[-2:]
+    lines = shown(lambda: explain.show([known]), 120)[-2:]
     assert lines[0].endswith("SMs unknown")
     assert lines[1].endswith("bytes")
 

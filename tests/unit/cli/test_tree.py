@@ -2,6 +2,7 @@
 """The whole command tree: how many verbs and options, one meaning for each flag, JSON documents."""
 
 import ast
+import inspect
 import json
 import re
 from collections import defaultdict
@@ -15,6 +16,7 @@ import pytest
 import nccltune.cli
 from nccltune.cli import SECTIONS, VERBS, cli, run
 from nccltune.cli.options import FLAGS
+from nccltune.cli.requests import class_at
 from nccltune.cli.verb import Verb, option_rows
 from nccltune.examples import examples
 from tests.unit.topology.samples import FOLDER
@@ -150,6 +152,25 @@ def test_advanced_options_are_shown_on_request(
         flag = row.split()[0].rstrip(",")
         assert not re.search(rf"^  {flag}(?![\w-])", plain, re.M)
         assert re.search(rf"^  {flag}(?![\w-])", full, re.M)
+
+
+@NAMED
+def test_each_option_is_an_argument_of_the_verb_or_a_field_of_one(found: Found) -> None:
+    callback = found.command.callback
+    assert callback is not None
+    places = getattr(callback, "places", {})
+    own = inspect.signature(callback).parameters
+    fields = ["as_json", *(name for name in own if name not in places)]
+    for argument, place in places.items():
+        kind = class_at(place)
+        # The annotation, which mypy checks, and the class that is built are the same one.
+        assert own[argument].annotation == kind.__name__
+        names = [*inspect.signature(kind).parameters]
+        fields += [name for name in names if name not in fields]
+        fields += ["sizes"] if "low" in names else []
+    given = {item.name for item in found.command.params if item.expose_value}
+    takes_others = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in own.values())
+    assert takes_others or given <= set(fields)
 
 
 def test_no_verb_imports_another_one() -> None:

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from nccltune.cli import run
-from nccltune.cli.doctor_screen import explain, show
+from nccltune.cli.doctor import explain, show
 from nccltune.doctor.examine import examine
 from nccltune.doctor.platform import fill_platform
 from nccltune.doctor.result import Examination, RuleVerdict

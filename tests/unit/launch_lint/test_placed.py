@@ -4,7 +4,7 @@
 import pytest
 
 from nccltune.app.lint import LintRequest, lint
-from nccltune.cli.lint_screen import as_data
+from nccltune.cli.lint import as_data
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text

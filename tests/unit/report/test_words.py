@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import gain_text
 from nccltune.report import words
+from nccltune.report.remarks import REMARKS
 from nccltune.report.words import no_shapes
+
+
+def test_every_kind_of_finding_has_its_words_and_caveats_come_first() -> None:
+    assert set(REMARKS) == set(FindingKind)
+    caveats = [bool(remark.caveat) for remark in REMARKS.values()]
+    assert caveats == sorted(caveats, reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ run.py             start a job and store its results
 render.py          print the command or file that starts a job
 sweep.py           measure choices with nccl-tests binaries
 run_screen.py      a rendered job, meanings of its options, and the result of a run
-sweep_screen.py    plan of a sweep, and how much was measured
 """
 
 import click

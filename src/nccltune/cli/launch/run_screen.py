@@ -18,6 +18,7 @@ from nccltune.cli.output import (
     styled,
     write_exact,
 )
+from nccltune.cli.verb import flagged
 from nccltune.cli.verbosity import is_quiet
 from nccltune.launch.options import meanings, variable_meanings
 from nccltune.launch.placement import Placement
@@ -38,7 +39,7 @@ class LaunchScreen:
 
     def warn(self, sentence: str) -> None:
         """Print a warning."""
-        stderr().print(f"warning    {sentence}", soft_wrap=True)
+        stderr().print(f"warning    {flagged(sentence)}", soft_wrap=True)
 
     def starting(self, command: str) -> None:
         """Print the command."""

@@ -3,7 +3,6 @@
 
 env.py             print the settings that load the plugin
 stats.py           show the traffic of the plugin's connections
-stats_screen.py    connections and their TCP flows
 """
 
 import click

@@ -4,8 +4,6 @@
 settings.py        compare settings of NCCL's own send/recv
 sweep.py           find the size from which copy engines are faster
 env.py             print the settings that load the library
-settings_screen.py the settings that won
-sweep_screen.py    times of NCCL and of copy engines by size, and the threshold
 """
 
 import click

@@ -7,7 +7,6 @@ calibrate.py         measure the efficiencies of this platform's links
 convert.py           write a topology file for NCCL
 show_screen.py       tree, links and paths
 what_if_screen.py    the bandwidth limit now and after each change
-calibrate_screen.py  the measured efficiencies
 """
 
 import click

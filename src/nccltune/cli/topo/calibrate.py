@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune topo calibrate`: measure the efficiencies of this platform's links."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import PATH, PLATFORM, option, output_option
-from nccltune.cli.output import hint, print_result
+from nccltune.cli.options import LAUNCH, PATH, PLATFORM, binds, option, output_option
+from nccltune.cli.output import hint, plain_table, print_result, stdout, styled
 from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.bench_launch import LaunchRequest
+    from nccltune.topology.flows.derive import Derived
 
 EPILOG = """\b
 Examples:
@@ -34,12 +40,13 @@ Examples:
     metavar="FILE|STUDY",
 )
 @PLATFORM
+@binds(request=LAUNCH)
 def command(
     studies: tuple[Path, ...],
+    request: LaunchRequest,
     topology: Path | None,
     output: Path | None,
     dry_run: bool,
-    **options: Any,
 ) -> None:
     """Measure the efficiencies that the flow model needs, or take them from a study.
 
@@ -47,11 +54,11 @@ def command(
     NCCL books for it. Figures without a measurement stay at their defaults; each figure keeps where
     it comes from.
     """
-    from nccltune.app.topo_calibrate import calibrate, measure_calibration, plan_calibration
+    from nccltune.app.sweep import plan_sweep
+    from nccltune.app.topo_calibrate import SCOPE, calibrate, measure_calibration
     from nccltune.cli.measure_screen import SweepScreen
-    from nccltune.cli.requests import launch_from
+    from nccltune.cli.requests import launch_at
     from nccltune.cli.sweep_screen import show_plan
-    from nccltune.cli.topo.calibrate_screen import show
     from nccltune.model.errors import InputError
 
     if studies:
@@ -63,9 +70,9 @@ def command(
             hint="nccltune topo calibrate -o studies/links measures; --from STUDY needs no GPU",
         )
     else:
-        launch, path = launch_from(options), output
+        launch, path = launch_at(request), output
         if dry_run:
-            show_plan(*plan_calibration(path, launch))
+            show_plan(*plan_sweep(path, launch, SCOPE))
             return
         screen = SweepScreen(path)
         found = screen.run(
@@ -78,3 +85,20 @@ def command(
     print_result(document, show, derived)
     if written is not None:
         hint(f"next: nccltune topo what-if TOPOLOGY --calibration {written}")
+
+
+def show(derived: Derived) -> None:
+    """Print each measured efficiency, and the timings that were left out."""
+    out = stdout()
+
+    table = plain_table("<figure", ">value", ">timings", "from", padding=(0, 2, 0, 0))
+    for name, figure in derived.calibration.values.items():
+        if name in derived.used:
+            count = str(figure.samples)
+            table.add_row(name, f"{figure.value:.3f}", count, figure.source)
+    out.print(table)
+    for one, why in derived.left:
+        words = f"{one.words}, {one.busbw_gb_per_s:.3g} GB/s: {why}"
+        out.print(styled((f"left  {words}", "dim")))
+    rest = len(derived.calibration.values) - len(derived.used)
+    out.print(f"{rest} figures stay at their defaults")

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune topo convert`: write a topology file for NCCL."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import PATH, output_option
+from nccltune.cli.options import PATH, binds, output_option
 from nccltune.cli.output import hint, is_json, print_json, stderr, write_exact
 from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.topo_convert import ConvertRequest
 
 EPILOG = """\b
 Examples:
@@ -39,7 +44,8 @@ Examples:
     "--pcie", metavar="GEN[xLANES]", help="Links that FILE does not describe, such as 5x16."
 )
 @output_option("output", "the XML file  [default: stdout]", metavar="FILE")
-def command(output: Path | None, dry_run: bool, **options: Any) -> int:
+@binds(request="nccltune.app.topo_convert:ConvertRequest")
+def command(request: ConvertRequest, output: Path | None, dry_run: bool) -> int:
     """Write a file for NCCL_TOPO_FILE: the tree of switches that a virtual machine does not show.
 
     The tree comes from FILE (the host's nvidia-smi topo -m, a topology XML whose links are
@@ -49,10 +55,10 @@ def command(output: Path | None, dry_run: bool, **options: Any) -> int:
     machine: write the file on the virtual machine it is for. Exit code 1 where `nccltune lint`
     still finds something in what was written.
     """
-    from nccltune.app.topo_convert import ConvertRequest, convert
+    from nccltune.app.topo_convert import convert
 
     written = None if dry_run else output
-    xml, left_out, issues = convert(ConvertRequest(**options), written)
+    xml, left_out, issues = convert(request, written)
     err = stderr()
     if left_out:
         err.print(

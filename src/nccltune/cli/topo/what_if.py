@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune topo what-if`: compute the bandwidth limit of a platform now and after a change."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import FILE, PATH, option
+from nccltune.cli.options import FILE, PATH, binds, option
 from nccltune.cli.output import print_result, stdout
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.topo_what_if import WhatIfRequest
 
 EPILOG = """\b
 Examples:
@@ -81,7 +86,8 @@ _NODES = click.IntRange(1, 1 << 20)
     metavar="N",
     help="So many nodes.",
 )
-def command(gdr_read: str | None, **options: Any) -> None:
+@binds(request="nccltune.app.topo_what_if:WhatIfRequest")
+def command(request: WhatIfRequest, gdr_read: str | None) -> None:
     """Compute what a change would do to the bandwidth of a collective, and how to prove it.
 
     A change is a setting of NCCL (NAME=VALUE) or an option. FILE is a topology that NCCL wrote
@@ -91,10 +97,10 @@ def command(gdr_read: str | None, **options: Any) -> None:
     is changed. The ceiling is what the links allow at large sizes; the network beyond the NICs
     counts as wide enough. Of a study its settings and its NCCL count.
     """
-    from nccltune.app.topo_what_if import WhatIfRequest, answer
+    from nccltune.app.topo_what_if import answer
     from nccltune.cli.topo.what_if_screen import as_data, show
 
     reads = None if gdr_read is None else gdr_read == "on"
     with working("searching rings and trees"):
-        answers = answer(WhatIfRequest(gdr_read=reads, **options))
+        answers = answer(request._replace(gdr_read=reads))
     print_result(as_data(answers), show, stdout(), answers)

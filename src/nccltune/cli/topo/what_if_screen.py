@@ -7,11 +7,10 @@ The ceiling is the bandwidth of a collective that the links allow at large sizes
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from nccltune.app.topo_what_if import Answers
-from nccltune.cli.output import hanging, styled
+from nccltune.cli.output import hanging, plain_table, styled
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.topology.flows.expect import Expected
@@ -80,12 +79,8 @@ def as_data(answers: Answers) -> dict[str, Any]:
 
 
 def _show_table(out: Console, rows: list[tuple[str, Expected, float | None]]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for title in ("GB/s", ""):
-        table.add_column(title, justify="right", no_wrap=True)
-    for title in ("by", "full link", "carries, in GB/s of it"):
-        table.add_column(title)
+    names = ("", ">GB/s", ">", "by", "full link", "carries, in GB/s of it")
+    table = plain_table(*names, padding=(0, 2, 0, 0))
     unsure = any(not expected.sure for _, expected, _ in rows)
     for words, expected, gain in rows:
         mark = "" if not unsure else " " if expected.sure else "?"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read files of a running node below a root folder. No file can block the reader."""
 
+import errno
 import glob
 import os
 import stat
@@ -65,7 +66,9 @@ def read_values(root: Path, item: Values) -> tuple[str, list[str]]:
         try:
             text = _value(root, path)
         except Unread as error:
-            if str(error) and "Invalid argument" not in str(error):
+            cause = error.__cause__
+            has_no_value = isinstance(cause, OSError) and cause.errno == errno.EINVAL
+            if str(error) and not has_no_value:
                 problems.setdefault(f"{path}: {error}")
             continue
         if text and not text.startswith(_EMPTY_GID):

@@ -72,7 +72,7 @@ def run_all(
             try:
                 one = _Running(command, start(command.words, environment))
             except PlatformError as error:
-                missing = "No such file" in error.message
+                missing = isinstance(error.__cause__, FileNotFoundError)
                 reason = "is not installed" if missing else error.message
                 done[command.name] = Output(b"", f"{command.words[0]}: {reason}", 0.0)
                 continue

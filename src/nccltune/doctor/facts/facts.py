@@ -88,7 +88,7 @@ class Facts(Mapping[str, Fact]):
         try:
             _checked(name)(value)
         except msgspec.ValidationError as error:
-            if str(error).startswith("Expected `int` "):
+            if _has_large_number(value):
                 # No real counter or size is so large. The file is damaged, which is no error of the
                 # caller.
                 self.unread.append(f"{source}: {name}: a number beyond 64 bits")
@@ -139,3 +139,11 @@ def _checked(name: str) -> Any:
         )
         wanted = list[record]  # type: ignore[valid-type]
     return lambda value: msgspec.convert(value, wanted, strict=True)
+
+
+def _has_large_number(value: object) -> bool:
+    """Return whether a value, or a record in it, has a number beyond 64 bits."""
+    if isinstance(value, dict | list | tuple):
+        inner = value.values() if isinstance(value, dict) else value
+        return any(map(_has_large_number, inner))
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 64

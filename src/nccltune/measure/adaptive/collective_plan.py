@@ -26,7 +26,7 @@ from nccltune.measure.adaptive.estimates import CONFIDENCE
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.rounds import (
     MOST_ROUNDS,
-    Decided,
+    SizeDecisions,
     unproven,
     unsettled,
     worth_repeating,
@@ -108,7 +108,7 @@ def _behind(line: _Line, other: _Line) -> bool:
     return min(before, now, ever) > LEAST_DISADVANTAGE
 
 
-Decide = Callable[[Timings], Decided]
+Decide = Callable[[Timings], SizeDecisions]
 """Runs the rule search on the timings. Returns, for every measured size, the choice that the rules
 give it."""
 

@@ -56,7 +56,7 @@ def ask_tables(
         if collective.value not in able:
             raise InputError(
                 f"{collective.value} cannot be measured here",
-                where="--collectives",
+                where="‹collectives›",
                 hint=nearest(collective.value, able),
             )
         for calls in kinds:
@@ -116,7 +116,7 @@ def refuse_unable(hello: Hello, calls: CallKind) -> None:
         if wanted and not able:
             raise InputError(
                 f"{where} holds no {what}" if hello.replay else f"{where} cannot make {what}",
-                hint="measure them on GPUs: without --replay" if hello.replay else None,
+                hint="measure them on GPUs: without ‹replay›" if hello.replay else None,
             )
 
 

@@ -51,7 +51,7 @@ _PROOF_TIMINGS = 3
 """Timings in one round with one choice: one of the choice and two of the default."""
 
 
-class Decided(NamedTuple):
+class SizeDecisions(NamedTuple):
     """What the rule search makes of the timings so far.
 
     `choices` is the choice of the present rules at each size. `candidates` are the sizes with a
@@ -102,7 +102,7 @@ def worth_repeating(state: SizeState, threshold: float) -> list[Choice]:
 def unproven(
     states: SizeStates,
     timings: Timings,
-    decided: Decided,
+    decided: SizeDecisions,
     rounds: Mapping[int, int],
     threshold: float,
 ) -> dict[int, FurtherRounds]:

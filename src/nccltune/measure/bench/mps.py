@@ -25,7 +25,7 @@ PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
 WITHOUT = (
     "no MPS daemon runs: ranks on one GPU take turns of about 2 ms (all-reduce of 1 KiB: 4,504 us "
-    "instead of 42); --mps starts one"
+    "instead of 42); ‹mps› starts one"
 )
 """The times were measured with 2 ranks on an H200, NCCL 2.28.9."""
 _DEFAULT_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where the daemon puts them
@@ -106,7 +106,7 @@ class MpsDaemon:
                 raise PlatformError(
                     f"the MPS daemon did not start: {self._last_words()}",
                     where=CONTROL,
-                    hint="leave out --mps: ranks then take turns on the GPU",
+                    hint="leave out ‹mps›: ranks then take turns on the GPU",
                 )
             time.sleep(0.02)
 

@@ -78,7 +78,7 @@ class Pods:
         `on_line` receives messages on the progress. Raises InputError for an invalid job.
         """
         self._job = replace(job, program=[BENCH])
-        check(self._job, "--launcher kubernetes")
+        check(self._job, "‹launcher› kubernetes")
         self._around = RenderContext(conversation=True)
         self._rendered = render(self._job, Flavor(Launcher.KUBERNETES), self._around)
         self._on_line = on_line
@@ -127,7 +127,7 @@ class Pods:
         provides no pods.
         """
         job = replace(self._job, program=list(program))
-        check(job, "--launcher kubernetes")
+        check(job, "‹launcher› kubernetes")
         cluster = self._open()
         variables = self._variables(cluster, environment, also)
         wait, parts = inner(replace(job, inherit=sorted(variables)), RenderContext())

@@ -44,7 +44,7 @@ _BEYOND_TIMEOUT_S = 30.0
 the time limit of the point."""
 NO_GPU_HINT = "try the whole loop on a recording: nccltune auto --replay h200x4-as-4-nodes"
 ONE_GPU_HINT = (
-    "several ranks can share it, as nodes: --ranks-per-gpu 4 --mps measures how NCCL's choices "
+    "several ranks can share it, as nodes: ‹ranks_per_gpu› 4 ‹mps› measures how NCCL's choices "
     "compare, not how fast a cluster is (docs/guides/one-gpu.md)"
 )
 _T = TypeVar("_T")

@@ -120,7 +120,7 @@ def _job(
         # A Slurm that does not manage GPUs refuses a request for GPUs.
         slurm=SlurmOptions(mpi=mpi, gpus=any(name in environment for name in _COUNTED)),
     )
-    check(job, "--launcher")
+    check(job, "‹launcher›")
     return job
 
 
@@ -138,8 +138,8 @@ def _first_host(with_launcher: WithLauncher, environment: Mapping[str, str]) -> 
     raise InputError(
         f"{with_launcher.found.flavor.words} is to start on {with_launcher.nodes} nodes, and "
         "none is named",
-        where="--launcher",
-        hint="--set hosts=node1,node2: the first one is where the processes meet",
+        where="‹launcher›",
+        hint="‹settings› hosts=node1,node2: the first one is where the processes meet",
     )
 
 
@@ -160,7 +160,7 @@ def _nodelist(environment: Mapping[str, str]) -> str:
     if not nodes:
         raise InputError(
             "Slurm has allocated no nodes to this shell, and a measurement needs its processes",
-            where="--launcher slurm",
+            where="‹launcher› slurm",
             hint="salloc --nodes 2 --exclusive nccltune sweep ..., or the same in an sbatch script",
         )
     return nodes

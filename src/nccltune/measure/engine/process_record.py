@@ -127,27 +127,16 @@ class ProcessRun:
 
 
 class ProcessRecord:
-    """The files of a study with the processes of one kind of experiment."""
+    """The files of a study with the processes of one kind of experiment.
+
+    `samples` has every timing, `lines` every process that has ended, both oldest first.
+    """
 
     def __init__(self, study: Study, kept: RecordKind = P2P) -> None:
         self.study = study
         self.kept = kept
-        self._samples = LineFile(study, f"{kept.name}-samples.jsonl", ProcessSample)
-        self._runs = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
-
-    def samples(self) -> list[ProcessSample]:
-        """Return every recorded timing, oldest first.
-
-        Raises StudyError for a damaged line.
-        """
-        return self._samples.read()
-
-    def lines(self) -> list[ProcessLine]:
-        """Return the line of every process that has ended, oldest first.
-
-        Raises StudyError for a damaged line.
-        """
-        return self._runs.read()
+        self.samples = LineFile(study, f"{kept.name}-samples.jsonl", ProcessSample)
+        self.lines = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
 
     def finished(self) -> list[ProcessRun]:
         """Return every process that has ended, with its results.
@@ -155,9 +144,9 @@ class ProcessRecord:
         Raises StudyError for a damaged line.
         """
         times: dict[int, list[ProcessSample]] = defaultdict(list)
-        for sample in self.samples():
+        for sample in self.samples.stream():
             times[sample.process].append(sample)
-        return [as_run(line, times[line.process]) for line in self.lines()]
+        return [as_run(line, times[line.process]) for line in self.lines.stream()]
 
     def next_process(self) -> int:
         """Return an unused process number.
@@ -165,22 +154,8 @@ class ProcessRecord:
         The timings count too, because an interrupted process has timings but no line. Raises
         StudyError for a damaged line.
         """
-        used = [sample.process for sample in self.samples()] + [run.process for run in self.lines()]
+        used = [line.process for file in (self.samples, self.lines) for line in file.stream()]
         return max(used, default=-1) + 1
-
-    def record_samples(self, samples: Iterable[ProcessSample]) -> None:
-        """Record timings. They are synced to disk when this returns.
-
-        Raises StudyError for a failed write.
-        """
-        self._samples.append(samples)
-
-    def record_end(self, line: ProcessLine) -> None:
-        """Record the line of a process that has ended.
-
-        Raises StudyError for a failed write.
-        """
-        self._runs.append([line])
 
 
 def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:

@@ -93,8 +93,8 @@ def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
     """
     study = Study.open(recording)
     runs = ProcessRecord(study, kept)
-    samples = runs.samples()
-    lines = [line for line in runs.lines() if line.error is None]
+    samples = runs.samples.read()
+    lines = [line for line in runs.lines.read() if line.error is None]
     if not samples or not lines:
         raise StudyError(
             f"holds no recorded {kept.what}",

@@ -11,9 +11,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
+from nccltune.measure.bench.process import Bench
 from nccltune.measure.engine.process_record import (
     COMPUTE,
     ProcessLine,
@@ -24,7 +26,7 @@ from nccltune.measure.engine.process_record import (
     sample_of,
 )
 from nccltune.measure.engine.scheduler import ProcessTimes
-from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
+from nccltune.measure.engine.settings import DEFAULT, Effective, Settings, read_effective
 from nccltune.measure.engine.workload import RACED, Workload
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 
@@ -53,6 +55,25 @@ class BenchProcess(Protocol):
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
         """Yield the points of a request as they arrive, like `Bench.measure`."""
+
+
+class RunningBench:
+    """A `BenchProcess` on the GPUs of this machine.
+
+    `folder` has NCCL's log of its start; None if NCCL writes none.
+    """
+
+    recorded_s = None
+    carried: Mapping[str, int] | None = None
+
+    def __init__(self, bench: Bench, folder: Path | None = None) -> None:
+        self._folder = folder
+        self.hello = bench.hello
+        self.measure = bench.measure
+
+    def effective(self) -> Effective | None:
+        """Return the effective settings from NCCL's log; None without a log."""
+        return read_effective(self._folder) if self._folder is not None else None
 
 
 Starter = Callable[[Settings, int], AbstractContextManager[BenchProcess]]
@@ -110,7 +131,7 @@ class SettingsProcesses:
         run = self.measure(DEFAULT, probe=True)
         self.workload = self.workload.only(run.times_us)
         if not self.workload.sizes[RACED]:
-            raise LaunchError("no size of send/recv could be measured", hint="try smaller --sizes")
+            raise LaunchError("no size of send/recv could be measured", hint="try smaller ‹sizes›")
         self.probe = run
 
     def recorded(self, settings: Settings) -> list[ProcessRun]:
@@ -181,7 +202,7 @@ class SettingsProcesses:
             seconds=seconds,
             error=error,
         )
-        self._files.record_end(line)
+        self._files.lines.append([line])
         run = as_run(line, samples)
         if settings == DEFAULT and run.error is not None:
             raise LaunchError(
@@ -200,7 +221,7 @@ class SettingsProcesses:
                     sample_of(point, request, self.hello, self._files.study.name, process, settings)
                     for point in points
                 ]
-                self._files.record_samples(kept)
+                self._files.samples.append(kept)
                 samples += kept
 
     def _started(self, settings: Settings, process: int) -> AbstractContextManager[BenchProcess]:
@@ -215,5 +236,5 @@ def _check_workload(workload: Workload, hello: Hello) -> None:
         raise PlatformError("the bench cannot measure send/recv here")
     if workload.load and not hello.can.load:
         raise PlatformError(
-            "the bench cannot compute beside the calls here", hint="leave --load out"
+            "the bench cannot compute beside the calls here", hint="leave ‹load› out"
         )

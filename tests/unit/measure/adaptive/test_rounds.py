@@ -9,7 +9,7 @@ from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import dominated_choices
 from nccltune.measure.adaptive.rounds import (
     PROOF_ROUNDS,
-    Decided,
+    SizeDecisions,
     unproven,
     unsettled,
     worth_repeating,
@@ -45,7 +45,7 @@ def test_rounds_that_most_sizes_have_are_filled_up_at_the_others() -> None:
     timings = timed({K: {0, 1, 2, 3}, 2 * K: {0, 1, 2, 3}, 4 * K: {0}}, 0.3)
     next_rounds = {K: 4, 2 * K: 4, 4 * K: 1}
     decided = dict.fromkeys(timings.sizes, TREE)
-    found = unproven(seen(timings), timings, Decided(decided), next_rounds, TOLL)
+    found = unproven(seen(timings), timings, SizeDecisions(decided), next_rounds, TOLL)
     assert {size: item.rounds for size, item in found.items()} == {4 * K: (1, 2, 3)}
     assert found[4 * K].choices == (TREE,)
 
@@ -53,7 +53,7 @@ def test_rounds_that_most_sizes_have_are_filled_up_at_the_others() -> None:
 def test_rounds_that_are_past_at_a_size_are_made_up_by_new_ones() -> None:
     timings = timed({K: {0, 1, 2, 3}, 4 * K: {0}}, 0.3)
     decided = dict.fromkeys(timings.sizes, TREE)
-    found = unproven(seen(timings), timings, Decided(decided), {K: 4, 4 * K: 3}, TOLL)
+    found = unproven(seen(timings), timings, SizeDecisions(decided), {K: 4, 4 * K: 3}, TOLL)
     assert found[4 * K].rounds == (3, 4, 5)
     assert found[K].rounds == (4, 5)
 
@@ -62,7 +62,7 @@ def test_a_rule_with_four_rounds_in_common_is_left_alone() -> None:
     timings = timed(dict.fromkeys((K, 2 * K, 4 * K), range(4)), 0.3)
     decided = dict.fromkeys(timings.sizes, TREE)
     rounds = dict.fromkeys(timings.sizes, 4)
-    assert unproven(seen(timings), timings, Decided(decided), rounds, TOLL) == {}
+    assert unproven(seen(timings), timings, SizeDecisions(decided), rounds, TOLL) == {}
 
 
 @pytest.mark.parametrize(("had", "wanted"), [(4, (4, 5)), (6, (6, 7, 8)), (16, ())])
@@ -70,7 +70,7 @@ def test_a_candidate_gets_rounds_until_it_is_sure_or_has_the_most(
     had: int, wanted: tuple[int, ...]
 ) -> None:
     timings = timed(dict.fromkeys((K, 2 * K, 4 * K), range(had)), 0.3)
-    decided = Decided(dict.fromkeys(timings.sizes, TREE), frozenset(timings.sizes))
+    decided = SizeDecisions(dict.fromkeys(timings.sizes, TREE), frozenset(timings.sizes))
     found = unproven(seen(timings), timings, decided, dict.fromkeys(timings.sizes, had), TOLL)
     assert {item.rounds for item in found.values()} == ({wanted} if wanted else set())
     assert set(found) == (set(timings.sizes) if wanted else set())
@@ -78,7 +78,7 @@ def test_a_candidate_gets_rounds_until_it_is_sure_or_has_the_most(
 
 def test_a_gain_that_no_rule_takes_is_proven_if_it_is_worth_it() -> None:
     timings = timed(dict.fromkeys((K, 2 * K, 4 * K), range(2)), 0.3)
-    nothing = Decided(dict.fromkeys(timings.sizes, DEFAULT))
+    nothing = SizeDecisions(dict.fromkeys(timings.sizes, DEFAULT))
     found = unproven(seen(timings), timings, nothing, dict.fromkeys(timings.sizes, 2), TOLL)
     assert {item.rounds for item in found.values()} == {(2, 3)}
     assert PROOF_ROUNDS[0] == 4
@@ -93,7 +93,7 @@ def test_a_proof_that_costs_more_than_it_is_worth_is_given_up() -> None:
     tree = timings.cells[256 * M][TREE]
     for key in tree:
         tree[key] /= math.exp(0.06)
-    nothing = Decided(dict.fromkeys(timings.sizes, DEFAULT))
+    nothing = SizeDecisions(dict.fromkeys(timings.sizes, DEFAULT))
     states = seen(timings)
     assert states[256 * M].best == TREE
     assert unproven(states, timings, nothing, dict.fromkeys(timings.sizes, 2), TOLL) == {}

@@ -198,4 +198,4 @@ def test_ranks_that_share_a_gpu_get_what_nccl_needs_for_it() -> None:
     }
     with pytest.raises(PlatformError, match="one GPU alone") as error:
         command_lines(["bench"], Launch(gpus=1), 77)
-    assert "--ranks-per-gpu" in (error.value.hint or "")
+    assert "‹ranks_per_gpu›" in (error.value.hint or "")

@@ -175,7 +175,7 @@ def test_the_probe_is_kept_and_not_compared(tmp_path: Path) -> None:
     made = driver(tmp_path / "s", Machine())
     outcome = made.run()
     runs = TrialFiles(Study(tmp_path / "s"))
-    looks = [line for line in runs.lines() if line.probe]
+    looks = [line for line in runs.lines.read() if line.probe]
     assert [line.round for line in looks] == [0]
     assert 0 not in outcome.rounds
     assert any(sample.round == 0 for sample in runs.samples())
@@ -201,7 +201,7 @@ def test_an_interrupted_trial_goes_on_with_whole_rounds(tmp_path: Path) -> None:
     outcome = driver(tmp_path / "s", machine).run()
     assert (len(outcome.rounds), outcome.known) == (8, 2)
     # The interrupted round does not count, but its timings are kept.
-    lines = TrialFiles(Study(tmp_path / "s")).lines()
+    lines = TrialFiles(Study(tmp_path / "s")).lines.read()
     lone = {line.round for line in lines if not line.probe} - set(outcome.rounds)
     assert len(lone) == 1
     before = len(machine.ran)

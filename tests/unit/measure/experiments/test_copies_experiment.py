@@ -237,13 +237,13 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut:
         compare(tmp_path, Machine(crossing(4 * M), before=stop))
     runs = ProcessRecord(Study(tmp_path), SENDRECV)
     finished = [run for run in runs.finished() if not run.probe]
-    assert len(runs.samples()) == cut
+    assert len(runs.samples.read()) == cut
     verdict = compare(tmp_path, Machine(crossing(4 * M)))
     assert verdict.settings == {FROM: 4 * M}
     assert verdict.known == len(finished)
     # At most the interrupted process and the other one of its pair run twice.
     assert verdict.processes + verdict.known <= 13 + 3
-    numbers = [run.process for run in runs.lines()]
+    numbers = [run.process for run in runs.lines.read()]
     assert len(set(numbers)) == len(numbers)
     again = compare(tmp_path, Machine(crossing(4 * M)))
     assert (again.processes, again.settings) == (0, verdict.settings)
@@ -302,7 +302,7 @@ def test_what_is_kept_is_apart_and_complete(tmp_path: Path) -> None:
         "sendrecv-runs.jsonl",
         "sendrecv-samples.jsonl",
     ]
-    samples = ProcessRecord(Study(tmp_path), SENDRECV).samples()
+    samples = ProcessRecord(Study(tmp_path), SENDRECV).samples.read()
     assert {sample.collective for sample in samples} == {Collective.SENDRECV}
     assert {sample.load for sample in samples} == {None}
     assert len(samples) == verdict.processes * len(verdict.points) * 3

@@ -53,7 +53,7 @@ def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such library") as error:
         on_gpus(Launch(), tmp_path / "none.so")
     assert error.value.hint is not None
-    assert "--library" in error.value.hint
+    assert "‹library›" in error.value.hint
 
 
 def test_variables_of_compared_settings_are_errors() -> None:

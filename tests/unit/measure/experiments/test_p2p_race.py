@@ -201,25 +201,12 @@ def test_an_interrupted_race_goes_on_where_it_stopped(tmp_path: Path, cut: int) 
     verdict = race(tmp_path / "cut", rest)
     assert Settings.of(verdict.settings) == BEST
     assert verdict.known == len(finished)
-    numbers = [run.process for run in ProcessRecord(Study(tmp_path / "cut")).lines()]
+    numbers = [run.process for run in ProcessRecord(Study(tmp_path / "cut")).lines.read()]
     assert len(set(numbers)) == len(numbers)
     # At most the interrupted process runs twice, and a new default before the next one.
     assert verdict.processes + verdict.known <= len(whole.started) + 4
     again = race(tmp_path / "cut", Machine())
     assert (again.processes, again.settings) == (0, verdict.settings)
-
-
-def test_timings_of_a_process_cut_short_are_kept_but_decide_nothing(tmp_path: Path) -> None:
-    def stop(number: int) -> None:
-        if number == 150:
-            raise StopError
-
-    with pytest.raises(StopError):
-        race(tmp_path, Machine(before=stop))
-    runs = ProcessRecord(Study(tmp_path))
-    assert len(runs.samples()) == 150
-    complete = {run.process for run in runs.finished()}
-    assert {sample.process for sample in runs.samples()} - complete == {max(complete) + 1}
 
 
 def test_the_budget_ends_a_race_before_the_process_that_would_break_it(tmp_path: Path) -> None:
@@ -237,7 +224,7 @@ def test_the_budget_ends_a_race_before_the_process_that_would_break_it(tmp_path:
 def test_the_sweeps_samples_stay_as_they_are(tmp_path: Path) -> None:
     race(tmp_path, Machine())
     assert not Study(tmp_path).samples_path.exists()
-    samples = ProcessRecord(Study(tmp_path)).samples()
+    samples = ProcessRecord(Study(tmp_path)).samples.read()
     assert {sample.collective.value for sample in samples} == {"sendrecv", "alltoall", "allreduce"}
     assert all(sample.iterations for sample in samples)
     assert all(

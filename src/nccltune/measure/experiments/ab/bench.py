@@ -46,7 +46,7 @@ class BenchRunner:
         if taken:
             raise InputError(
                 f"{taken[0]} cannot be unset for our bench",
-                where="--unset",
+                where="‹unset›",
                 hint="name a program of nccl-tests: nccltune ab --unset ... -- all_reduce_perf",
             )
         self.launch = launch

@@ -115,7 +115,7 @@ class TrialExperiment:
         self._trial = trial
         self._scope = scope
         self._now = now
-        every = runs.lines()
+        every = runs.lines.read()
         self._lines = [] if anew else [line for line in every if line.trial == trial.key]
         used = [line.round for line in every] + [sample.round for sample in runs.samples()]
         self._next_round = max(used, default=-1) + 1
@@ -142,7 +142,7 @@ class TrialExperiment:
         if all(sample.ranks == 1 for sample in self._probed):
             raise InputError(
                 "it ran as one rank, which has no peer to communicate with",
-                hint="give the program its GPUs (-g 4), or name a --launcher",
+                hint="give the program its GPUs (-g 4), or name a ‹launcher›",
             )
         self._lines.append(self._line("default", number, ran, seconds, probe=True))
         return ran.hello
@@ -155,7 +155,7 @@ class TrialExperiment:
         if self._probed:
             line = self._lines[-1]
             self._keep(self._probed, line.round, "default")
-            self._runs.record_end(line)
+            self._runs.lines.append([line])
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until all rounds are complete, the settings fail or the budget is spent.
@@ -204,7 +204,7 @@ class TrialExperiment:
                 self._check_default(ran)
             line = self._line(side, number, ran, seconds)
             self._lines.append(line)
-            self._runs.record_end(line)
+            self._runs.lines.append([line])
             if ran.error is not None:
                 return
 
@@ -234,7 +234,7 @@ class TrialExperiment:
 
     def _keep(self, samples: Iterable[Sample], number: int, side: Side) -> None:
         at = timestamp()
-        self._runs.record_samples(
+        self._runs.timings.append(
             msgspec.structs.replace(
                 sample,
                 study=self._runs.study.name,

@@ -32,7 +32,7 @@ class ReplayRunner:
         for sample in runs.samples():
             by_round[sample.round, _key(sample.settings)].append(sample)
         self._trials: dict[str, dict[_Key, list[_Recorded]]] = defaultdict(dict)
-        for line in runs.lines():
+        for line in runs.lines.stream():
             key = _key(line.settings)
             samples = by_round[line.round, key]
             if samples or line.error is not None:
@@ -59,7 +59,7 @@ class ReplayRunner:
             raise InputError(
                 f"{self.study.path} has no trial of {_words(_key(proposed))} against "
                 f"{_words(_key(default))}",
-                where="--replay",
+                where="‹replay›",
                 hint=f"recorded: {'; '.join(known)}",
             )
 

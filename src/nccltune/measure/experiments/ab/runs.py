@@ -7,7 +7,6 @@ try.jsonl       every process that has ended, with the trial to which it belongs
 """
 
 import hashlib
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -69,19 +68,16 @@ class TrialRun(
 
 
 class TrialFiles:
-    """The files of a study with the processes and timings of all its trials."""
+    """The files of a study with all its trials.
+
+    `lines` has every process that has ended, `timings` every timing of the study, both oldest
+    first.
+    """
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self._runs = LineFile(study, names.AB_RUNS, TrialRun)
-        self._samples = LineFile(study, study.samples_path.name, Sample)
-
-    def lines(self) -> list[TrialRun]:
-        """Return every process that has ended, oldest first.
-
-        Raises StudyError for a damaged line.
-        """
-        return self._runs.read()
+        self.lines = LineFile(study, names.AB_RUNS, TrialRun)
+        self.timings = LineFile(study, study.samples_path.name, Sample)
 
     def samples(self) -> list[Sample]:
         """Return every timing of every trial, oldest first. Imported samples are left out.
@@ -90,21 +86,7 @@ class TrialFiles:
         """
         return [
             sample
-            for sample in self._samples.stream()
+            for sample in self.timings.stream()
             # Round numbers of samples imported from another study mean other rounds.
             if sample.source.purpose is Purpose.AB and sample.source.file_hash is None
         ]
-
-    def record_samples(self, samples: Iterable[Sample]) -> None:
-        """Record timings. They are synced to disk when this returns.
-
-        Raises StudyError for a failed write.
-        """
-        self._samples.append(samples)
-
-    def record_end(self, line: TrialRun) -> None:
-        """Record a process that has ended.
-
-        Raises StudyError for a failed write.
-        """
-        self._runs.append([line])

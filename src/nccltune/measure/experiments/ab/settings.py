@@ -48,9 +48,9 @@ def read_settings(
         _add(found, match["name"], match["value"])
     for name in unset:
         if not _NAME.fullmatch(name):
-            raise InputError(f"--unset: {name!r} is no name of a setting")
+            raise InputError(f"{name!r} is no name of a setting", where="‹unset›")
         if name not in environment:
-            raise InputError(f"--unset: {name} is not set here and cannot be unset")
+            raise InputError(f"{name} is not set here and cannot be unset", where="‹unset›")
         _add(found, name, None)
     if not found:
         raise InputError(
@@ -59,7 +59,7 @@ def read_settings(
     if all(environment.get(name) == value for name, value in found.items()):
         raise InputError(
             f"{label(found)} is already in effect in this shell: there is nothing to compare",
-            hint=f"--unset {next(iter(found))} tries it without",
+            hint=f"‹unset› {next(iter(found))} tries it without",
         )
     return found
 

@@ -54,7 +54,7 @@ def check_scope(scope: CopiesScope) -> None:
     check_sizes(scope.low, scope.high)
     if scope.pairs < LEAST_PAIRS:
         raise InputError(
-            f"{LEAST_PAIRS} pairs at least are needed to estimate the noise", where="--rounds"
+            f"{LEAST_PAIRS} pairs at least are needed to estimate the noise", where="‹pairs›"
         )
 
 

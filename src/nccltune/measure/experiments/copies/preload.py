@@ -8,11 +8,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.settings_processes import BenchProcess, RunningBench, Starter
 from nccltune.measure.experiments.copies.settings import CONNECTIONS, ENOUGH_CONNECTIONS, ON
 from nccltune.model.errors import InputError, LaunchError
 
@@ -24,26 +23,6 @@ BY_COPY_ENGINE = "copy engine"
 """Prefix of the carrier names that the library uses for messages by copy engine."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
 _COUNT = re.compile(r"nccltune sendrecv: process \d+: (.+): (\d+) messages, \d+ bytes")
-
-
-class _Running:
-    """A `BenchProcess` that measures on the GPUs of this machine."""
-
-    recorded_s = None
-    carried: Mapping[str, int] | None = None
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-
-    @property
-    def hello(self) -> Hello:
-        return self._bench.hello
-
-    def effective(self) -> None:
-        """Return None: the library does not change NCCL's own settings."""
-
-    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        return self._bench.measure(request)
 
 
 def on_gpus(
@@ -63,7 +42,7 @@ def on_gpus(
         raise InputError(
             "no such library",
             where=str(library),
-            hint="--library names libnccltune-sendrecv.so; left out, it is the installed one",
+            hint="‹library› names libnccltune-sendrecv.so; left out, it is the installed one",
         )
     library = library.absolute()
     nccl: str | None = str(launch.nccl) if launch.nccl is not None else None
@@ -75,7 +54,7 @@ def on_gpus(
             # Turn the library off, in case the shell preloads it: the default is NCCL alone.
             with Bench(launch, program=program, settings={ON: "0"}) as bench:
                 nccl = nccl or bench.hello.nccl.path
-                yield _Running(bench)
+                yield RunningBench(bench)
             return
         with tempfile.TemporaryDirectory(prefix="nccltune-") as name:
             counts = Path(name) / "messages"
@@ -86,7 +65,7 @@ def on_gpus(
             variables["NCCLTUNE_SENDRECV_STATS"] = str(counts)
             ours = launch._replace(nccl=library)
             with Bench(ours, program=program, settings=variables) as bench:
-                running = _Running(bench)
+                running = RunningBench(bench)
                 yield running
             running.carried = _carried(counts, bench.stderr_tail, settings)
 

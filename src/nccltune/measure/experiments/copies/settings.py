@@ -96,12 +96,12 @@ def check_sizes(low: int, high: int) -> None:
     """
     bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
     if low < LEAST_FROM or high > MOST_FROM:
-        raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
+        raise InputError(f"sizes must be from {bounds}, like the threshold", where="‹sizes›")
     if not low <= DEFAULT_FROM <= high:
         raise InputError(
             f"must have the default threshold, {format_bytes(DEFAULT_FROM)}, among them",
-            where="--sizes",
-            hint="leave out --sizes, or write 256K-64M",
+            where="‹sizes›",
+            hint="leave out ‹sizes›, or write 256K-64M",
         )
 
 

@@ -8,18 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
+from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.gains import NeighbourGains
-from nccltune.measure.engine.settings import (
-    DEFAULT,
-    Effective,
-    Settings,
-    log_settings,
-    read_effective,
-)
+from nccltune.measure.engine.settings import DEFAULT, Settings, log_settings
 from nccltune.measure.engine.settings_experiment import SettingsExperiment
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.settings_processes import BenchProcess, RunningBench, Starter
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.p2p.race import Race
 from nccltune.measure.experiments.p2p.settings import candidates, memory_bytes
@@ -92,27 +86,6 @@ class RaceExperiment(SettingsExperiment[RaceScope, RaceVerdict]):
         return self._race
 
 
-class _OnGpus:
-    """A `BenchProcess` on the GPUs of this machine. `folder` has NCCL's log of its start."""
-
-    recorded_s = None
-    carried = None
-
-    def __init__(self, bench: Bench, folder: Path) -> None:
-        self._bench = bench
-        self._folder = folder
-
-    @property
-    def hello(self) -> Hello:
-        return self._bench.hello
-
-    def effective(self) -> Effective | None:
-        return read_effective(self._folder)
-
-    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        return self._bench.measure(request)
-
-
 def on_gpus(launch: Launch, *, program: list[str] | None = None) -> Starter:
     """Return a starter of `nccltune-bench` with the options in `launch`.
 
@@ -125,6 +98,6 @@ def on_gpus(launch: Launch, *, program: list[str] | None = None) -> Starter:
             folder = Path(name)
             variables = {**log_settings(folder), **settings.environment}
             with Bench(launch, program=program, settings=variables) as bench:
-                yield _OnGpus(bench, folder)
+                yield RunningBench(bench, folder)
 
     return start

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closed list of what a report may remark on a measurement, with the words for each."""
+
+from typing import NamedTuple
+
+from nccltune.model.finding import FindingKind
+
+
+class Remark(NamedTuple):
+    """How a kind of finding is shown.
+
+    heading     the name of the kind
+    style       its style on a terminal
+    caveat      the caveat of the verdict, which it makes less reliable; empty if it does not
+    is_placed   whether the caveat names the place, because other places may still have gains
+    is_serious  whether the user should act on it
+    """
+
+    heading: str
+    style: str = ""
+    caveat: str = ""
+    is_placed: bool = False
+    is_serious: bool = False
+
+
+REMARKS = {
+    FindingKind.WRONG_RESULTS: Remark(
+        "Wrong results", "bold red", "wrong results: their timings are left out", is_serious=True
+    ),
+    FindingKind.SUSPECT_RUN: Remark(
+        "Suspect run",
+        "bold red",
+        "a run is not what it claims to be",
+        is_serious=True,
+    ),
+    FindingKind.SINGLE_SAMPLES: Remark("Single timings", caveat="so few timings do not show noise"),
+    FindingKind.NO_DEFAULT: Remark("No default", caveat="the default was not measured"),
+    FindingKind.BELOW_EXPECTED: Remark(
+        "Below what the links allow",
+        "red",
+        "slower than the platform should be, check it first",
+        is_placed=True,
+        is_serious=True,
+    ),
+    FindingKind.NOT_A_TUNING_PROBLEM: Remark(
+        "Not a tuning problem", "red", "not a tuning problem", is_placed=True, is_serious=True
+    ),
+    FindingKind.BAD_CROSSOVER: Remark("Bad crossover", "yellow", is_serious=True),
+    FindingKind.FALLING_TIME: Remark("Slower than a larger message", "yellow", is_serious=True),
+    FindingKind.DIP: Remark("Dip", "yellow"),
+    FindingKind.PLATEAU: Remark("Plateau", "yellow"),
+    FindingKind.NOT_SATURATED: Remark("Not saturated"),
+    FindingKind.NOISY: Remark("Noisy"),
+    FindingKind.NOT_COMPARED: Remark("Not compared"),
+    FindingKind.AS_EXPECTED: Remark("As expected", "green"),
+}
+"""Every kind of finding; kinds with a caveat come first, worst first."""
+NOISE_WORDS = {
+    "a/a series": "A/A: the default measured twice in every round",
+    "split rounds": "A/A: odd against even rounds of the default",
+    "split processes": "A/A: odd against even processes of the default",
+    "assumed": "too few timings per point to measure it",
+}
+GAIN_NOTE = (
+    "The gain compares timings of the same round and averages over rounds, so it can differ from "
+    "the ratio of the two medians."
+)
+"""Printed below every table that shows two times and their gain."""
+EDGE_NOTE = "Two rows of one size are the last byte of one range and the first of the next."
+"""Printed below a table in which two different sizes are printed as the same text."""
