@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nccltune.cli import run
 from nccltune.cli.measure_screen import best_table, point_words, watch_sweep
 from nccltune.cli.progress import seconds_words
 from nccltune.measure.adaptive.plan import Plan
@@ -15,6 +14,7 @@ from nccltune.measure.bench.conversation import BenchPoint, PointError
 from nccltune.measure.engine.communicator import SweepStatus
 from nccltune.model.collective import Collective
 from tests.unit.measure.platforms import Curves, K, Platform, choice, collective_plan, drive, linear
+from tests.unit.runs import Cli
 
 POINT = BenchPoint(bytes=64 * K, choice=choice("tree/simple"), time_us=141.2)
 STATUS = SweepStatus(10.0, 38.0, 120, 0, Collective.ALLREDUCE, POINT, 211.4)
@@ -103,32 +103,27 @@ def test_the_table_names_leaders_and_gains() -> None:
 )
 def test_bad_options_are_named(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     options: list[str],
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["sweep", "-o", "study", *options]) == 2
-    assert words in capsys.readouterr().err
+    assert words in cli("sweep", "-o", "study", *options, code=2).err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_as_study_folder_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_as_study_folder_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "file").write_text("")
-    assert run(["sweep", "-o", str(tmp_path / "file")]) == 2
-    assert "is a file, not a study folder" in capsys.readouterr().err
+    assert "is a file, not a study folder" in cli("sweep", "-o", tmp_path / "file", code=2).err
 
 
 def test_without_a_gpu_the_hint_names_a_recording(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nccltune.measure.bench.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
     monkeypatch.setattr("nccltune.measure.bench.process.bench_path", lambda: tmp_path / "bench")
-    assert run(["sweep", "-o", str(tmp_path / "study")]) == 3
-    err = capsys.readouterr().err
+    err = cli("sweep", "-o", tmp_path / "study", code=3).err
     assert "error: no GPU" in err
     assert "hint:  try the whole loop on a recording: nccltune auto --replay" in err
     assert not (tmp_path / "study").exists()
