@@ -194,12 +194,14 @@ def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: C
     data = cli("report", path, "--json").document
     assert data["verdict"].startswith("Proven in a replay: ")
     assert {group["proven_gain"] is None for group in data["groups"]} == {False}
+    assert data["commands"]["deploy"] == f"nccltune env {path}"
     with (path / "tuner.conf").open("a") as file:
         file.write("allreduce,0,8,ring,ll,-1,4,4\n")
     out, err = cli("report", path, "--json")
     data = json.loads(out)
     assert data["proof"] is None
     assert " are expected to make " in data["verdict"]
+    assert data["commands"]["deploy"].startswith("nccltune tune ")
     assert "proof.json is of another configuration" in err
 
 
