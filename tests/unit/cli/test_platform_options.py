@@ -8,12 +8,12 @@ import click
 import pytest
 
 from nccltune.app.bench_launch import LaunchRequest, keys_of
+from nccltune.cli import run
 from nccltune.cli.options import PLATFORM
 from nccltune.cli.verb import Verb, command_line
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.runs import Cli
 
 
 def resumed(*words: str) -> str:
@@ -62,9 +62,9 @@ def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
         keys_of(LaunchRequest(settings=("processes=one",)))
 
 
-def test_verify_checks_launch_options(tmp_path: Path, cli: Cli) -> None:
+def test_verify_checks_launch_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study.create(tmp_path / "study")
     study.write_json(study.platform_path, Platform(name="study"))
     for more in ([], ["--", "true"]):
-        err = cli("verify", study.path, "--set", "image=a", *more, code=2).err
-        assert "--set kubernetes.image: is for --launcher kubernetes" in err
+        assert run(["verify", str(study.path), "--set", "image=a", *more]) == 2
+        assert "--set kubernetes.image: is for --launcher kubernetes" in capsys.readouterr().err
