@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import nccltune
-from nccltune.cli import output
+from nccltune.cli import output, run
 from nccltune.cli.output import error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -99,12 +99,13 @@ def test_a_status_is_printed_literally(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"now {NASTY}" in shown(file)
 
 
-def test_errors_are_printed_literally_and_escaped(cli: Cli) -> None:
+def test_errors_are_printed_literally_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     lines = error_lines(f"{NASTY} {STEERING}", f"{NASTY} {STEERING}")
     assert lines.count(NASTY) == 2
     assert not set("\x1b\x07\x08\x9b\u202e") & set(lines)
     assert harmless("tabs\tand\nlines stay") == "tabs\tand\nlines stay"
-    assert f"{NAME}\\x1b[31m" in cli("analyze", f"{NAME}\x1b[31m", code=2).err
+    assert run(["analyze", f"{NAME}\x1b[31m"]) == 2
+    assert f"{NAME}\\x1b[31m" in capsys.readouterr().err
 
 
 def test_exact_output_is_escaped_on_a_terminal_only(
