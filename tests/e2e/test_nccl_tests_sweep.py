@@ -283,22 +283,3 @@ def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None
     assert {s.bytes for s in samples(build) if s.choice == DEFAULT} == {
         4096 << power for power in range(NUMBER_OF_SIZES)
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "words", "code"),
-    [
-        (["--p2p"], "no such option: --p2p", 2),
-        (["--replay", "study"], "no such option: --replay", 2),
-        (["--set", "processes=per-node"], "--set processes: is for --launcher", 2),
-        (["--launch-prefix", "mpirun"], "--gpus: the launcher of --launch-prefix", 2),
-        (["--set", "hosts=a"], "--set hosts: is for --launcher", 2),
-        (["--launcher", "openmpi", "--launch-prefix", "mpirun"], "--launch-prefix: is what", 2),
-        (["--collectives", "reduce"], "holds no reduce_perf that can be run", 3),
-    ],
-)
-def test_options_that_do_not_go_together(
-    build: Path, options: list[str], words: str, code: int
-) -> None:
-    assert words in sweep(build, *options, code=code).stderr
-    assert not (build.parent / "study").exists()

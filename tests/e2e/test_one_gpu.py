@@ -91,19 +91,3 @@ while not (pipes / "quit").exists():
     number, pipes = seen.read_text().split()
     assert not Path(f"/proc/{number}").exists()
     assert not Path(pipes).parent.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--gpus", "1"], "one GPU alone has nothing to measure"),
-        (["--mps"], "is for ranks that share a GPU"),
-        ([*SHARED, "--launcher", "openmpi"], "without --launcher"),
-        ([*SHARED, "--set", "processes=per-node"], "needs a process for each rank"),
-        ([*SHARED, "--replay", "h200x4-as-4-nodes"], "takes NCCL, GPUs and nodes"),
-    ],
-)
-def test_options_that_do_not_fit_are_errors(tmp_path: Path, words: list[str], message: str) -> None:
-    done = nccltune("sweep", "-o", tmp_path / "study", *SCOPE, *words, code=2)
-    assert message in done.stderr
-    assert not (tmp_path / "study").exists()

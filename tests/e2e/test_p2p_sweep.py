@@ -73,22 +73,3 @@ def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Pa
     )
     assert "is a study of another platform" in done.stderr
     assert "NCCL_BUFFSIZE=8388608 here" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--exhaustive"], "no such option: --exhaustive"),
-        (["--gain-threshold", "0"], "--gain-threshold: must be above 0"),
-        (["--sizes", "1-2"], "sizes begin at 4 bytes"),
-        (["--replay", "empty"], "holds no recorded race"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    native: Path, tmp_path: Path, options: list[str], words: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    done = run(native, "sendrecv", "settings", "-o", "study", *options, cwd=tmp_path, code=2)
-    assert words in done.stderr
-    assert not (tmp_path / "study").exists()

@@ -196,56 +196,6 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
     assert (again["processes"], again["settings"]) == (0, result["settings"])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--exhaustive"], "no such option: --exhaustive"),
-        (["--collectives", "allreduce"], "no such option: --collectives"),
-        (["--p2p"], "it is now: nccltune sendrecv settings"),
-        (["--emulate-nodes", "2"], "no such option: --emulate-nodes"),
-        (["--launcher", "slurm"], "no such option: --launcher"),
-        (["--rounds", "3"], "--rounds: 4 pairs at least"),
-        (["--sizes", "1K-64M"], "sizes must be from 4 KiB to 1 GiB"),
-        (["--sizes", "4M-64M"], "must have the default threshold, 2 MiB, among them"),
-        (["--library", "none.so"], "none.so: no such library"),
-        (["--replay", "empty"], "holds no recorded comparison of NCCL with copy engines"),
-        (["--replay", "empty", "--library", "x"], "is not for a replay"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    native: Path, tmp_path: Path, options: list[str], words: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    done = run(native, "sendrecv", "sweep", "-o", "study", *options, cwd=tmp_path, code=2)
-    assert words in done.stderr
-    assert not (tmp_path / "study").exists()
-
-
-@pytest.mark.parametrize("option", [["--policies"], ["--library", "x"]])
-def test_options_of_it_alone(native: Path, tmp_path: Path, option: list[str]) -> None:
-    done = run(native, "sweep", "-o", "study", *option, cwd=tmp_path, code=2)
-    assert f"no such option: {option[0]}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("NCCLTUNE_SENDRECV_POLICY", "vccl"),
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "7"),
-        ("NCCL_COMM_BLOCKING", "0"),
-    ],
-)
-def test_variables_that_would_decide_are_refused(
-    native: Path, tmp_path: Path, name: str, value: str
-) -> None:
-    words = ("sendrecv", "sweep", "-o", "study", "--gpus", 2)
-    done = run(native, *words, cwd=tmp_path, code=2, **{name: value})
-    assert f"{name}={value} is set" in done.stderr
-    assert f"unset {name}" in done.stderr
-
-
 @pytest.mark.skipif(
     not (FAKES / "libnccl.so.2").exists(),
     reason="the fake GPUs are not built (make test-native)",

@@ -168,21 +168,6 @@ def test_without_a_launcher_one_process_has_all_gpus(study: Study) -> None:
     assert "4 on alpha; 1 were promised" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--nodes", "2"), "--nodes: is for --launcher"),
-        (("--set", "hosts=a,b"), "--set hosts: is for --launcher"),
-        (("--launcher", "openmpi", "--replay", "x"), "are for measuring with our bench"),
-        (("--launcher", "openmpi-5"), "did you mean 'openmpi:5'?"),
-    ],
-)
-def test_options_that_do_not_go_with_a_command(
-    study: Study, options: tuple[str, ...], words: str
-) -> None:
-    assert words in verify(study, *PROGRAM, options=options, code=2).stderr
-
-
 def proof_of(study: Study) -> Proof:
     return study.read_json(study.path / "proof.json", Proof)
 
