@@ -55,14 +55,6 @@ def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, nati
     assert not (raced / "study" / "samples.jsonl").exists()
 
 
-def test_a_dry_run_says_what_it_would_try_and_writes_nothing(native: Path, tmp_path: Path) -> None:
-    found = sweep(native, "--dry-run", "-o", "study", cwd=tmp_path)
-    assert {"NCCL_MIN_P2P_NCHANNELS": 64} in found["first"]
-    assert {"NCCL_BUFFSIZE": 8388608, "NCCL_P2P_NVL_CHUNKSIZE": 1048576} in found["first"]
-    assert not any("NCCL_NCHANNELS_PER_NET_PEER" in item for item in found["first"])
-    assert not (tmp_path / "study").exists()
-
-
 def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Path) -> None:
     done = run(
         native,

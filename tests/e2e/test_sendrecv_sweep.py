@@ -82,11 +82,6 @@ def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, nativ
     assert not (compared / "study" / "samples.jsonl").exists()
 
 
-def test_without_sendrecv_env_says_how_to_have_it(compared: Path, native: Path) -> None:
-    done = run(native, "env", "study", cwd=compared, code=2)
-    assert "nccltune sendrecv env study" in done.stderr
-
-
 def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path) -> None:
     words = ("sendrecv", "sweep", "--replay", "h200x2-1-node", "--json")
     points, thresholds = {}, {}
@@ -103,16 +98,6 @@ def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path
     assert points["loaded"][64 << 10]["gain"]["gain"] > 3
     large = points["loaded"][256 << 20]
     assert large["native_load_slower"] > 1.2 > 1.1 > large["copy_engine_load_slower"]
-
-
-def test_a_dry_run_says_what_it_would_start_and_writes_nothing(
-    native: Path, tmp_path: Path
-) -> None:
-    found = sweep(native, "--dry-run", "--policies", "-o", "study", cwd=tmp_path)
-    assert found["pairs"] == 6
-    assert len(found["policies"]) == 9
-    assert found["processes"] == 12 + 41
-    assert not (tmp_path / "study").exists()
 
 
 def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> None:
@@ -136,17 +121,6 @@ def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> No
     again = json.loads(done.stdout)
     assert again["from_bytes"] == 4 << 10
     assert again["points"][0]["native_load_slower"] == pytest.approx(1.2)
-
-
-def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
-    result = sweep(native, "-o", "study", cwd=tmp_path, BENCH_CROSSING="0")
-    assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
-    assert result["from_bytes"] is None
-    conf = (tmp_path / "study" / "sendrecv.conf").read_text()
-    assert conf.splitlines()[-1] == "NCCLTUNE_SENDRECV=0"
-    done = run(native, "sendrecv", "env", "study", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["settings"]["NCCLTUNE_SENDRECV"] == "0"
-    assert "copy engines do not pay there" in done.stderr
 
 
 @pytest.mark.parametrize(
