@@ -16,7 +16,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
-from tests.e2e.command_line import launcher_here
+from tests.e2e.command_line import launcher_here, running
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
 SIZES = ("--sizes", "4K-1M")
@@ -237,39 +237,34 @@ def test_its_last_words_are_those_of_the_program(build: Path, launcher: tuple[st
 def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
     build: Path, launcher: tuple[str, ...]
 ) -> None:
-    mark = f"FAKE_STARTS={build.parent / 'starts'}"
+    path = build.parent / "starts"
     process = subprocess.Popen(
         command(build, *launcher),
         cwd=build.parent,
-        env=environment(FAKE_STARTS=str(build.parent / "starts"), FAKE_SLOW="0.2"),
+        env=environment(FAKE_STARTS=str(path), FAKE_SLOW="0.2"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    path = build.parent / "starts"
     try:
         for _ in eventually(60):
-            if path.exists() and starts(build) and len(programs(mark)) == 4:
+            if path.exists() and starts(build) and len(programs(path)) == 4:
                 break
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
     finally:
         process.kill()
         process.wait()
-    assert programs(mark) == []
+    assert programs(path) == []
 
 
-def programs(mark: str) -> list[str]:
-    """The command lines of binaries that run with this variable."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_text().split("\0")
-            variables = (folder / "environ").read_text().split("\0")
-        except OSError:
-            continue
-        if mark in variables and len(words) > 1 and "all_reduce_perf" in words[1]:
-            found.append(" ".join(words))
-    return found
+def programs(starts: Path) -> list[list[str]]:
+    """The command lines of binaries that run and note their starts there."""
+    return [
+        one.words
+        for one in running()
+        if one.variables.get("FAKE_STARTS") == str(starts)
+        and "all_reduce_perf" in "".join(one.words[1:2])
+    ]
 
 
 def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None:
