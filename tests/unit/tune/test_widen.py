@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-import msgspec
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.tune.result import TuneOptions
@@ -110,8 +110,6 @@ def test_a_range_is_widened_only_if_the_timings_of_each_scale_prove_it() -> None
     options = TuneOptions(any_scale=True)
     two, four = search(timings, options)
     (item,) = two.rules
-    claimed = msgspec.structs.replace(
-        item, rule=msgspec.structs.replace(item.rule, nodes=4, ranks=32)
-    )
-    groups = [two, msgspec.structs.replace(four, rules=[claimed])]
+    claimed = replace(item, rule=replace(item.rule, nodes=4, ranks=32))
+    groups = [two, replace(four, rules=[claimed])]
     assert widen(groups, timings, options) == groups

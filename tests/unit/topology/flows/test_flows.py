@@ -6,8 +6,8 @@ The figures are round numbers, not the defaults. A Gen4 x16 link carries 24 GB/s
 
 import functools
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
@@ -279,10 +279,10 @@ def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Alg
         channels=4,
     )
     assert sum(role.count for role in found.roles) == nodes
-    unfolded = msgspec.structs.replace(
+    unfolded = replace(
         found,
         roles=tuple(
-            msgspec.structs.replace(role, words=f"{role.words} {number}", count=1)
+            replace(role, words=f"{role.words} {number}", count=1)
             for role in found.roles
             for number in range(role.count)
         ),
