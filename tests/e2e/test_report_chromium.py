@@ -404,33 +404,16 @@ def test_the_csv_holds_every_point_of_the_data(open_page: Open) -> None:
     assert downloading.value.suggested_filename == "two-racks-curves.csv"
     with Path(downloading.value.path()).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(io.StringIO(file.read())))
+    numbers = ("bytes", "n", "time_us", "low_us", "high_us", "busbw_gb_per_s")
     wanted = [
-        (item.collective, line.label, size, n, time, low, high, rate)
+        (item.collective, line.label, *values)
         for item in report().conditions
         for line in item.series
         if line.role != "tuned"
-        for size, n, time, low, high, rate in zip(
-            line.bytes,
-            line.n,
-            line.time_us,
-            line.low_us,
-            line.high_us,
-            line.busbw_gb_per_s,
-            strict=True,
-        )
+        for values in zip(*(getattr(line, name) for name in numbers), strict=True)
     ]
     found = [
-        (
-            row["collective"],
-            row["choice"],
-            int(row["bytes"]),
-            int(row["n"]),
-            float(row["time_us"]),
-            float(row["low_us"]),
-            float(row["high_us"]),
-            float(row["busbw_gb_per_s"]),
-        )
-        for row in rows
+        (row["collective"], row["choice"], *(float(row[name]) for name in numbers)) for row in rows
     ]
     assert found == wanted
     assert {(row["nodes"], row["ranks"], row["in_place"], row["dtype"]) for row in rows} == {
