@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from nccltune.model.choice import DEFAULT, choice_label
-from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
@@ -119,14 +118,6 @@ def test_choices_run_in_another_order_in_every_round(build: Path) -> None:
     assert len({tuple(one) for one in rounds}) > 1
 
 
-def test_sizes_of_all_gather_are_totals_over_ranks(build: Path) -> None:
-    sweep(build, "--collectives", "allgather", "--rounds", 1)
-    kept = samples(build)
-    assert {s.collective for s in kept} == {Collective.ALLGATHER}
-    assert min(s.bytes for s in kept) == 4096
-    assert {choice_label(s.choice) for s in kept} == {"default", "ring/ll", "ring/simple"}
-
-
 def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(
     build: Path,
 ) -> None:
@@ -141,12 +132,6 @@ def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(
     again = result(build, "--rounds", 2, FAKE_REFUSE="tree/ll", FAKE_WRONG="ring/ll")
     assert {item["choice"] for item in again["left_out"]} == set(why)
     assert len(starts(build)) == before + 3
-
-
-def test_where_nccl_takes_no_orders_only_the_default_is_left(build: Path) -> None:
-    found = result(build, "--rounds", 1, FAKE_IGNORE="1")
-    assert "NCCL ran ring/simple instead" in {item["why"] for item in found["left_out"]}
-    assert {choice_label(s.choice) for s in samples(build)} == {"default", "ring/simple"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
