@@ -4,7 +4,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,12 +28,14 @@ def environment() -> dict[str, str]:
     return kept
 
 
-def nccltune(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run it to its end in `cwd`, in `environment()`; it must exit with `code`."""
+def nccltune(
+    *words: object, cwd: Path, code: int = 0, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`."""
     done = subprocess.run(
         line(*words),
         cwd=cwd,
-        env=environment(),
+        env=environment() if env is None else env,
         capture_output=True,
         text=True,
         check=False,

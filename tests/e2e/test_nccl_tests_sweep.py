@@ -4,7 +4,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
-from tests.e2e.command_line import launcher_here, running
+from tests.e2e.command_line import launcher_here, line, nccltune, running
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
 SIZES = ("--sizes", "4K-1M")
@@ -32,27 +31,20 @@ def build(tmp_path: Path) -> Path:
     return folder
 
 
-def command(build: Path, *args: object) -> list[str]:
-    return [
-        *(sys.executable, "-m", "nccltune.cli", "launch", "sweep", str(build)),
-        *(*SIZES, "-o", "study", "--collectives", "allreduce"),
-        *map(str, args),
-    ]
+def words(build: Path, *args: object) -> list[object]:
+    scope = (*SIZES, "-o", "study", "--collectives", "allreduce")
+    return ["launch", "sweep", build, *scope, *args]
 
 
 def sweep(
     build: Path, *args: object, code: int = 0, gpus: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(build, *(("--gpus", 4) if gpus else ()), *args),
+    return nccltune(
+        *words(build, *(("--gpus", 4) if gpus else ()), *args),
         cwd=build.parent,
+        code=code,
         env=environment(**{"FAKE_STARTS": str(build.parent / "starts"), **variables}),
-        capture_output=True,
-        text=True,
-        check=False,
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def result(build: Path, *args: object, **variables: str) -> dict[str, Any]:
@@ -68,19 +60,6 @@ def starts(build: Path) -> list[str]:
     """Every start that measured: `stem choice arguments`."""
     lines = (build.parent / "starts").read_text().splitlines()
     return [line for line in lines if "-n 1 " not in line]
-
-
-def run(build: Path, *args: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *args],
-        cwd=build.parent,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_a_sweep_gives_what_analyse_and_tune_read(build: Path) -> None:
@@ -103,8 +82,8 @@ def test_a_sweep_gives_what_analyse_and_tune_read(build: Path) -> None:
     assert {s.wrong for s in kept if s.round > 0} == {None}
     platform = Study(build.parent / "study").platform()
     assert (platform.gpu, platform.gpus, platform.nccl_version) == ("NVIDIA H200", 4, "2.28.9")
-    run(build, "analyze", "study", "--json")
-    tuned = json.loads(run(build, "tune", "study", "--json"))
+    nccltune("analyze", "study", "--json", cwd=build.parent)
+    tuned = json.loads(nccltune("tune", "study", "--json", cwd=build.parent).stdout)
     (rule,) = [rule for group in tuned["groups"] for rule in group["rules"]]
     assert rule["rule"]["choice"] == {"algorithm": "tree", "protocol": "ll"}
     assert (build.parent / "study" / "tuner.conf").exists()
@@ -139,7 +118,7 @@ def test_an_interrupted_sweep_goes_on_at_the_size_where_it_stopped(
     build: Path, number: int
 ) -> None:
     process = subprocess.Popen(
-        command(build, "--gpus", 4, "--rounds", 2),
+        line(*words(build, "--gpus", 4, "--rounds", 2)),
         cwd=build.parent,
         env=environment(FAKE_STARTS=str(build.parent / "starts"), FAKE_SLOW="0.05"),
         stdout=subprocess.PIPE,
@@ -224,7 +203,7 @@ def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
 ) -> None:
     path = build.parent / "starts"
     process = subprocess.Popen(
-        command(build, *launcher),
+        line(*words(build, *launcher)),
         cwd=build.parent,
         env=environment(FAKE_STARTS=str(path), FAKE_SLOW="0.2"),
         stdout=subprocess.DEVNULL,

@@ -2,7 +2,6 @@
 """Several ranks on one GPU, on the fake GPUs of the native tests."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from nccltune.measure.bench.mps import CONTROL, PIPES
 
 from .bench_runs import environment
+from .command_line import nccltune
 from .test_bench_fake_gpus import FAKES
 
 pytestmark = pytest.mark.skipif(
@@ -21,22 +21,11 @@ SHARED = ("--gpus", "1", "--ranks-per-gpu", "4")
 SCOPE = ("--collectives", "allreduce", "--sizes", "1K-4K", "--budget", "3")
 
 
-def nccltune(*words: object, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *map(str, words)],
-        env=environment(LD_LIBRARY_PATH=str(FAKES), **variables),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
 def sweep(study: Path, *words: str, code: int = 0, **variables: str) -> str:
     nccl = ("--nccl", FAKES / "libnccl.so.2")
-    return nccltune("sweep", "-o", study, *nccl, *SCOPE, *words, code=code, **variables).stderr
+    env = environment(LD_LIBRARY_PATH=str(FAKES), **variables)
+    more = (*nccl, *SCOPE, *words)
+    return nccltune("sweep", "-o", study, *more, cwd=study.parent, code=code, env=env).stderr
 
 
 def test_a_sweep_names_the_ranks_that_share_a_gpu(tmp_path: Path) -> None:
@@ -53,7 +42,7 @@ def test_a_sweep_names_the_ranks_that_share_a_gpu(tmp_path: Path) -> None:
     assert {sample["ranks"] for sample in samples} == {4}
     # Rules of such a study are not offered without a warning.
     (study / "tuner.conf").write_text("allreduce,0,1024,tree,ll,-1,4,4\n")
-    warned = nccltune("env", study).stderr
+    warned = nccltune("env", study, cwd=tmp_path).stderr
     assert "4 ranks on each GPU: real nodes may need others" in warned
     other = sweep(study, "--gpus", "4", code=2)
     assert "ranks on a GPU 4 there, 1 here" in other

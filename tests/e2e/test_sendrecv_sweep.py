@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.bench_runs import environment, eventually
-from tests.e2e.command_line import line
+from tests.e2e.command_line import line, nccltune
 from tests.e2e.own_processes import native_parts, run, variables
 
 STAND_IN = Path(__file__).with_name("settings_bench.py")
@@ -179,15 +179,8 @@ def test_the_real_bench_has_the_real_library_before_its_nccl(tmp_path: Path) -> 
     nothing is compared."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     nccl = ("--nccl", FAKES / "libnccl.so.2")
-    done = subprocess.run(
-        line("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
-        cwd=tmp_path,
-        env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    words = ("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json")
+    done = nccltune(*words, cwd=tmp_path, env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)))
     result = json.loads(done.stdout)
     assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
     assert "copy engines carried no message (NCCL carries all sends and receives" in result["why"]

@@ -41,16 +41,9 @@ def verify(
 ) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NCCL_")}
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", "verify", "study", *options, "--", *program],
-        cwd=study.path.parent,
-        env={**kept, "PYTHONPATH": paths, **more},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    env = {**kept, "PYTHONPATH": paths, **more}
+    words = ("verify", "study", *options, "--", *program)
+    return nccltune(*words, cwd=study.path.parent, code=code, env=env)
 
 
 def kept(study: Study) -> StockProof:
