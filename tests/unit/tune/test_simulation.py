@@ -60,7 +60,7 @@ def test_files_of_equal_choices_have_no_sure_rule(layout: str) -> None:
 @pytest.mark.parametrize("layout", PAIRED)
 def test_intervals_hold_where_processes_have_offsets(layout: str) -> None:
     tally = judged(
-        layout, ("process", "process-size", "lognormal-5"), "gain-10", 25, with_cells=True
+        layout, ("process", "process-size", "lognormal-5"), "gain-10", 15, with_cells=True
     )
     assert tally.cells_covered >= 0.93 * tally.cells > 0
     assert tally.false_sure == 0
