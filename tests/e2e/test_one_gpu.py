@@ -5,18 +5,13 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 from nccltune.measure.bench.mps import CONTROL, PIPES
 
 from .bench_runs import environment
 from .command_line import nccltune
-from .test_bench_fake_gpus import FAKES
+from .test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
-pytestmark = pytest.mark.skipif(
-    not (FAKES / "libnccl.so.2").exists(),
-    reason="the fake GPUs are not built (make test-native)",
-)
+pytestmark = NEEDS_FAKES
 SHARED = ("--gpus", "1", "--ranks-per-gpu", "4")
 SCOPE = ("--collectives", "allreduce", "--sizes", "1K-4K", "--budget", "3")
 

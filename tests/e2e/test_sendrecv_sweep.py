@@ -15,11 +15,9 @@ import pytest
 from tests.e2e.bench_runs import environment, eventually
 from tests.e2e.command_line import line, nccltune
 from tests.e2e.own_processes import native_parts, run, variables
+from tests.e2e.test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
 STAND_IN = Path(__file__).with_name("settings_bench.py")
-FAKES = (
-    Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
-)
 FAST = ("--sizes", "256K-16M")
 SET = "NCCLTUNE_SENDRECV_FROM"
 
@@ -170,10 +168,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
     assert (again["processes"], again["settings"]) == (0, result["settings"])
 
 
-@pytest.mark.skipif(
-    not (FAKES / "libnccl.so.2").exists(),
-    reason="the fake GPUs are not built (make test-native)",
-)
+@NEEDS_FAKES
 def test_the_real_bench_has_the_real_library_before_its_nccl(tmp_path: Path) -> None:
     """The fake driver lacks what copies between processes need: the library logs it, and with that
     nothing is compared."""
