@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nccltune.native import tuner_path
+from tests.e2e.command_line import running
 
 BENCH = tuner_path().parent.parent / "bin" / "nccltune-bench"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -178,25 +179,12 @@ class Run:
 def bench_processes(port: int) -> dict[int, int]:
     """Processes of nccltune-bench that meet at `port`, by their launcher's rank: {rank: pid}."""
     found: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
+    for process in running():
+        if Path(process.words[0]).name != BENCH.name or f"127.0.0.1:{port}" not in process.words:
             continue
-        try:
-            arguments = (folder / "cmdline").read_bytes().split(b"\0")
-            variables = dict(
-                pair.split(b"=", 1)
-                for pair in (folder / "environ").read_bytes().split(b"\0")
-                if b"=" in pair
-            )
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        ours = Path(os.fsdecode(arguments[0])).name == BENCH.name
-        if not ours or f"127.0.0.1:{port}".encode() not in arguments or state == "Z":
-            continue
-        for name in (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"):
-            if name in variables:
-                found[int(variables[name])] = int(folder.name)
+        for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+            if name in process.variables:
+                found[int(process.variables[name])] = process.pid
     return found
 
 

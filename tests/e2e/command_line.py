@@ -4,7 +4,9 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,12 +28,14 @@ def environment() -> dict[str, str]:
     return kept
 
 
-def nccltune(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run it to its end in `cwd`, in `environment()`; it must exit with `code`."""
+def nccltune(
+    *words: object, cwd: Path, code: int = 0, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`."""
     done = subprocess.run(
         line(*words),
         cwd=cwd,
-        env=environment(),
+        env=environment() if env is None else env,
         capture_output=True,
         text=True,
         check=False,
@@ -47,6 +51,36 @@ def launcher_here(name: str) -> str:
     except PlatformError as error:
         pytest.skip(f"{error} ({error.hint})")
     return name
+
+
+def intel_mpi() -> Path:
+    """The folder of Intel MPI's programs; the test is skipped where there is none."""
+    folder = os.environ.get("INTELMPI_BIN")
+    if not folder or not (Path(folder) / "mpiexec.hydra").is_file():
+        pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, and INTELMPI_BIN")
+    return Path(folder)
+
+
+class Running(NamedTuple):
+    """A process that has not ended."""
+
+    pid: int
+    words: list[str]
+    variables: dict[str, str]
+
+
+def running() -> Iterator[Running]:
+    """The processes of this machine whose environment can be read."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_text(errors="replace").split("\0")
+            pairs = (folder / "environ").read_text(errors="replace").split("\0")
+        except OSError:
+            continue
+        pid = int(folder.name)
+        if alive(pid):
+            variables = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+            yield Running(pid, words, variables)
 
 
 def children(pid: int) -> list[int]:

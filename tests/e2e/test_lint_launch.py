@@ -17,6 +17,7 @@ from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, TABLES
 from nccltune.launch_lint.source import from_words
+from tests.e2e.command_line import intel_mpi
 
 OPENMPI_CASES = [
     "--host a:8,b:8 -N 8 -n 2",
@@ -130,17 +131,10 @@ def test_open_mpi_starts_what_is_predicted(total: list[str], way: list[str]) -> 
     assert done.stdout.split().count("here") == sum((predicted or {}).values())
 
 
-def _intel_mpi() -> str:
-    folder = os.environ.get("INTELMPI_BIN")
-    if not folder:
-        pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, and INTELMPI_BIN")
-    return str(Path(folder) / "mpiexec.hydra")
-
-
 @pytest.mark.parametrize("flavor", [HYDRA, INTEL], ids=["MPICH", "Intel"])
 def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
     if flavor is INTEL:
-        mpiexec = _intel_mpi()
+        mpiexec = str(intel_mpi() / "mpiexec.hydra")
     else:
         mpiexec = _launcher(["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"], None)
     # Hosts that are made up: what hydra would run there by ssh runs here and prints for which.
@@ -174,7 +168,7 @@ def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
 
 
 def test_intel_mpi_takes_the_options_that_it_is_said_to_take() -> None:
-    mpiexec = _intel_mpi()
+    mpiexec = str(intel_mpi() / "mpiexec.hydra")
     wrong = {}
     for name in sorted(TABLES[HYDRA].keys() | TABLES[INTEL].keys()):
         done = subprocess.run(

@@ -4,7 +4,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from typing import Any
 import pytest
 
 from nccltune.model.choice import DEFAULT, choice_label
-from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
-from tests.e2e.command_line import launcher_here
+from tests.e2e.command_line import launcher_here, line, nccltune, running
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
 SIZES = ("--sizes", "4K-1M")
@@ -33,27 +31,20 @@ def build(tmp_path: Path) -> Path:
     return folder
 
 
-def command(build: Path, *args: object) -> list[str]:
-    return [
-        *(sys.executable, "-m", "nccltune.cli", "launch", "sweep", str(build)),
-        *(*SIZES, "-o", "study", "--collectives", "allreduce"),
-        *map(str, args),
-    ]
+def words(build: Path, *args: object) -> list[object]:
+    scope = (*SIZES, "-o", "study", "--collectives", "allreduce")
+    return ["launch", "sweep", build, *scope, *args]
 
 
 def sweep(
     build: Path, *args: object, code: int = 0, gpus: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(build, *(("--gpus", 4) if gpus else ()), *args),
+    return nccltune(
+        *words(build, *(("--gpus", 4) if gpus else ()), *args),
         cwd=build.parent,
+        code=code,
         env=environment(**{"FAKE_STARTS": str(build.parent / "starts"), **variables}),
-        capture_output=True,
-        text=True,
-        check=False,
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def result(build: Path, *args: object, **variables: str) -> dict[str, Any]:
@@ -69,19 +60,6 @@ def starts(build: Path) -> list[str]:
     """Every start that measured: `stem choice arguments`."""
     lines = (build.parent / "starts").read_text().splitlines()
     return [line for line in lines if "-n 1 " not in line]
-
-
-def run(build: Path, *args: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *args],
-        cwd=build.parent,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_a_sweep_gives_what_analyse_and_tune_read(build: Path) -> None:
@@ -104,8 +82,8 @@ def test_a_sweep_gives_what_analyse_and_tune_read(build: Path) -> None:
     assert {s.wrong for s in kept if s.round > 0} == {None}
     platform = Study(build.parent / "study").platform()
     assert (platform.gpu, platform.gpus, platform.nccl_version) == ("NVIDIA H200", 4, "2.28.9")
-    run(build, "analyze", "study", "--json")
-    tuned = json.loads(run(build, "tune", "study", "--json"))
+    nccltune("analyze", "study", "--json", cwd=build.parent)
+    tuned = json.loads(nccltune("tune", "study", "--json", cwd=build.parent).stdout)
     (rule,) = [rule for group in tuned["groups"] for rule in group["rules"]]
     assert rule["rule"]["choice"] == {"algorithm": "tree", "protocol": "ll"}
     assert (build.parent / "study" / "tuner.conf").exists()
@@ -117,14 +95,6 @@ def test_choices_run_in_another_order_in_every_round(build: Path) -> None:
     rounds = [order[at : at + 5] for at in range(0, len(order), 5)]
     assert all(len(set(one)) == 5 and "default" in one for one in rounds)
     assert len({tuple(one) for one in rounds}) > 1
-
-
-def test_sizes_of_all_gather_are_totals_over_ranks(build: Path) -> None:
-    sweep(build, "--collectives", "allgather", "--rounds", 1)
-    kept = samples(build)
-    assert {s.collective for s in kept} == {Collective.ALLGATHER}
-    assert min(s.bytes for s in kept) == 4096
-    assert {choice_label(s.choice) for s in kept} == {"default", "ring/ll", "ring/simple"}
 
 
 def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(
@@ -143,18 +113,12 @@ def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(
     assert len(starts(build)) == before + 3
 
 
-def test_where_nccl_takes_no_orders_only_the_default_is_left(build: Path) -> None:
-    found = result(build, "--rounds", 1, FAKE_IGNORE="1")
-    assert "NCCL ran ring/simple instead" in {item["why"] for item in found["left_out"]}
-    assert {choice_label(s.choice) for s in samples(build)} == {"default", "ring/simple"}
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_sweep_goes_on_at_the_size_where_it_stopped(
     build: Path, number: int
 ) -> None:
     process = subprocess.Popen(
-        command(build, "--gpus", 4, "--rounds", 2),
+        line(*words(build, "--gpus", 4, "--rounds", 2)),
         cwd=build.parent,
         env=environment(FAKE_STARTS=str(build.parent / "starts"), FAKE_SLOW="0.05"),
         stdout=subprocess.PIPE,
@@ -237,39 +201,34 @@ def test_its_last_words_are_those_of_the_program(build: Path, launcher: tuple[st
 def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
     build: Path, launcher: tuple[str, ...]
 ) -> None:
-    mark = f"FAKE_STARTS={build.parent / 'starts'}"
+    path = build.parent / "starts"
     process = subprocess.Popen(
-        command(build, *launcher),
+        line(*words(build, *launcher)),
         cwd=build.parent,
-        env=environment(FAKE_STARTS=str(build.parent / "starts"), FAKE_SLOW="0.2"),
+        env=environment(FAKE_STARTS=str(path), FAKE_SLOW="0.2"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    path = build.parent / "starts"
     try:
         for _ in eventually():
-            if path.exists() and starts(build) and len(programs(mark)) == 4:
+            if path.exists() and starts(build) and len(programs(path)) == 4:
                 break
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
     finally:
         process.kill()
         process.wait()
-    assert programs(mark) == []
+    assert programs(path) == []
 
 
-def programs(mark: str) -> list[str]:
-    """The command lines of binaries that run with this variable."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_text().split("\0")
-            variables = (folder / "environ").read_text().split("\0")
-        except OSError:
-            continue
-        if mark in variables and len(words) > 1 and "all_reduce_perf" in words[1]:
-            found.append(" ".join(words))
-    return found
+def programs(starts: Path) -> list[list[str]]:
+    """The command lines of binaries that run and note their starts there."""
+    return [
+        one.words
+        for one in running()
+        if one.variables.get("FAKE_STARTS") == str(starts)
+        and "all_reduce_perf" in "".join(one.words[1:2])
+    ]
 
 
 def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None:
@@ -283,22 +242,3 @@ def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None
     assert {s.bytes for s in samples(build) if s.choice == DEFAULT} == {
         4096 << power for power in range(NUMBER_OF_SIZES)
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "words", "code"),
-    [
-        (["--p2p"], "no such option: --p2p", 2),
-        (["--replay", "study"], "no such option: --replay", 2),
-        (["--set", "processes=per-node"], "--set processes: is for --launcher", 2),
-        (["--launch-prefix", "mpirun"], "--gpus: the launcher of --launch-prefix", 2),
-        (["--set", "hosts=a"], "--set hosts: is for --launcher", 2),
-        (["--launcher", "openmpi", "--launch-prefix", "mpirun"], "--launch-prefix: is what", 2),
-        (["--collectives", "reduce"], "holds no reduce_perf that can be run", 3),
-    ],
-)
-def test_options_that_do_not_go_together(
-    build: Path, options: list[str], words: str, code: int
-) -> None:
-    assert words in sweep(build, *options, code=code).stderr
-    assert not (build.parent / "study").exists()

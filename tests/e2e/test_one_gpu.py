@@ -2,41 +2,25 @@
 """Several ranks on one GPU, on the fake GPUs of the native tests."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from nccltune.measure.bench.mps import CONTROL, PIPES
 
 from .bench_runs import environment
-from .test_bench_fake_gpus import FAKES
+from .command_line import nccltune
+from .test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
-pytestmark = pytest.mark.skipif(
-    not (FAKES / "libnccl.so.2").exists(),
-    reason="the fake GPUs are not built (make test-native)",
-)
+pytestmark = NEEDS_FAKES
 SHARED = ("--gpus", "1", "--ranks-per-gpu", "4")
 SCOPE = ("--collectives", "allreduce", "--sizes", "1K-4K", "--budget", "3")
 
 
-def nccltune(*words: object, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *map(str, words)],
-        env=environment(LD_LIBRARY_PATH=str(FAKES), **variables),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
 def sweep(study: Path, *words: str, code: int = 0, **variables: str) -> str:
     nccl = ("--nccl", FAKES / "libnccl.so.2")
-    return nccltune("sweep", "-o", study, *nccl, *SCOPE, *words, code=code, **variables).stderr
+    env = environment(LD_LIBRARY_PATH=str(FAKES), **variables)
+    more = (*nccl, *SCOPE, *words)
+    return nccltune("sweep", "-o", study, *more, cwd=study.parent, code=code, env=env).stderr
 
 
 def test_a_sweep_names_the_ranks_that_share_a_gpu(tmp_path: Path) -> None:
@@ -53,7 +37,7 @@ def test_a_sweep_names_the_ranks_that_share_a_gpu(tmp_path: Path) -> None:
     assert {sample["ranks"] for sample in samples} == {4}
     # Rules of such a study are not offered without a warning.
     (study / "tuner.conf").write_text("allreduce,0,1024,tree,ll,-1,4,4\n")
-    warned = nccltune("env", study).stderr
+    warned = nccltune("env", study, cwd=tmp_path).stderr
     assert "4 ranks on each GPU: real nodes may need others" in warned
     other = sweep(study, "--gpus", "4", code=2)
     assert "ranks on a GPU 4 there, 1 here" in other
@@ -91,19 +75,3 @@ while not (pipes / "quit").exists():
     number, pipes = seen.read_text().split()
     assert not Path(f"/proc/{number}").exists()
     assert not Path(pipes).parent.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--gpus", "1"], "one GPU alone has nothing to measure"),
-        (["--mps"], "is for ranks that share a GPU"),
-        ([*SHARED, "--launcher", "openmpi"], "without --launcher"),
-        ([*SHARED, "--set", "processes=per-node"], "needs a process for each rank"),
-        ([*SHARED, "--replay", "h200x4-as-4-nodes"], "takes NCCL, GPUs and nodes"),
-    ],
-)
-def test_options_that_do_not_fit_are_errors(tmp_path: Path, words: list[str], message: str) -> None:
-    done = nccltune("sweep", "-o", tmp_path / "study", *SCOPE, *words, code=2)
-    assert message in done.stderr
-    assert not (tmp_path / "study").exists()

@@ -55,14 +55,6 @@ def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, nati
     assert not (raced / "study" / "samples.jsonl").exists()
 
 
-def test_a_dry_run_says_what_it_would_try_and_writes_nothing(native: Path, tmp_path: Path) -> None:
-    found = sweep(native, "--dry-run", "-o", "study", cwd=tmp_path)
-    assert {"NCCL_MIN_P2P_NCHANNELS": 64} in found["first"]
-    assert {"NCCL_BUFFSIZE": 8388608, "NCCL_P2P_NVL_CHUNKSIZE": 1048576} in found["first"]
-    assert not any("NCCL_NCHANNELS_PER_NET_PEER" in item for item in found["first"])
-    assert not (tmp_path / "study").exists()
-
-
 def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Path) -> None:
     done = run(
         native,
@@ -73,22 +65,3 @@ def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Pa
     )
     assert "is a study of another platform" in done.stderr
     assert "NCCL_BUFFSIZE=8388608 here" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--exhaustive"], "no such option: --exhaustive"),
-        (["--gain-threshold", "0"], "--gain-threshold: must be above 0"),
-        (["--sizes", "1-2"], "sizes begin at 4 bytes"),
-        (["--replay", "empty"], "holds no recorded race"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    native: Path, tmp_path: Path, options: list[str], words: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    done = run(native, "sendrecv", "settings", "-o", "study", *options, cwd=tmp_path, code=2)
-    assert words in done.stderr
-    assert not (tmp_path / "study").exists()

@@ -7,14 +7,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from nccltune.report.build import build
 from nccltune.report.data import ChoiceMap, Report, Series
 from tests.e2e.chromium import NEEDS_CHROMIUM
 from tests.e2e.report_page import Open
-from tests.unit.report.fixture import COMMANDS, analysis, proof, report, tuning
+from tests.unit.report.fixture import built, proof, report
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -235,7 +234,7 @@ CONTRAST = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_that_wcag_aa_asks_for(open_page: Open, scheme: str) -> None:
-    opened = open_page(msgspec.structs.replace(report(), replay="a recording"), color_scheme=scheme)
+    opened = open_page(replace(report(), replay="a recording"), color_scheme=scheme)
     assert opened.page.evaluate(CONTRAST) == []
 
 
@@ -265,17 +264,15 @@ def within(low: float, high: float) -> Report:
 
     def flat(line: Series) -> Series:
         times = [low + (high - low) * index / 4 for index in range(5)]
-        return msgspec.structs.replace(
-            line, bytes=[1 << 20] * 5, time_us=times, low_us=times, high_us=times
-        )
+        return replace(line, bytes=[1 << 20] * 5, time_us=times, low_us=times, high_us=times)
 
     shown = report()
     one_size = ChoiceMap([1 << 20], ["default"], [[1.0]], path=[0], ran=[None])
     conditions = [
-        msgspec.structs.replace(item, series=[flat(item.series[0])], map=one_size, marks=[])
+        replace(item, series=[flat(item.series[0])], map=one_size, marks=[])
         for item in shown.conditions
     ]
-    return msgspec.structs.replace(shown, conditions=conditions, line_rate_gb_per_s=None)
+    return replace(shown, conditions=conditions, line_rate_gb_per_s=None)
 
 
 @pytest.mark.parametrize(("low", "high"), [(420, 471), (2.70, 2.83), (99.9, 100.1), (1500, 9000)])
@@ -292,7 +289,7 @@ def test_the_value_axis_has_three_labels_below_a_decade(
 
 
 def test_with_a_proof_its_lines_are_drawn_and_the_csv_has_all(open_page: Open) -> None:
-    proven = build(analysis(), tuning(), commands=COMMANDS, tool_version="1", proof=proof())
+    proven = built(proof=proof())
     opened = open_page(proven)
     assert opened.trace("default, in the proof", "visible") is True
     assert opened.trace("tuned, in the proof", "visible") is True
@@ -329,14 +326,14 @@ def with_sizes(sizes: list[int]) -> Report:
         names = ("n", "time_us", "low_us", "high_us", "busbw_gb_per_s")
         changed = {name: column(getattr(line, name)) for name in names}
         choice = None if line.choice is None else column(line.choice)
-        return msgspec.structs.replace(line, bytes=sizes, choice=choice, **changed)
+        return replace(line, bytes=sizes, choice=choice, **changed)
 
     shown = report()
     conditions = [
-        msgspec.structs.replace(
+        replace(
             item,
             series=[series(line) for line in item.series],
-            map=msgspec.structs.replace(
+            map=replace(
                 item.map,
                 bytes=sizes,
                 relative=[column(row) for row in item.map.relative],
@@ -345,7 +342,7 @@ def with_sizes(sizes: list[int]) -> Report:
         )
         for item in shown.conditions
     ]
-    return msgspec.structs.replace(shown, conditions=conditions)
+    return replace(shown, conditions=conditions)
 
 
 BOXES = """(chart) => [...document.querySelectorAll(`#${chart} .xtick text`)].map((label) => {
@@ -407,33 +404,16 @@ def test_the_csv_holds_every_point_of_the_data(open_page: Open) -> None:
     assert downloading.value.suggested_filename == "two-racks-curves.csv"
     with Path(downloading.value.path()).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(io.StringIO(file.read())))
+    numbers = ("bytes", "n", "time_us", "low_us", "high_us", "busbw_gb_per_s")
     wanted = [
-        (item.collective, line.label, size, n, time, low, high, rate)
+        (item.collective, line.label, *values)
         for item in report().conditions
         for line in item.series
         if line.role != "tuned"
-        for size, n, time, low, high, rate in zip(
-            line.bytes,
-            line.n,
-            line.time_us,
-            line.low_us,
-            line.high_us,
-            line.busbw_gb_per_s,
-            strict=True,
-        )
+        for values in zip(*(getattr(line, name) for name in numbers), strict=True)
     ]
     found = [
-        (
-            row["collective"],
-            row["choice"],
-            int(row["bytes"]),
-            int(row["n"]),
-            float(row["time_us"]),
-            float(row["low_us"]),
-            float(row["high_us"]),
-            float(row["busbw_gb_per_s"]),
-        )
-        for row in rows
+        (row["collective"], row["choice"], *(float(row[name]) for name in numbers)) for row in rows
     ]
     assert found == wanted
     assert {(row["nodes"], row["ranks"], row["in_place"], row["dtype"]) for row in rows} == {
@@ -495,17 +475,14 @@ def test_a_hostile_study_is_only_text(open_page: Open) -> None:
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     shown = report()
     opened = open_page(
-        msgspec.structs.replace(
+        replace(
             shown,
             study=hostile,
             replay=hostile,
             verdict=hostile,
-            findings=[
-                msgspec.structs.replace(item, sentence=hostile, heading=hostile)
-                for item in shown.findings
-            ],
+            findings=[replace(item, sentence=hostile, heading=hostile) for item in shown.findings],
             conditions=[
-                msgspec.structs.replace(item, label=hostile, title=hostile, saturation=hostile)
+                replace(item, label=hostile, title=hostile, saturation=hostile)
                 for item in shown.conditions
             ],
         )

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.bench_runs import environment, eventually
-from tests.e2e.command_line import line
+from tests.e2e.command_line import line, nccltune
 from tests.e2e.own_processes import native_parts, run, variables
+from tests.e2e.test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
 STAND_IN = Path(__file__).with_name("settings_bench.py")
-FAKES = (
-    Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
-)
 FAST = ("--sizes", "256K-16M")
 SET = "NCCLTUNE_SENDRECV_FROM"
 
@@ -82,11 +80,6 @@ def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, nativ
     assert not (compared / "study" / "samples.jsonl").exists()
 
 
-def test_without_sendrecv_env_says_how_to_have_it(compared: Path, native: Path) -> None:
-    done = run(native, "env", "study", cwd=compared, code=2)
-    assert "nccltune sendrecv env study" in done.stderr
-
-
 def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path) -> None:
     words = ("sendrecv", "sweep", "--replay", "h200x2-1-node", "--json")
     points, thresholds = {}, {}
@@ -103,16 +96,6 @@ def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path
     assert points["loaded"][64 << 10]["gain"]["gain"] > 3
     large = points["loaded"][256 << 20]
     assert large["native_load_slower"] > 1.2 > 1.1 > large["copy_engine_load_slower"]
-
-
-def test_a_dry_run_says_what_it_would_start_and_writes_nothing(
-    native: Path, tmp_path: Path
-) -> None:
-    found = sweep(native, "--dry-run", "--policies", "-o", "study", cwd=tmp_path)
-    assert found["pairs"] == 6
-    assert len(found["policies"]) == 9
-    assert found["processes"] == 12 + 41
-    assert not (tmp_path / "study").exists()
 
 
 def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> None:
@@ -136,17 +119,6 @@ def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> No
     again = json.loads(done.stdout)
     assert again["from_bytes"] == 4 << 10
     assert again["points"][0]["native_load_slower"] == pytest.approx(1.2)
-
-
-def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
-    result = sweep(native, "-o", "study", cwd=tmp_path, BENCH_CROSSING="0")
-    assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
-    assert result["from_bytes"] is None
-    conf = (tmp_path / "study" / "sendrecv.conf").read_text()
-    assert conf.splitlines()[-1] == "NCCLTUNE_SENDRECV=0"
-    done = run(native, "sendrecv", "env", "study", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["settings"]["NCCLTUNE_SENDRECV"] == "0"
-    assert "copy engines do not pay there" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -196,74 +168,14 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
     assert (again["processes"], again["settings"]) == (0, result["settings"])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--exhaustive"], "no such option: --exhaustive"),
-        (["--collectives", "allreduce"], "no such option: --collectives"),
-        (["--p2p"], "it is now: nccltune sendrecv settings"),
-        (["--emulate-nodes", "2"], "no such option: --emulate-nodes"),
-        (["--launcher", "slurm"], "no such option: --launcher"),
-        (["--rounds", "3"], "--rounds: 4 pairs at least"),
-        (["--sizes", "1K-64M"], "sizes must be from 4 KiB to 1 GiB"),
-        (["--sizes", "4M-64M"], "must have the default threshold, 2 MiB, among them"),
-        (["--library", "none.so"], "none.so: no such library"),
-        (["--replay", "empty"], "holds no recorded comparison of NCCL with copy engines"),
-        (["--replay", "empty", "--library", "x"], "is not for a replay"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    native: Path, tmp_path: Path, options: list[str], words: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    done = run(native, "sendrecv", "sweep", "-o", "study", *options, cwd=tmp_path, code=2)
-    assert words in done.stderr
-    assert not (tmp_path / "study").exists()
-
-
-@pytest.mark.parametrize("option", [["--policies"], ["--library", "x"]])
-def test_options_of_it_alone(native: Path, tmp_path: Path, option: list[str]) -> None:
-    done = run(native, "sweep", "-o", "study", *option, cwd=tmp_path, code=2)
-    assert f"no such option: {option[0]}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("NCCLTUNE_SENDRECV_POLICY", "vccl"),
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "7"),
-        ("NCCL_COMM_BLOCKING", "0"),
-    ],
-)
-def test_variables_that_would_decide_are_refused(
-    native: Path, tmp_path: Path, name: str, value: str
-) -> None:
-    words = ("sendrecv", "sweep", "-o", "study", "--gpus", 2)
-    done = run(native, *words, cwd=tmp_path, code=2, **{name: value})
-    assert f"{name}={value} is set" in done.stderr
-    assert f"unset {name}" in done.stderr
-
-
-@pytest.mark.skipif(
-    not (FAKES / "libnccl.so.2").exists(),
-    reason="the fake GPUs are not built (make test-native)",
-)
+@NEEDS_FAKES
 def test_the_real_bench_has_the_real_library_before_its_nccl(tmp_path: Path) -> None:
     """The fake driver lacks what copies between processes need: the library logs it, and with that
     nothing is compared."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     nccl = ("--nccl", FAKES / "libnccl.so.2")
-    done = subprocess.run(
-        line("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
-        cwd=tmp_path,
-        env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    words = ("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json")
+    done = nccltune(*words, cwd=tmp_path, env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)))
     result = json.loads(done.stdout)
     assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
     assert "copy engines carried no message (NCCL carries all sends and receives" in result["why"]

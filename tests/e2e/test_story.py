@@ -253,16 +253,6 @@ def test_the_demo_again_keeps_what_verify_measured(tmp_path: Path) -> None:
     assert "another study (samples.jsonl" in done.stderr
 
 
-def test_the_demo_touches_no_other_study(tmp_path: Path) -> None:
-    (tmp_path / "raw.csv").write_text(raw_csv(0))
-    nccltune("import", "raw.csv", "-o", "mine", cwd=tmp_path)
-    (tmp_path / "mine" / "platform.json").write_text('{"name": "mine"}')
-    before = (tmp_path / "mine" / "samples.jsonl").read_bytes()
-    done = nccltune("demo", "-o", "mine", cwd=tmp_path, code=2)
-    assert "another study" in done.stderr
-    assert (tmp_path / "mine" / "samples.jsonl").read_bytes() == before
-
-
 def test_the_lines_of_env_make_a_plugin_read_the_rules(tmp_path: Path) -> None:
     nccltune("demo", cwd=tmp_path)
     study = "studies/h200x4-as-4-nodes"
@@ -285,16 +275,6 @@ def test_the_lines_of_env_make_a_plugin_read_the_rules(tmp_path: Path) -> None:
     assert yaml.startswith("env:\n- name: NCCL_TUNER_PLUGIN\n  value: ")
 
 
-def test_samples_added_after_tuning_are_noticed_by_the_report(tmp_path: Path) -> None:
-    (tmp_path / "raw.csv").write_text(raw_csv(0))
-    nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
-    nccltune("tune", "study", cwd=tmp_path)
-    (tmp_path / "more.csv").write_text(raw_csv(0.05))
-    nccltune("import", "more.csv", "-o", "study", cwd=tmp_path)
-    done = nccltune("report", "study", cwd=tmp_path)
-    assert "older than the samples" in done.stderr
-
-
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
@@ -303,17 +283,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         "tune", "studies/h200x4-as-4-nodes", "-o", "/dev/full/tuner.conf", cwd=tmp_path, code=2
     )
     assert "cannot be written" in done.stderr
-
-
-def test_the_report_knows_a_configuration_that_was_edited(tmp_path: Path) -> None:
-    nccltune("demo", cwd=tmp_path)
-    study = "studies/h200x4-as-4-nodes"
-    fresh = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
-    assert fresh["commands"]["deploy"] == f"nccltune env {study}"
-    with (tmp_path / study / "tuner.conf").open("a") as file:
-        file.write("allreduce,0,8,ring,ll,-1,4,4\n")
-    edited = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
-    assert edited["commands"]["deploy"].startswith("nccltune tune ")
 
 
 def test_weights_are_kept_with_the_rules(tmp_path: Path) -> None:

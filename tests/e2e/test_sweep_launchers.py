@@ -11,10 +11,9 @@ import pytest
 
 from nccltune.launch.find import find
 from nccltune.launch.flavor import Launcher
-from nccltune.model.errors import PlatformError
 
 from .bench_runs import FOUR_NODES, eventually
-from .command_line import line
+from .command_line import intel_mpi, launcher_here, line, running
 
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -23,31 +22,19 @@ ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     name: str = request.param
     if name == "intel":
-        folder = os.environ.get("INTELMPI_BIN")
-        if not folder:
-            pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, INTELMPI_BIN")
         name = "hydra"
-        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("PATH", f"{intel_mpi()}{os.pathsep}{os.environ['PATH']}")
         assert find(Launcher.HYDRA).flavor.is_intel
-    try:
-        find(Launcher(name))
-    except PlatformError as error:
-        pytest.skip(f"{error} ({error.hint})")
-    return ["--launcher", name, "--gpus", "4", "--replay", str(FOUR_NODES)]
+    return ["--launcher", launcher_here(name), "--gpus", "4", "--replay", str(FOUR_NODES)]
 
 
 def benches(study: Path) -> list[str]:
     """The command lines of bench processes that work for a study's run."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            environment = (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if b"nccltune-bench" in words[0] and str(study).encode() in environment:
-            found.append(b" ".join(words).decode())
-    return found
+    return [
+        " ".join(one.words)
+        for one in running()
+        if "nccltune-bench" in one.words[0] and one.variables.get("NCCLTUNE_TEST") == str(study)
+    ]
 
 
 def test_a_sweep_and_its_proof(tmp_path: Path, options: list[str]) -> None:

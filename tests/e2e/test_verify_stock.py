@@ -41,16 +41,9 @@ def verify(
 ) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NCCL_")}
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", "verify", "study", *options, "--", *program],
-        cwd=study.path.parent,
-        env={**kept, "PYTHONPATH": paths, **more},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    env = {**kept, "PYTHONPATH": paths, **more}
+    words = ("verify", "study", *options, "--", *program)
+    return nccltune(*words, cwd=study.path.parent, code=code, env=env)
 
 
 def kept(study: Study) -> StockProof:
@@ -166,21 +159,6 @@ def test_without_a_launcher_one_process_has_all_gpus(study: Study) -> None:
     assert f"run        without the plugin: {' '.join(PROGRAM)} -g 4\n" in done.stderr
     # The program prints that it has four.
     assert "4 on alpha; 1 were promised" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--nodes", "2"), "--nodes: is for --launcher"),
-        (("--set", "hosts=a,b"), "--set hosts: is for --launcher"),
-        (("--launcher", "openmpi", "--replay", "x"), "are for measuring with our bench"),
-        (("--launcher", "openmpi-5"), "did you mean 'openmpi:5'?"),
-    ],
-)
-def test_options_that_do_not_go_with_a_command(
-    study: Study, options: tuple[str, ...], words: str
-) -> None:
-    assert words in verify(study, *PROGRAM, options=options, code=2).stderr
 
 
 def proof_of(study: Study) -> Proof:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.result import Analysis
@@ -155,9 +156,7 @@ def test_noisy_points_are_named() -> None:
 
 
 def replaced(sample: Sample, **changes: object) -> Sample:
-    import msgspec
-
-    return msgspec.structs.replace(sample, **changes)
+    return replace(sample, **changes)
 
 
 def test_wrong_results_are_left_out_and_said() -> None:

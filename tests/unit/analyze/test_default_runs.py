@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs labelled default in which NCCL ran different algorithms are not rounds of one default."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.timings import SortedSamples
@@ -18,9 +18,7 @@ def run(process: str, ran: str | None, rate: float = 1e5) -> list[Sample]:
     choice = parse_choice(ran) if ran else None
     assert choice is None or isinstance(choice, Choice)
     return [
-        msgspec.structs.replace(
-            sample, ran=choice, source=msgspec.structs.replace(sample.source, process=process)
-        )
+        replace(sample, ran=choice, source=replace(sample.source, process=process))
         for sample in measure(SIZES, lambda s: {"default": s / rate}, rounds=1, twice=False)
     ]
 
@@ -67,7 +65,7 @@ def test_without_a_run_that_is_surely_the_default_none_is(named: tuple[str, ...]
 
 def test_timings_without_a_report_of_nccl_are_counted_as_left_out() -> None:
     partly = [
-        msgspec.structs.replace(sample, ran=None) if sample.bytes == SIZES[-1] else sample
+        replace(sample, ran=None) if sample.bytes == SIZES[-1] else sample
         for sample in run("b", "tree/ll")
     ]
     found = sort_samples([*run("a", "ring/simple"), *partly], {"a"})

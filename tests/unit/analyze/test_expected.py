@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze.expected import Expectation, thresholds
 from nccltune.model.choice import parse_choice
@@ -71,7 +71,7 @@ def test_what_was_hoped_for_is_explained_by_the_full_link() -> None:
         f"expected 48 GB/s by NCCL's own model, got 36.9 GB/s: {LIMIT}, which allows 37.5 GB/s. "
         "The platform is fine"
     )
-    rated = msgspec.structs.replace(PLATFORM, line_rate_gb_per_s=50.0)
+    rated = replace(PLATFORM, line_rate_gb_per_s=50.0)
     first, *_ = found({"default": 36.9}, expected_of(37.5, hoped_gb_per_s=48.0), platform=rated)
     assert "expected 50 GB/s by the line rate, got 36.9 GB/s" in first.sentence
 
@@ -132,7 +132,7 @@ def test_assumed_bandwidths_are_told() -> None:
     assert "the links allow 24 GB/s (partly assumed), got" in finding.sentence
 
 
-NDV5 = msgspec.structs.replace(PLATFORM, gpu="NVIDIA H100 80GB HBM3", gpus=8)
+NDV5 = replace(PLATFORM, gpu="NVIDIA H100 80GB HBM3", gpus=8)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_a_public_threshold_is_held_against_such_a_node(
 @pytest.mark.parametrize(
     "platform",
     [
-        msgspec.structs.replace(NDV5, settings={"NCCL_NVLS_ENABLE": "0"}),
-        msgspec.structs.replace(NDV5, emulated_nodes=True),
-        msgspec.structs.replace(NDV5, gpu=None),
-        msgspec.structs.replace(NDV5, gpu="NVIDIA L40S"),
+        replace(NDV5, settings={"NCCL_NVLS_ENABLE": "0"}),
+        replace(NDV5, emulated_nodes=True),
+        replace(NDV5, gpu=None),
+        replace(NDV5, gpu="NVIDIA L40S"),
     ],
 )
 def test_a_threshold_is_only_for_what_it_was_set_for(platform: Platform) -> None:

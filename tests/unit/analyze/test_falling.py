@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.falling import Fall, falls
@@ -268,7 +268,7 @@ def test_without_the_default_a_choice_that_falls_is_named() -> None:
 def test_what_nccl_ran_on_both_sides_is_named() -> None:
     def ran(sample: Sample) -> Sample:
         choice = parse_choice("ring/ll" if sample.bytes <= M else "ring/simple")
-        return msgspec.structs.replace(sample, ran=choice)
+        return replace(sample, ran=choice)
 
     found = map(ran, measure(SIZES, lambda size: {"default": falling(size)}, noise=0.01))
     (finding,) = findings(found)

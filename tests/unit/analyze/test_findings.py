@@ -4,8 +4,8 @@
 import math
 import random
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.curves import slow_runs
@@ -58,7 +58,7 @@ def wavering(share: float) -> list[Sample]:
     """Bandwidth falls by 10 % at 2 MiB; every other round is faster by `share`."""
     samples = samples_of({M: 100.0, 2 * M: 90.0, 4 * M: 120.0})
     return [
-        msgspec.structs.replace(sample, time_us=sample.time_us * (1 - share * (sample.round % 2)))
+        replace(sample, time_us=sample.time_us * (1 - share * (sample.round % 2)))
         for sample in samples
     ]
 
@@ -104,8 +104,8 @@ def runs(*factors: float, noise: float = 0.02) -> list[Sample]:
             noise=noise,
             seed=number,
         )
-        source = msgspec.structs.replace(one[0].source, process=str(number))
-        found += [msgspec.structs.replace(sample, source=source) for sample in one]
+        source = replace(one[0].source, process=str(number))
+        found += [replace(sample, source=source) for sample in one]
     return found
 
 
@@ -240,12 +240,10 @@ def test_two_points_that_differ_are_no_plateau() -> None:
 def test_a_size_that_is_slow_in_one_placement_only_is_to_be_run_again() -> None:
     rates = {M << n: v for n, v in enumerate((10, 12, 4, 14, 15, 15, 15, 16, 16, 16))}
     usual = {**rates, 4 * M: 13.0}
-    samples = once(rates) + [
-        msgspec.structs.replace(sample, in_place=True) for sample in once(usual)
-    ]
+    samples = once(rates) + [replace(sample, in_place=True) for sample in once(usual)]
     (dip,) = sentences(samples, FindingKind.DIP)
     assert "The other placement has 13 GB/s there: run it again" in dip
-    both = once(rates) + [msgspec.structs.replace(sample, in_place=True) for sample in once(rates)]
+    both = once(rates) + [replace(sample, in_place=True) for sample in once(rates)]
     (dip,) = sentences(both, FindingKind.DIP)
     assert "run it again" not in dip
 
@@ -262,7 +260,7 @@ def test_slow_runs_are_named_by_their_files() -> None:
 
 def test_runs_that_are_slow_at_large_sizes_only_are_named() -> None:
     late = [
-        msgspec.structs.replace(
+        replace(
             sample,
             time_us=sample.time_us
             * (4 if sample.source.process == "2" and sample.bytes >= 8 * M else 1),
@@ -272,7 +270,7 @@ def test_runs_that_are_slow_at_large_sizes_only_are_named() -> None:
     # Eight sizes have no upper third of four sizes, so all sizes count.
     assert not any("as long" in words for words in noisy(late))
     more = [
-        msgspec.structs.replace(sample, bytes=sample.bytes >> 8, time_us=sample.time_us / 256)
+        replace(sample, bytes=sample.bytes >> 8, time_us=sample.time_us / 256)
         for sample in runs(*[1.0] * 6)
     ]
     (sentence,) = [words for words in noisy([*more, *late]) if "as long" in words]
@@ -281,7 +279,7 @@ def test_runs_that_are_slow_at_large_sizes_only_are_named() -> None:
 
 
 def placed(rates: dict[int, float], inside: dict[int, float]) -> list[Sample]:
-    return once(rates) + [msgspec.structs.replace(sample, in_place=True) for sample in once(inside)]
+    return once(rates) + [replace(sample, in_place=True) for sample in once(inside)]
 
 
 def test_a_dip_of_one_size_in_a_short_curve_shows_in_both_placements() -> None:

@@ -3,8 +3,8 @@
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.ran import ran_text
@@ -33,7 +33,7 @@ def with_ran(label: Callable[[int], str | None], *, better: bool = False) -> lis
         name = label(sample.bytes) if sample.choice == "default" else None
         choice = parse_choice(name) if name else None
         assert choice is None or isinstance(choice, Choice)
-        found.append(msgspec.structs.replace(sample, ran=choice))
+        found.append(replace(sample, ran=choice))
     return found
 
 
@@ -95,14 +95,14 @@ def _ring_ll() -> tuple[object, object]:
 
 def test_titles_name_only_what_differs() -> None:
     plain = Condition(Collective.ALLREDUCE, Scale(1, 8), dtype="float", redop="sum")
-    other = msgspec.structs.replace(plain, redop="prod")
+    other = replace(plain, redop="prod")
     gather = Condition(Collective.ALLGATHER, Scale(1, 8), dtype="float")
     assert list(titles([plain, other, gather]).values()) == [
         "all-reduce, 1 node, 8 ranks, sum",
         "all-reduce, 1 node, 8 ranks, prod",
         "all-gather, 1 node, 8 ranks",
     ]
-    halves = msgspec.structs.replace(plain, dtype="half", root=1)
+    halves = replace(plain, dtype="half", root=1)
     assert titles([plain, halves])[halves] == "all-reduce, 1 node, 8 ranks, half, root 1"
     assert titles([plain])[plain] == "all-reduce, 1 node, 8 ranks"
 
@@ -110,7 +110,7 @@ def test_titles_name_only_what_differs() -> None:
 def test_findings_of_a_study_with_several_types_name_theirs() -> None:
     def of(dtype: str) -> list[Sample]:
         rising = lambda size: {"default": size / 1e5 * (1 + (size > 1 << 16))}  # noqa: E731
-        return [msgspec.structs.replace(s, dtype=dtype) for s in measure(SIZES, rising)]
+        return [replace(s, dtype=dtype) for s in measure(SIZES, rising)]
 
     analysis = analyze_samples(PLATFORM, [*of("float"), *of("bfloat16")])
     assert [item.title.split(", ")[-1] for item in analysis.conditions] == ["bfloat16", "float"]

@@ -5,9 +5,9 @@ import math
 import random
 from collections.abc import Callable, Iterable
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.contrasts import PairedContrasts, ProcessContrasts, ProcessTimings, moderate
@@ -144,7 +144,7 @@ def test_stated_rounds_allow_for_drift_within_a_round() -> None:
 def test_old_samples_of_nccl_tests_share_no_round() -> None:
     """Without a process id their rounds were counted by occurrence."""
     samples = [
-        msgspec.structs.replace(sample, source=Source(tool="nccl-tests", file_hash="f"), at=None)
+        replace(sample, source=Source(tool="nccl-tests", file_hash="f"), at=None)
         for sample in processes(ALTERNATING, gain)
     ]
     (timings,) = sort_samples(samples).timings
@@ -162,7 +162,7 @@ def test_samples_of_the_bench_share_their_rounds() -> None:
 
 def test_two_starts_of_the_bench_share_no_round() -> None:
     samples = [
-        msgspec.structs.replace(
+        replace(
             sample,
             source=Source(tool="nccltune-bench", process="a" if sample.choice == DEFAULT else "b"),
         )
@@ -200,7 +200,7 @@ def test_rows_scatter_more_than_is_assumed() -> None:
     quiet = measure(SIZES, lambda s: {"default": 20 + s / 5e4}, rounds=1, twice=False)
     random_ = random.Random(1)
     loud = [
-        msgspec.structs.replace(sample, time_us=sample.time_us * math.exp(random_.gauss(0, 0.3)))
+        replace(sample, time_us=sample.time_us * math.exp(random_.gauss(0, 0.3)))
         for sample in [*quiet, *measure(SIZES, lambda s: {"tree/ll": 20 + s / 5e4}, rounds=1)]
     ]
     assert table(loud).row_noise > 0.12
@@ -239,7 +239,7 @@ def test_a_noisy_choice_stands_alone() -> None:
 
 def test_a_few_sizes_do_not_carry_a_rule() -> None:
     samples = [
-        msgspec.structs.replace(sample, time_us=sample.time_us * 1.6)
+        replace(sample, time_us=sample.time_us * 1.6)
         if sample.choice == DEFAULT and sample.bytes == SIZES[2]
         else sample
         for sample in processes(ALTERNATING, lambda *_: 0.0)
@@ -260,7 +260,7 @@ def test_a_size_is_slower_beyond_its_own_noise_though_others_are_noisier() -> No
 
 def test_outlying_rows_do_not_make_an_unsure_rule() -> None:
     samples = [
-        msgspec.structs.replace(sample, time_us=sample.time_us * 3)
+        replace(sample, time_us=sample.time_us * 3)
         if sample.choice == DEFAULT and sample.bytes == SIZES[4]
         else sample
         for sample in processes(["default", "tree/ll"], lambda *_: 0.0, rows=1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs whose number of nodes is unknown."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.compared import comparisons, is_right
@@ -23,11 +23,11 @@ def falling(size: int) -> dict[str, float]:
 def run(process: str, ranks: int | None = 8, nodes: int | None = None) -> list[Sample]:
     found = measure(sizes(32 * K, 1024 * K), falling, rounds=1, twice=False)
     return [
-        msgspec.structs.replace(
+        replace(
             item,
             nodes=nodes,
             ranks=ranks,
-            source=msgspec.structs.replace(item.source, process=process),
+            source=replace(item.source, process=process),
         )
         for item in found
     ]
@@ -65,10 +65,7 @@ def test_several_runs_may_be_of_several_scales_so_each_has_its_curve() -> None:
 
 def test_the_pieces_of_one_sweep_are_one_curve() -> None:
     pieces = [
-        msgspec.structs.replace(
-            item, source=msgspec.structs.replace(item.source, process=str(item.bytes))
-        )
-        for item in run("a")
+        replace(item, source=replace(item.source, process=str(item.bytes))) for item in run("a")
     ]
     (found,) = sort_samples(pieces).unscaled
     assert found.condition.run == ""
@@ -101,7 +98,7 @@ def test_a_run_that_was_imported_again_with_its_scale_is_used_once() -> None:
 @pytest.mark.parametrize("nodes", [None, 2])
 def test_half_a_choice_is_shown_and_compared_with_nothing(nodes: int | None) -> None:
     half = [
-        msgspec.structs.replace(item, choice="NCCL_ALGO=Tree")
+        replace(item, choice="NCCL_ALGO=Tree")
         for item in run("b", nodes=nodes)
         if item.choice == "default"
     ]
@@ -121,6 +118,6 @@ def test_half_a_choice_is_shown_and_compared_with_nothing(nodes: int | None) -> 
 
 def test_wrong_results_are_not_called_an_unknown_scale() -> None:
     first, *others = run("a")
-    found = sort_samples([msgspec.structs.replace(first, wrong=3), *others])
+    found = sort_samples([replace(first, wrong=3), *others])
     assert sum(found.wrong.values()) == 1
     assert found.without_scale == len(run("a")) // 2

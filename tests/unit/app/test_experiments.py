@@ -126,6 +126,8 @@ def test_an_interruption_leaves_a_verdict_and_the_same_call_resumes(
     assert f"{FROM}={4 * M}" in (path / "sendrecv.conf").read_text().splitlines()
     plan = plan_copies(path, launch, COPIES)
     assert (plan.pairs, plan.policies, plan.processes) == (6, [], 12)
+    more = plan_copies(path, launch, COPIES._replace(policies=True))
+    assert (more.pairs, len(more.policies), more.processes) == (6, 9, 12 + 41)
 
 
 def test_a_file_is_no_study_to_measure_into(recording: Path, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@
 import shlex
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.app.reproduce import measure_again
@@ -78,7 +78,7 @@ def test_an_existing_study_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_settings_in_force_are_set_again(tmp_path: Path) -> None:
-    platform = msgspec.structs.replace(PLAIN, settings={"NCCL_IB_HCA": "mlx5_0,mlx5_1;x"})
+    platform = replace(PLAIN, settings={"NCCL_IB_HCA": "mlx5_0,mlx5_1;x"})
     study = study_at(tmp_path / "x", platform, "nccltune auto")
     assert (
         again(study) == f"NCCL_IB_HCA='mlx5_0,mlx5_1;x' nccltune auto --output {tmp_path}/x-again"
@@ -89,13 +89,13 @@ def test_settings_in_force_are_set_again(tmp_path: Path) -> None:
     ("platform", "options"),
     [
         (PLAIN, "--launcher NAME --nodes 4 --gpus 1"),
-        (msgspec.structs.replace(PLAIN, emulated_nodes=True), "--emulate-nodes 4"),
+        (replace(PLAIN, emulated_nodes=True), "--emulate-nodes 4"),
         (
-            msgspec.structs.replace(PLAIN, emulated_nodes=True, ranks_per_gpu=4, mps=True),
+            replace(PLAIN, emulated_nodes=True, ranks_per_gpu=4, mps=True),
             "--ranks-per-gpu 4 --mps",
         ),
         (
-            msgspec.structs.replace(PLAIN, emulated_nodes=True, replay="h200x4-as-4-nodes"),
+            replace(PLAIN, emulated_nodes=True, replay="h200x4-as-4-nodes"),
             "--replay h200x4-as-4-nodes",
         ),
     ],
@@ -121,7 +121,7 @@ def test_a_command_that_is_none_of_ours_is_not_offered(tmp_path: Path, command: 
 def test_every_command_is_accepted_by_the_command_line(tmp_path: Path) -> None:
     from nccltune.cli.auto import command as auto
 
-    for platform in (PLAIN, msgspec.structs.replace(PLAIN, emulated_nodes=True)):
+    for platform in (PLAIN, replace(PLAIN, emulated_nodes=True)):
         study = study_at(tmp_path / str(platform.emulated_nodes), platform)
         words = shlex.split(again(study))
         assert auto.make_context("auto", words[2:]).params["path"] is not None

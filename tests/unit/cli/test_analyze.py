@@ -4,14 +4,13 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 
-from nccltune.cli import run
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes
+from tests.unit.runs import Cli
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 SIZES = sizes(1 << 20, 1 << 25)
@@ -33,19 +32,15 @@ def study_at(path: Path, samples: list[Sample], **platform: object) -> str:
     return str(path)
 
 
-def screen(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
-    assert run(["analyze", *arguments]) == 0
-    found = capsys.readouterr()
+def screen(cli: Cli, *arguments: str) -> tuple[str, str]:
+    found = cli("analyze", *arguments)
     return found.out, found.err
 
 
-def test_one_log_of_the_default_is_compared_with_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_log_of_the_default_is_compared_with_nothing(tmp_path: Path, cli: Cli) -> None:
     study = str(tmp_path / "a")
-    assert run(["import", str(FIELD / "log-01-default-only" / "run.txt"), "-o", study]) == 0
-    capsys.readouterr()
-    out, err = screen(capsys, study)
+    cli("import", FIELD / "log-01-default-only" / "run.txt", "-o", study)
+    out, err = screen(cli, study)
     assert "nothing found" not in out
     assert "is right" not in out
     assert "curve      no clear dip, plateau or falling time; the noise is unknown, so" in out
@@ -60,60 +55,51 @@ def test_one_log_of_the_default_is_compared_with_nothing(
 
 
 def test_the_report_of_the_default_alone_lists_what_was_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cli: Cli
 ) -> None:
     study = study_at(tmp_path / "a", measure(SIZES, one))
-    assert run(["report", study, "--terminal"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(cli("report", study, "--terminal").out.split())
     assert "Not compared, all-reduce. Only the default was measured" in out
     assert "look as expected" not in out
 
 
-def test_the_default_is_right_only_beside_other_choices(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, err = screen(capsys, study_at(tmp_path / "a", measure(SIZES, two, noise=0.003)))
+def test_the_default_is_right_only_beside_other_choices(tmp_path: Path, cli: Cli) -> None:
+    out, err = screen(cli, study_at(tmp_path / "a", measure(SIZES, two, noise=0.003)))
     assert "nothing found: the default is right at every size measured" in out
     assert "compared   with 1 choice at 6 sizes, 8 rounds or more: none is faster" in out
     assert "next: nccltune tune" in err
 
 
-def test_several_collectives_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_collectives_are_named(tmp_path: Path, cli: Cli) -> None:
     samples = measure(SIZES, two, noise=0.003)
     samples += measure(SIZES, one, noise=0.003, collective=Collective.ALLGATHER)
-    out, err = screen(capsys, study_at(tmp_path / "a", samples))
+    out, err = screen(cli, study_at(tmp_path / "a", samples))
     assert "is right" not in out
     assert "compared   all-reduce, 4 nodes, 4 ranks: with 1 choice" in out
     assert "compared   all-gather, 4 nodes, 4 ranks: with nothing: only the default" in out
     assert "next: nccltune tune" in err
 
 
-def test_one_timing_each_looks_right_and_shows_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, _ = screen(capsys, study_at(tmp_path / "a", measure(SIZES, two, rounds=1, twice=False)))
+def test_one_timing_each_looks_right_and_shows_nothing(tmp_path: Path, cli: Cli) -> None:
+    out, _ = screen(cli, study_at(tmp_path / "a", measure(SIZES, two, rounds=1, twice=False)))
     assert "nothing found" not in out
     assert "1 timing a point: the default looks right, but so few timings cannot show it" in out
 
 
-def test_a_collective_without_a_tuner_needs_no_tune(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_collective_without_a_tuner_needs_no_tune(tmp_path: Path, cli: Cli) -> None:
     samples = measure(SIZES, one, collective=Collective.ALLTOALL)
-    out, err = screen(capsys, study_at(tmp_path / "a", samples))
+    out, err = screen(cli, study_at(tmp_path / "a", samples))
     assert "is right" not in out
     assert "compared   with nothing: NCCL asks no tuner about it" in out
     assert "next: nccltune report" in err
     assert "default    " not in out
 
 
-def test_a_platform_below_its_limit_leads_to_the_doctor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_platform_below_its_limit_leads_to_the_doctor(tmp_path: Path, cli: Cli) -> None:
     large = sizes(1 << 30, 1 << 34)
     slow = measure(large, lambda size: {"default": size / 50e3}, nodes=1, ranks=8)
     study = study_at(tmp_path / "a", slow, gpu="NVIDIA H100 80GB HBM3", gpus=8, nodes=1)
-    out, err = screen(capsys, study)
+    out, err = screen(cli, study)
     assert "below expected" in out
     assert "next: nccltune doctor" in err
     assert "nccltune tune" not in err
@@ -123,23 +109,19 @@ def falling(size: int) -> dict[str, float]:
     return {"default": 100 + size / 1e5 + (600 if size == 1 << 21 else 0)}
 
 
-def test_a_time_that_falls_is_serious(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_that_falls_is_serious(tmp_path: Path, cli: Cli) -> None:
     study = study_at(tmp_path / "a", measure(SIZES, falling, noise=0.01))
-    out, _ = screen(capsys, study)
+    out, _ = screen(cli, study)
     assert "falling time          all-reduce, 4 nodes, 4 ranks: 4 MiB takes" in out
-    assert run(["analyze", study, "--check"]) == 1
+    cli("analyze", study, "--check", code=1)
 
 
-def test_the_smallest_size_is_only_a_bound(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, _ = screen(capsys, study_at(tmp_path / "a", measure(sizes(1 << 30, 1 << 32), one)))
+def test_the_smallest_size_is_only_a_bound(tmp_path: Path, cli: Cli) -> None:
+    out, _ = screen(cli, study_at(tmp_path / "a", measure(sizes(1 << 30, 1 << 32), one)))
     assert "<= 1 GiB" in out
 
 
-def test_the_cost_table_says_what_nccl_would_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cost_table_says_what_nccl_would_run(tmp_path: Path, cli: Cli) -> None:
     study = study_at(tmp_path / "a", measure(SIZES, one))
     line = {
         "schema_version": 1,
@@ -150,5 +132,5 @@ def test_the_cost_table_says_what_nccl_would_run(
     }
     lines = [msgspec.json.encode({**line, "bytes": size}).decode() for size in SIZES]
     (tmp_path / "a" / "tables.jsonl").write_text("\n".join(lines) + "\n")
-    out, _ = screen(capsys, study)
+    out, _ = screen(cli, study)
     assert "default    ran, by NCCL's cost table: tree/ll" in out

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nccltune.cli import run
 from nccltune.cli.output import hanging
 from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.formats.reading.file_report import FileKind, ImportRecord
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes
+from tests.unit.runs import Cli
 
 SIZES = sizes(1 << 10, 1 << 20)
 
@@ -29,35 +29,27 @@ def study_at(path: Path, gain: float = 2.0) -> Study:
     return study
 
 
-def test_the_next_command_quotes_the_name_of_the_study(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_command_quotes_the_name_of_the_study(tmp_path: Path, cli: Cli) -> None:
     study = study_at(tmp_path / "it's [red] mine")
     for verb, following in (("analyze", "tune"), ("tune", "verify"), ("lint", "explain")):
-        assert run([verb, str(study.path)]) == 0
-        last = capsys.readouterr().err.splitlines()[-1]
+        last = cli(verb, study.path).err.splitlines()[-1]
         assert shlex.split(last) == ["next:", "nccltune", following, str(study.path)]
 
 
 def test_a_study_without_rules_is_explained_at_the_scale_it_was_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cli: Cli
 ) -> None:
     study = study_at(tmp_path / "fine", gain=0.5)
-    assert run(["tune", str(study.path)]) == 0
-    capsys.readouterr()
-    assert run(["explain", str(study.path), "--collectives", "allreduce"]) == 0
-    out = capsys.readouterr().out
+    cli("tune", study.path)
+    out = cli("explain", study.path, "--collectives", "allreduce").out
     assert "4 nodes, 4 ranks" in out
     assert "tree" not in out
 
 
-def test_the_demo_does_not_overwrite_another_study(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_does_not_overwrite_another_study(tmp_path: Path, cli: Cli) -> None:
     study = study_at(tmp_path / "mine")
     before = study.samples_path.read_bytes()
-    assert run(["demo", "-o", str(study.path)]) == 2
-    assert "another study" in capsys.readouterr().err
+    assert "another study" in cli("demo", "-o", study.path, code=2).err
     assert study.samples_path.read_bytes() == before
 
 

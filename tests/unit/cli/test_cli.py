@@ -10,6 +10,7 @@ import pytest
 
 from nccltune.cli import SECTIONS, VERBS, run
 from nccltune.cli.options import Percent
+from tests.unit.runs import Cli
 
 
 def test_no_verb_is_imported_for_version_and_help() -> None:
@@ -27,9 +28,8 @@ def test_no_verb_is_imported_for_version_and_help() -> None:
     )
 
 
-def test_help_lists_every_verb_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    out = capsys.readouterr().out
+def test_help_lists_every_verb_with_one_line(cli: Cli) -> None:
+    out = cli("--help").out
     for verb, words in VERBS.items():
         assert verb in out
         assert " ".join(words.split()[:3]) in " ".join(out.split())
@@ -37,9 +37,8 @@ def test_help_lists_every_verb_with_one_line(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("group", SECTIONS["Groups"])
-def test_a_group_has_help_with_two_examples(group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([group, "--help"]) == 0
-    out = capsys.readouterr().out
+def test_a_group_has_help_with_two_examples(group: str, cli: Cli) -> None:
+    out = cli(group, "--help").out
     assert out.startswith(f"Usage: nccltune {group} ")
     examples = [line for line in out.split("Examples:")[1].splitlines() if "nccltune" in line]
     assert len(examples) >= 2
@@ -47,10 +46,9 @@ def test_a_group_has_help_with_two_examples(group: str, capsys: pytest.CaptureFi
 
 
 def test_an_error_names_the_place_and_a_hint(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
-    assert run(["analyze", "/nonexistent/study"]) == 2
-    out, err = capsys.readouterr()
+    out, err = cli("analyze", "/nonexistent/study", code=2)
     assert out == ""
     assert err.splitlines()[0] == "error: /nonexistent/study: no such study"
     assert err.splitlines()[1].startswith("hint:  ")
@@ -74,15 +72,12 @@ def test_an_interrupt_with_a_signal_number_exits_with_128_plus_it(
     assert run(["demo"]) == 143
 
 
-def test_a_bug_exits_with_70(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bug_exits_with_70(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     def broken(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr("nccltune.cli.cli.main", broken)
-    assert run([]) == 70
-    assert "bug" in capsys.readouterr().err
+    assert "bug" in cli(code=70).err
 
 
 def test_a_closed_pipe_is_no_error() -> None:

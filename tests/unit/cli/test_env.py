@@ -11,11 +11,11 @@ import pytest
 
 from nccltune.app.env import rules_deployment
 from nccltune.app.net_env import net_conflicts, net_deployment
-from nccltune.cli import run
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
+from tests.unit.runs import Cli
 
 PLUGIN = Path("/opt/nccltune/lib/libnccl-net-nccltune.so")
 
@@ -37,11 +37,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return plugin
 
 
-def printed(
-    capsys: pytest.CaptureFixture[str], *arguments: str, verb: str = "net env"
-) -> tuple[str, str]:
-    assert run([*verb.split(), *arguments]) == 0
-    out, err = capsys.readouterr()
+def printed(cli: Cli, *arguments: str, verb: str = "net env") -> tuple[str, str]:
+    out, err = cli(*verb.split(), *arguments)
     return out, err
 
 
@@ -123,8 +120,8 @@ def test_settings_that_conflict_are_named() -> None:
     ]
 
 
-def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys)
+def test_a_shell_takes_the_lines(installed: Path, cli: Cli) -> None:
+    out, err = printed(cli)
     assert err == ""
     done = subprocess.run(
         ["bash", "-c", f"eval {shlex.quote(out)} && env"],
@@ -138,10 +135,8 @@ def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[
     assert "NCCL_NET_PLUGIN_REF_COUNT=1" in lines
 
 
-def test_each_line_has_its_meaning_as_a_comment_above(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, _ = printed(capsys, "--nccl-version", "2.30.7")
+def test_each_line_has_its_meaning_as_a_comment_above(installed: Path, cli: Cli) -> None:
+    out, _ = printed(cli, "--nccl-version", "2.30.7")
     comment, plugin, *others = out.splitlines()
     assert comment == "# Loaded in place of NCCL's own TCP transport."
     assert plugin == f"export NCCL_NET_PLUGIN={shlex.quote(str(installed))}"
@@ -150,18 +145,14 @@ def test_each_line_has_its_meaning_as_a_comment_above(
     assert max(len(line) for line in others) <= 100
 
 
-def test_nccl_conf_is_what_nccl_reads(
-    installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, _ = printed(capsys, "--format", "nccl.conf")
+def test_nccl_conf_is_what_nccl_reads(installed: Path, tmp_path: Path, cli: Cli) -> None:
+    out, _ = printed(cli, "--format", "nccl.conf")
     (tmp_path / "nccl.conf").write_text(out)
     assert read_conf(tmp_path / "nccl.conf") == net_deployment(plugin=installed).settings
 
 
-def test_kubernetes_lines_keep_their_comments(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, _ = printed(capsys, "--format", "kubernetes")
+def test_kubernetes_lines_keep_their_comments(installed: Path, cli: Cli) -> None:
+    out, _ = printed(cli, "--format", "kubernetes")
     lines = [line for line in out.splitlines() if not line.startswith("# ")]
     assert lines == [
         "env:",
@@ -175,12 +166,8 @@ def test_kubernetes_lines_keep_their_comments(
 
 
 @pytest.mark.parametrize(("form", "flag"), [("mpirun", "-x"), ("docker", "-e")])
-def test_meanings_of_a_single_line_are_printed_to_stderr(
-    form: str, flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, err = printed(
-        capsys, "--format", form, "--plugin", str(PLUGIN), "--nccl-version", "2.28.9"
-    )
+def test_meanings_of_a_single_line_are_printed_to_stderr(form: str, flag: str, cli: Cli) -> None:
+    out, err = printed(cli, "--format", form, "--plugin", str(PLUGIN), "--nccl-version", "2.28.9")
     assert out == (
         f"{flag} NCCL_NET_PLUGIN={PLUGIN} {flag} NCCL_NET=nccltune "
         f"{flag} NCCL_NET_PLUGIN_REF_COUNT=1\n"
@@ -193,9 +180,9 @@ def test_meanings_of_a_single_line_are_printed_to_stderr(
 
 
 def test_json_has_settings_and_meanings(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
-    out, err = printed(capsys, "--plugin", str(PLUGIN), "--json")
+    out, err = printed(cli, "--plugin", str(PLUGIN), "--json")
     document = json.loads(out)
     deployed = net_deployment(plugin=PLUGIN)
     assert document == {
@@ -207,16 +194,16 @@ def test_json_has_settings_and_meanings(
     assert err == ""
 
 
-def test_a_manual_step_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "--plugin", str(PLUGIN), "--nccl-version", "2.20.5")
+def test_a_manual_step_is_a_warning(cli: Cli) -> None:
+    out, err = printed(cli, "--plugin", str(PLUGIN), "--nccl-version", "2.20.5")
     assert "export NCCL_NET_PLUGIN=nccltune" in out
     assert err.startswith("warning: /opt/nccltune/lib has to be in LD_LIBRARY_PATH")
 
 
-def test_the_lines_of_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lines_of_rules(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "tuner.conf").write_text("allreduce,0,1024,ring,ll,-1,-1,-1\n")
     arguments = (str(tmp_path), "--plugin", "/p/tuner.so", "--format", "nccl.conf")
-    alone, _ = printed(capsys, *arguments, verb="env")
+    alone, _ = printed(cli, *arguments, verb="env")
     assert alone == (
         f"NCCL_TUNER_PLUGIN=/p/tuner.so\nNCCL_TUNER_CONFIG_FILE={tmp_path / 'tuner.conf'}\n"
         "NCCLTUNE_CONFIG_HASH=1f9548ecae64ac5f\n"
@@ -283,34 +270,26 @@ def test_rules_of_another_gpu_are_warned_about(
     assert (words in found) is warned
 
 
-def test_a_configuration_without_a_rule_deploys_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_configuration_without_a_rule_deploys_nothing(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "tuner.conf").write_text("# nothing\n")
-    assert run(["env", str(tmp_path / "tuner.conf")]) == 1
-    out, err = capsys.readouterr()
+    out, err = cli("env", tmp_path / "tuner.conf", code=1)
     assert out == ""
     assert "has no rule, so there is nothing to deploy" in err
     assert "find rules: nccltune tune STUDY" in err
-    assert run(["env", str(tmp_path / "tuner.conf"), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["settings"] == {}
+    assert cli("env", tmp_path / "tuner.conf", "--json", code=1).document["settings"] == {}
 
 
-def test_settings_of_experiments_are_deployed_without_a_rule(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_of_experiments_are_deployed_without_a_rule(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "tuner.conf").write_text("# nothing\n")
     (tmp_path / "try.conf").write_text("NCCL_NTHREADS=256\n")
-    out, err = printed(capsys, str(tmp_path), verb="env")
+    out, err = printed(cli, str(tmp_path), verb="env")
     assert out == "export NCCL_NTHREADS=256\n"
     assert "has no rule" in err
 
 
-def test_env_without_a_study_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["env"]) == 2
-    assert "Missing argument" in capsys.readouterr().err
-    assert run(["env", "--net"]) == 2
-    assert "hint:  it is now: nccltune net env" in capsys.readouterr().err
+def test_env_without_a_study_is_a_usage_error(cli: Cli) -> None:
+    assert "Missing argument" in cli("env", code=2).err
+    assert "hint:  it is now: nccltune net env" in cli("env", "--net", code=2).err
 
 
 def test_a_plugin_that_is_not_installed_is_an_error(

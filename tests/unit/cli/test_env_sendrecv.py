@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune sendrecv env`: settings, conflicts and the threshold of a study."""
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.sendrecv_env import sendrecv_conflicts, sendrecv_deployment
-from nccltune.cli import run
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.native import sendrecv_path
+from tests.unit.runs import Cli
 
 LIBRARY = Path("/opt/nccltune/lib/libnccltune-sendrecv.so")
 
@@ -26,10 +25,9 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_program_started_with_the_lines_has_the_library(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
-    assert run(["sendrecv", "env"]) == 0
-    lines = capsys.readouterr().out
+    lines = cli("sendrecv", "env").out
     done = subprocess.run(
         ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"],
         capture_output=True,
@@ -49,10 +47,9 @@ def test_the_library_is_also_installed_as_libnccl() -> None:
 
 
 def test_the_path_of_the_library_can_be_given(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
-    assert run(["sendrecv", "env", "--library", str(LIBRARY), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = cli("sendrecv", "env", "--library", LIBRARY, "--json").document
     assert document["settings"]["LD_PRELOAD"] == str(LIBRARY)
     assert document["settings"]["NCCLTUNE_SENDRECV"] == "1"
     assert document["meanings"].keys() == document["settings"].keys()
@@ -87,9 +84,9 @@ def test_connections_are_requested_unless_their_number_is_set(
     assert sendrecv_deployment(library=LIBRARY).settings[name] == "1"
 
 
-def test_the_form_nccl_conf_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sendrecv", "env", "--format", "nccl.conf"]) == 2
-    assert "--format: NCCL reads nccl.conf when" in capsys.readouterr().err
+def test_the_form_nccl_conf_is_refused(cli: Cli) -> None:
+    err = cli("sendrecv", "env", "--format", "nccl.conf", code=2).err
+    assert "--format: NCCL reads nccl.conf when" in err
 
 
 def test_a_library_that_is_not_installed_is_an_error(
@@ -107,12 +104,9 @@ def kept(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_threshold_of_a_study_is_printed_with_the_library(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_threshold_of_a_study_is_printed_with_the_library(tmp_path: Path, cli: Cli) -> None:
     study = kept(tmp_path / "study", "# why\nNCCLTUNE_SENDRECV_FROM=1048576\n")
-    assert run(["sendrecv", "env", str(study), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = cli("sendrecv", "env", study, "--json").document
     assert document["settings"] == {
         "LD_PRELOAD": str(sendrecv_path()),
         "NCCLTUNE_SENDRECV": "1",
@@ -122,37 +116,28 @@ def test_the_threshold_of_a_study_is_printed_with_the_library(
     assert document["meanings"].keys() == document["settings"].keys()
     assert document["meanings"]["NCCLTUNE_SENDRECV_FROM"].endswith(f"by {study}.")
     (study / "p2p.conf").write_text("NCCL_BUFFSIZE=8388608\n")
-    assert run(["env", str(study)]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli("env", study)
     assert out == "export NCCL_BUFFSIZE=8388608\n"
     assert f"threshold for copy engines: nccltune sendrecv env {study}" in err
 
 
-def test_where_copy_engines_do_not_pay_the_library_stays_off(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_copy_engines_do_not_pay_the_library_stays_off(tmp_path: Path, cli: Cli) -> None:
     study = kept(tmp_path / "study", "NCCLTUNE_SENDRECV=0\n")
-    assert run(["sendrecv", "env", str(study)]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli("sendrecv", "env", study)
     assert "export NCCLTUNE_SENDRECV=0" in out
     assert "NCCLTUNE_SENDRECV=1" not in out
     assert "do not pay there" in err
 
 
 def test_a_study_without_the_needed_comparison_names_the_verb_for_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cli: Cli
 ) -> None:
-    assert run(["sendrecv", "env", str(tmp_path)]) == 2
-    assert f"nccltune sendrecv sweep -o {tmp_path}" in capsys.readouterr().err
+    assert f"nccltune sendrecv sweep -o {tmp_path}" in cli("sendrecv", "env", tmp_path, code=2).err
     study = kept(tmp_path / "study", "NCCLTUNE_SENDRECV_FROM=1048576\n")
-    assert run(["env", str(study)]) == 2
-    assert f"nccltune sendrecv env {study}" in capsys.readouterr().err
+    assert f"nccltune sendrecv env {study}" in cli("env", study, code=2).err
 
 
-def test_lines_of_a_study_that_are_not_the_librarys_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_of_a_study_that_are_not_the_librarys_are_refused(tmp_path: Path, cli: Cli) -> None:
     study = kept(tmp_path / "study", "LD_PRELOAD=/x.so\n")
-    assert run(["sendrecv", "env", str(study)]) == 2
-    err = capsys.readouterr().err
+    err = cli("sendrecv", "env", study, code=2).err
     assert "sendrecv.conf: LD_PRELOAD is not a setting of the library" in err

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.cli import run
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
@@ -15,6 +14,7 @@ from nccltune.model.scale import Scale
 from nccltune.study.files import Study
 from nccltune.topology.flows.measured import expectations, version_of
 from tests.unit.formats.maker import Made, Point
+from tests.unit.runs import Cli
 
 PAIR = """\
 <system version="1">
@@ -45,54 +45,40 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_topology_in_a_study_gives_the_expected_bandwidth(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
-    out = capsys.readouterr().out
+def test_a_topology_in_a_study_gives_the_expected_bandwidth(here: Path, cli: Cli) -> None:
+    out = cli("import", "topo.xml", "run.txt", "-o", "s").out
     assert "topology    topo.xml" in out
     assert "1 file, 1 table" in out
     kept = (here / "s" / "topology.xml").read_text(encoding="utf-8")
     # What identifies the host is removed.
     assert kept == PAIR.replace(' host_hash="0x77b9"', "")
-    assert run(["analyze", "s", "--json"]) == 0
-    findings = json.loads(capsys.readouterr().out)["findings"]
+    findings = cli("analyze", "s", "--json").document["findings"]
     (sentence,) = [item["sentence"] for item in findings if item["kind"] == "as_expected"]
     assert sentence.startswith("all-reduce, 1 node, 2 ranks: the links allow 26.5 ")
     assert "got 22 GB/s (83 %): the platform is fine. GPU0" in sentence
     assert "0000:01:00.0 (28.8 GB/s) is full with" in sentence
-    assert run(["report", "s", "--terminal"]) == 0
-    assert "the platform is fine" in " ".join(capsys.readouterr().out.split())
-    assert run(["report", "s"]) == 0
+    assert "the platform is fine" in " ".join(cli("report", "s", "--terminal").out.split())
+    cli("report", "s")
     assert "the platform is fine" in (here / "s" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_topology_is_imported_alone_and_a_second_one_is_ignored(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["import", "topo.xml", "-o", "s"]) == 0
-    assert "nccltune topo show s" in capsys.readouterr().err
+def test_a_topology_is_imported_alone_and_a_second_one_is_ignored(here: Path, cli: Cli) -> None:
+    assert "nccltune topo show s" in cli("import", "topo.xml", "-o", "s").err
     assert Study(here / "s").topology_path == here / "s" / "topology.xml"
     (here / "other.xml").write_text(PAIR.replace("175", "25"), encoding="utf-8")
-    assert run(["import", "other.xml", "-o", "s"]) == 0
-    assert "another topology, which stays" in capsys.readouterr().out
+    assert "another topology, which stays" in cli("import", "other.xml", "-o", "s").out
     assert 'familyid="175"' in (here / "s" / "topology.xml").read_text(encoding="utf-8")
-    assert run(["import", "topo.xml", "-o", "s"]) == 0
-    assert "imported before" in capsys.readouterr().out
+    assert "imported before" in cli("import", "topo.xml", "-o", "s").out
 
 
-def test_a_calibration_in_the_study_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
+def test_a_calibration_in_the_study_is_used(here: Path, cli: Cli) -> None:
+    cli("import", "topo.xml", "run.txt", "-o", "s")
     figure = {"value": 0.5, "source": "measured here"}
     calibration = {"name": "here", "relative_to": "wire", "values": {"p2p_write": figure}}
     (here / "s" / "calibration.json").write_text(json.dumps(calibration), encoding="utf-8")
-    capsys.readouterr()
-    assert run(["analyze", "s"]) == 0
-    # 22 GB/s are more than half of the links' 28.8.
-    assert "the links allow 14.4 GB/s, got 22 GB/s: more than the links" in capsys.readouterr().out
+    assert "the links allow 14.4 GB/s, got 22 GB/s: more than the links" in cli("analyze", "s").out
     (here / "s" / "calibration.json").write_text("{}", encoding="utf-8")
-    assert run(["analyze", "s"]) == 0
-    assert "is not a calibration file" in capsys.readouterr().err
+    assert "is not a calibration file" in cli("analyze", "s").err
 
 
 def test_only_what_the_file_describes_is_expected() -> None:
@@ -136,25 +122,19 @@ def test_only_complete_versions_become_numbers(
     ],
 )
 def test_files_that_are_no_topology_are_refused_with_the_reason(
-    here: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+    here: Path, cli: Cli, text: str, message: str
 ) -> None:
     (here / "bad.xml").write_text(text, encoding="utf-8")
-    assert run(["import", "bad.xml", "-o", "s"]) == 2
-    assert message in capsys.readouterr().err
+    assert message in cli("import", "bad.xml", "-o", "s", code=2).err
     assert not (here / "s").exists()
 
 
-def test_a_topology_that_cannot_answer_is_a_warning(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["import", "run.txt", "-o", "s"]) == 0
+def test_a_topology_that_cannot_answer_is_a_warning(here: Path, cli: Cli) -> None:
+    cli("import", "run.txt", "-o", "s")
     (here / "s" / "topology.xml").write_text("<system", encoding="utf-8")
-    capsys.readouterr()
-    assert run(["analyze", "s"]) == 0
-    seen = capsys.readouterr()
+    seen = cli("analyze", "s")
     assert "warning    s/topology.xml:1" in seen.err
     assert "expected" not in seen.out
     lone = PAIR.replace('<gpu dev="1" sm="89" rank="1" gdr="1"/>', "")
     (here / "s" / "topology.xml").write_text(lone, encoding="utf-8")
-    assert run(["analyze", "s"]) == 0
-    assert "warning    s/topology.xml:" in capsys.readouterr().err
+    assert "warning    s/topology.xml:" in cli("analyze", "s").err

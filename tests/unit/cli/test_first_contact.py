@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What import, analyze and tune say of tables as people paste them."""
 
-import json
 import shlex
 from pathlib import Path
 
-import pytest
-
-from nccltune.cli import run
+from tests.unit.runs import Cli
 
 HEADER = (
     "# out-of-place in-place\n# size count type redop root time algbw busbw #wrong time algbw busbw"
@@ -29,9 +26,7 @@ SMOOTH = {1 << 20: 50.0, 1 << 21: 80.0, 1 << 22: 140.0}
 FALLING = {1 << 20: 900.0, 1 << 21: 80.0, 1 << 22: 140.0}
 
 
-def screens(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *texts: str
-) -> tuple[str, str, str]:
+def screens(tmp_path: Path, cli: Cli, *texts: str) -> tuple[str, str, str]:
     """Return what import, analyze and tune print."""
     names = []
     for number, text in enumerate(texts):
@@ -40,17 +35,14 @@ def screens(
     study = str(tmp_path / "study")
     printed = []
     for words in (["import", *names, "-o", study], ["analyze", study], ["tune", study]):
-        run(words)
-        found = capsys.readouterr()
+        found = cli(*words, code=None)
         printed.append(" ".join((found.out + found.err).split()))
     return printed[0], printed[1], printed[2]
 
 
-def test_two_tables_of_unknown_nodes_have_a_curve_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_tables_of_unknown_nodes_have_a_curve_each(tmp_path: Path, cli: Cli) -> None:
     text = HEADER + rows(16, SMOOTH) + "\nthe second machine\n\n" + HEADER + rows(16, FALLING)
-    read, shown, tuned = screens(tmp_path, capsys, "# all_reduce\n" + text)
+    read, shown, tuned = screens(tmp_path, cli, "# all_reduce\n" + text)
     assert f"next: nccltune analyze {tmp_path / 'study'}" in read
     assert "all-reduce, ? nodes, 16 ranks, run 1" in shown
     assert "run 2: 2 MiB takes 80 us and 1 MiB 900 us" in shown
@@ -60,61 +52,51 @@ def test_two_tables_of_unknown_nodes_have_a_curve_each(
     assert "--ranks" not in tuned
 
 
-def test_times_without_ranks_have_no_bandwidth(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_times_without_ranks_have_no_bandwidth(tmp_path: Path, cli: Cli) -> None:
     table = "| Size | Time (us) |\n|---|---|\n| 1048576 | 50 |\n| 4194304 | 140 |\n"
-    _, shown, _ = screens(tmp_path, capsys, "## Reduce Scatter\n\n" + table)
+    _, shown, _ = screens(tmp_path, cli, "## Reduce Scatter\n\n" + table)
     assert "reduce-scatter, ? nodes, ? ranks" in shown
     assert "GB/s" not in shown
     assert "curve no clear falling time; the noise is unknown, so smaller ones may not" in shown
     assert "number of nodes and ranks is unknown" in shown
 
 
-def test_one_size_has_no_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_size_has_no_shape(tmp_path: Path, cli: Cli) -> None:
     text = "# all_reduce\n" + HEADER + rows(8, {1 << 30: 5e4}) + "# Out of bounds values : 0 OK\n"
-    _, shown, _ = screens(tmp_path, capsys, text)
+    _, shown, _ = screens(tmp_path, cli, text)
     assert "one size: it shows no shape" in shown
     assert "no dip" not in shown
 
 
-def test_a_bandwidth_above_a_gap_is_reached_somewhere_below(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bandwidth_above_a_gap_is_reached_somewhere_below(tmp_path: Path, cli: Cli) -> None:
     cut = {8: 9.0, 16: 9.0, 1 << 30: 5e3}
-    _, shown, _ = screens(tmp_path, capsys, "# all_reduce\n" + HEADER + rows(8, cut))
+    _, shown, _ = screens(tmp_path, cli, "# all_reduce\n" + HEADER + rows(8, cut))
     assert "<= 1 GiB <= 1 GiB" in shown
     assert "still grows" not in shown
 
 
-def test_tune_says_which_timings_it_leaves_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_says_which_timings_it_leaves_out(tmp_path: Path, cli: Cli) -> None:
     start = "### Two Nodes\n\n"
     _, _, tuned = screens(
         tmp_path,
-        capsys,
+        cli,
         start + "./all_reduce_perf -b 1M -g 16\n" + HEADER + rows(16, SMOOTH),
         start + "NCCL_ALGO=Tree ./all_reduce_perf -b 1M -g 16\n" + HEADER + rows(16, SMOOTH),
         "./all_reduce_perf -b 1M -g 8\n" + HEADER + rows(8, SMOOTH),
     )
     assert "left out 6 timings of NCCL_ALGO=Tree, protocol chosen by NCCL: neither" in tuned
     assert "left out 6 timings of an unknown number of nodes or ranks" in tuned
-    assert run(["tune", str(tmp_path / "study"), "--dry-run", "--json"]) == 0
-    limited, unscaled = json.loads(capsys.readouterr().out)["left_out"]
+    limited, unscaled = cli("tune", tmp_path / "study", "--dry-run", "--json").document["left_out"]
     assert limited.startswith("6 timings of NCCL_ALGO=Tree")
     assert unscaled == "6 timings of an unknown number of nodes or ranks"
 
 
-def test_the_collective_is_asked_for_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_collective_is_asked_for_once(tmp_path: Path, cli: Cli) -> None:
     table, study = tmp_path / "my table.md", tmp_path / "study"
     table.write_text("| Size | Time (us) |\n|---|---|\n| 1048576 | 50 |\n| 4194304 | 140 |\n")
 
     def printed(*words: str) -> str:
-        run(words)
-        return capsys.readouterr().err
+        return cli(*words, code=None).err
 
     start = f"nccltune import '{table}'"
     named = f"{start} -o {study} --collective NAME"
@@ -125,30 +107,23 @@ def test_the_collective_is_asked_for_once(
     options = f"-o {study} --collective allreduce --nodes N --ranks N"
     assert f"next: nccltune import FILES {options}\n" in printed("analyze", str(study))
     assert f"nccltune import FILES... {options};" in printed("tune", str(study))
-    run(shlex.split(again.replace(" N", " 2"))[1:])
-    assert "Wrote 2 samples" in capsys.readouterr().out
+    assert "Wrote 2 samples" in cli(*shlex.split(again.replace(" N", " 2"))[1:]).out
 
 
-def test_columns_of_two_states_are_compared_as_the_refusal_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_of_two_states_are_compared_as_the_refusal_says(tmp_path: Path, cli: Cli) -> None:
     table = tmp_path / "table.md"
     rows = "| 1048576 | 50 | 40 |\n| 4194304 | 140 | 130 |\n"
     table.write_text("| size | before (us) | after (us) |\n|---|---|---|\n" + rows)
     given = ("--collective", "allreduce")
-    assert run(["import", str(table), *given, "-o", str(tmp_path / "study")]) == 2
-    found = capsys.readouterr().err
+    found = cli("import", table, *given, "-o", tmp_path / "study", code=2).err
     assert "measured: column 'before' in" in found
     assert f"nccltune compare {table} {' '.join(given)}\n" in found
-    assert run(["compare", str(table), *given]) == 0
-    assert ":1 'after'" in capsys.readouterr().out
+    assert ":1 'after'" in cli("compare", table, *given).out
 
 
-def test_wrong_results_are_the_reason_if_nothing_else_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_results_are_the_reason_if_nothing_else_is(tmp_path: Path, cli: Cli) -> None:
     text = "`all_reduce_perf -b 1M -g 1` fails:\n" + HEADER + rows(2, SMOOTH, wrong=7)
-    read, _, tuned = screens(tmp_path, capsys, text)
+    read, _, tuned = screens(tmp_path, cli, text)
     assert "elements came out wrong" in read
     assert "1 rank" not in read
     assert "6 timings with wrong results" in tuned

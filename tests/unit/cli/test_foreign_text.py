@@ -23,6 +23,7 @@ from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes
 from tests.unit.doctor.evidence.test_files_of_people import TEST
+from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER, MATRIX
 
 # Valid as a file name: it has no slash.
@@ -115,13 +116,9 @@ def test_exact_output_is_escaped_on_a_terminal_only(
     assert capsys.readouterr().out == "a\x1b[0mba\\x1b[0mb"
 
 
-def printed(
-    capsys: pytest.CaptureFixture[str], *words: str | Path, codes: tuple[int, ...] = (0, 1)
-) -> str:
+def printed(cli: Cli, *words: str | Path, codes: tuple[int, ...] = (0, 1)) -> str:
     """Run a verb; return its stdout and stderr."""
-    assert run([str(word) for word in words]) in codes
-    captured = capsys.readouterr()
-    return captured.out + captured.err
+    return "".join(cli(*words, code=codes))
 
 
 @pytest.fixture
@@ -136,61 +133,61 @@ def study(tmp_path: Path) -> Study:
     return made
 
 
-def test_a_study(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    assert NASTY in printed(capsys, "analyze", study.path)
-    assert NAME in printed(capsys, "tune", study.path)
-    assert NAME in printed(capsys, "lint", study.path)
-    assert NAME in printed(capsys, "explain", study.path)
-    assert NAME in printed(capsys, "report", study.path)
+def test_a_study(study: Study, cli: Cli) -> None:
+    assert NASTY in printed(cli, "analyze", study.path)
+    assert NAME in printed(cli, "tune", study.path)
+    assert NAME in printed(cli, "lint", study.path)
+    assert NAME in printed(cli, "explain", study.path)
+    assert NAME in printed(cli, "report", study.path)
     # The report wraps its lines, also inside the name.
-    words = " ".join(printed(capsys, "report", "--terminal", study.path).split())
+    words = " ".join(printed(cli, "report", "--terminal", study.path).split())
     assert "[bold]a [red]x :ab: 0000:ab:00.0" in words
-    assert NAME in printed(capsys, "env", study.path)
+    assert NAME in printed(cli, "env", study.path)
 
 
-def test_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_configurations(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / f"{NAME}.conf"
     path.write_text(f"allreduce,0,1,{NASTY},ll,-1,-1,-1,-1,-1\n")
-    found = printed(capsys, "lint", path)
+    found = printed(cli, "lint", path)
     assert NAME in found
     assert f"{path}:1: " in found
     scale = ("--nodes", "1", "--ranks", "2")
-    assert NAME in printed(capsys, "explain", path, *scale, codes=(0, 1, 2))
+    assert NAME in printed(cli, "explain", path, *scale, codes=(0, 1, 2))
 
 
-def test_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_imports(tmp_path: Path, cli: Cli) -> None:
     good, cut, other = (tmp_path / f"all_reduce {NAME}{end}" for end in (".txt", "-cut.txt", ".md"))
     good.write_text(TEST)
     cut.write_text(TEST.replace(" 100.0 ", " [red]x ", 1))
     other.write_text("no measurements\n")
-    found = printed(capsys, "import", good, cut, other, "-o", tmp_path / "study", codes=(0, 1, 2))
+    found = printed(cli, "import", good, cut, other, "-o", tmp_path / "study", codes=(0, 1, 2))
     assert f"all_reduce {NAME}.md" in found
     assert f"all_reduce {NAME}-cut.txt" in found
 
 
-def test_topologies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topologies(tmp_path: Path, cli: Cli) -> None:
     text = (FOLDER / "virtual-switches.xml").read_text()
     path = tmp_path / f"{NAME}.xml"
     path.write_text(re.sub(r'name="[^"]*"', f'name="{NAME}"', text))
     assert path.read_text() != text
     for verb in ("topo show", "lint", "topo what-if"):
-        found = printed(capsys, *verb.split(), path, codes=(0, 1, 2))
+        found = printed(cli, *verb.split(), path, codes=(0, 1, 2))
         assert NAME in found, verb
     matrix = tmp_path / f"{NAME}.txt"
     matrix.write_text(MATRIX.replace("mlx5_0", "[bold]m:ab:"))
-    assert "[bold]m:ab:" in printed(capsys, "topo", "show", matrix)
+    assert "[bold]m:ab:" in printed(cli, "topo", "show", matrix)
 
 
-def test_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs(tmp_path: Path, cli: Cli) -> None:
     command = f"srun -N 2 --ntasks-per-node=8 '{NASTY}' -g 4 -x 'NCCL_ALGO={NASTY}'"
-    assert "[red]x :ab: 0000:ab:00.0" in printed(capsys, "lint", command, codes=(0, 1, 2))
+    assert "[red]x :ab: 0000:ab:00.0" in printed(cli, "lint", command, codes=(0, 1, 2))
     job = tmp_path / "job.toml"
     job.write_text(f'program = ["./a", {NAME!r}]\n[environment]\nNCCL_DEBUG_FILE = {NAME!r}\n')
     words = ["launch", "render", job, "--launcher", "slurm:23.02", "--nodes", "1"]
-    assert "[red]x :ab: 0000:ab:00.0" in printed(capsys, *words, "--gpus", "4", codes=(0, 1, 2))
+    assert "[red]x :ab: 0000:ab:00.0" in printed(cli, *words, "--gpus", "4", codes=(0, 1, 2))
 
 
-def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor(tmp_path: Path, cli: Cli) -> None:
     for node in (f"1 {NAME}", f"2 {NAME}"):
         (tmp_path / node).mkdir()
         (tmp_path / node / f"{NAME}.log").write_text(
@@ -203,7 +200,7 @@ def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             f"index, name\n0, {NAME if node[0] == '1' else 'B'}\n"
         )
     for words in ((), ("--all",)):
-        found = printed(capsys, "doctor", tmp_path, *words)
+        found = printed(cli, "doctor", tmp_path, *words)
         assert f"{NAME}.md: its kind is not recognised" in found
         assert f"NCCL_P2P_DISABLE=1{NASTY}" in found
         assert NASTY in found

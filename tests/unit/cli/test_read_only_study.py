@@ -9,6 +9,7 @@ import pytest
 from nccltune.cli import run
 from nccltune.examples import example
 from nccltune.model.errors import UnwritableError
+from tests.unit.runs import Cli
 
 WRITTEN = ("findings.json", "tuner.conf", "tuning.json", "report.html", "doctor.json")
 
@@ -41,10 +42,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_result_is_printed_with_a_warning(
-    study: Path, capsys: pytest.CaptureFixture[str], verb: str, shows: str, file: str
+    study: Path, cli: Cli, verb: str, shows: str, file: str
 ) -> None:
-    assert run([verb, str(study)]) == 0
-    captured = capsys.readouterr()
+    captured = cli(verb, study)
     assert shows in captured.out
     warning = next(line for line in captured.err.splitlines() if line.startswith("warning:"))
     assert f"{study / file}: cannot be written: Read-only file system" in warning
@@ -53,10 +53,9 @@ def test_the_result_is_printed_with_a_warning(
     assert not [name for name in WRITTEN if (study / name).exists()]
 
 
-def test_json_is_printed_whole(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_printed_whole(study: Path, cli: Cli) -> None:
     for verb in ("analyze", "tune"):
-        assert run([verb, str(study), "--json"]) == 0
-        captured = capsys.readouterr()
+        captured = cli(verb, study, "--json")
         assert json.loads(captured.out)
         assert "warning:" in captured.err
 
@@ -65,19 +64,16 @@ def test_the_exit_code_is_that_of_a_writable_study(study: Path) -> None:
     assert run(["analyze", str(study), "--check"]) == 1
 
 
-def test_a_file_that_the_user_named_is_written(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["tune", str(study), "-o", str(tmp_path / "tuner.conf")]) == 0
-    captured = capsys.readouterr()
+def test_a_file_that_the_user_named_is_written(study: Path, tmp_path: Path, cli: Cli) -> None:
+    captured = cli("tune", study, "-o", tmp_path / "tuner.conf")
     assert (tmp_path / "tuner.conf").is_file()
     assert f"Wrote {tmp_path / 'tuner.conf'}" in captured.out
     assert f"{study / 'tuning.json'}: cannot be written" in captured.err
 
 
 def test_a_file_that_the_user_named_and_cannot_be_written_is_an_error(
-    study: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, cli: Cli
 ) -> None:
     for verb, name in (("tune", "mine.conf"), ("report", "mine.html")):
-        assert run([verb, str(study), "-o", str(study / name)]) == 2
-        assert f"error: {study / name}: cannot be written" in capsys.readouterr().err
+        err = cli(verb, study, "-o", study / name, code=2).err
+        assert f"error: {study / name}: cannot be written" in err

@@ -15,6 +15,7 @@ from nccltune.report.data import Commands
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from tests.unit.builders import measure, sizes
+from tests.unit.runs import Cli
 
 VERDICT = "1 rule is expected to make all-reduce 1.60x faster between 1 and 8 KiB"
 
@@ -36,11 +37,8 @@ def study(tmp_path: Path) -> Path:
     return opened.path
 
 
-def test_the_page_is_written_into_the_study_and_its_path_printed(
-    study: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["report", str(study)]) == 0
-    out, err = capsys.readouterr()
+def test_the_page_is_written_into_the_study_and_its_path_printed(study: Path, cli: Cli) -> None:
+    out, err = cli("report", study)
     lines = out.splitlines()
     assert lines[0].startswith(VERDICT)
     assert lines[1] == f"report     {study}/report.html"
@@ -60,7 +58,7 @@ def test_the_page_is_written_into_the_study_and_its_path_printed(
     ],
 )
 def test_a_curve_that_no_rule_can_use_is_drawn(
-    scale: tuple[str, ...], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scale: tuple[str, ...], reason: str, tmp_path: Path, cli: Cli
 ) -> None:
     table, study = tmp_path / "table.txt", tmp_path / "study"
     heading = "| size | Ring (us) | Tree (us) |" if "--choice" in scale else "| size | time (us) |"
@@ -68,11 +66,9 @@ def test_a_curve_that_no_rule_can_use_is_drawn(
     rows = [row + " 14.5 |" if "--choice" in scale else row for row in rows]
     table.write_text("\n".join([heading, *rows]))
     options = scale[:4]
-    assert run(["import", str(table), "--collective", "allreduce", "-o", str(study), *options]) == 0
-    assert run(["report", str(study)]) == 0
-    assert f"No rules: {reason}" in capsys.readouterr().out
-    assert run(["report", str(study), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    cli("import", table, "--collective", "allreduce", "-o", study, *options)
+    assert f"No rules: {reason}" in cli("report", study).out
+    report = cli("report", study, "--json").document
     condition = report["conditions"][0]
     assert condition["series"][0]["time_us"] == [12.5, 55.2]
     assert (condition["bus_factor"] > 0) == ("--ranks" in scale)
@@ -85,53 +81,46 @@ def test_the_page_is_written_to_the_given_path(study: Path, tmp_path: Path) -> N
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    assert run(["report", str(study), "-o", str(tmp_path / "no" / "page.html")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    err = cli("report", study, "-o", tmp_path / "no" / "page.html", code=2).err
+    assert "cannot be written" in err
     (tmp_path / "folder").mkdir()
-    assert run(["report", str(study), "-o", str(tmp_path / "folder")]) == 2
+    cli("report", study, "-o", tmp_path / "folder", code=2)
     assert [path.name for path in (tmp_path / "folder").iterdir()] == []
 
 
-def test_the_terminal_form_writes_no_page(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(study), "--terminal"]) == 0
-    out = capsys.readouterr().out
+def test_the_terminal_form_writes_no_page(study: Path, cli: Cli) -> None:
+    out = cli("report", study, "--terminal").out
     assert " ".join(out.split()).startswith(VERDICT)
     assert "\nrules\n" in out
     assert not (study / "report.html").exists()
 
 
-def test_json_is_the_data(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(study), "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+def test_json_is_the_data(study: Path, cli: Cli) -> None:
+    data = cli("report", study, "--json").document
     assert data["verdict"].startswith(VERDICT)
     assert data["groups"][0]["rules"][0]["choice"] == "tree/ll"
     assert data["conditions"][0]["series"][1]["role"] == "tuned"
     assert data["schema_version"] == 1
 
 
-def test_the_rules_shown_are_those_that_tune_wrote(
-    study: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["tune", str(study), "--min-gain", "90%"]) == 0
-    assert run(["report", str(study)]) == 0
-    out, err = capsys.readouterr()
+def test_the_rules_shown_are_those_that_tune_wrote(study: Path, cli: Cli) -> None:
+    cli("tune", study, "--min-gain", "90%")
+    out, err = cli("report", study)
     assert "No rules: no gain over NCCL's default is sure enough" in out
     assert "warning" not in err
 
 
 def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
-    study: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, cli: Cli
 ) -> None:
-    assert run(["tune", str(study), "--min-gain", "20%"]) == 0
+    cli("tune", study, "--min-gain", "20%")
     written = (study / "tuning.json").read_bytes()
     more = measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0})
     opened = Study.open(study)
     opened.append_lines(opened.samples_path, more)
-    capsys.readouterr()
-    assert run(["report", str(study), "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli("report", study, "--json")
     assert "tuning.json is older than the samples" in err
     data = json.loads(out)
     assert data["groups"][0]["sizes"][-1]["bytes"] == 1 << 16
@@ -142,29 +131,28 @@ def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
 
 
 def test_the_findings_shown_are_those_that_analyze_wrote(
-    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    study: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(["analyze", str(study)]) == 0
-    assert run(["tune", str(study)]) == 0
-    capsys.readouterr()
-    fresh = json.loads(_report(study, capsys)[0])
+    cli("analyze", study)
+    cli("tune", study)
+    fresh = cli("report", study, "--json").document
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("what is stored is computed again")
 
     monkeypatch.setattr("nccltune.app.report.analyze_study", refuse)
     monkeypatch.setattr("nccltune.app.report.tune_study", refuse)
-    out, err = _report(study, capsys)
+    out, err = cli("report", study, "--json")
     assert json.loads(out) == fresh
     assert "warning" not in err
 
 
 @pytest.mark.parametrize("change", ["samples", "platform", "damage"])
 def test_outdated_findings_are_computed_again_with_a_warning(
-    study: Path, capsys: pytest.CaptureFixture[str], change: str
+    study: Path, cli: Cli, change: str
 ) -> None:
     opened = Study.open(study)
-    assert run(["analyze", str(study)]) == 0
+    cli("analyze", study)
     written = opened.findings_path.read_bytes()
     if change == "samples":
         opened.append_lines(
@@ -175,18 +163,11 @@ def test_outdated_findings_are_computed_again_with_a_warning(
     else:
         opened.findings_path.write_bytes(b"{")
         written = b"{"
-    capsys.readouterr()
-    out, err = _report(study, capsys)
+    out, err = cli("report", study, "--json")
     assert "findings.json" in err
     assert "the findings shown here are new" in err
     assert json.loads(out)["conditions"]
     assert opened.findings_path.read_bytes() == written, "a report writes no findings"
-
-
-def _report(study: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
-    assert run(["report", str(study), "--json"]) == 0
-    out, err = capsys.readouterr()
-    return out, err
 
 
 def test_commands_name_only_what_was_changed() -> None:
@@ -207,23 +188,20 @@ def test_commands_name_only_what_was_changed() -> None:
     assert asked.rebuild.startswith("nccltune tune x --channels any && ")
 
 
-def test_an_edited_configuration_makes_the_proof_outdated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "demo"
-    assert run(["demo", "-o", str(path)]) == 0
-    capsys.readouterr()
-    assert run(["report", str(path), "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    cli("demo", "-o", path)
+    data = cli("report", path, "--json").document
     assert data["verdict"].startswith("Proven in a replay: ")
     assert {group["proven_gain"] is None for group in data["groups"]} == {False}
+    assert data["commands"]["deploy"] == f"nccltune env {path}"
     with (path / "tuner.conf").open("a") as file:
         file.write("allreduce,0,8,ring,ll,-1,4,4\n")
-    assert run(["report", str(path), "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli("report", path, "--json")
     data = json.loads(out)
     assert data["proof"] is None
     assert " are expected to make " in data["verdict"]
+    assert data["commands"]["deploy"].startswith("nccltune tune ")
     assert "proof.json is of another configuration" in err
 
 
@@ -231,18 +209,12 @@ def test_an_edited_configuration_makes_the_proof_outdated(
     "options",
     [["--terminal", "--json"], ["--terminal", "-o", "x.html"], ["--json", "--open"]],
 )
-def test_options_that_contradict_are_refused(
-    study: Path, options: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["report", str(study), *options]) == 2
-    assert "error:" in capsys.readouterr().err
+def test_options_that_contradict_are_refused(study: Path, options: list[str], cli: Cli) -> None:
+    assert "error:" in cli("report", study, *options, code=2).err
     assert not (study / "report.html").exists()
 
 
-def test_a_study_without_samples_is_an_error_with_a_hint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_without_samples_is_an_error_with_a_hint(tmp_path: Path, cli: Cli) -> None:
     empty = Study.create(tmp_path / "empty")
     empty.append_lines(empty.samples_path, [])
-    assert run(["report", str(empty.path)]) == 2
-    assert "hint:  add measurements: nccltune import" in capsys.readouterr().err
+    assert "hint:  add measurements: nccltune import" in cli("report", empty.path, code=2).err

@@ -19,6 +19,7 @@ from nccltune.tune.explain import DecidedRange, ExplainResult, with_channels
 from nccltune.tune.result import Tuning
 from tests.unit.builders import measure, sizes
 from tests.unit.report.fixture import SCALE, tuning
+from tests.unit.runs import Cli
 
 Shown = Callable[[Callable[[], None], int], list[str]]
 
@@ -129,9 +130,7 @@ def test_narrow_lines_keep_a_number_with_its_unit_and_label(shown: Shown) -> Non
     assert any("95 % CI 1.50-1.60" in line for line in lines)
 
 
-def test_suspect_runs_with_the_same_doubt_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suspect_runs_with_the_same_doubt_are_one_line(tmp_path: Path, cli: Cli) -> None:
     study = study_at(tmp_path / "x")
     records = [
         ImportRecord(
@@ -143,8 +142,7 @@ def test_suspect_runs_with_the_same_doubt_are_one_line(
         for number in range(28)
     ]
     study.append_lines(study.imports_path, records)
-    assert run(["analyze", str(study.path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli("analyze", study.path).out.splitlines()
     suspect = [line for line in lines if line.startswith("suspect run")]
     assert len(suspect) == 1
     assert "run-0.txt: the printed average 0.5 GB/s" in suspect[0]
@@ -215,14 +213,10 @@ def test_channels_of_another_choice_or_scale_are_not_taken() -> None:
     assert with_channels(other, tuning()).collectives[Collective.ALLREDUCE][0].channels is None
 
 
-def test_a_damaged_tuning_does_not_hide_what_the_plugin_decides(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_tuning_does_not_hide_what_the_plugin_decides(tmp_path: Path, cli: Cli) -> None:
     study = study_at(tmp_path / "x")
-    assert run(["tune", str(study.path)]) == 0
+    cli("tune", study.path)
     study.tuning_path.write_text("{")
-    capsys.readouterr()
-    assert run(["explain", str(study.path)]) == 0
-    out = capsys.readouterr().out
+    out = cli("explain", study.path).out
     assert "tree/ll" in out
     assert "SMs unknown" in out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sweep`: progress and bad options."""
+"""`nccltune sweep`: progress, and where it cannot run."""
 
 import io
 from pathlib import Path
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nccltune.cli import run
 from nccltune.cli.measure_screen import best_table, point_words, watch_sweep
 from nccltune.cli.progress import seconds_words
 from nccltune.measure.adaptive.plan import Plan
@@ -15,6 +14,7 @@ from nccltune.measure.bench.conversation import BenchPoint, PointError
 from nccltune.measure.engine.communicator import SweepStatus
 from nccltune.model.collective import Collective
 from tests.unit.measure.platforms import Curves, K, Platform, choice, collective_plan, drive, linear
+from tests.unit.runs import Cli
 
 POINT = BenchPoint(bytes=64 * K, choice=choice("tree/simple"), time_us=141.2)
 STATUS = SweepStatus(10.0, 38.0, 120, 0, Collective.ALLREDUCE, POINT, 211.4)
@@ -86,49 +86,17 @@ def test_the_table_names_leaders_and_gains() -> None:
     assert "default" in rows["64MiB"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--collectives", "allreduce,alreduce"], "did you mean 'allreduce'"),
-        (["--sizes", "64M-1K"], "runs backwards"),
-        (["--sizes", "2-1K"], "begin at 4 bytes"),
-        (["--gain-threshold", "0"], "must be above 0"),
-        (["--rounds", "3"], "--rounds: is for --exhaustive"),
-        (["--replay", "x", "--gpus", "4"], "--replay: takes NCCL, GPUs and nodes"),
-        (["--replay", "x", "--set", "processes=per-node"], "--replay: takes NCCL, GPUs and nodes"),
-        (["--replay", "no-such-study"], "no-such-study"),
-        (["--budget", "0"], "budget"),
-        (["--gpus", "1"], "gpus"),
-    ],
-)
-def test_bad_options_are_named(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    words: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["sweep", "-o", "study", *options]) == 2
-    assert words in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_as_study_folder_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_as_study_folder_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "file").write_text("")
-    assert run(["sweep", "-o", str(tmp_path / "file")]) == 2
-    assert "is a file, not a study folder" in capsys.readouterr().err
+    assert "is a file, not a study folder" in cli("sweep", "-o", tmp_path / "file", code=2).err
 
 
 def test_without_a_gpu_the_hint_names_a_recording(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nccltune.measure.bench.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
     monkeypatch.setattr("nccltune.measure.bench.process.bench_path", lambda: tmp_path / "bench")
-    assert run(["sweep", "-o", str(tmp_path / "study")]) == 3
-    err = capsys.readouterr().err
+    err = cli("sweep", "-o", tmp_path / "study", code=3).err
     assert "error: no GPU" in err
     assert "hint:  try the whole loop on a recording: nccltune auto --replay" in err
     assert not (tmp_path / "study").exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nccltune.cli import run
+from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER, MATRIX
 from tests.unit.topology.skeletons import P4D, skeleton_xml
 
@@ -16,17 +16,16 @@ def path(name: str) -> str:
     return str(FOLDER / f"{name}.xml")
 
 
-def out_of(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
-    assert run([*(() if words[0] == "lint" else ("topo",)), *words]) == code
-    return capsys.readouterr().out
+def out_of(cli: Cli, *words: str, code: int = 0) -> str:
+    return cli(*(() if words[0] == "lint" else ("topo",)), *words, code=code).out
 
 
-def parsed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
-    return json.loads(out_of(capsys, *words, "--json", code=code))
+def parsed(cli: Cli, *words: str, code: int = 0) -> Any:
+    return json.loads(out_of(cli, *words, "--json", code=code))
 
 
-def test_show(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "show", path("switch-l40s"))
+def test_show(cli: Cli) -> None:
+    out = out_of(cli, "show", path("switch-l40s"))
     lines = out.splitlines()
     assert lines[0] == "4 GPUs (sm89) · no NVLink · 2 NIC ports · 2 CPUs"
     assert "├─ GPU1 0000:42:00.0 sm89    24.0 GB/s   Gen4 x16" in out
@@ -35,19 +34,19 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "GDR  GPU0 with NET mlx5_0 (and 3 more): receives and sends directly" in out
 
 
-def test_show_with_settings_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "show", path("switch-l40s"), "--env", "NCCL_P2P_DISABLE=1",
+def test_show_with_settings_and_version(cli: Cli) -> None:
+    out = out_of(cli, "show", path("switch-l40s"), "--env", "NCCL_P2P_DISABLE=1",
                  "--env", "NCCL_NET_GDR_READ=0")  # fmt: skip
     assert "GPU0    X     PHB   PHB   PHB" in out
     assert "no P2P (PIX is beyond LOC), so through the CPU" in out
     assert "sends through host memory (NCCL_NET_GDR_READ=0)" in out
-    old = out_of(capsys, "show", path("flat-vm"), "--nccl-version", "2.28.9")
+    old = out_of(cli, "show", path("flat-vm"), "--nccl-version", "2.28.9")
     assert "16.0 GB/s" in old
     assert "24.0 GB/s" not in old
 
 
-def test_show_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = parsed(capsys, "show", path("superchip"))
+def test_show_json(cli: Cli) -> None:
+    found = parsed(cli, "show", path("superchip"))
     assert found["topology"]["dialect"] == "nccl"
     assert {link["name"] for link in found["links"]} >= {"GPU0 -> CPU0", "GPU0 -> CPU0 (C2C)"}
     (way,) = [
@@ -58,17 +57,14 @@ def test_show_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found["paths"]) == 16
 
 
-def test_show_reads_a_folder_with_a_matrix(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["topo", "show", str(tmp_path)]) == 2
-    assert "NCCL_TOPO_DUMP_FILE=topo.xml" in capsys.readouterr().err
+def test_show_reads_a_folder_with_a_matrix(tmp_path: Path, cli: Cli) -> None:
+    assert "NCCL_TOPO_DUMP_FILE=topo.xml" in cli("topo", "show", tmp_path, code=2).err
     (tmp_path / "topo.txt").write_text(MATRIX)
-    assert out_of(capsys, "show", str(tmp_path)).startswith("2 GPUs · no NVLink · 1 NIC port")
+    assert out_of(cli, "show", str(tmp_path)).startswith("2 GPUs · no NVLink · 1 NIC port")
 
 
-def test_show_without_a_file_reads_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "CPU" in out_of(capsys, "show").splitlines()[0]
+def test_show_without_a_file_reads_this_machine(cli: Cli) -> None:
+    assert "CPU" in out_of(cli, "show").splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -82,86 +78,89 @@ def test_show_without_a_file_reads_this_machine(capsys: pytest.CaptureFixture[st
         (["convert", path("flat-vm")], "the link of 0001:00:00.0 is not known"),
     ],
 )
-def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", *words]) == 2
-    out, err = capsys.readouterr()
+def test_bad_input(words: list[str], message: str, cli: Cli) -> None:
+    out, err = cli("topo", *words, code=2)
     assert out == ""
     assert message in err
     assert "hint:" in err
 
 
-def test_lint(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "lint", path("virtual-switches"), code=1)
+def test_lint(cli: Cli) -> None:
+    out = out_of(cli, "lint", path("virtual-switches"), code=1)
     assert f"{path('virtual-switches')}:3: error: 0000:03:00.0" in out
     assert "hint:" in out
     assert out.splitlines()[-1] == "1 file, 2 errors, 2 warnings, 0 notes"
-    assert out_of(capsys, "lint", path("dgx")) == "1 file, nothing wrong\n"
+    assert out_of(cli, "lint", path("dgx")) == "1 file, nothing wrong\n"
 
 
-def test_lint_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = parsed(capsys, "lint", path("dgx"), path("flat-vm-graph"), code=1)
+def test_lint_json(cli: Cli) -> None:
+    found = parsed(cli, "lint", path("dgx"), path("flat-vm-graph"), code=1)
     assert found["topologies"]["files"] == [path("dgx"), path("flat-vm-graph")]
     assert [issue["id"] for issue in found["topologies"]["issues"]] == ["graph-gpus", "graph-gpus"]
     assert found["topologies"]["issues"][0]["severity"] == "error"
 
 
-def test_one_file_that_cannot_be_read_does_not_hide_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_file_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "a.xml").write_text("<system>\n<cpu")
     (tmp_path / "b.xml").write_text(Path(path("dgx")).read_text())
-    found = parsed(capsys, "lint", str(tmp_path), code=1)
+    found = parsed(cli, "lint", str(tmp_path), code=1)
     assert [(issue["id"], issue["line"]) for issue in found["topologies"]["issues"]] == [
         ("unreadable", 2)
     ]
-    assert run(["lint", str(tmp_path / "a.xml")]) == 2
+    cli("lint", tmp_path / "a.xml", code=2)
 
 
-def test_convert_from_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_from_a_matrix(tmp_path: Path, cli: Cli) -> None:
     matrix = tmp_path / "topo.txt"
     matrix.write_text(MATRIX)
     file = tmp_path / "vm.xml"
-    assert run(["topo", "convert", str(matrix), "--pcie", "4", "--gpu-ids", "05:00.0,06:00.0",
-                "--nic-ids", "mlx5_0=07:00.0", "-o", str(file)]) == 0  # fmt: skip
-    assert capsys.readouterr().out == ""
+    out = cli(
+        "topo",
+        "convert",
+        matrix,
+        "--pcie",
+        "4",
+        "--gpu-ids",
+        "05:00.0,06:00.0",
+        "--nic-ids",
+        "mlx5_0=07:00.0",
+        "-o",
+        file,
+    ).out
+    assert out == ""
     text = file.read_text()
     assert text.count('link_speed="16.0 GT/s PCIe" link_width="16"') == 4
-    out = out_of(capsys, "lint", str(file))
+    out = out_of(cli, "lint", str(file))
     assert "note: leaves NVLink to detection" in out
     assert out.endswith("1 file, nothing wrong (1 note)\n")
-    assert "GPU0 0000:05:00.0" in out_of(capsys, "show", str(file))
+    assert "GPU0 0000:05:00.0" in out_of(cli, "show", str(file))
 
 
-def test_convert_from_options(capsys: pytest.CaptureFixture[str]) -> None:
-    found = parsed(capsys, "convert", "--cpus", "2", "--switches", "2", "--pcie", "5x16",
+def test_convert_from_options(cli: Cli) -> None:
+    found = parsed(cli, "convert", "--cpus", "2", "--switches", "2", "--pcie", "5x16",
                    "--gpu-ids", "05:00.0,06:00.0")  # fmt: skip
     assert found["file"] is None
     assert found["issues"] == []
     assert found["xml"].count("<pci ") == 4
 
 
-def test_convert_repairs_a_dump_and_names_omitted_devices(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = out_of(capsys, "convert", path("virtual-switches"), "--pcie", "5")
+def test_convert_repairs_a_dump_and_names_omitted_devices(tmp_path: Path, cli: Cli) -> None:
+    out = out_of(cli, "convert", path("virtual-switches"), "--pcie", "5")
     assert "2.5 GT/s" not in out
     matrix = tmp_path / "topo.txt"
     matrix.write_text(MATRIX)
     words = ["topo", "convert", str(matrix), "--pcie", "4", "--gpu-ids", "05:00.0,06:00.0"]
-    assert run(words) == 0
-    assert "left out for want of a bus id" in capsys.readouterr().err
+    assert "left out for want of a bus id" in cli(*words).err
 
 
-def test_a_file_that_leaves_nvlink_out_is_not_shown_as_without(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_leaves_nvlink_out_is_not_shown_as_without(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "p4d.xml"
     file.write_text(skeleton_xml(**P4D))  # type: ignore[arg-type]
-    out = out_of(capsys, "show", str(file))
+    out = out_of(cli, "show", str(file))
     assert "NVLink through NVSwitches (assumed)" in out
     assert "note  assumed: GPUs are taken as A100-SXM4" in out
     assert "no NVLink" not in out
-    shown = parsed(capsys, "show", str(file))
+    shown = parsed(cli, "show", str(file))
     assert shown["nvlink_left_to_detection"] is True
     assert shown["assumed"]
     nvlinks = [link for link in shown["links"] if link["kind"] == "NVL"]
@@ -169,8 +168,8 @@ def test_a_file_that_leaves_nvlink_out_is_not_shown_as_without(
     assert not any(link["sure"] for link in nvlinks)
 
 
-def test_a_file_without_gpus_lists_devices_and_switches(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "show", path("skeleton-no-class"))
+def test_a_file_without_gpus_lists_devices_and_switches(cli: Cli) -> None:
+    out = out_of(cli, "show", path("skeleton-no-class"))
     assert "the file names no GPU" in out
     assert "device 0000:4f:00.0" in out
     assert "switch 0000:45:00.0" in out

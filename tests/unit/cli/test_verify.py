@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune verify`: options, the launch of the study, and the live table."""
+"""`nccltune verify`: its configuration, the launch of the study, and the live table."""
 
 import io
 from pathlib import Path
@@ -11,13 +11,13 @@ from rich.console import Console
 from nccltune.app import bench_launch
 from nccltune.app.bench_launch import LaunchRequest, Site
 from nccltune.app.verify import as_measured, launch_as_measured
-from nccltune.cli import run
 from nccltune.cli.measure_screen import rules_so_far
 from nccltune.examples import examples
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.prove.proofs import K, Machine, drive, plan_for, rule
+from tests.unit.runs import Cli
 
 
 @pytest.fixture
@@ -27,39 +27,18 @@ def study(tmp_path: Path) -> Study:
     return made
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--replay", "x", "--gpus", "4"], "--replay: takes NCCL, GPUs and nodes"),
-        (["--budget", "0"], "budget"),
-        (["--registered", "--", "ls"], "launch options are for measuring with our bench"),
-        (["--rounds", "5"], "--rounds: is for a COMMAND"),
-        (["--gpus", "4", "--", "ls"], "launch options are for measuring with our bench"),
-    ],
-)
-def test_bad_options_are_named(
-    study: Study, capsys: pytest.CaptureFixture[str], options: list[str], words: str
-) -> None:
-    assert run(["verify", str(study.path), *options]) == 2
-    assert words in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("more", [[], ["--", "ls"]])
 def test_a_missing_configuration_is_an_error_with_a_hint(
-    study: Study, capsys: pytest.CaptureFixture[str], more: list[str]
+    study: Study, cli: Cli, more: list[str]
 ) -> None:
-    assert run(["verify", str(study.path), *more]) == 2
-    err = capsys.readouterr().err
+    err = cli("verify", study.path, *more, code=2).err
     assert "tuner.conf: no such configuration" in err
     assert f"hint:  make it: nccltune tune {study.path}" in err
 
 
-def test_a_configuration_without_rules_needs_no_gpu(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_configuration_without_rules_needs_no_gpu(study: Study, cli: Cli) -> None:
     study.config_path.write_text("# nothing\n")
-    assert run(["verify", str(study.path)]) == 0
-    assert "nothing to verify: tuner.conf holds no rule" in capsys.readouterr().err
+    assert "nothing to verify: tuner.conf holds no rule" in cli("verify", study.path).err
 
 
 def test_the_launch_is_that_of_the_study(study: Study) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.cli import run
+from tests.unit.runs import Cli
 from tests.unit.topology.skeletons import L40S as L40S_SHAPE
 from tests.unit.topology.skeletons import P4D, skeleton_xml
 
@@ -17,15 +17,11 @@ L40S = EXAMPLES / "l40s-one-switch"
 H200 = EXAMPLES / "h200x4-1-node"
 
 
-def what_if(*arguments: str) -> int:
-    return run(["topo", "what-if", *arguments])
-
-
-def test_the_screen_for_l40s_without_gdr_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_for_l40s_without_gdr_read(cli: Cli) -> None:
     figures = str(L40S / "calibration.json")
-    code = what_if(str(L40S), "--nodes", "2", "--gdr-read", "off", "--calibration", figures)
-    assert code == 0
-    out = capsys.readouterr().out
+    out = cli(
+        "topo", "what-if", L40S, "--nodes", "2", "--gdr-read", "off", "--calibration", figures
+    ).out
     assert "calibration: l40s-one-switch" in out
     now, off = (next(line for line in out.splitlines() if line.startswith(name))
                 for name in ("now", "GPUDirect reads off"))  # fmt: skip
@@ -37,9 +33,10 @@ def test_the_screen_for_l40s_without_gdr_read(capsys: pytest.CaptureFixture[str]
     assert "nccltune ab NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4 -- " in out
 
 
-def test_json_is_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert what_if(str(DATA / "dgx.xml"), "--nodes", "4", "--to-nodes", "1024", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+def test_json_is_numbers(cli: Cli) -> None:
+    answer = cli(
+        "topo", "what-if", DATA / "dgx.xml", "--nodes", "4", "--to-nodes", "1024", "--json"
+    ).document
     assert answer["schema_version"] == 1
     (more,) = answer["answers"]
     assert (more["nodes"], more["hardware"], more["settings"]) == (1024, False, {})
@@ -49,35 +46,33 @@ def test_json_is_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["now"]["sure"] is True
 
 
-def test_nccls_own_choice_is_named_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nccls_own_choice_is_named_if_it_is_another(cli: Cli) -> None:
     file = str(DATA / "nccl-paths" / "random-3.xml")
-    assert what_if(file) == 0
-    out = capsys.readouterr().out
+    out = cli("topo", "what-if", file).out
     assert "note  NCCL's own model takes tree/simple at 8 GiB and gives it 31.5 GB/s" in out
-    assert what_if(str(DATA / "h200x4-dump.xml")) == 0
-    assert "own model" not in capsys.readouterr().out
-    assert what_if(file, "--env", "NCCL_ALGO=ring", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["nccl_choice"] is None
-    assert what_if(file, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["nccl_choice"] == "tree/simple"
+    assert "own model" not in cli("topo", "what-if", DATA / "h200x4-dump.xml").out
+    assert (
+        cli("topo", "what-if", file, "--env", "NCCL_ALGO=ring", "--json").document["nccl_choice"]
+        is None
+    )
+    assert cli("topo", "what-if", file, "--json").document["nccl_choice"] == "tree/simple"
 
 
 def test_several_changes_are_answered_alone_and_together(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
     arguments = ["--nodes", "2", "--gdr-read", "off", "--move-nic", "mlx5_1=CPU1"]
-    assert what_if(str(L40S / "topo.xml"), "NCCL_CROSS_NIC=0", *arguments) == 0
-    out = capsys.readouterr().out
+    out = cli("topo", "what-if", L40S / "topo.xml", "NCCL_CROSS_NIC=0", *arguments).out
     for words in ("GPUDirect reads off", "mlx5_1 at CPU1", "NCCL_CROSS_NIC=0", "all of these"):
         assert any(line.startswith(words) for line in out.splitlines())
 
 
-def test_changes_that_do_not_help_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert what_if(str(DATA / "h200x4-dump.xml"), "--env", "NCCL_NVLS_ENABLE=0") == 0
-    assert "nothing asked here raises the ceiling" not in capsys.readouterr().out
+def test_changes_that_do_not_help_are_reported(cli: Cli) -> None:
+    out = cli("topo", "what-if", DATA / "h200x4-dump.xml", "--env", "NCCL_NVLS_ENABLE=0").out
+    assert "nothing asked here raises the ceiling" not in out
     arguments = ["--env", "NCCL_NVLS_ENABLE=0", "--algorithm", "tree"]
-    assert what_if(str(DATA / "h200x4-dump.xml"), *arguments) == 0
-    assert "nothing asked here raises the ceiling" in capsys.readouterr().out
+    out = cli("topo", "what-if", DATA / "h200x4-dump.xml", *arguments).out
+    assert "nothing asked here raises the ceiling" in out
 
 
 @pytest.mark.parametrize(
@@ -93,79 +88,66 @@ def test_changes_that_do_not_help_are_reported(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_questions_that_cannot_be_answered_are_refused(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], words: str, cli: Cli
 ) -> None:
-    assert what_if(*[one.format(l40s=L40S / "topo.xml") for one in arguments]) == 2
-    err = capsys.readouterr().err
+    err = cli(
+        "topo", "what-if", *[one.format(l40s=L40S / "topo.xml") for one in arguments], code=2
+    ).err
     assert words in err
     assert "bug" not in err
 
 
-def test_a_study_gives_a_calibration_that_what_if_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_gives_a_calibration_that_what_if_takes(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "calibration.json"
-    assert run(["topo", "calibrate", "--from", str(H200), "-o", str(path)]) == 0
-    captured = capsys.readouterr()
+    captured = cli("topo", "calibrate", "--from", H200, "-o", path)
     assert re.search(r"^nvlink +0\.899 ", captured.out, re.M)
     assert "what-if" in captured.err
     assert set(json.loads(path.read_text())["values"]) == {"nvlink", "tree_nvlink"}
-    assert what_if(str(H200), "--calibration", str(path), "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = cli("topo", "what-if", H200, "--calibration", path, "--json").document
     assert answer["settings"] == {"NCCL_NVLS_ENABLE": "0"}, "the study's own"
     assert answer["now"]["busbw_gb_per_s"] == pytest.approx(354.4, abs=0.1)
 
 
-def test_calibrate_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", "calibrate", "--from", str(H200), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+def test_calibrate_json(cli: Cli) -> None:
+    answer = cli("topo", "calibrate", "--from", H200, "--json").document
     assert answer["used"]["nvlink"]["samples"] == 24
     assert answer["calibration"]["values"]["p2p_write"]["value"] == 0.92
 
 
-def test_emulated_nodes_cannot_calibrate_nics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", "calibrate", "--from", str(EXAMPLES / "h200x4-as-4-nodes")]) == 2
-    assert "no NIC was in the way" in capsys.readouterr().err
+def test_emulated_nodes_cannot_calibrate_nics(cli: Cli) -> None:
+    err = cli("topo", "calibrate", "--from", EXAMPLES / "h200x4-as-4-nodes", code=2).err
+    assert "no NIC was in the way" in err
 
 
-def test_calibrate_needs_a_study(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", "calibrate"]) == 2
-    assert "--from STUDY" in capsys.readouterr().err
+def test_calibrate_needs_a_study(cli: Cli) -> None:
+    assert "--from STUDY" in cli("topo", "calibrate", code=2).err
 
 
 def test_calibrate_without_a_gpu_exits_with_3(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
-    assert run(["topo", "calibrate", "-o", str(tmp_path / "study")]) == 3
-    assert "error:" in capsys.readouterr().err
+    assert "error:" in cli("topo", "calibrate", "-o", tmp_path / "study", code=3).err
 
 
-def test_a_clouds_file_is_not_sure_and_recommends_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clouds_file_is_not_sure_and_recommends_nothing(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "p4d.xml"
     file.write_text(skeleton_xml(**P4D))  # type: ignore[arg-type]
-    assert what_if(str(file), "--algorithm", "ring") == 0
-    out = capsys.readouterr().out
+    out = cli("topo", "what-if", file, "--algorithm", "ring").out
     (now,) = [line for line in out.splitlines() if line.startswith("now ")]
     assert "263?" in now
     assert "note  assumed: GPUs are taken as A100-SXM4" in out
     assert "no recommendation" in out
     assert "prove" not in out
-    assert what_if(str(file), "--nodes", "2", "--algorithm", "ring", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = cli("topo", "what-if", file, "--nodes", "2", "--algorithm", "ring", "--json").document
     assert answer["now"]["sure"] is False
     assert {tuple(one["confirm"]) for one in answer["answers"]} == {()}
 
 
-def test_a_file_with_unknown_gpus_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_with_unknown_gpus_is_refused(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "unknown.xml"
     file.write_text(skeleton_xml(**P4D | {"switches": 2}))  # type: ignore[arg-type]
-    assert what_if(str(file)) == 2
-    err = capsys.readouterr().err
+    err = cli("topo", "what-if", file, code=2).err
     assert "leaves NVLink to detection" in err
     assert "lspci -nn" in err
 
@@ -174,36 +156,33 @@ def test_a_file_with_unknown_gpus_is_refused(
 @pytest.mark.parametrize("width", ["-1", "255", "0", "", "Unknown"])
 @pytest.mark.parametrize("nodes", ["1", "2"])
 def test_a_width_that_is_not_known_is_no_crash(
-    sample: str, width: str, nodes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sample: str, width: str, nodes: str, tmp_path: Path, cli: Cli
 ) -> None:
     text = (DATA / f"{sample}.xml").read_text()
     file = tmp_path / "x.xml"
     file.write_text(text.replace('link_width="16"', f'link_width="{width}"', 1))
-    assert what_if(str(file), "--nodes", nodes) == 0
-    assert ("NCCL books -" in capsys.readouterr().out) is (width == "-1")
+    assert ("NCCL books -" in cli("topo", "what-if", file, "--nodes", nodes).out) is (width == "-1")
 
 
 def test_a_link_of_width_minus_one_on_the_way_is_refused_with_its_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cli: Cli
 ) -> None:
     lines = (DATA / "switch-l40s.xml").read_text().splitlines()
     number = next(place for place, line in enumerate(lines) if 'class="0x030200"' in line)
     lines[number] = lines[number].replace('link_width="16"', 'link_width="-1"')
     file = tmp_path / "x.xml"
     file.write_text("\n".join(lines))
-    assert what_if(str(file)) == 2
-    err = capsys.readouterr().err
+    err = cli("topo", "what-if", file, code=2).err
     assert f"x.xml:{number + 1}: " in err
     assert "Gen4 x-1: NCCL books -1.5 GB/s" in err
 
 
-def test_a_note_names_the_row_that_it_belongs_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_note_names_the_row_that_it_belongs_to(tmp_path: Path, cli: Cli) -> None:
     """Host memory is estimated where the bounce through it fills it; the platform's own figure does
     not rest on it."""
-    assert what_if(str(DATA / "dgx.xml"), "--nodes", "4", "--gdr-read", "off") == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(
+        "topo", "what-if", DATA / "dgx.xml", "--nodes", "4", "--gdr-read", "off"
+    ).out.splitlines()
     unmeasured, note = [line for line in lines if line.startswith("note")]
     assert unmeasured.startswith("note  GPUDirect reads off: assumed: the model holds here, too.")
     assert note.startswith(
@@ -218,7 +197,7 @@ def test_a_note_names_the_row_that_it_belongs_to(
 
 
 def test_a_narrow_terminal_gets_lines_instead_of_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rich.console import Console
 
@@ -228,8 +207,7 @@ def test_a_narrow_terminal_gets_lines_instead_of_columns(
     )
     file = tmp_path / "l40s.xml"
     file.write_text(skeleton_xml(**L40S_SHAPE | {"nics": 0}))  # type: ignore[arg-type]
-    assert what_if(str(file)) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli("topo", "what-if", file).out.splitlines()
     assert "now: 25.5? GB/s by ring" in lines
     # A number keeps its unit.
     assert "  full link GPU0 -> PCI ffff:ff:01.0" in lines

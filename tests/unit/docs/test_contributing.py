@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of CONTRIBUTING.md: every folder it names exists, every folder is named. Every place in
-docs/design/where.md defines what the table names."""
+"""The map of CONTRIBUTING.md: every folder it names exists, every folder is named."""
 
 import ast
-import re
 import tomllib
 from pathlib import Path
 
@@ -11,8 +9,6 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-WHERE = (ROOT / "docs" / "design" / "where.md").read_text(encoding="utf-8")
-PLACES = re.findall(r"`((?:src|native)/[\w/.]+)(?::(\w+))?`", WHERE)
 
 
 def section(heading: str) -> str:
@@ -24,25 +20,6 @@ def folders(parent: Path) -> set[str]:
     return {
         path.name for path in parent.iterdir() if path.is_dir() and not path.name.startswith("_")
     }
-
-
-@pytest.mark.parametrize(("path", "name"), PLACES, ids=lambda part: part)
-def test_a_place_exists(path: str, name: str) -> None:
-    file = ROOT / path
-    assert file.exists()
-    if name:
-        text = file.read_text(encoding="utf-8")
-        definition = (
-            rf"^ *(?:def|class) {name}\b|^{name} = "
-            if path.endswith(".py")
-            else rf"^\S.*(?:\b|::){name}\([^;]*$"
-        )
-        assert re.search(definition, text, re.M), f"{path} does not define {name}"
-
-
-def test_the_table_answers_ten_questions() -> None:
-    rows = WHERE.split("| question | place | constants and inputs |", 1)[1].splitlines()
-    assert sum(row.split("|")[1].strip().endswith("?") for row in rows if "|" in row) == 10
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 """The tables "Where it is decided" of the design documents name files and functions that exist.
 
 A path is relative to the folder in the section's sentence "Files are relative to `FOLDER`.", or to
-`src/nccltune` without that sentence."""
+`src/nccltune` without that sentence. In where.md a place is `PATH:NAME`, or a path alone."""
 
 import ast
 import re
@@ -43,7 +43,9 @@ def rows() -> list[Row]:
                     rf"`{re.escape(name)}` (?:of|in) `([\w/]+\.(?:py|cc|h))`", cells[2]
                 )
                 found.append(Row(page.name, f"{prefix}/{other[1] if other else path}", name))
-    return found
+    where = (DESIGN / "where.md").read_text(encoding="utf-8")
+    places = re.findall(r"`((?:src|native)/[\w/.]+)(?::(\w+))?`", where)
+    return found + [Row("where.md", *place) for place in places]
 
 
 def defined(path: Path) -> set[str]:
@@ -81,10 +83,12 @@ def defined_in_cpp(path: Path, name: str) -> bool:
 def test_what_decides_is_where_the_table_says(row: Row) -> None:
     path = ROOT / row.path
     assert path.is_file(), f"{row.page}: no such file: {row.path}"
+    if not row.name:
+        return
     known = row.name in defined(path) if path.suffix == ".py" else defined_in_cpp(path, row.name)
     assert known, f"{row.page}: {row.path} does not define {row.name}"
 
 
 def test_the_tables_are_found() -> None:
     pages = {row.page for row in rows()}
-    assert pages >= {"sweep.md", "p2p-settings.md", "sendrecv-tuning.md", "verify.md"}
+    assert pages >= {"where.md", "sweep.md", "p2p-settings.md", "sendrecv-tuning.md", "verify.md"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nccltune.analyze.timings import Timings
 from nccltune.app.sweep import decide
-from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, PlanOptions
+from nccltune.measure.adaptive.collective_plan import CollectivePlan, PlanOptions
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.time_estimate import point_us
@@ -100,13 +100,12 @@ def collective_plan(
     *,
     collective: Collective = Collective.ALLREDUCE,
     scale: Scale = Scale(4, 4),  # noqa: B008 - frozen
-    decide_: Decide = decide,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     predicted: Mapping[int, Choice] | None = None,
 ) -> CollectivePlan:
     grid = Grid(collective, scale.ranks, low, high)
     choices = [choice(label) for label in legal]
-    return CollectivePlan(grid, scale, choices, decide_, options, predicted=predicted)
+    return CollectivePlan(grid, scale, choices, decide, options, predicted=predicted)
 
 
 def linear(latency_us: float, bytes_per_us: float) -> Callable[[int], float]:

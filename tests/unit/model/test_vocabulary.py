@@ -3,6 +3,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nccltune.model.choice import (
     ALGORITHMS,
@@ -151,6 +152,6 @@ def test_rules_match_as_nvidias_reader_does() -> None:
     assert not rule.matches(Collective.ALLREDUCE, 1023, 4, 4)
     assert not rule.matches(Collective.REDUCE, 4096, 4, 4)
     assert not rule.matches(Collective.ALLREDUCE, 4096, 2, 4)
-    narrow = msgspec.structs.replace(rule, pipe_ops=1, registered=False)
+    narrow = replace(rule, pipe_ops=1, registered=False)
     assert narrow.matches(*inside)
     assert not narrow.matches(*inside, registered=True)

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice, parse_choice
 from nccltune.model.collective import Collective
@@ -224,14 +224,14 @@ def test_a_proof_keeps_what_an_earlier_one_found_of_other_collectives(tmp_path: 
     cluster = Cluster(Study.create(tmp_path), 1)
     for _ in range(8):
         cluster.round(1.3)
-    other = msgspec.structs.replace(RULES[0], collective=Collective.ALLGATHER)
+    other = replace(RULES[0], collective=Collective.ALLGATHER)
     rules = [*RULES, other]
     plan = cluster.plan(rules)
     first = proof_of(plan)
     assert [item.verdict for item in first.rules] == ["holds", "holds", "unverified"]
-    held = msgspec.structs.replace(first.rules[0], rule=other)
-    group = msgspec.structs.replace(first.groups[0], collective=Collective.ALLGATHER, noise=0.5)
-    earlier = msgspec.structs.replace(first, rules=[*first.rules[:2], held], groups=[group])
+    held = replace(first.rules[0], rule=other)
+    group = replace(first.groups[0], collective=Collective.ALLGATHER, noise=0.5)
+    earlier = replace(first, rules=[*first.rules[:2], held], groups=[group])
     found = joined(first, earlier)
     assert [item.verdict for item in found.rules] == ["holds", "holds", "holds"]
     assert [item.collective for item in found.groups] == [

@@ -21,7 +21,7 @@ from nccltune.prove.judge import (
 )
 from nccltune.prove.result import ProofPass
 from nccltune.prove.sizes import ProvenCalls, applies, sizes_to_prove, taken
-from tests.unit.prove.proofs import GRID, SCALE, K, M, Machine, drive, plan_for, rule
+from tests.unit.prove.proofs import SCALE, K, M, Machine, drive, plan_for, rule
 
 ALLREDUCE = Collective.ALLREDUCE
 
@@ -358,8 +358,3 @@ def test_a_point_that_got_stuck_before_is_not_tried_again() -> None:
     asked = drive(resumed, Machine(lambda _: 1.2))
     assert 16 * K not in {key.bytes for key in asked}
     assert "timeout" in resumed.bad([])[0].reason
-
-
-def test_the_grid_is_what_the_tests_think() -> None:
-    assert GRID[0] == 1 * K
-    assert GRID[-1] == 1 * M

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on a curve by the systems that are alike."""
 
-import msgspec
+from msgspec.structs import replace
 
 from nccltune.model.collective import Collective
 from nccltune.reference.alike import SystemShown
@@ -136,9 +136,7 @@ def test_thresholds_have_quartiles_and_sources() -> None:
 
 
 def test_the_disturbed_first_size_of_a_run_is_no_latency() -> None:
-    reference = msgspec.structs.replace(
-        curve("a", 1.0), points=((8, 68.0), (16, 24.0), (1 << 20, 90.0))
-    )
+    reference = replace(curve("a", 1.0), points=((8, 68.0), (16, 24.0), (1 << 20, 90.0)))
     times = {8: 70.0, 16: 25.0, SIZE: 40_000.0}
     found = place(TWO_NODES, Collective.ALLREDUCE, times, [reference])
     assert found.latency is not None

@@ -6,8 +6,9 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from nccltune.analyze.findings import NOT_TUNING
 from nccltune.analyze.result import (
@@ -246,7 +247,7 @@ def proof(
         sizes += [_proven(rule.min_bytes, rule, gain), _proven(rule.max_bytes, rule, gain)]
     sizes.append(_proven(1 << 22, None, 1.0))
     for place in range(slower):
-        sizes[place] = msgspec.structs.replace(sizes[place], verdict="slower")
+        sizes[place] = replace(sizes[place], verdict="slower")
     return Proof(
         study="two-racks",
         config_hash="0",
@@ -305,10 +306,23 @@ def _proven(size: int, rule: Rule | None, gain: float) -> ProvenSize:
     )
 
 
+def built(
+    of: Analysis | None = None,
+    tuned: Tuning | None = None,
+    *,
+    commands: Commands = COMMANDS,
+    **more: Any,
+) -> Report:
+    """A report of these data, or of others in their place."""
+    return build(
+        of or analysis(), tuned or tuning(), commands=commands, tool_version="0.1.0", **more
+    )
+
+
 def report() -> Report:
     """The whole report."""
     sources = ["run-1.txt: nccl-tests text, 160 samples", "run-3.txt: nccl-tests text, 160 samples"]
-    return build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", sources=sources)
+    return built(sources=sources)
 
 
 def terminal_text(shown: Report, width: int = 80, encoding: str = "utf-8") -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
 from nccltune.model.choice import Choice
@@ -9,13 +10,8 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
 from nccltune.report import html
-from nccltune.report.build import build
 from nccltune.report.data import ConditionRow, Report
-from tests.unit.report.fixture import COMMANDS, SIZES, TIMES, analysis, proof, report, tuning
-
-
-def built(of: Analysis) -> Report:
-    return build(of, tuning(), commands=COMMANDS, tool_version="0.1.0")
+from tests.unit.report.fixture import SIZES, TIMES, analysis, built, proof, report, tuning
 
 
 def allreduce(shown: Report) -> ConditionRow:
@@ -55,9 +51,7 @@ def test_a_choice_that_a_condition_lacks_is_a_gap() -> None:
     whole = analysis()
     poorer = whole.conditions[1]
     curves = [curve for curve in poorer.curves if getattr(curve.choice, "label", "") != "tree/ll"]
-    changed = msgspec.structs.replace(
-        whole, conditions=[msgspec.structs.replace(poorer, curves=curves)]
-    )
+    changed = replace(whole, conditions=[replace(poorer, curves=curves)])
     row = allreduce(built(changed))
     assert row.series[1].time_us == [None, None, 150.0, 480.0, 3100.0]
     assert row.map.path == [None, None, 1, 0, 0]
@@ -92,19 +86,19 @@ def test_what_to_check_first_stands_once_and_only_where_it_is_needed() -> None:
     assert base.kind is FindingKind.NOT_A_TUNING_PROBLEM
     assert base.sentence == "Even the best choice dips between 256 KiB and 4 MiB."
     assert len(shown.check_first) == 4
-    fine = msgspec.structs.replace(analysis(), findings=[])
+    fine = replace(analysis(), findings=[])
     assert built(fine).check_first == []
 
 
 def in_place(item: ConditionAnalysis) -> ConditionAnalysis:
-    condition = msgspec.structs.replace(item.condition, in_place=True)
-    return msgspec.structs.replace(item, condition=condition, title=condition.title)
+    condition = replace(item.condition, in_place=True)
+    return replace(item, condition=condition, title=condition.title)
 
 
 def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None:
     whole = analysis()
     plain = whole.conditions[1]
-    shown = built(msgspec.structs.replace(whole, conditions=[plain, in_place(plain)]))
+    shown = built(replace(whole, conditions=[plain, in_place(plain)]))
     assert [item.label for item in shown.conditions] == [
         "all-reduce",
         "all-reduce, in place",
@@ -117,21 +111,19 @@ def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None
 def test_labels_stay_apart_when_titles_do_not() -> None:
     whole = analysis()
     floats = whole.conditions[1]
-    condition = msgspec.structs.replace(floats.condition, dtype="bfloat16")
-    halves = msgspec.structs.replace(
-        floats, condition=condition, title=f"{condition.title}, bfloat16"
-    )
-    shown = built(msgspec.structs.replace(whole, conditions=[floats, halves, halves]))
+    condition = replace(floats.condition, dtype="bfloat16")
+    halves = replace(floats, condition=condition, title=f"{condition.title}, bfloat16")
+    shown = built(replace(whole, conditions=[floats, halves, halves]))
     assert len({item.label for item in shown.conditions}) == 3
     assert "bfloat16" in shown.conditions[1].label
 
 
 def test_a_collective_no_tuner_is_asked_about_has_curves_and_no_group() -> None:
     whole = analysis()
-    sendrecv = msgspec.structs.replace(
+    sendrecv = replace(
         whole.conditions[0], condition=Condition(Collective.SENDRECV, tuning().groups[0].scale)
     )
-    shown = built(msgspec.structs.replace(whole, conditions=[sendrecv]))
+    shown = built(replace(whole, conditions=[sendrecv]))
     assert shown.conditions[0].group is None
     assert shown.conditions[0].map.path == [0] * 5
 
@@ -155,13 +147,8 @@ def test_the_header_says_platform_versions_date_n_and_noise_floor() -> None:
 
 
 def test_an_unknown_platform_is_not_made_up() -> None:
-    bare = msgspec.structs.replace(analysis(), platform=Platform(name="somewhere"))
-    shown = build(
-        bare,
-        msgspec.structs.replace(tuning(), nccl_version=None),
-        commands=COMMANDS,
-        tool_version="0.1.0",
-    )
+    bare = replace(analysis(), platform=Platform(name="somewhere"))
+    shown = built(bare, replace(tuning(), nccl_version=None))
     found = facts(shown)
     assert found["Platform"] == "somewhere"
     assert found["Versions"] == "nccltune 0.1.0"
@@ -172,10 +159,9 @@ def test_an_unknown_platform_is_not_made_up() -> None:
 def test_assumed_noise_is_called_assumed() -> None:
     whole = analysis()
     single = [
-        msgspec.structs.replace(item, noise=Noise("assumed", 0.05, 0.05, 5), rounds=1)
-        for item in whole.conditions
+        replace(item, noise=Noise("assumed", 0.05, 0.05, 5), rounds=1) for item in whole.conditions
     ]
-    shown = built(msgspec.structs.replace(whole, conditions=single))
+    shown = built(replace(whole, conditions=single))
     noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
     assert noise.value == "unknown; 5 % is assumed"
     assert noise.note == "too few timings per point to measure it"
@@ -185,19 +171,14 @@ def test_assumed_noise_is_called_assumed() -> None:
 
 def test_an_empty_analysis_gives_an_empty_report() -> None:
     empty = Analysis(Platform(name="new"), [], [], 0)
-    shown = build(
-        empty,
-        msgspec.structs.replace(tuning(), groups=[]),
-        commands=COMMANDS,
-        tool_version="0.1.0",
-    )
+    shown = built(empty, replace(tuning(), groups=[]))
     assert shown.verdict == "Nothing was measured yet."
     assert (shown.conditions, shown.groups, shown.findings) == ([], [], [])
 
 
 def test_with_a_proof_the_strong_lines_are_those_of_the_proof() -> None:
     proven = proof()
-    shown = build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", proof=proven)
+    shown = built(proof=proven)
     default, tuned, *others = allreduce(shown).series
     sizes = proven.groups[0].sizes
     assert (default.role, tuned.role) == ("default", "tuned")
@@ -218,7 +199,7 @@ def test_with_a_proof_the_strong_lines_are_those_of_the_proof() -> None:
 
 
 def test_the_header_names_the_noise_floor_of_the_proof_beside_that_of_the_sweep() -> None:
-    shown = build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", proof=proof())
+    shown = built(proof=proof())
     noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
     assert noise.value == (
         "1.1 % typical, 3 % at worst; 1.1 % at worst in the proof, which is another run"
@@ -231,50 +212,43 @@ def test_what_the_default_ran_is_on_curve_and_map() -> None:
     default = item.curves[0]
     names = [curve.choice for curve in item.curves]
     ran = next(choice for choice in names if isinstance(choice, Choice))
-    points = [msgspec.structs.replace(point, ran=ran) for point in default.points]
-    points[0] = msgspec.structs.replace(points[0], ran=None)
-    curves = [msgspec.structs.replace(default, points=points), *item.curves[1:]]
-    known = msgspec.structs.replace(item, curves=curves)
-    (shown,) = built(msgspec.structs.replace(whole, conditions=[known])).conditions
+    points = [replace(point, ran=ran) for point in default.points]
+    points[0] = replace(points[0], ran=None)
+    curves = [replace(default, points=points), *item.curves[1:]]
+    known = replace(item, curves=curves)
+    (shown,) = built(replace(whole, conditions=[known])).conditions
     row = shown.map.choices.index(ran.label)
     assert shown.map.ran == [None, *[row] * (len(points) - 1)]
     assert shown.series[0].choice == ["unknown", *[ran.label] * (len(points) - 1)]
     assert shown.ran is not None
     assert shown.ran.endswith(f"{ran.label} above")
-    predicted = msgspec.structs.replace(known, ran_predicted=True)
-    (shown,) = built(msgspec.structs.replace(whole, conditions=[predicted])).conditions
+    predicted = replace(known, ran_predicted=True)
+    (shown,) = built(replace(whole, conditions=[predicted])).conditions
     assert shown.series[0].choice is not None
     assert shown.series[0].choice[1] == f"{ran.label} (predicted)"
-    (unknown,) = built(msgspec.structs.replace(whole, conditions=[item])).conditions
+    (unknown,) = built(replace(whole, conditions=[item])).conditions
     assert (unknown.ran, unknown.series[0].choice, set(unknown.map.ran)) == (None, None, {None})
 
 
 def test_candidates_are_called_so_on_curve_and_glance() -> None:
     found = tuning()
     group = found.groups[0]
-    rules = [msgspec.structs.replace(item, state=RuleState.CANDIDATE) for item in group.rules]
-    only = msgspec.structs.replace(
-        found, groups=[msgspec.structs.replace(group, rules=rules), *found.groups[1:]]
-    )
-    shown = build(analysis(), only, commands=COMMANDS, tool_version="0.1.0")
+    rules = [replace(item, state=RuleState.CANDIDATE) for item in group.rules]
+    only = replace(found, groups=[replace(group, rules=rules), *found.groups[1:]])
+    shown = built(tuned=only)
     assert "candidates" in [line.label for line in allreduce(shown).series]
     page = html.render(shown)
     assert '<i class="candidate" title="1 KiB: tree/ll, a candidate' in page
     assert "has a candidate, not proven" in page
-    sure = [msgspec.structs.replace(item, state=RuleState.SURE) for item in group.rules]
-    firm = msgspec.structs.replace(
-        found, groups=[msgspec.structs.replace(group, rules=sure), *found.groups[1:]]
-    )
-    shown = build(analysis(), firm, commands=COMMANDS, tool_version="0.1.0")
+    sure = [replace(item, state=RuleState.SURE) for item in group.rules]
+    firm = replace(found, groups=[replace(group, rules=sure), *found.groups[1:]])
+    shown = built(tuned=firm)
     assert "a candidate, not proven" not in html.render(shown)
 
 
 def test_what_was_not_compared_is_no_mark_on_the_curve() -> None:
     whole = analysis()
-    kinds = [
-        msgspec.structs.replace(finding, kind=FindingKind.NOT_COMPARED)
-        for finding in whole.findings
-    ]
-    shown = built(msgspec.structs.replace(whole, findings=kinds))
+    kinds = [replace(finding, kind=FindingKind.NOT_COMPARED) for finding in whole.findings]
+    shown = built(replace(whole, findings=kinds))
     assert len(shown.findings) > 0
     assert [item.marks for item in shown.conditions] == [[], []]

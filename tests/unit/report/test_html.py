@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze.result import Analysis
 from nccltune.model.platform import Platform
-from nccltune.report.build import build
 from nccltune.report.data import Report
 from nccltune.report.html import embedded_json, ordered_conditions, packed_plotly, pieces, render
-from tests.unit.report.fixture import COMMANDS, analysis, report, tuning
+from tests.unit.report.fixture import COMMANDS, built, report, tuning
 
 NEXT = {
     "deploy": "nccltune env studies/two-racks",
@@ -201,9 +201,7 @@ def test_tabs_begin_with_what_has_rules_and_the_first_is_chosen(page: Page) -> N
 
 def test_names_of_commands_keep_their_case_and_backticks_become_code() -> None:
     remarks = ["nccltune sweep --rounds 8: all choices", "A mean of `iterations` calls"]
-    _, shown = Page(render(msgspec.structs.replace(report(), remarks=remarks))).one(
-        "section", id="next"
-    )
+    _, shown = Page(render(replace(report(), remarks=remarks))).one("section", id="next")
     assert "nccltune sweep --rounds 8: all choices." in shown
     assert "A mean of iterations calls." in shown
 
@@ -227,10 +225,8 @@ def test_not_a_tuning_problem_says_at_which_sizes(page: Page) -> None:
 
 def test_alike_findings_are_folded_behind_the_first() -> None:
     first = report().findings[0]
-    folded = msgspec.structs.replace(first, more=["run-4.txt: all 16 ranks are on one host"])
-    _, shown = Page(render(msgspec.structs.replace(report(), findings=[folded]))).one(
-        "section", id="findings"
-    )
+    folded = replace(first, more=["run-4.txt: all 16 ranks are on one host"])
+    _, shown = Page(render(replace(report(), findings=[folded]))).one("section", id="findings")
     assert "1 more like this" in shown
     assert "run-4.txt: all 16 ranks are on one host." in shown
 
@@ -243,19 +239,16 @@ def test_a_gain_is_explained_under_every_table_of_times(page: Page) -> None:
 
 def test_foreign_strings_cannot_leave_their_place() -> None:
     shown = report()
-    hostile = msgspec.structs.replace(
+    hostile = replace(
         shown,
         study=HOSTILE,
         verdict=HOSTILE,
         replay=HOSTILE,
         sources=[HOSTILE],
-        facts=[msgspec.structs.replace(shown.facts[0], value=HOSTILE)],
-        findings=[msgspec.structs.replace(item, sentence=HOSTILE) for item in shown.findings],
-        commands=msgspec.structs.replace(shown.commands, deploy=HOSTILE),
-        conditions=[
-            msgspec.structs.replace(item, label=HOSTILE, title=f'"{HOSTILE}')
-            for item in shown.conditions
-        ],
+        facts=[replace(shown.facts[0], value=HOSTILE)],
+        findings=[replace(item, sentence=HOSTILE) for item in shown.findings],
+        commands=replace(shown.commands, deploy=HOSTILE),
+        conditions=[replace(item, label=HOSTILE, title=f'"{HOSTILE}') for item in shown.conditions],
     )
     page = Page(render(hostile))
     assert len(list(page.all("script"))) == len(list(Page(render(shown)).all("script"))) == 4
@@ -266,12 +259,12 @@ def test_foreign_strings_cannot_leave_their_place() -> None:
 
 
 def test_embedded_json_has_no_bare_markup() -> None:
-    hostile = msgspec.structs.replace(report(), study=HOSTILE)
+    hostile = replace(report(), study=HOSTILE)
     assert not re.search("[<>&\u2028\u2029]", embedded_json(hostile))
 
 
 def test_a_replay_is_called_one_in_the_header_and_the_text() -> None:
-    page = Page(render(msgspec.structs.replace(report(), replay="examples/h200x4")))
+    page = Page(render(replace(report(), replay="examples/h200x4")))
     assert any(words == "replay" for _, words in page.all("span", class_="chip"))
     assert any("drawn from the recording examples/h200x4" in words for _, words in page.all("p"))
     assert "replay" not in Page(render(report())).one("header")[1]
@@ -280,20 +273,19 @@ def test_a_replay_is_called_one_in_the_header_and_the_text() -> None:
 def test_many_conditions_become_a_list_to_choose_from() -> None:
     shown = report()
     many = [
-        msgspec.structs.replace(shown.conditions[1], id=f"condition-{n}", label=f"all-reduce {n}")
+        replace(shown.conditions[1], id=f"condition-{n}", label=f"all-reduce {n}")
         for n in range(1, 9)
     ]
-    page = Page(render(msgspec.structs.replace(shown, conditions=many)))
+    page = Page(render(replace(shown, conditions=many)))
     assert len(list(page.all("option"))) == 8
     assert not list(page.all("input", name="condition"))
 
 
 def test_an_empty_report_renders_without_charts() -> None:
-    empty = build(
+    empty = built(
         Analysis(Platform(name="new"), [], [], 0),
-        msgspec.structs.replace(tuning(), groups=[]),
-        commands=msgspec.structs.replace(COMMANDS, deploy=None),
-        tool_version="0.1.0",
+        replace(tuning(), groups=[]),
+        commands=replace(COMMANDS, deploy=None),
     )
     page = Page(render(empty))
     assert page.one("h1")[1] == "Nothing was measured yet."
@@ -307,18 +299,13 @@ def test_hyphenated_names_are_kept_whole() -> None:
 def test_a_size_at_which_nothing_was_compared_has_no_gain_and_no_fastest_choice() -> None:
     made = tuning()
     groups = [
-        msgspec.structs.replace(
+        replace(
             group,
-            left_alone=[msgspec.structs.replace(left, compared=False) for left in group.left_alone],
+            left_alone=[replace(left, compared=False) for left in group.left_alone],
         )
         for group in made.groups
     ]
-    page = build(
-        analysis(),
-        msgspec.structs.replace(made, groups=groups),
-        commands=COMMANDS,
-        tool_version="0.1.0",
-    )
+    page = built(tuned=replace(made, groups=groups))
     rows = re.findall(r'<tr(?: class="ruled")?><th scope="row".*?</tr>', render(page))
     alone = [row for row in rows if "not compared" in row]
     assert alone

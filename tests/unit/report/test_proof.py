@@ -3,7 +3,7 @@
 
 import io
 
-import msgspec
+from msgspec.structs import replace
 from rich.console import Console
 
 from nccltune.model.rule import Rule
@@ -40,7 +40,7 @@ def proven_sizes(tuned: Rule) -> ProofReport:
     """Return the proof of one rule, with its sizes and without its verdict."""
     plan = plan_for([tuned])
     drive(plan, Machine(lambda _: 1.3))
-    return build_proof(msgspec.structs.replace(proof(), groups=plan.groups(), rules=[]))
+    return build_proof(replace(proof(), groups=plan.groups(), rules=[]))
 
 
 def tables(built: ProofReport, *, width: int = 100, brief: bool = False) -> str:
@@ -55,7 +55,7 @@ def test_the_sentence_counts_kept_narrowed_and_removed_rules() -> None:
     gone = RemovedRule(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
     text = sentence(proof(dropped=[narrow, gone]))
     assert text.startswith("2 of 3 rules hold · 1 removed · 1 narrowed · 0 sizes slower")
-    only = msgspec.structs.replace(proof(), rules=[], dropped=[gone])
+    only = replace(proof(), rules=[], dropped=[gone])
     assert sentence(only).startswith("the rule does not hold · 1 removed")
 
 
@@ -80,8 +80,8 @@ def row(size: int, choice: str | None, verdict: str) -> ProofSizeRow:
 
 def test_selected_sizes_are_ends_best_neighbours_and_problems() -> None:
     rows = [row(size, "tree/ll" if 4 <= size <= 10 else None, "alike") for size in range(1, 17)]
-    rows[6] = msgspec.structs.replace(rows[6], gain=1.5)
-    rows[14] = msgspec.structs.replace(rows[14], verdict="not alike")
+    rows[6] = replace(rows[6], gain=1.5)
+    rows[14] = replace(rows[14], verdict="not alike")
     group = ProofGroupRow("all-reduce", 0.01, 0.01, rows)
     assert [item.bytes for item in informative_proof(group)] == [3, 4, 7, 10, 11, 15]
     alone = ProofGroupRow("all-gather", 0.01, 0.01, [row(1, None, "left alone")])
@@ -98,11 +98,9 @@ def test_sizes_on_both_sides_of_an_edge_have_the_form_of_the_column() -> None:
 
 def test_a_size_left_alone_shows_what_was_measured() -> None:
     built = proven_sizes(rule(64 * K, 256 * K))
-    alone = msgspec.structs.replace(
-        built.groups[0].sizes[0], gain=0.93, gain_low=0.8, gain_high=1.1
-    )
+    alone = replace(built.groups[0].sizes[0], gain=0.93, gain_low=0.8, gain_high=1.1)
     assert alone.verdict == "left alone"
     ruled = next(size for size in built.groups[0].sizes if size.choice)
-    group = msgspec.structs.replace(built.groups[0], sizes=[alone, ruled])
-    text = tables(msgspec.structs.replace(built, groups=[group]))
+    group = replace(built.groups[0], sizes=[alone, ruled])
+    text = tables(replace(built, groups=[group]))
     assert "0.93x   0.80-1.10   left alone" in text

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from nccltune.analyze.result import Analysis
 from nccltune.model.platform import Platform
-from nccltune.report.build import build
 from nccltune.report.data import Report
 from nccltune.report.terminal import informative_sizes, proof_tables, render
 from tests.unit.report.fixture import (
     COMMANDS,
     SIZES,
     SNAPSHOT,
-    analysis,
+    built,
     proof,
     report,
     terminal_text,
@@ -68,14 +67,14 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_cannot_steer_the_terminal() -> None:
-    hostile = msgspec.structs.replace(report(), replay="\x1b]0;gone\x07[bold]x[/bold]")
+    hostile = replace(report(), replay="\x1b]0;gone\x07[bold]x[/bold]")
     text = terminal_text(hostile)
     assert "\x1b" not in text
     assert "replay     of ]0;gone[bold]x[/bold]" in text
 
 
 def test_a_replay_says_so_right_under_the_verdict() -> None:
-    replayed = msgspec.structs.replace(report(), replay="examples/h200x4")
+    replayed = replace(report(), replay="examples/h200x4")
     lines = terminal_text(replayed).splitlines()
     assert lines[lines.index("") + 1] == "replay     of examples/h200x4"
 
@@ -83,16 +82,16 @@ def test_a_replay_says_so_right_under_the_verdict() -> None:
 def test_the_size_table_shows_the_ends_and_the_best_of_each_rule_and_its_neighbours() -> None:
     group = report().groups[0]
     assert [row.bytes for row in informative_sizes(group)] == SIZES[:4]
-    longer = msgspec.structs.replace(
+    longer = replace(
         group,
-        rules=[msgspec.structs.replace(group.rules[0], first_bytes=SIZES[1], last_bytes=SIZES[4])],
+        rules=[replace(group.rules[0], first_bytes=SIZES[1], last_bytes=SIZES[4])],
     )
     # First, best (16 KiB too) and last size of the rule, and the one before it.
     assert [row.bytes for row in informative_sizes(longer)] == [SIZES[0], SIZES[1], SIZES[4]]
 
 
 def proven_report() -> Report:
-    return build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", proof=proof())
+    return built(proof=proof())
 
 
 def test_the_tables_of_a_proof_can_stand_alone() -> None:
@@ -128,12 +127,10 @@ def test_a_narrow_terminal_has_two_lines_for_a_size() -> None:
 
 def test_a_candidate_says_what_would_decide_it() -> None:
     found = tuning()
-    unsure = msgspec.structs.replace(
-        found.groups[0].rules[1], decided_by="4 more runs of each choice"
-    )
-    group = msgspec.structs.replace(found.groups[0], rules=[found.groups[0].rules[0], unsure])
-    changed = msgspec.structs.replace(found, groups=[group, found.groups[1]])
-    shown = build(analysis(), changed, commands=COMMANDS, tool_version="0.1.0")
+    unsure = replace(found.groups[0].rules[1], decided_by="4 more runs of each choice")
+    group = replace(found.groups[0], rules=[found.groups[0].rules[0], unsure])
+    changed = replace(found, groups=[group, found.groups[1]])
+    shown = built(tuned=changed)
     text = " ".join(terminal_text(shown).split())
     assert "1.30-1.50 candidate" in text
     assert "to decide: 4 more runs of each choice" in text
@@ -141,16 +138,15 @@ def test_a_candidate_says_what_would_decide_it() -> None:
 
 def test_a_rule_without_measured_sizes_is_no_error() -> None:
     group = report().groups[0]
-    rules = [msgspec.structs.replace(group.rules[0], first_bytes=3, last_bytes=5)]
-    assert informative_sizes(msgspec.structs.replace(group, rules=rules)) == []
+    rules = [replace(group.rules[0], first_bytes=3, last_bytes=5)]
+    assert informative_sizes(replace(group, rules=rules)) == []
 
 
 def test_an_empty_report_is_no_error() -> None:
-    empty = build(
+    empty = built(
         Analysis(Platform(name="new"), [], [], 0),
-        msgspec.structs.replace(tuning(), groups=[]),
-        commands=msgspec.structs.replace(COMMANDS, deploy=None),
-        tool_version="0.1.0",
+        replace(tuning(), groups=[]),
+        commands=replace(COMMANDS, deploy=None),
     )
     text = terminal_text(empty)
     assert text.startswith("Nothing was measured yet.\n")

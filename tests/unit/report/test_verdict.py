@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze.result import Analysis
 from nccltune.model.collective import Collective
@@ -17,7 +17,7 @@ from nccltune.tune.result import TunedGroup
 from tests.unit.report.fixture import SCALE, SIZES, analysis, proof, tuning
 
 RULED, ALONE = tuning().groups
-change: Callable[..., TunedGroup] = msgspec.structs.replace
+change: Callable[..., TunedGroup] = replace
 
 
 def words(*groups: TunedGroup, of: Analysis | None = None) -> str:
@@ -25,19 +25,13 @@ def words(*groups: TunedGroup, of: Analysis | None = None) -> str:
 
 
 def doubtful(group: TunedGroup) -> TunedGroup:
-    rules = [
-        msgspec.structs.replace(evidence, state=RuleState.CANDIDATE) for evidence in group.rules
-    ]
+    rules = [replace(evidence, state=RuleState.CANDIDATE) for evidence in group.rules]
     return change(group, rules=rules, noise_source="assumed")
 
 
 def without_default(group: TunedGroup) -> TunedGroup:
-    decisions = [
-        msgspec.structs.replace(row, default_us=None, gain=None) for row in group.decisions
-    ]
-    rules = [
-        msgspec.structs.replace(item, state=RuleState.CANDIDATE, gain=None) for item in group.rules
-    ]
+    decisions = [replace(row, default_us=None, gain=None) for row in group.decisions]
+    rules = [replace(item, state=RuleState.CANDIDATE, gain=None) for item in group.rules]
     return change(group, decisions=decisions, rules=rules, expected_gain=None)
 
 
@@ -97,7 +91,7 @@ def test_the_rest_is_called_right_only_where_that_is_known() -> None:
         min_bytes=SIZES[1],
         max_bytes=SIZES[2],
     )
-    worse = msgspec.structs.replace(analysis(), findings=[crossed])
+    worse = replace(analysis(), findings=[crossed])
     assert left in words(RULED, ALONE, of=worse)
 
 
@@ -120,7 +114,7 @@ def test_without_a_default_the_gain_is_unknown() -> None:
 def test_candidates_at_several_scales_are_named_by_collective() -> None:
     """With three scales the headline would have more than two lines."""
     groups = [
-        change(doubtful(RULED), scale=msgspec.structs.replace(SCALE, ranks=SCALE.nodes * each))
+        change(doubtful(RULED), scale=replace(SCALE, ranks=SCALE.nodes * each))
         for each in (1, 2, 4)
     ]
     assert words(*groups).startswith("6 candidates for all-reduce, none proven: ")
@@ -175,7 +169,7 @@ def test_notes_name_what_must_be_known_first_worst_first() -> None:
 def test_a_note_names_two_places_and_counts_the_others() -> None:
     here = analysis().findings[2]
     ranges = [(1 << power, 2 << power) for power in (10, 14, 18)]
-    several = [msgspec.structs.replace(here, min_bytes=low, max_bytes=high) for low, high in ranges]
+    several = [replace(here, min_bytes=low, max_bytes=high) for low, high in ranges]
     assert notes(grouped(several))[0].text == (
         "Not a tuning problem: reduce-scatter 1 KiB – 2 KiB, reduce-scatter 16 KiB – 32 KiB and 1 "
         "more"
@@ -208,8 +202,8 @@ def test_what_a_proof_left_open_or_found_slower_is_counted() -> None:
 
 
 def test_a_proof_of_other_rules_proves_nothing_here() -> None:
-    moved = msgspec.structs.replace(RULED.rules[0].rule, max_bytes=50_000)
-    rules = [msgspec.structs.replace(RULED.rules[0], rule=moved), RULED.rules[1]]
+    moved = replace(RULED.rules[0].rule, max_bytes=50_000)
+    rules = [replace(RULED.rules[0], rule=moved), RULED.rules[1]]
     other = change(RULED, rules=rules)
     assert proven_gains(proof(), [other]) == [None]
     assert " is expected to make " in verdict(analysis(), [other], proof())[0]
@@ -223,14 +217,14 @@ def test_a_proof_without_a_gain_leaves_the_expectation_and_says_so() -> None:
 
 def test_rules_that_a_proof_removed_are_no_success() -> None:
     rule = RULED.rules[0].rule
-    nothing = msgspec.structs.replace(proof(), rules=[], dropped=[RemovedRule(rule, "slower")])
+    nothing = replace(proof(), rules=[], dropped=[RemovedRule(rule, "slower")])
     sentence, tone = verdict(analysis(), [ALONE], nothing)
     assert sentence.startswith("No rule held in the proof: 1 rule was removed.")
     assert tone == "unknown"
 
 
 def test_only_a_default_is_no_proof_that_it_is_right() -> None:
-    left = [msgspec.structs.replace(item, compared=False) for item in ALONE.left_alone]
+    left = [replace(item, compared=False) for item in ALONE.left_alone]
     sentence, tone = verdict(analysis(), [change(ALONE, left_alone=left)])
     assert sentence == (
         "No rules: only NCCL's default was measured, so nothing was compared with it."

@@ -42,30 +42,22 @@ def times(default: float, ll: float, simple: float) -> dict[str, float]:
     return {"default": default, "tree/ll": ll, "ring/simple": simple}
 
 
-def test_choices_meet_where_their_curves_cross() -> None:
-    # The ratio of the times is 2 at one end and 1/2 at the other: 1 in the middle of the logs.
-    end = end_of(times(100, 10, 20), times(100, 40, 20), LL, SIMPLE)
-    assert end == pytest.approx(MIDDLE, rel=1e-6)
-
-
-def test_a_choice_that_leads_more_and_more_keeps_all_up_to_the_next_size() -> None:
-    end = end_of(times(100, 20, 21), times(100, 20, 30), LL, SIMPLE)
-    assert end == RIGHT - 1
-
-
-def test_a_choice_that_leads_less_and_less_takes_over_at_once() -> None:
-    end = end_of(times(100, 20, 10), times(100, 20, 15), LL, SIMPLE)
-    assert end == LEFT
-
-
-def test_curves_that_cross_before_the_first_size_give_the_range_to_the_next_choice() -> None:
-    end = end_of(times(100, 20, 19), times(100, 20, 10), LL, SIMPLE)
-    assert end == LEFT
-
-
-def test_curves_that_cross_behind_the_last_size_give_the_range_to_the_first_choice() -> None:
-    end = end_of(times(100, 10, 20), times(100, 19, 20), LL, SIMPLE)
-    assert end == RIGHT - 1
+@pytest.mark.parametrize(
+    ("left", "right", "end"),
+    [
+        # The ratio of the times is 2 at one end and 1/2 at the other: 1 in the middle of the logs.
+        pytest.param((10, 20), (40, 20), MIDDLE, id="crossing"),
+        pytest.param((20, 21), (20, 30), RIGHT - 1, id="leads-more-and-more"),
+        pytest.param((20, 10), (20, 15), LEFT, id="leads-less-and-less"),
+        pytest.param((20, 19), (20, 10), LEFT, id="crossing-before-the-first-size"),
+        pytest.param((10, 20), (19, 20), RIGHT - 1, id="crossing-behind-the-last-size"),
+    ],
+)
+def test_a_choice_ends_where_the_next_is_faster(
+    left: tuple[float, float], right: tuple[float, float], end: int
+) -> None:
+    found = end_of(times(100, *left), times(100, *right), LL, SIMPLE)
+    assert found == (pytest.approx(end, rel=1e-6) if end == MIDDLE else end)
 
 
 def test_a_rule_ends_where_it_still_gains_the_margin() -> None:

@@ -3,8 +3,8 @@ import itertools
 import math
 from collections.abc import Callable
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.gains import gain_tables
@@ -239,7 +239,7 @@ def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
 def with_channels(samples: list[Sample], channels: dict[str, int]) -> list[Sample]:
     """The samples with what NCCL reports as run."""
     return [
-        msgspec.structs.replace(
+        replace(
             sample,
             ran=Choice(Algorithm.RING, Protocol.LL, channels=channels[choice_label(sample.choice)]),
         )

@@ -27,13 +27,24 @@ LAYOUTS = (
 PAIRED = ("files-4", "files-8-twice", "files-4-cycles", "files-4-two")
 
 
-def judged(layout: str, noises: tuple[str, ...], effect: str, studies: int = STUDIES) -> Tally:
-    return total(judge_cell(layout, noise, effect, range(studies)) for noise in noises)
+def judged(
+    layout: str,
+    noises: tuple[str, ...],
+    effect: str,
+    studies: int = STUDIES,
+    *,
+    with_cells: bool = False,
+) -> Tally:
+    return total(
+        judge_cell(layout, noise, effect, range(studies), with_cells=with_cells) for noise in noises
+    )
 
 
 @pytest.mark.parametrize("layout", ["sweep-4", "sweep-8", "sweep-4-old", "sweep-2x4"])
 def test_a_paired_sweep_of_equal_choices_has_no_sure_rule(layout: str) -> None:
-    tally = judged(layout, ("lognormal-5", "student", "drift-up-20", "slow-node"), "null")
+    tally = judged(
+        layout, ("lognormal-5", "student", "drift-up-20", "slow-node"), "null", with_cells=True
+    )
     assert tally.studies == 4 * STUDIES
     assert tally.false_sure == 0
     assert tally.cells_covered >= 0.93 * tally.cells > 0
@@ -48,7 +59,9 @@ def test_files_of_equal_choices_have_no_sure_rule(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", PAIRED)
 def test_intervals_hold_where_processes_have_offsets(layout: str) -> None:
-    tally = judged(layout, ("process", "process-size", "lognormal-5"), "gain-10", 25)
+    tally = judged(
+        layout, ("process", "process-size", "lognormal-5"), "gain-10", 15, with_cells=True
+    )
     assert tally.cells_covered >= 0.93 * tally.cells > 0
     assert tally.false_sure == 0
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.model.choice import DEFAULT, choice_label, parse_choice
@@ -81,12 +82,10 @@ def test_a_gain_over_a_decade_of_sizes_is_found_in_one_timing_a_point() -> None:
 def test_identical_copies_keep_the_rules(files: int) -> None:
     first = once(0.03, 1, in_a_decade)
     copies = [
-        msgspec.structs.replace(
+        replace(
             sample,
             round=number,
-            source=msgspec.structs.replace(
-                sample.source, process=f"{number} {choice_label(sample.choice)}"
-            ),
+            source=replace(sample.source, process=f"{number} {choice_label(sample.choice)}"),
         )
         for number in range(files)
         for sample in first
@@ -108,9 +107,7 @@ def test_files_that_agree_never_take_a_candidate_away(seed: int, stated: bool) -
     states = []
     for file in range(6):
         samples += [
-            msgspec.structs.replace(
-                sample, source=msgspec.structs.replace(sample.source, in_rounds=stated)
-            )
+            replace(sample, source=replace(sample.source, in_rounds=stated))
             for sample in once(0.03, seed, all_sizes, file)
         ]
         rules = tuned(samples).rules
@@ -153,7 +150,7 @@ def test_rounds_of_another_choice_leave_a_candidate() -> None:
     """tree/ll ran once, then ring/ll got the rounds that show its noise."""
     one = measure(SIZES, lambda _: {"default": 130.0, "tree/ll": 100.0}, rounds=1, noise=0.02)
     more = measure(SIZES, lambda _: {"default": 130.0, "ring/ll": 131.0}, rounds=6, noise=0.02)
-    late = [msgspec.structs.replace(item, round=item.round + 1) for item in more]
+    late = [replace(item, round=item.round + 1) for item in more]
     for samples in (one, [*one, *late]):
         (rule,) = tuned(samples).rules
         assert (rule.rule.choice.label, rule.state) == ("tree/ll", RuleState.CANDIDATE)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-import msgspec
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
-from nccltune.tune.result import TuneOptions
+from nccltune.analyze.timings import Timings
+from nccltune.model.sample import Sample
+from nccltune.tune.result import TunedGroup, TuneOptions
 from nccltune.tune.search import search
 from nccltune.tune.widen import widen
 from tests.unit.builders import Times, measure, sizes
@@ -18,15 +20,30 @@ def better_up_to(last: int) -> Times:
     return times
 
 
+OPTIONS = TuneOptions(any_scale=True)
+
+
+def measured(times: Times, nodes: int, *, noise: float = 0.01, **more: bool) -> list[Sample]:
+    return measure(SIZES, times, noise=noise, nodes=nodes, ranks=8 * nodes, **more)
+
+
+def searched(*parts: list[Sample]) -> tuple[list[Timings], list[TunedGroup]]:
+    timings = sort_samples([sample for part in parts for sample in part]).timings
+    return timings, search(timings, OPTIONS)
+
+
+def widened(*parts: list[Sample]) -> list[TunedGroup]:
+    timings, groups = searched(*parts)
+    return widen(groups, timings, OPTIONS)
+
+
+def unchanged(*parts: list[Sample]) -> bool:
+    """Whether the groups are those that the search found."""
+    return widened(*parts) == searched(*parts)[1]
+
+
 def test_a_rule_is_widened_to_the_range_where_it_holds_at_each_scale() -> None:
-    timings = sort_samples(
-        [
-            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
-            *measure(SIZES, better_up_to(64 * K), noise=0.01, nodes=4, ranks=32),
-        ]
-    ).timings
-    options = TuneOptions(any_scale=True)
-    two, four = widen(search(timings, options), timings, options)
+    two, four = widened(measured(better_up_to(M), 2), measured(better_up_to(64 * K), 4))
     wide, rest = (item.rule for item in two.rules)
     assert (wide.nodes, wide.ranks, wide.min_bytes) == (None, None, K)
     assert 64 * K <= wide.max_bytes < 128 * K
@@ -35,48 +52,24 @@ def test_a_rule_is_widened_to_the_range_where_it_holds_at_each_scale() -> None:
 
 
 def test_a_rule_that_one_scale_lacks_is_not_widened() -> None:
-    timings = sort_samples(
-        [
-            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
-            *measure(SIZES, better_up_to(0), noise=0.01, nodes=4, ranks=32),
-        ]
-    ).timings
-    options = TuneOptions(any_scale=True)
-    two, four = widen(search(timings, options), timings, options)
+    two, four = widened(measured(better_up_to(M), 2), measured(better_up_to(0), 4))
     assert [item.rule.nodes for item in two.rules] == [2]
     assert four.rules == []
 
 
 def test_one_scale_is_not_any_scale() -> None:
-    timings = sort_samples(measure(SIZES, better_up_to(M), noise=0.01)).timings
-    options = TuneOptions(any_scale=True)
-    (group,) = widen(search(timings, options), timings, options)
+    (group,) = widened(measure(SIZES, better_up_to(M), noise=0.01))
     assert [item.rule.nodes for item in group.rules] == [4]
 
 
 def test_registered_buffers_measured_apart_at_one_scale_keep_rules_from_being_widened() -> None:
-    timings = sort_samples(
-        [
-            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
-            *measure(SIZES, better_up_to(M), noise=0.01, nodes=4, ranks=32),
-            *measure(SIZES, better_up_to(M), noise=0.01, nodes=8, ranks=64),
-            *measure(SIZES, better_up_to(0), noise=0.01, nodes=8, ranks=64, registered=True),
-        ]
-    ).timings
-    options = TuneOptions(any_scale=True)
-    groups = search(timings, options)
-    assert widen(groups, timings, options) == groups
+    parts = [measured(better_up_to(M), nodes) for nodes in (2, 4, 8)]
+    assert unchanged(*parts, measured(better_up_to(0), 8, registered=True))
 
 
 def test_scales_measured_with_registered_buffers_only_are_widened_as_well() -> None:
-    timings = sort_samples(
-        [
-            *measure(SIZES, better_up_to(M), nodes=2, ranks=16, registered=True),
-            *measure(SIZES, better_up_to(M), nodes=4, ranks=32, registered=True),
-        ]
-    ).timings
-    options = TuneOptions(any_scale=True)
-    for group in widen(search(timings, options), timings, options):
+    parts = (measured(better_up_to(M), nodes, noise=0.0, registered=True) for nodes in (2, 4))
+    for group in widened(*parts):
         assert [item.rule.nodes for item in group.rules] == [None]
 
 
@@ -88,30 +81,14 @@ def better_but_between(low: int, high: int) -> Times:
 
 
 def test_two_rules_of_a_scale_are_not_widened_as_one() -> None:
-    timings = sort_samples(
-        [
-            *measure(SIZES, better_up_to(16 * M), noise=0.01, nodes=2, ranks=16),
-            *measure(SIZES, better_but_between(16 * K, M), noise=0.01, nodes=4, ranks=32),
-        ]
-    ).timings
-    options = TuneOptions(any_scale=True)
-    groups = search(timings, options)
-    assert [len(group.rules) for group in groups] == [1, 2]
-    assert widen(groups, timings, options) == groups
+    parts = measured(better_up_to(16 * M), 2), measured(better_but_between(16 * K, M), 4)
+    assert [len(group.rules) for group in searched(*parts)[1]] == [1, 2]
+    assert unchanged(*parts)
 
 
 def test_a_range_is_widened_only_if_the_timings_of_each_scale_prove_it() -> None:
-    timings = sort_samples(
-        [
-            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
-            *measure(SIZES, better_up_to(0), noise=0.01, nodes=4, ranks=32),
-        ]
-    ).timings
-    options = TuneOptions(any_scale=True)
-    two, four = search(timings, options)
+    timings, (two, four) = searched(measured(better_up_to(M), 2), measured(better_up_to(0), 4))
     (item,) = two.rules
-    claimed = msgspec.structs.replace(
-        item, rule=msgspec.structs.replace(item.rule, nodes=4, ranks=32)
-    )
-    groups = [two, msgspec.structs.replace(four, rules=[claimed])]
-    assert widen(groups, timings, options) == groups
+    claimed = replace(item, rule=replace(item.rule, nodes=4, ranks=32))
+    groups = [two, replace(four, rules=[claimed])]
+    assert widen(groups, timings, OPTIONS) == groups

@@ -406,7 +406,6 @@ ADDRESSES = """\
 2: eth0    inet 192.0.2.4/24 brd 192.0.2.255 scope global eth0\\       valid_lft forever
 2: eth0    inet6 fe80::1/64 scope link \\       valid_lft forever preferred_lft forever
 """
-IF_INET6 = "fe800000000000000000000000000001 02 40 20 80     eth0\n"
 LOG = """\
 NCCL version 2.27.5+cuda12.9
 h1:100:100 [0] NCCL INFO Bootstrap: Using docker0:172.17.0.1<0>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.measure.bench.conversation import Nccl
 from nccltune.measure.bench.identity import check_same_platform, platform_of
@@ -26,7 +26,7 @@ def platform(**changes: object) -> Platform:
     found = platform_of(
         hello(), "study", environment=ENVIRONMENT, today="2026-11-21", emulated_nodes=4
     )
-    return msgspec.structs.replace(found, **changes)
+    return replace(found, **changes)
 
 
 def test_a_platform_is_what_the_bench_reports() -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import (
@@ -70,8 +71,8 @@ def test_imported_samples_are_not_taken_for_its_own(tmp_path: Path) -> None:
     record(tmp_path).append([pair(TREE, time_us=9.0, iterations=20)])
     path = Study(tmp_path).samples_path
     (sample,) = Study(tmp_path).samples()
-    source = msgspec.structs.replace(sample.source, file_hash="0123456789abcdef")
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(sample, source=source)) + b"\n")
+    source = replace(sample.source, file_hash="0123456789abcdef")
+    path.write_bytes(msgspec.json.encode(replace(sample, source=source)) + b"\n")
     assert len(list(Study(tmp_path).samples())) == 1
     assert record(tmp_path).known() == {}
 
@@ -112,13 +113,10 @@ def test_what_others_measured_answers_nothing(tmp_path: Path) -> None:
     record(tmp_path).append([pair(TREE, time_us=9.0)])
     study = Study(tmp_path)
     (ours,) = study.samples()
-    foreign = [
-        msgspec.structs.replace(ours, round=4, source=msgspec.structs.replace(ours.source, tool=x))
-        for x in ("nccl-tests",)
-    ]
-    foreign += [msgspec.structs.replace(ours, round=5, ranks=8)]
-    foreign += [msgspec.structs.replace(ours, round=6, in_place=True)]
-    foreign += [msgspec.structs.replace(ours, round=7, dtype="half")]
+    foreign = [replace(ours, round=4, source=replace(ours.source, tool=x)) for x in ("nccl-tests",)]
+    foreign += [replace(ours, round=5, ranks=8)]
+    foreign += [replace(ours, round=6, in_place=True)]
+    foreign += [replace(ours, round=7, dtype="half")]
     study.append_lines(study.samples_path, foreign)
     assert [key.round for key in record(tmp_path).known()] == [3]
 

@@ -3,6 +3,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.nccl_xml_writer import write_topology
@@ -124,11 +125,11 @@ def test_kinds_and_affinities_of_cpus() -> None:
     moved = with_cpus(known, machine, made_up=True)
     assert [cpu.affinity for cpu in moved.cpus][:2] == ["ffff0000,0000ffff", "ffff,ffff0000"]
     assert [cpu.vendor for cpu in moved.cpus] == [cpu.vendor for cpu in known.cpus]
-    one = msgspec.structs.replace(known.cpus[0], numa=7, affinity=None, arch=None)
-    alone = msgspec.structs.replace(known, cpus=(one,))
+    one = replace(known.cpus[0], numa=7, affinity=None, arch=None)
+    alone = replace(known, cpus=(one,))
     (cpu,) = with_cpus(alone, machine, made_up=False).cpus
     assert (cpu.affinity, cpu.vendor) == ("ffffffff,ffffffff", "AuthenticAMD")
-    nothing = msgspec.structs.replace(machine, cpus=())
+    nothing = replace(machine, cpus=())
     assert with_cpus(alone, nothing, made_up=False) == alone
 
 
@@ -167,13 +168,11 @@ def test_a_complete_kind_or_one_of_another_cpu_is_kept(
     given: Cpu, machine: Cpu, lacks: bool
 ) -> None:
     assert lacks_kind(given) is lacks
-    assert kind_after(given, machine) == msgspec.structs.replace(given, numa=0)
+    assert kind_after(given, machine) == replace(given, numa=0)
 
 
 def kind_after(given: Cpu, machine: Cpu) -> Cpu:
-    tree = Topology(
-        source="tree", dialect=Dialect.NCCL, cpus=(msgspec.structs.replace(given, numa=0),)
-    )
+    tree = Topology(source="tree", dialect=Dialect.NCCL, cpus=(replace(given, numa=0),))
     here = Topology(source="sys", dialect=Dialect.SYSFS, cpus=(machine,))
     (cpu,) = with_cpus(tree, here, made_up=False).cpus
     return cpu

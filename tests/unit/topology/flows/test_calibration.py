@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
@@ -31,7 +31,7 @@ def seen(busbw: float, **changes: object) -> Observation:
         busbw_gb_per_s=busbw,
         samples=8,
     )
-    return msgspec.structs.replace(plain, **changes)
+    return replace(plain, **changes)
 
 
 def test_every_default_has_a_source():
@@ -121,13 +121,10 @@ def test_only_large_right_simple_samples_count():
     study = Study.open(EXAMPLE)
     samples = [one for one in study.samples() if one.bytes >= 1 << 29][:40]
     assert samples
-    spoilt = [msgspec.structs.replace(one, wrong=3) for one in samples]
-    small = [msgspec.structs.replace(one, bytes=1 << 20) for one in samples]
+    spoilt = [replace(one, wrong=3) for one in samples]
+    small = [replace(one, bytes=1 << 20) for one in samples]
     proofs = [
-        msgspec.structs.replace(
-            one, source=msgspec.structs.replace(one.source, tool="nccltune-bench verify")
-        )
-        for one in samples
+        replace(one, source=replace(one.source, tool="nccltune-bench verify")) for one in samples
     ]
     assert observations([*spoilt, *small, *proofs]) == []
 

@@ -6,14 +6,14 @@ The figures are round numbers, not the defaults. A Gen4 x16 link carries 24 GB/s
 
 import functools
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.topology.flows.calibration import COSTS, Calibration, Figure, defaults
 from nccltune.topology.flows.ceiling import Ceiling, ceiling
-from nccltune.topology.flows.flows import algorithms, domain_flows, flows
+from nccltune.topology.flows.flows import Flows, algorithms, domain_flows, flows
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.hardware.subset import first_gpus
@@ -40,6 +40,19 @@ def perfect(**figures: float) -> Calibration:
     values |= {name: values[name] / WIRE for name in PCIE}
     values |= {name: values[name] * WIRE for name in COSTS}
     return Calibration(name="test", values={k: Figure(v, "test") for k, v in values.items()})
+
+
+def all_reduce(
+    node: NodeRoutes, searched: Searched, algorithm: Algorithm, nodes: int, *, channels: int
+) -> Flows:
+    return flows(
+        node,
+        searched,
+        collective=Collective.ALLREDUCE,
+        algorithm=algorithm,
+        nodes=nodes,
+        channels=channels,
+    )
 
 
 def of(
@@ -100,14 +113,7 @@ def test_odd_nodes_swap_their_channels_in_pairs_only_where_their_number_is_even(
     def roles(channels: int) -> list[str]:
         searched = searches(dgx(), True)
         assert searched.ring.cross_nic == 2
-        found = flows(
-            dgx(),
-            searched,
-            collective=Collective.ALLREDUCE,
-            algorithm=Algorithm.RING,
-            nodes=2,
-            channels=channels,
-        )
+        found = all_reduce(dgx(), searched, Algorithm.RING, 2, channels=channels)
         return [role.words for role in found.roles]
 
     assert roles(4) == ["even node", "odd node"]
@@ -201,14 +207,7 @@ def test_nvls_in_a_node_of_eight():
     """In an all-reduce of S every GPU sends S and S/8 and receives the same. So S/t is 394.2 /
     1.125, and bus bandwidth is 14/8 of it."""
     any_search = searches(l40s(2), False)  # NVLS does not use the ring and tree efficiencies.
-    flow = flows(
-        dgx(),
-        any_search,
-        collective=Collective.ALLREDUCE,
-        algorithm=Algorithm.NVLS,
-        nodes=1,
-        channels=4,
-    )
+    flow = all_reduce(dgx(), any_search, Algorithm.NVLS, 1, channels=4)
     found = ceiling(dgx(), flow, perfect())
     assert found.busbw_gb_per_s == pytest.approx(394.2 / 1.125 * 14 / 8)
 
@@ -270,19 +269,12 @@ def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Alg
     """A separate role for each node gives the same ceiling as one role for equal nodes."""
     node = l40s(2)
     searched = searches(node, True)
-    found = flows(
-        node,
-        searched,
-        collective=Collective.ALLREDUCE,
-        algorithm=algorithm,
-        nodes=nodes,
-        channels=4,
-    )
+    found = all_reduce(node, searched, algorithm, nodes, channels=4)
     assert sum(role.count for role in found.roles) == nodes
-    unfolded = msgspec.structs.replace(
+    unfolded = replace(
         found,
         roles=tuple(
-            msgspec.structs.replace(role, words=f"{role.words} {number}", count=1)
+            replace(role, words=f"{role.words} {number}", count=1)
             for role in found.roles
             for number in range(role.count)
         ),
@@ -300,14 +292,7 @@ def test_what_leaves_a_node_comes_in_elsewhere():
     for nodes in (2, 3, 4, 7):
         searched = searches(node, True)
         for algorithm in (Algorithm.RING, Algorithm.TREE):
-            found = flows(
-                node,
-                searched,
-                collective=Collective.ALLREDUCE,
-                algorithm=algorithm,
-                nodes=nodes,
-                channels=4,
-            )
+            found = all_reduce(node, searched, algorithm, nodes, channels=4)
             out, into = 0.0, 0.0
             for role in found.roles:
                 for part in role.parts:

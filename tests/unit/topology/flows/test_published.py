@@ -9,8 +9,8 @@ from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.errors import InputError
@@ -76,7 +76,7 @@ def test_a_ceiling_that_no_figure_confirms_is_not_sure(machine) -> None:
 
 def test_two_nodes_of_b200_have_no_measurement() -> None:
     machine = next(one for one in DATA.machine if one.name == "8 B300, 8 x 800G")
-    slower = msgspec.structs.replace(machine, nic_gbit=400, pcie=5, sm=100)
+    slower = replace(machine, nic_gbit=400, pcie=5, sm=100)
     found = expect(CEILINGS.topology(slower), nodes=2)
     assert (found.algorithm, found.calibrated_by) == (Algorithm.NVLS_TREE, "network")
     assert found.busbw_gb_per_s == pytest.approx(750)
@@ -93,7 +93,7 @@ def test_a_calibration_of_ones_own_is_a_measurement() -> None:
 
 def test_a_nic_that_is_faster_than_its_pcie_link_makes_the_ceiling_unsure() -> None:
     machine = next(one for one in DATA.machine if one.name == "8 H100, 8 x 400G")
-    slower = msgspec.structs.replace(machine, nic_pcie=4)
+    slower = replace(machine, nic_pcie=4)
     found = expect(CEILINGS.topology(slower), nodes=4)
     assert found.busbw_gb_per_s < 8 * 28.8 + 0.1
     assert any("the ports of this NIC carry 50 GB/s" in note for note in found.notes)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs and NVLinks that files leave to detection: assumed from device ids or shape, or refused."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.errors import InputError
@@ -146,7 +146,7 @@ def test_one_gpu_with_nvlinks_speaks_for_the_file():
 
 
 def test_matrices_of_nvidia_smi_name_every_nvlink():
-    smi = msgspec.structs.replace(skeleton(**P4D), dialect=Dialect.SMI)
+    smi = replace(skeleton(**P4D), dialect=Dialect.SMI)
     assert not leaves_nvlink_out(smi)
 
 

@@ -7,7 +7,7 @@ from nccltune.formats.topology.nccl_xml_rules import refusals
 from nccltune.model.finding import Severity
 from nccltune.topology.lint.check import LintResult, lint_files
 from nccltune.topology.lint.issue import Issue
-from tests.unit.topology.samples import FOLDER, SHARED
+from tests.unit.topology.samples import FOLDER
 
 
 def lint(*names: str) -> LintResult:
@@ -61,28 +61,6 @@ def test_what_samples_have(name: str, expected: set[str]) -> None:
     checked = lint(name)
     assert set(found(checked)) == expected
     assert checked.is_bad
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no files of others at {SHARED}")
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("azure-ncv4-a100pcie-topo.xml",
-         {"nvlink-self", "link-speed-unknown", "link-width-zero", "flat"}),
-        ("azure-ndv4-a100-topo.xml", set()),
-        ("aws-p5-h100-topo.xml", {"class-missing"}),
-        ("flagcx-topo-dump.xml", {"nic-behind-cpu"}),
-        ("azure-ncv4-a100pcie-graph.xml", set()),
-        ("ibm-h100-vsi-dump.xml", {"virtual-switch", "link-width-zero"}),
-    ],
-)  # fmt: skip
-def test_what_files_of_others_have(name: str, expected: set[str]) -> None:
-    path = SHARED / "topologies" / name
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    have = set(found(lint_files([(name, path.read_bytes())])))
-    assert expected <= have
-    assert bool(expected) == bool(have)
 
 
 def test_messages_name_devices_line_and_fix() -> None:

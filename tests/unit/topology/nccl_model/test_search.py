@@ -4,8 +4,8 @@
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.formats.topology.graph_xml import GraphId, Pattern, read_graphs
 from nccltune.formats.topology.nccl_xml import read_topology
@@ -73,9 +73,7 @@ def test_channels_are_doubled_for_fast_links_between_nodes_only():
     slow = search(node_routes(sample("switch-l40s")), nodes=2)
     assert (slow.ring.channels, slow.ring.intra_gb_per_s) == (2, 12.0)
     assert slow.connected_channels(2, 90) == 4
-    fast = msgspec.structs.replace(
-        slow, ring=msgspec.structs.replace(slow.ring, intra_gb_per_s=48.0)
-    )
+    fast = replace(slow, ring=replace(slow.ring, intra_gb_per_s=48.0))
     assert fast.connected_channels(2, 90) == 8
     assert fast.connected_channels(2, 80) == 4
     assert fast.connected_channels(1, 90) == 4
@@ -276,7 +274,7 @@ def test_channels_of_nvls():
     ],
 )
 def test_doubling_by_version(version: Version, sm: int, count: int, channels: int):
-    ring = msgspec.structs.replace(slow_ring(count), intra_gb_per_s=48.0, inter_gb_per_s=48.0)
+    ring = replace(slow_ring(count), intra_gb_per_s=48.0, inter_gb_per_s=48.0)
     assert Searched(ring, ring, version).connected_channels(2, sm) == channels
 
 

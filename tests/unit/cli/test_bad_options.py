@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that contradict each other, or that a verb cannot use, are errors and start nothing."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runs import Cli
+
+PROGRAM = "-- build/all_reduce_perf -b 4096 -e 65536 -f 4"
+REPLAY = "--replay: takes NCCL, GPUs and nodes"
+BENCH = "are for measuring with our bench"
+CALLS = "the recording h200x4-as-4-nodes holds no"
+SHARED = "--gpus 1 --ranks-per-gpu 4"
+SETTINGS = "sendrecv sweep -o s --gpus 2"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder: a study with rules, a recording of nothing, a program."""
+    for name in [name for name in os.environ if name.startswith(("NCCL_", "CUDA_"))]:
+        monkeypatch.delenv(name)
+    for name in ("study", "empty", "build"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "platform.json").write_text(f'{{"name": "{name}"}}')
+    (tmp_path / "study" / "tuner.conf").write_text("allreduce,2048,32768,tree,ll,-1,4,4\n")
+    program = tmp_path / "build" / "all_reduce_perf"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("sweep -o s --collectives allreduce,alreduce", "did you mean 'allreduce'"),
+        ("sweep -o s --sizes 64M-1K", "runs backwards"),
+        ("sweep -o s --sizes 2-1K", "begin at 4 bytes"),
+        ("sweep -o s --gain-threshold 0", "must be above 0"),
+        ("sweep -o s --rounds 3", "--rounds: is for --exhaustive"),
+        ("sweep -o s --replay x --gpus 4", REPLAY),
+        ("sweep -o s --replay x --set processes=per-node", REPLAY),
+        ("sweep -o s --replay no-such-study", "no-such-study"),
+        ("sweep -o s --replay h200x4-as-4-nodes --registered", CALLS),
+        ("sweep -o s --replay h200x4-as-4-nodes --pipe-ops 4", CALLS),
+        ("sweep -o s --budget 0", "budget"),
+        ("sweep -o s --gpus 1", "one GPU alone has nothing to measure"),
+        ("sweep -o s --mps", "is for ranks that share a GPU"),
+        (f"sweep -o s {SHARED} --launcher openmpi", "without --launcher"),
+        (f"sweep -o s {SHARED} --set processes=per-node", "needs a process for each rank"),
+        (f"sweep -o s {SHARED} --replay h200x4-as-4-nodes", "takes NCCL, GPUs and nodes"),
+        ("sweep -o s --policies", "no such option: --policies"),
+        ("sweep -o s --library x", "no such option: --library"),
+        ("verify study --replay x --gpus 4", REPLAY),
+        ("verify study --budget 0", "budget"),
+        ("verify study --rounds 5", "--rounds: is for a COMMAND"),
+        ("verify study --registered -- ls", BENCH),
+        ("verify study --gpus 4 -- ls", BENCH),
+        ("verify study --nodes 2 -- ls", "--nodes: is for --launcher"),
+        ("verify study --set hosts=a,b -- ls", "--set hosts: is for --launcher"),
+        ("verify study --launcher openmpi --replay x -- ls", BENCH),
+        ("verify study --launcher openmpi-5 -- ls", "did you mean 'openmpi:5'?"),
+        ("ab -o s", "no setting to test"),
+        (f"ab NCCL_X=1 -o s --gpus 4 {PROGRAM}", "--gpus: is for --launcher"),
+        (f"ab NCCL_X=1 -o s --sizes 1K {PROGRAM}", "--sizes: is for our bench"),
+        (f"ab NCCL_X=1 -o s --launcher kubernetes {PROGRAM}", "a pod needs an image"),
+        (f"ab NCCL_X=1 -o s --set image=a {PROGRAM}", "--set kubernetes.image: is for --launcher"),
+        (
+            f"ab NCCL_X=1 -o s --launcher kubernetes --set image=a --set hosts=b {PROGRAM}",
+            "Kubernetes finds the nodes itself",
+        ),
+        (f"ab NCCL_X=1 -o s --set hosts=a {PROGRAM}", "--set hosts: is for --launcher"),
+        ("ab NCCL_X=1 -o s --collectives nonsense", "'nonsense' is not a collective"),
+        ("launch sweep build -o s --p2p", "no such option: --p2p"),
+        ("launch sweep build -o s --replay study", "no such option: --replay"),
+        ("launch sweep build -o s --set processes=per-node", "--set processes: is for --launcher"),
+        (
+            "launch sweep build -o s --gpus 4 --launch-prefix mpirun",
+            "--gpus: the launcher of --launch-prefix",
+        ),
+        ("launch sweep build -o s --set hosts=a", "--set hosts: is for --launcher"),
+        (
+            "launch sweep build -o s --launcher openmpi --launch-prefix mpirun",
+            "--launch-prefix: is what",
+        ),
+        ("sendrecv settings -o s --exhaustive", "no such option: --exhaustive"),
+        ("sendrecv settings -o s --gain-threshold 0", "--gain-threshold: must be above 0"),
+        ("sendrecv settings -o s --sizes 1-2", "sizes begin at 4 bytes"),
+        ("sendrecv settings -o s --replay empty", "holds no recorded race"),
+        (f"{SETTINGS} --exhaustive", "no such option: --exhaustive"),
+        (f"{SETTINGS} --collectives allreduce", "no such option: --collectives"),
+        (f"{SETTINGS} --p2p", "it is now: nccltune sendrecv settings"),
+        (f"{SETTINGS} --emulate-nodes 2", "no such option: --emulate-nodes"),
+        (f"{SETTINGS} --launcher slurm", "no such option: --launcher"),
+        (f"{SETTINGS} --rounds 3", "--rounds: 4 pairs at least"),
+        (f"{SETTINGS} --sizes 1K-64M", "sizes must be from 4 KiB to 1 GiB"),
+        (f"{SETTINGS} --sizes 4M-64M", "must have the default threshold, 2 MiB, among them"),
+        (f"{SETTINGS} --library none.so", "none.so: no such library"),
+        (
+            "sendrecv sweep -o s --replay empty",
+            "holds no recorded comparison of NCCL with copy engines",
+        ),
+        ("sendrecv sweep -o s --replay empty --library x", "is not for a replay"),
+        (f"NCCLTUNE_SENDRECV_POLICY=vccl {SETTINGS}", "unset NCCLTUNE_SENDRECV_POLICY"),
+        (f"CUDA_DEVICE_MAX_CONNECTIONS=1 {SETTINGS}", "CUDA_DEVICE_MAX_CONNECTIONS=1 is set"),
+        (f"CUDA_DEVICE_MAX_CONNECTIONS=7 {SETTINGS}", "CUDA_DEVICE_MAX_CONNECTIONS=7 is set"),
+        (f"NCCL_COMM_BLOCKING=0 {SETTINGS}", "NCCL_COMM_BLOCKING=0 is set"),
+    ],
+)
+def test_options_are_refused_with_the_reason(
+    words: str, message: str, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb = shlex.split(words)
+    while "=" in verb[0]:
+        name, _, value = verb.pop(0).partition("=")
+        monkeypatch.setenv(name, value)
+    before = sorted(folder.rglob("*"))
+    assert message in cli(*verb, code=2).err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_folder_without_the_wanted_program_is_an_error(folder: Path, cli: Cli) -> None:
+    words = ("launch", "sweep", "build", "-o", "s", "--gpus", 4, "--collectives", "reduce")
+    assert "holds no reduce_perf that can be run" in cli(*words, code=3).err
+    assert not (folder / "s").exists()
