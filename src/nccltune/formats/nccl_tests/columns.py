@@ -93,7 +93,10 @@ class BadRowError(ValueError):
 
 
 class TableColumns:
-    """The columns of a table. `in_place` has a value for each group of columns."""
+    """The columns of a table. `in_place` has a value for each group of columns.
+
+    `from_busbw` means that the rows have no time, and a busbw to compute it from.
+    """
 
     def __init__(self, labels: list[str], placements: list[str]) -> None:
         """Make the columns from the labels of the header and the group labels above it.
@@ -129,6 +132,7 @@ class TableColumns:
         # A time stamp has two words: date and time.
         self.tokens = len(labels) + self.stamped
         self.edges: list[int] = []
+        self.from_busbw = False
 
     def place(self, header: str) -> None:
         """Record where each column ends in `header`.

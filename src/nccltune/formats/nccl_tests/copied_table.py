@@ -25,7 +25,7 @@ from nccltune.formats.reading.quantities import (
     time_of,
     whole_of,
 )
-from nccltune.formats.reading.table_header import DifferingColumns, Header, is_unit
+from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, is_unit
 from nccltune.formats.text.cells import CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
@@ -37,6 +37,7 @@ _DTYPES = {
     "f16": "half", "bf16": "bfloat16", "fp64": "double", "float64": "double", "f64": "double",
     "fp8e4m3": "f8e4m3", "fp8e5m2": "f8e5m2",
 }  # fmt: skip
+_RATES = ("algbw", "busbw")
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
 _TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
@@ -87,12 +88,13 @@ class CopiedTable:
         for role, places in self._left.items():
             if len(places) > 1:
                 raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
-        times = header.at("time") or header.at("algbw")
-        if not times:
+        measured = next((role for role in ("time", *_RATES) if header.at(role)), None)
+        if measured is None:
             raise BadRowError(_no_time(header))
-        self._computed = not header.at("time")
-        if self._computed:
-            report.flag(FlagKind.NOTE, "times are computed from algbw", line)
+        times = header.at(measured)
+        self._rate = "" if measured == "time" else measured
+        if self._rate:
+            report.flag(FlagKind.NOTE, f"times are computed from {self._rate}", line)
         placed = self._placements(times, placements)
         self._groups = [
             {role: self._of_group(role, at, len(times), placed[at]) for role in _GROUP[1:]}
@@ -100,6 +102,7 @@ class CopiedTable:
             for at in range(len(times))
         ]
         self.layout = TableColumns(_LABELS + _GROUP * len(times), placed)
+        self.layout.from_busbw = self._rate == "busbw"
         self._named_as_printed = bool(self._left["count"] or self._left["type"])
         self._filled: set[str] = set()
         self._rows: list[_Row] = []
@@ -172,7 +175,8 @@ class CopiedTable:
         if not any(char.isdigit() for char in cells[size_at]):
             return self.header.separator == "|"
         try:
-            if self.header.at("other run") and cells[self.header.at("time")[0]].lower() in _NONE:
+            measured = self._groups[0]["time"]
+            if self.header.at(OTHER_RUN) and cells[measured or 0].lower() in _NONE:
                 return True
             row = self._row(cells, text, number)
             self._rows.append(row)
@@ -229,8 +233,9 @@ class CopiedTable:
         algbw, busbw = (
             bandwidth_of(values[role], self._factor(group[role])) for role in ("algbw", "busbw")
         )
-        if self._computed:
-            if algbw is None or not 0 < algbw.half <= _EXACT * algbw.value:
+        if self._rate:
+            rate = algbw if self._rate == "algbw" else busbw
+            if rate is None or not 0 < rate.half <= _EXACT * rate.value:
                 raise CellError("no time, and a bandwidth of too few digits for one", None)
             return _Timing(Number(0.0, 0.0, True), algbw, busbw, None, False)
         # A bandwidth shows whether the comma of `1,234` is one between thousands.
@@ -272,10 +277,13 @@ class CopiedTable:
                 if timing is None:
                     flat += [None, None, None]
                     continue
-                busbw, time_us = timing.busbw, timing.time.value
-                if self._computed and timing.algbw is not None:
-                    time_us = size / (timing.algbw.value * 1e3)
+                busbw = timing.busbw
+                time_us: float | None = timing.time.value
                 exact = busbw is not None and timing.exact and busbw.half <= 0.00501
+                if self._rate == "algbw" and timing.algbw is not None:
+                    time_us = size / (timing.algbw.value * 1e3)
+                elif self._rate:
+                    time_us, exact = None, True
                 flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
             found.append(tuple(flat))
         if 2 * lost > len(rows) and found:
@@ -309,7 +317,7 @@ class CopiedTable:
         if each and size % each:
             return f"a size of {size} bytes is no multiple of {row.elements} {row.dtype}"
         for timing in row.timings:
-            if timing is None or not size or self._computed:
+            if timing is None or not size or self._rate:
                 continue
             time, rate = timing.time, size / (timing.time.value * 1e3)
             slack = 1.02 * time.half / time.value * rate + 1e-3 * rate
@@ -345,9 +353,8 @@ def _no_time(header: Header) -> str:
     listed = f" (not known: {', '.join(names[:5])})" if names else ""
     keep = "keep one of them and name it" if len(names) > 1 else "name it"
     other = ""
-    rates = [name for name in names if re.search(r"busbw|algbw|bandwidth", name, re.IGNORECASE)]
-    if rates or header.at("busbw"):
-        other = ", or name one 'busbw (GB/s)' and add the columns collective, nodes and ranks"
+    if any(re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names):
+        other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'"
     return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
 
 

@@ -33,11 +33,12 @@ _PARAMETERS = re.compile(
 )
 _MORE = re.compile(r"(agg iters|graph|validation|unalign): (\d+)")
 _BLOCKING = re.compile(r"# Blocking Enabled.*")
-_DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
+_RANK = (
+    r"Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
     r"\s+on\s+(?P<host>\S+(?: \S+){0,3})\s+device\s+(?P<device>\d+)"
-    r"\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$"
 )
+_DEVICE = re.compile(rf"#\s+{_RANK}\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$")
+_HOST = re.compile(rf"{_RANK}|\"hostname\"\s*:\s*\"(?P<json>[^\"]+)\"")
 _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
     r"|[0-9a-fA-F]{4}(?P<packed>[0-9a-fA-F]{2})[0-9a-fA-F]{2}|0x(?P<short>[0-9a-fA-F]{2})"
@@ -84,6 +85,12 @@ def header_part(line: str) -> tuple[str, re.Match[str]] | None:
         if (match := pattern.match(line)) is not None:
             return part, match
     return None
+
+
+def listed_hosts(text: str) -> dict[str, str]:
+    """Return the short host names in the device lists of a text, also in JSON, by their hash."""
+    names = (match["host"] or match["json"] for match in _HOST.finditer(text))
+    return {host_hash(short): short for short in (name.partition(".")[0] for name in names)}
 
 
 class NcclTestsRun:

@@ -49,6 +49,8 @@ _HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w
 _PER_NODE = re.compile(
     r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
 )
+# Of Open MPI; srun and flux have another meaning of -N.
+_MPIRUN_PER_NODE = re.compile(r"\s-N\s{1,8}(?P<count>\d{1,4})(?=\s|$)")
 _SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
 _NODE = "(?:节点|節點|ノード|노드)"
@@ -356,6 +358,8 @@ def _nodes_of(launcher: str) -> int | None:
         return None
     options = launcher[match.end() :]
     said, each = _PROCESSES.search(options), _PER_NODE.search(options)
+    if each is None and match[0] in ("mpirun", "orterun", "prterun"):
+        each = _MPIRUN_PER_NODE.search(options)
     processes = int(said["count"]) if said is not None else None
     if match[0] == "srun":
         nodes = _SRUN_NODES.search(options)

@@ -178,8 +178,8 @@ REFUSED = {
         for names in (
             ("min time (us)", "p99 time (us)"),
             ("CPU (us)", "GPU (us)"),
-            ("8 GPUs (us)", "16 GPUs (us)"),
-            ("all_reduce (us)", "all_gather (us)"),
+            ("8 GPUs send (us)", "16 GPUs send (us)"),
+            ("all_gather part (us)", "reduce part (us)"),
             ("measured (us)", "predicted (us)"),
             ("in-place (us)", "out-of-place (us)"),
             ("A (us)", "A (us)"),
@@ -187,8 +187,8 @@ REFUSED = {
         )
     },
     "no time": (
-        markdown(["Size", "busbw"], [[r[0], r[7]] for r in ROWS]),
-        "no column is known to be the time of a call: name it 'time (us)', or name one 'busbw",
+        markdown(["Size", "GB/s of a", "GB/s of b"], [[r[0], r[7], r[11]] for r in ROWS]),
+        "name it 'time (us)', or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'",
     ),
     "one comma": (
         separated(["Size", "Time (us)"], [[r[0], '"1,234"'] for r in ROWS]),
@@ -239,6 +239,8 @@ COLUMNS = {
         False,
     ),
     "choices": ("default [us]", "tree/ll128 [us]", {"default", "tree/ll128"}, False),
+    "collectives": ("all_reduce (us)", "all_gather (us)", {"default"}, False),
+    "scales": ("8 GPUs (us)", "16 GPUs (us)", {"default"}, False),
     "words": ("before_us", "after_us", {"default"}, True),
     "versions": ("NCCL 2.18 (us)", "NCCL 2.20 (us)", {"default"}, True),
     "one choice": ("Ring old (us)", "Ring new (us)", {"NCCL_ALGO=Ring"}, True),
@@ -326,3 +328,50 @@ def test_the_only_column_like_a_time_is_the_time_if_a_bandwidth_agrees() -> None
     assert (sample.bytes, sample.time_us) == (100_000_000, 8000.0)
     without = text(markdown([*names[:3], "Efficiency"], [[*row[:3], row[4]] for row in rows]))
     assert without.samples == []
+
+
+RATES = [[row[0], row[7], row[11]] for row in ROWS[2:]]
+
+
+@pytest.mark.parametrize("mark", ["|", ","])
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["size", "busbw"], {"default"}),
+        (["size", "out-of-place busbw", "in-place busbw"], {"default"}),
+        (["size", "Ring busbw (GB/s)", "Tree busbw (GB/s)"], {"NCCL_ALGO=Ring", "NCCL_ALGO=Tree"}),
+        (["size", "before_busbw_gbps", "after_busbw_gbps"], {"default"}),
+    ],
+)
+def test_times_are_computed_from_the_bus_bandwidth(
+    names: list[str], labels: set[str], mark: str, tmp_path: Path
+) -> None:
+    rows = [row[: len(names)] for row in RATES]
+    data = separated(names, rows) if mark == "," else markdown(names, rows)
+    found = read(tmp_path, data + "World Size: 8\n" if mark == "x" else f"World Size: 8\n\n{data}")
+    assert found.labels == labels
+    got = {(item.bytes, item.time_us) for item in found.samples}
+    printed = {(size, time) for size, _, time, *_ in WHOLE if size > 1024}
+    assert len(got) == len(rows) * (len(names) - 1)
+    for size, time_us in got:
+        assert any(size == other and abs(time_us / time - 1) < 0.02 for other, time in printed)
+
+
+def test_a_bus_bandwidth_of_an_unknown_number_of_ranks_asks_for_it() -> None:
+    found = text("# all_reduce\n" + separated(["size", "busbw"], [row[:2] for row in RATES]))
+    assert found.samples == []
+    assert found.sentence("ranks_needed") == (
+        "the time of a busbw needs the number of ranks: give --ranks"
+    )
+    rooted = text("# broadcast\n" + separated(["size", "busbw"], [row[:2] for row in RATES]))
+    assert [item.time_us for item in rooted.samples] == [
+        int(size) / (float(rate) * 1e3) for size, rate, _ in RATES
+    ]
+
+
+def test_columns_name_their_collective_and_their_ranks() -> None:
+    names = ["size", "all_reduce busbw", "all_gather busbw"]
+    found = text("World Size: 4\n\n" + markdown(names, RATES))
+    assert {item.collective.value for item in found.samples} == {"allreduce", "allgather"}
+    scales = text("# all-reduce\n" + markdown(["size", "4 GPUs busbw", "2xH100 busbw"], RATES))
+    assert [item.ranks for item in scales.samples] == [4] * len(RATES) + [2] * len(RATES)
