@@ -237,6 +237,7 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
     commanded = [set(item.commanded) for item in facts if item.commanded is not None]
     every = PlatformFacts(
         gpu=same("gpu"),
+        machine=same("machine"),
         nccl=same("nccl"),
         driver=same("driver"),
         network=same("network"),

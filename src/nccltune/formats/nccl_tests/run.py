@@ -300,6 +300,7 @@ class NcclTestsRun:
         settings = {**(commanded or {}), **log.settings}
         return PlatformFacts(
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
+            machine=command.machine if command is not None else None,
             nccl=log.version or self.nccl_version,
             driver=log.driver,
             network=log.network,
@@ -404,6 +405,7 @@ class ScaleEvidence(NamedTuple):
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
     - `titled`: the nodes in a heading above, and the line of that. `worded`: the ranks in words.
+    - `headed`: the ranks in a heading.
     - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
     - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
     """
@@ -420,6 +422,7 @@ class ScaleEvidence(NamedTuple):
     commanded_nodes: int | None = None
     titled: tuple[int, int] | None = None
     worded: int | None = None
+    headed: int | None = None
     named: tuple[int | None, int | None] = (None, None)
     bounds: RankBounds | None = None
     processes: int = 1
@@ -537,8 +540,14 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
         ("--ranks", evidence.given[1]),
     ]
     known = [(said, ranks) for said, ranks in claims if ranks]
+    # A heading or a name may state the ranks of a node, so they never contradict a table.
+    weak = (("a heading", evidence.headed), ("the file's name", evidence.named[1]))
+    named = [(said, ranks) for said, ranks in weak if ranks]
     if bounds is None:
-        return known[0][1] if known else None
+        if named and not known:
+            sentence = f"{count(named[0][1], 'rank')} by {named[0][0]} (else give --ranks)"
+            report.flag(FlagKind.SCALE_INFERRED, sentence, line)
+        return next((ranks for _, ranks in (*known, *named)), None)
     if bounds.rows_disagree:
         report.flag(
             FlagKind.BANDWIDTH_MISMATCH,
@@ -554,9 +563,7 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
                 f" {bounds.words}",
                 line,
             )
-    # A name may state the ranks of a node, so it never contradicts a table.
-    known += [("the file's name", evidence.named[1])] if evidence.named[1] else []
-    fitting = next(((said, ranks) for said, ranks in known if bounds.allow(ranks)), None)
+    fitting = next(((said, ranks) for said, ranks in known + named if bounds.allow(ranks)), None)
     found = bounds.exact or (fitting[1] if fitting else None)
     if found is not None:
         agrees = f", as {fitting[0]} states" if fitting else ""

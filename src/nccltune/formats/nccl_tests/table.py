@@ -350,6 +350,7 @@ class TableReader:
             commanded_nodes=run.command.nodes if run.command is not None else None,
             titled=run.command.titled if run.command is not None else None,
             worded=run.command.worded if run.command is not None else None,
+            headed=run.command.headed if run.command is not None else None,
             named=scale_of_name(self._context.name),
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),

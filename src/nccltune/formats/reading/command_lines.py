@@ -68,6 +68,21 @@ _WORLD = re.compile(
     r"(?:world[ _-]?size|(?:total|number of) (?:ranks|gpus)|nranks)\W{1,8}(?P<ranks>\d{1,6})\b",
     re.IGNORECASE,
 )
+_EACH = r"\s{0,2}(?:gpus?|ranks?|(?:nvidia |amd )?(?:[ABHVLTP]\d{1,3}|GB\d00|GH200|MI\d{3}|RTX))"
+_OF_RANKS = re.compile(rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}", re.IGNORECASE)
+_EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
+_MACHINES = (
+    re.compile(
+        r"\b(?:GB[23]00|GH200|[BH][123]00|H800|H20|A[138]00|A800|V100|P100|L40S?|L4|T4|A[134]0G?"
+        r"|MI\d{3}X?|A[456]\d00|RTX ?\w{0,4} ?\d{4}(?: ?Ti)?)(?![A-Za-z])",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\b(?:p[3-6][a-z]{0,3}\.\d{0,2}xlarge|p4de?|p5en?|a[34]-(?:high|mega|ultra)gpu"
+        r"|BM\.GPU[.\w]+|ND\w{0,16}_v\d)\b",
+        re.IGNORECASE,
+    ),
+)
 _TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
 # One # is also how nccl-tests begins the lines of its header.
 _LEVEL = re.compile(r"#{2,6}(?=\s\S)")
@@ -94,6 +109,7 @@ class CommandFound(NamedTuple):
     - `arguments`: the words after the program's name. `collective`: what the program measures.
     - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
       ranks in a line such as `World Size: 8`.
+    - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
@@ -112,6 +128,8 @@ class CommandFound(NamedTuple):
     forced: bool = False
     titled: tuple[int, int] | None = None
     worded: int | None = None
+    headed: int | None = None
+    machine: str | None = None
 
     @property
     def limits(self) -> dict[str, str]:
@@ -141,29 +159,48 @@ class CommandLines:
         self._named: Collective | None = None
         self._level = self._named_level = 0
         self._worded: int | None = None
+        self._headed: int | None = None
+        self._machine: str | None = None
+        self._machine_level = 0
 
     def _note_title(self, text: str, number: int) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level."""
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
+            self._headed = None
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
+            self._machine = None if level <= self._machine_level else self._machine
         if not text or len(text) > _LONGEST_TITLE:
             return
         if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
+        if _TITLE.match(text) or text.endswith(":"):
+            self._note_machine(text, level)
         if (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
+        ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
+        if _TITLE.match(text) and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+            self._headed = ranks.pop() or None
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             return
         word = found["nodes"].lower().replace("one", "single")
         nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
         self._titled = (nodes, number) if nodes else None
         self._level = level
+
+    def _note_machine(self, text: str, level: int) -> None:
+        """Keep the only kind of machine that a heading names."""
+        for pattern in _MACHINES:
+            names = {name.upper().replace(" ", "") for name in pattern.findall(text)}
+            if names:
+                self._machine = names.pop() if len(names) == 1 else None
+                self._machine_level = level
+                return
 
     def observe(self, text: str, number: int) -> bool:
         """Process a line that is neither a log line nor a table row.
@@ -248,10 +285,9 @@ class CommandLines:
         algorithms, protocols = (values.get(name) for name in _CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
-            if not (self._titled or self._named or self._worded):
-                return None
-            title = CommandFound(None, None, self._line, titled=self._titled)
-            return title._replace(collective=self._named, worded=self._worded)
+            title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
+            title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
+            return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
         return CommandFound(
             algorithms,
@@ -269,6 +305,8 @@ class CommandLines:
             forced=self._forced,
             titled=self._titled,
             worded=self._worded,
+            headed=self._headed,
+            machine=self._machine,
         )
 
 

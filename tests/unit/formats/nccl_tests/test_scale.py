@@ -122,7 +122,7 @@ def test_ranks_that_are_given_and_not_those_of_the_table() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "mpirun -np 64 -N 8 all_reduce_perf -b 8 -g 1",
+        "mpirun -np 64 all_reduce_perf -b 8 -g 1",
         "mpirun -np 8 \\\n  -x NCCL_DEBUG=WARN \\\n  ./all_reduce_perf -b 8 -g 8",
         "srun --ntasks=64 ./all_reduce_perf_mpi -g 1 -t 1",
     ],

@@ -142,6 +142,8 @@ def test_long_lines_take_no_long_time(text: str) -> None:
         ("mpirun -np 2 -host a,b", 2),
         ("mpirun -np 16 -H a,b --map-by ppr:8:node", 2),
         ("mpirun -np 16 -npernode 8 --hostfile hosts", 2),
+        ("mpirun -np 64 -N 8", 8),
+        ("flux run -N 2 -n 16", None),
         ("mpiexec.hydra -n 16 -ppn 8 -hosts a,b", 2),
         ("srun -N 2 -n 16", 2),
         ("srun -N2 --ntasks-per-node=8", 2),
@@ -264,3 +266,29 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
     lines.observe(line, 1)
     found = lines.begin_run(again=False)
     assert (found and found.ranks) == ranks
+
+
+@pytest.mark.parametrize(
+    ("lines", "headed", "machine"),
+    [
+        ("## 8x A100 (NVLink)", 8, "A100"),
+        ("## All-reduce, 8 GPUs", 8, None),
+        ("**16 ranks on H100**", 16, "H100"),
+        ("### 4 x NVIDIA H200", 4, "H200"),
+        ("## 8x A100\n## 4x L40S", 4, "L40S"),
+        ("## 8x A100\n### all-reduce", None, "A100"),
+        ("Results on p5.48xlarge:", None, "P5.48XLARGE"),
+        ("## RTX 4090", None, "RTX4090"),
+        ("## A100 against H100", None, None),
+        ("## 8 GPUs per node", None, None),
+        ("## 4 GPUs and 8 GPUs", None, None),
+        ("## Two nodes with 8 GPUs", None, None),
+        ("We have 8 A100 here", None, None),
+        ("## A 100 words", None, None),
+    ],
+)
+def test_the_ranks_and_the_machine_of_a_heading(
+    lines: str, headed: int | None, machine: str | None
+) -> None:
+    command = found(lines)
+    assert (command and command.headed, command and command.machine) == (headed, machine)
