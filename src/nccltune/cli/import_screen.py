@@ -193,7 +193,11 @@ def _show_unread(files: list[FileOutcome]) -> None:
         if total > min(len(lines), _FLAGS_SHOWN):
             out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
     refused = [item.report for item in files if item.outcome is ImportState.REFUSED]
-    passed = [report for report in refused if not report.asked and report.error_line is None]
+    passed = [
+        report
+        for report in refused
+        if not report.asked and (report.error_line is None or report.kind is FileKind.UNKNOWN)
+    ]
     for report in refused:
         if report not in passed:
             where = (

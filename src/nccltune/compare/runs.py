@@ -238,6 +238,7 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
     every = PlatformFacts(
         gpu=same("gpu"),
         machine=same("machine"),
+        library=same("library"),
         nccl=same("nccl"),
         driver=same("driver"),
         network=same("network"),

@@ -318,6 +318,7 @@ class _Rows:
         ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or options.ranks
         each = read.number("per_node", "a number of ranks", 1, "is unknown")
         ranks = ranks or (nodes * each if nodes and each else None)
+        nodes = nodes or (ranks // each if ranks and each and ranks % each == 0 else None)
         pipe = read.number("pipeOps", "a number of operations", 0, "is any") or 1
         registered = read.number("regBuff", "a registration", 0, "is any", 1)
         wrong = read.wrong()

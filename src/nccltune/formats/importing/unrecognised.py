@@ -37,6 +37,10 @@ _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
+_LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
+_PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
+_MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
@@ -103,6 +107,13 @@ def describe(text: str) -> Described:
                 "check it: nccltune lint {name}",
                 table.line,
             )
+    at = next((at for at, line in enumerate(lines, 1) if _PLACEHOLDERS.search(line)), None)
+    if at is not None and any(map(_MEASURES.search, lines)):
+        return Described(
+            "has placeholders (XXX.XX) where the numbers of a table belong",
+            "give an output with its numbers",
+            at,
+        )
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _of_table(tables[0])
@@ -181,6 +192,10 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
             if len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names)):
                 continue
             if separator == " " and (len(names) > _MOST_NAMES or _SENTENCE.search(line)):
+                continue
+            if separator in ",;" and (
+                _LIST_ITEM.match(line) or len(max(names, key=len)) > _LONGEST
+            ):
                 continue
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
             if index and not any(map(str.isalpha, index)):

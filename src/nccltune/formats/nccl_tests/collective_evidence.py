@@ -27,7 +27,7 @@ _ROOTED = frozenset(
     {Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER}
 )
 
-_MOST_LISTED = 4
+_MOST_LISTED = 6
 
 
 class Shape(NamedTuple):

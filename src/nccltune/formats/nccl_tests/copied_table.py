@@ -26,7 +26,7 @@ from nccltune.formats.reading.quantities import (
     whole_of,
 )
 from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, is_unit
-from nccltune.formats.text.cells import CellError
+from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
 
@@ -38,9 +38,11 @@ _DTYPES = {
     "fp8e4m3": "f8e4m3", "fp8e5m2": "f8e5m2",
 }  # fmt: skip
 _RATES = ("algbw", "busbw")
+_EXACT_RATIO = 1e-4
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
 _TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
+_THOUSANDS = re.compile(r"\d{1,3}(?:(?:,\d{3}){2,}|(?:,\d{3})+\.\d+)")
 _EXACT = 0.006
 """The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _CHECKS = 0.05
@@ -80,7 +82,7 @@ class CopiedTable:
         self, header: Header, placements: list[str], report: FileReport, line: int
     ) -> None:
         """Find the columns. Raises BadRowError if it is unknown which column is which."""
-        self.header = header = _with_time(header)
+        self.header = header = _with_one_size(_with_time(header))
         self.report = report
         self._line = line
         self._columns = list(header.columns)
@@ -105,6 +107,8 @@ class CopiedTable:
         self.layout.from_busbw = self._rate == "busbw"
         self._named_as_printed = bool(self._left["count"] or self._left["type"])
         self._filled: set[str] = set()
+        self._thousands = False
+        self._open: list[tuple[list[str], str, int]] = []
         self._rows: list[_Row] = []
         self._differing = DifferingColumns(header)
         self._mixed = ""
@@ -178,14 +182,22 @@ class CopiedTable:
             measured = self._groups[0]["time"]
             if self.header.at(OTHER_RUN) and cells[measured or 0].lower() in _NONE:
                 return True
-            row = self._row(cells, text, number)
-            self._rows.append(row)
-            differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)
-            self._mixed = self._mixed or differs
+            self._add(cells, text, number)
+        except AmbiguousCellError:
+            self._open.append((cells, text, number))
         except CellError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            self.report.cannot_read(number, text, f"{error.message}{hint}")
+            self._refuse(error, text, number)
         return True
+
+    def _add(self, cells: list[str], text: str, number: int) -> None:
+        row = self._row(cells, text, number)
+        self._rows.append(row)
+        differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)
+        self._mixed = self._mixed or differs
+
+    def _refuse(self, error: CellError, text: str, number: int) -> None:
+        hint = f" ({error.hint})" if error.hint else ""
+        self.report.cannot_read(number, text, f"{error.message}{hint}")
 
     def _numbers(self, cells: list[str]) -> bool:
         return sum(cell[:1].isdigit() for cell in cells) >= min(3, len(self._columns))
@@ -240,7 +252,10 @@ class CopiedTable:
             return _Timing(Number(0.0, 0.0, True), algbw, busbw, None, False)
         # A bandwidth shows whether the comma of `1,234` is one between thousands.
         checked = any(each is not None and each.value >= _CHECKS for each in (algbw, busbw))
-        time, united = time_of(values["time"], self._columns[at].factor, thousands=checked)
+        self._thousands = self._thousands or any(map(_THOUSANDS.fullmatch, cells))
+        time, united = time_of(
+            values["time"], self._columns[at].factor, thousands=checked or self._thousands
+        )
         if not 0 < time.value < 1e13:
             raise CellError(f"a time of {time.value:g} us cannot be", None)
         if not (united or self._named_as_printed or algbw or busbw):
@@ -255,7 +270,13 @@ class CopiedTable:
 
     def rows(self) -> list[FlatRow]:
         """Return the rows; rows whose numbers disagree are reported and left out."""
-        rows, self._rows = self._rows, []
+        for cells, text, number in self._open:
+            try:
+                self._add(cells, text, number)
+            except CellError as error:
+                self._refuse(error, text, number)
+        rows = sorted(self._rows, key=lambda row: row.line)
+        self._rows, self._open = [], []
         if self._mixed:
             mixed = (
                 f"rows of one size differ in the column {self._mixed!r}, which is not known: split"
@@ -282,6 +303,7 @@ class CopiedTable:
                 exact = busbw is not None and timing.exact and busbw.half <= 0.00501
                 if self._rate == "algbw" and timing.algbw is not None:
                     time_us = size / (timing.algbw.value * 1e3)
+                    exact = busbw is not None and _EXACT_RATIO * busbw.value > busbw.half
                 elif self._rate:
                     time_us, exact = None, True
                 flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
@@ -346,6 +368,21 @@ def _with_time(header: Header) -> Header:
     columns = list(header.columns)
     columns[likely[0]] = columns[likely[0]]._replace(role="time")
     return header._replace(columns=tuple(columns))
+
+
+def _with_one_size(header: Header) -> Header:
+    """Return a header whose size is the column in bytes, if others have it in other units, too."""
+    places = header.at("size")
+    whole = [at for at in places if header.columns[at].unit == "B"]
+    if len(whole) != 1:
+        return header
+    others = set(places) - set(whole)
+    return header._replace(
+        columns=tuple(
+            column._replace(role=OTHER_RUN) if at in others else column
+            for at, column in enumerate(header.columns)
+        )
+    )
 
 
 def _no_time(header: Header) -> str:

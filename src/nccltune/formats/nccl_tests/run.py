@@ -43,6 +43,7 @@ _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
     r"|[0-9a-fA-F]{4}(?P<packed>[0-9a-fA-F]{2})[0-9a-fA-F]{2}|0x(?P<short>[0-9a-fA-F]{2})"
 )
+_LIBRARY = re.compile(r"# rccl-tests: Version ")
 _REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
 MAX_RANKS = 1 << 20
 _LEAST_OF_2_KIB = 12
@@ -76,6 +77,7 @@ _PARTS = (
     ("starting", _STARTING),
     ("reduced", _REDUCED),
     ("blocking", _BLOCKING),
+    ("library", _LIBRARY),
 )
 
 
@@ -100,6 +102,7 @@ class NcclTestsRun:
         self.seen: set[str] = set()
         self.tool_version: str | None = None
         self.nccl_version: str | None = None
+        self.library: str | None = None
         self.collective: Collective | None = None
         self.parameters = ""
         self.ranks_per_process = 1
@@ -174,8 +177,11 @@ class NcclTestsRun:
             self.gpus_per_process = int(match["threads"]) * int(match["gpus"])
         elif part == "version":
             self.tool_version = match["version"]
+            self.library = "RCCL" if "rccl" in match.group() else "NCCL"
             self.nccl_version = nccl_version_of(int(match["library"]))
             flag_versions(report, int(match["headers"]), int(match["library"]), number)
+        elif part == "library":
+            self.library = "RCCL"
         elif part == "blocking":
             self.blocking = blocking_of(match.group())
         elif part == "starting":
@@ -300,6 +306,7 @@ class NcclTestsRun:
         settings = {**(commanded or {}), **log.settings}
         return PlatformFacts(
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
+            library=self.library,
             machine=command.machine if command is not None else None,
             nccl=log.version or self.nccl_version,
             driver=log.driver,

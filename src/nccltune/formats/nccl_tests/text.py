@@ -45,8 +45,8 @@ _BARE_HEADER = re.compile(
 # People paste the output without its comment signs.
 _BARE_LINE = re.compile(
     r"nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s|Blocking Enabled: "
-    r"|[nr]ccl-tests version \d|Collective test starting: |Reducing maxBytes to \d"
-    r"|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
+    r"|[nr]ccl-tests version \d|rccl-tests: Version |Collective test starting: "
+    r"|Reducing maxBytes to \d|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
 )
 # Blanks of web pages and word processors, and marks without a width.
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
@@ -58,6 +58,7 @@ _ROW_INSIDE = re.compile(
     rf"(?<![\d.])\d{{1,20}}\s{{1,32}}\d{{1,20}}\s{{1,32}}(?:{'|'.join(DTYPE_BYTES)})"
     r"(?:\s{1,32}[^\s]{1,24}){6}"
 )
+_PLACEHOLDER_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w+\s.*\bX{2,}(?:\.X+)?\s")
 _SUMMARY = "# NCCL_TESTS_ALLTOALLV"
 _PIECE_START = frozenset("-.0123456789")
 _MAX_SOURCES = 4096
@@ -204,6 +205,8 @@ class _TextReader:
             return
         elif _DOTS.fullmatch(body.rstrip()):
             source.left_out(number)
+            self.report.ignored += 1
+        elif _PLACEHOLDER_ROW.match(text):
             self.report.ignored += 1
         elif _ROW_INSIDE.search(text[:_ROW_WIDTH]):
             self.report.cannot_read(number, text, "a result row behind words that are not known")

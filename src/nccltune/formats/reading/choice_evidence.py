@@ -102,7 +102,7 @@ def find_label(
     named = named_choice(heading or name)
     claims = [
         *_of_settings("NCCL's log has", log.algorithms, log.protocols, collective),
-        *_of_command(command, collective),
+        *([] if heading and named else _of_command(command, collective)),
         *_of_choice("--choice is", options.choice),
         *(_of_heading(named) if heading else _of_name(named)),
     ]
@@ -144,6 +144,12 @@ def find_label(
     if vague is not None and not log.would_tell:
         return Label(None, f"{vague.said}: the choice is unknown; {_HINT}")
     _flag_limits(claims, pinned, report, line)
+    if command is not None and command.elsewhere is not None and not log.would_tell:
+        at, setting = command.elsewhere
+        sentence = (
+            f"line {at} sets {setting} under another heading: whether it holds here is unknown"
+        )
+        report.flag(FlagKind.CHOICE_UNCONFIRMED, f"{sentence} (else give --choice)", line)
     _flag_default(log, tuner_of(log, command), named, report, line)
     return Label(DEFAULT)
 

@@ -83,6 +83,12 @@ _MACHINES = (
         re.IGNORECASE,
     ),
 )
+_NAMED_PAIR = re.compile(
+    r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
+    r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
+    re.IGNORECASE,
+)
+_IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
 _TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
 # One # is also how nccl-tests begins the lines of its header.
 _LEVEL = re.compile(r"#{2,6}(?=\s\S)")
@@ -110,6 +116,7 @@ class CommandFound(NamedTuple):
     - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
       ranks in a line such as `World Size: 8`.
     - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
+    - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
@@ -130,6 +137,7 @@ class CommandFound(NamedTuple):
     worded: int | None = None
     headed: int | None = None
     machine: str | None = None
+    elsewhere: tuple[int, str] | None = None
 
     @property
     def limits(self) -> dict[str, str]:
@@ -155,6 +163,9 @@ class CommandLines:
         self._commands = 0
         self._ambiguous = False
         self._forced = False
+        self._lines: dict[str, int] = {}
+        self._elsewhere: tuple[int, str] | None = None
+        self._block_level = 0
         self._titled: tuple[int, int] | None = None
         self._named: Collective | None = None
         self._level = self._named_level = 0
@@ -168,6 +179,7 @@ class CommandLines:
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
+            self._end_section(level)
             self._headed = None
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
@@ -192,6 +204,14 @@ class CommandLines:
         nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
         self._titled = (nodes, number) if nodes else None
         self._level = level
+
+    def _end_section(self, level: int) -> None:
+        """End what an earlier section of a document forced: a heading begins another one."""
+        for name in _CHOICE:
+            if name in self._exported and name in self._lines:
+                self._elsewhere = (self._lines[name], f"{name}={self._exported.pop(name)}")
+            if 0 < level <= self._block_level:
+                self._block.pop(name, None)
 
     def _note_machine(self, text: str, level: int) -> None:
         """Keep the only kind of machine that a heading names."""
@@ -222,6 +242,7 @@ class CommandLines:
                 # What a title or another heading named holds no longer.
                 for name in _CHOICE:
                     self._block.pop(name, None)
+            text += _forced_by(text)
         if not any(mark in text for mark in ("_perf", "NCCL", "RCCL_", _PRELOAD)):
             return False
         unset = _UNSET.search(text)
@@ -230,6 +251,8 @@ class CommandLines:
         found = {} if removed else _assignments(text, program is not None)
         if not (removed or found or program):
             return False
+        mark = _LEVEL.match(text)
+        level = len(mark[0]) if mark is not None else 0
         if self._used:
             self._block, self._used, self._ranks, self._nodes = {}, False, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
@@ -244,9 +267,12 @@ class CommandLines:
             else (
                 program is not None
                 or _is_setting(text.strip("#=*->[] "))
+                or (level > 0 and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
             )
         )
+        self._lines.update(dict.fromkeys(found, number))
+        self._block_level = level if found else self._block_level
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
         if found or self._commands:
@@ -289,10 +315,11 @@ class CommandLines:
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
+        line = max((self._lines.get(name, 0) for name in _CHOICE if name in values), default=0)
         return CommandFound(
             algorithms,
             protocols,
-            self._line,
+            line or self._line,
             unknown=bool(choice) and (stale or any("$" in value for value in choice)),
             ranks=ranks,
             nodes=self._nodes if known and not (again and ranks is None) else None,
@@ -307,7 +334,24 @@ class CommandLines:
             worded=self._worded,
             headed=self._headed,
             machine=self._machine,
+            elsewhere=self._elsewhere,
         )
+
+
+def _forced_by(heading: str) -> str:
+    """Return the settings for a choice that a heading names, `Ring/LL` or `forced Tree`; or none.
+
+    A heading that compares several choices names none.
+    """
+    if _LEVEL.match(heading) is None:
+        return ""
+    found = {match.group().lower() for match in _NAMED_PAIR.finditer(heading)}
+    match = _NAMED_PAIR.search(heading)
+    if len(found) != 1 or match is None or _OF_DEFAULT.match(heading):
+        return ""
+    words = zip(_CHOICE, (match["algo"], match["proto"] or match["only"]), strict=True)
+    settings = [f"{name}={word}" for name, word in words if word]
+    return f" ({','.join(settings)})"
 
 
 def _program(text: str) -> re.Match[str] | None:

@@ -162,7 +162,9 @@ class Header(NamedTuple):
                 group[role] = at
         counts = {role: sum(role in group for group in groups.values()) for role in _PER_RUN}
         measured = next((role for role in _PER_RUN if counts[role] > 1), "")
-        groups = {key: group for key, group in groups.items() if measured in group}
+        if counts["time"] != 1:
+            # A single time beside bandwidths of other headings is the time of its own.
+            groups = {key: group for key, group in groups.items() if measured in group}
         clear = len(groups) > 1 and all(re.search(r"[^\W\d_]", key) for key in groups)
         if self.roles & MEASURED or not clear or not _are_of_one_call(list(groups)):
             return []
