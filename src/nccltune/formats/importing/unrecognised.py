@@ -194,7 +194,7 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
             if separator == " " and (len(names) > _MOST_NAMES or _SENTENCE.search(line)):
                 continue
             if separator in ",;" and (
-                _LIST_ITEM.match(line) or len(max(names, key=len)) > _LONGEST
+                _LIST_ITEM.match(line) or max(len(name.split()) for name in names) > _MOST_WORDS
             ):
                 continue
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []

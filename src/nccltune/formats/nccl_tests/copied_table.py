@@ -107,7 +107,7 @@ class CopiedTable:
         self.layout.from_busbw = self._rate == "busbw"
         self._named_as_printed = bool(self._left["count"] or self._left["type"])
         self._filled: set[str] = set()
-        self._thousands = False
+        self._thousands = self._ended = False
         self._open: list[tuple[list[str], str, int]] = []
         self._rows: list[_Row] = []
         self._differing = DifferingColumns(header)
@@ -158,7 +158,9 @@ class CopiedTable:
         """Read a line below the header; return whether it belongs to the table."""
         cells = cells_of(text, self.header.separator)
         size_at = self.header.at("size")[0]
-        if not cells or len(self._rows) >= _MOST_ROWS:
+        if not cells and self._rows and "|" in text and "-" in text:
+            self._ended = True  # the rule below the names of another table
+        if not cells or self._ended or len(self._rows) >= _MOST_ROWS:
             return False
         if len(cells) != len(self._columns):
             split = text.split()
