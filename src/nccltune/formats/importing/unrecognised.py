@@ -130,6 +130,10 @@ def describe(text: str) -> Described:
         first = table.line <= _LEAST and not re.search(r"\d", table.listed)
         if first or any(collective_of_title(cell) for row in table.first for cell in row):
             return _of_table(table)
+    return _bare_rows(lines) or _of_prose(lines)
+
+
+def _of_prose(lines: list[str]) -> Described:
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
     if prose is not None:
         return Described(
@@ -138,6 +142,23 @@ def describe(text: str) -> Described:
             prose,
         )
     return Described("nothing in it is known", _KNOWN)
+
+
+def _bare_rows(lines: list[str]) -> Described | None:
+    """Describe rows of numbers that no line names; None without at least three of them."""
+    width, since = 0, 0
+    for at, line in enumerate(lines, 1):
+        words = line.split()
+        numeric = len(words) >= _LEAST and all(map(_NUMBER.fullmatch, words))
+        if not numeric or len(words) != width:
+            width, since = len(words) if numeric else 0, at
+        if width and at - since >= _LEAST - 1:
+            return Described(
+                f"has rows of {width} numbers, and no line names them",
+                "put a line of names above them, such as: size time(us) algbw busbw",
+                since,
+            )
+    return None
 
 
 def _of_table(table: _Table) -> Described:
@@ -193,9 +214,15 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
                 continue
             if separator == " " and (len(names) > _MOST_NAMES or _SENTENCE.search(line)):
                 continue
-            if separator in ",;" and (
-                _LIST_ITEM.match(line) or max(len(name.split()) for name in names) > _MOST_WORDS
+            if re.search(r"[={};]", line.replace(separator, "")) or (
+                separator == ","
+                and (
+                    _LIST_ITEM.match(line)
+                    or re.search(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b", line)
+                )
             ):
+                continue
+            if separator in ",;" and max(len(name.split()) for name in names) > _MOST_WORDS:
                 continue
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
             if index and not any(map(str.isalpha, index)):

@@ -6,6 +6,7 @@ Size, time and bandwidth of a row must agree, so that no column and no unit is t
 
 import re
 from decimal import Decimal
+from math import inf
 from typing import Any, NamedTuple
 
 from nccltune.formats.nccl_tests.columns import (
@@ -38,7 +39,6 @@ _DTYPES = {
     "fp8e4m3": "f8e4m3", "fp8e5m2": "f8e5m2",
 }  # fmt: skip
 _RATES = ("algbw", "busbw")
-_EXACT_RATIO = 1e-4
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
 _TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
@@ -305,7 +305,8 @@ class CopiedTable:
                 exact = busbw is not None and timing.exact and busbw.half <= 0.00501
                 if self._rate == "algbw" and timing.algbw is not None:
                     time_us = size / (timing.algbw.value * 1e3)
-                    exact = busbw is not None and _EXACT_RATIO * busbw.value > busbw.half
+                    if busbw is not None:
+                        self._add_ratio(busbw, timing.algbw)
                 elif self._rate:
                     time_us, exact = None, True
                 flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
@@ -319,6 +320,13 @@ class CopiedTable:
             listed = ", ".join(visible(name, 24) for name in self.header.unknown[:5])
             self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", self._line)
         return found
+
+    def _add_ratio(self, busbw: Number, algbw: Number) -> None:
+        """Narrow what busbw / algbw may be, which shows the number of ranks."""
+        low, high = self.layout.ratio or (0.0, inf)
+        low = max(low, (busbw.value - busbw.half) / (algbw.value + algbw.half))
+        high = min(high, (busbw.value + busbw.half) / max(1e-9, algbw.value - algbw.half))
+        self.layout.ratio = low, high
 
     def _prefixes(self, rows: list[_Row]) -> bool:
         """Return whether prefixes of sizes are binary: the counts and bandwidths show it."""

@@ -17,7 +17,7 @@ from nccltune.formats.nccl_tests.collective_evidence import Shape, find_collecti
 from nccltune.formats.nccl_tests.columns import FlatRow, Row, TableColumns, Timing
 from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
-from nccltune.formats.nccl_tests.rank_bounds import rank_bounds
+from nccltune.formats.nccl_tests.rank_bounds import bounds_of_ratio, rank_bounds
 from nccltune.formats.nccl_tests.run import (
     MAX_RANKS,
     NcclTestsRun,
@@ -337,6 +337,8 @@ class TableReader:
         bounds = None
         if isinstance(found, Collective) and not self.layout.cpu_time:
             bounds = rank_bounds(rows, found)
+            if self.layout.ratio is not None:
+                bounds = bounds_of_ratio(*self.layout.ratio, found)
         return ScaleEvidence(
             listed=run.ranks,
             listed_hosts=run.hosts,

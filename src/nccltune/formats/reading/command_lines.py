@@ -313,6 +313,7 @@ class CommandLines:
         if not (values or self._commands):
             title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
+            title = title._replace(elsewhere=self._elsewhere)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
         line = max((self._lines.get(name, 0) for name in _CHOICE if name in values), default=0)
@@ -378,7 +379,10 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
         name = match["name"]
         if name in _CHOICE or command:
             value = match["double"] or match["single"] or match["bare"] or ""
-            found[name] = value.strip().rstrip(",;:)]}.`")
+            value = value.strip().rstrip(",;:)]}.`")
+            if not command and found.get(name, value) != value:
+                return {}  # prose that lists the values of several runs
+            found[name] = value
     return found
 
 

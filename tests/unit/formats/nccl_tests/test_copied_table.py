@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of nccl-tests tables: Markdown, CSV, TSV, other column names and units, wrapped lines."""
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -375,3 +376,77 @@ def test_columns_name_their_collective_and_their_ranks() -> None:
     assert {item.collective.value for item in found.samples} == {"allreduce", "allgather"}
     scales = text("# all-reduce\n" + markdown(["size", "4 GPUs busbw", "2xH100 busbw"], RATES))
     assert [item.ranks for item in scales.samples] == [4] * len(RATES) + [2] * len(RATES)
+
+
+def test_a_size_in_two_units_is_the_one_in_bytes(tmp_path: Path) -> None:
+    rows = [[row[0], str(int(row[0]) / 1024), row[5], row[6]] for row in ROWS]
+    found = read(tmp_path, markdown(["Size (B)", "Size (KB)", "Time (us)", "algbw"], rows))
+    assert [item[0] for item in found.times] == [item[0] for item in FIRST]
+
+
+def test_one_cell_shows_that_commas_mark_thousands_in_the_whole_table(tmp_path: Path) -> None:
+    cells = ["4,372", "4,366", "1,118,289"]
+    rows = [[str(1 << at), cell, "9"] for at, cell in enumerate(cells, 10)]
+    found = read(tmp_path, markdown(["size", "LL (us)", "Simple (us)"], rows))
+    assert [item.time_us for item in found.samples][:3] == [4372.0, 4366.0, 1118289.0]
+    assert found.report.unreadable == 0
+
+
+def test_both_bandwidths_show_the_number_of_ranks_as_far_as_they_are_exact() -> None:
+    rows = [["1 GiB", "386.55", "761.03"], ["2 GiB", "416.32", "819.63"]]
+    exact = text("# all-reduce\n" + markdown(["size", "algbw (GB/s)", "busbw (GB/s)"], rows))
+    assert {item.ranks for item in exact.samples} == {64}
+    rough = [["1 GiB", "8.41", "16.7"], ["2 GiB", "8.56", "17.1"]]
+    found = text("# all-reduce\n" + markdown(["size", "algbw (GB/s)", "busbw (GB/s)"], rough))
+    assert {item.ranks for item in found.samples} == {None}
+    assert "bandwidth_mismatch" not in found.flags
+
+
+def test_the_only_time_beside_other_bandwidths_is_that_of_its_heading() -> None:
+    names = ["size", "LL time (us)", "LL busbw", "Simple busbw"]
+    found = text(
+        "World Size: 2\n# all-reduce\n" + markdown(names, [["1048576", "100.0", "10.49", "5.243"]])
+    )
+    assert {(item.choice, round(item.time_us)) for item in found.samples} == {
+        ("NCCL_PROTO=LL", 100),
+        ("NCCL_PROTO=Simple", 200),
+    }
+
+
+def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
+    other = "| Size | at best | LL | Simple |\n|---|---|---|---|\n| 65536 | 4371 (LL) | 43 | 44 |\n"
+    found = read(tmp_path, markdown(NAMES, ROWS) + other)
+    assert (found.times, found.report.unreadable) == (WHOLE, 0)
+
+
+@pytest.mark.parametrize(
+    ("heading", "label"),
+    [
+        ("### all_reduce / ring (NCCL_ALGO=RING)", "NCCL_ALGO=Ring"),
+        ("## Part 3: Forced Ring/LL - slow", "ring/ll"),
+        ("## Ring/LL against Tree/LL", "default"),
+        ("## Default, not Ring/LL", "default"),
+        ("### all_reduce (NCCL_NVLS_ENABLE=1)", "default"),
+        ("B and C add `-x NCCL_PROTO=Simple` and `-x NCCL_PROTO=LL`", "default"),
+    ],
+)
+def test_the_heading_of_a_section_names_its_choice(heading: str, label: str) -> None:
+    before = f"### all_reduce (NCCL_ALGO=TREE)\n{MADE.text()}\n"
+    found = text(
+        f"{before}{heading}\n{MADE.text()}" if heading[0] == "#" else f"{heading}\n{MADE.text()}"
+    )
+    assert found.labels - {"NCCL_ALGO=Tree"} == {label}
+
+
+def test_an_export_in_another_section_leaves_the_default_in_doubt() -> None:
+    found = text(f"## A script\nexport NCCL_ALGO=Ring\n## Output\n{MADE.text()}")
+    assert found.labels == {"default"}
+    assert "line 2 sets NCCL_ALGO=Ring under another heading" in found.sentence(
+        "choice_unconfirmed"
+    )
+
+
+def test_an_output_inside_a_json_log_line_is_read() -> None:
+    line = json.dumps({"level": "fatal", "output": MADE.text()})
+    found = text(f"Start\n{line}\n")
+    assert found.times == WHOLE
