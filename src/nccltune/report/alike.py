@@ -48,8 +48,8 @@ def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
     finding of another kind is a group of its own, up to `_MOST_SHOWN` of one curve.
     """
     found: list[AlikeFindings] = []
-    places: dict[tuple[FindingKind, str], int] = {}
-    shown: dict[tuple[FindingKind, str], int] = {}
+    places: dict[tuple[FindingKind, str | None], int] = {}
+    shown: dict[tuple[FindingKind, str | None], int] = {}
     for finding in findings:
         if finding.kind not in _GROUPED:
             curve = (finding.kind, finding.where)

@@ -43,6 +43,8 @@ _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+# mpirun starts several parts: `-np 1 A : -np 1 B`.
+_PARTS = re.compile(r"\s:\s+-(?:np?|-np)\s")
 # What may stand before a program that no launcher starts: prompts, assignments, `time`.
 _ALONE = re.compile(r"(?:[$#>+%:]+|\S+=\S*|\S*[$#%>\])]|\[?\S+@\S*|sudo|time|env|nohup|CMD|RUN)$")
 _HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
@@ -170,6 +172,7 @@ class CommandLines:
         self._named: Collective | None = None
         self._level = self._named_level = 0
         self._worded: int | None = None
+        self._fenced = False
         self._headed: int | None = None
         self._machine: str | None = None
         self._machine_level = 0
@@ -184,7 +187,8 @@ class CommandLines:
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
             self._machine = None if level <= self._machine_level else self._machine
-        if not text or len(text) > _LONGEST_TITLE:
+        self._fenced ^= text.startswith("```")
+        if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
         if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
@@ -281,8 +285,9 @@ class CommandLines:
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
         options = _END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0]
-        self._ranks = _ranks_of(text[: program.start() + 1], options)
-        self._nodes = _nodes_of(text[: program.start()])
+        parts = _PARTS.search(text) is not None
+        self._ranks = None if parts else _ranks_of(text[: program.start() + 1], options)
+        self._nodes = None if parts else _nodes_of(text[: program.start()])
         arguments = tuple(options.split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.

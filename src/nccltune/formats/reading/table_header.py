@@ -80,7 +80,7 @@ _NO_RUN = re.compile(
     re.IGNORECASE,
 )
 _NOT_ONE_CALL = re.compile(
-    r"(?<![a-z])(?:min|max|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
+    r"(?<![a-z])(?:m(?:in|ax)(?!\d)|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
     r"|launch|[hd]2[hd]|copy|setup|init|total|sum|comp\w*|comm\w*|wait|send|recv|overlap"
     r"|ranks?|nodes?|procs?|process\w*|np|mpi|gloo|ucc|ucx|msccl\w*|oneccl|hccl|nvshmem|(?:all|reduce|broad)"
     r"[ _-]?(?:reduce|gather|scatter|to[ _-]?all|cast)|broadcast|bcast|reduce|gather|scatter)"

@@ -43,6 +43,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("# size count\n 8 2 float XXX.X XX.XX\n busbw: XX.XX\n", "has placeholders", "numbers", 2),
         ("A\n 8 1.5 0.1\n 16 1.6 0.1\n 32 1.7 0.1\n", "rows of 3 numbers", "line of names", 2),
         ('int f(void* data, size_t size,\n  void** mhandle, int 4);', "nothing in it", "", None),
+        ("$ nvidia-smi nvlink --status\nLink 0: 26 GB/s 1 2 3\n", "nothing in it", "", None),
         ("hello\nworld", "nothing in it is known", "known are", None),
         ("a, b, and c\nd, e, and 5\n" * 3, "columns a, b, and c: no column", "known are", 1),
     ],
