@@ -245,7 +245,7 @@ COLUMNS = {
     "words": ("before_us", "after_us", {"default"}, True),
     "versions": ("NCCL 2.18 (us)", "NCCL 2.20 (us)", {"default"}, True),
     "one choice": ("Ring old (us)", "Ring new (us)", {"NCCL_ALGO=Ring"}, True),
-    "settings": ("BASE avg us", "MAX16 avg us", {"default"}, True),
+    "settings": ("BASE (us)", "MAX16 (us)", {"default"}, True),
     "repeats": ("run 1 (us)", "run 2 (us)", {"default"}, False),
 }
 
