@@ -309,7 +309,7 @@ def _add_file(
     content = reading.content() if report.file_hash else b""
     names = listed_hosts(content.decode(encoding_of(content[:4]), errors="replace"))
     if not any(samples.values()):
-        if names and not (report.rows or report.unreadable or report.reasons or report.error):
+        if names and not (report.rows or report.unreadable or report.reasons):
             found.failed.append((item.name, tuple(sorted(names.values()))))
         else:
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
