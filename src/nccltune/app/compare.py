@@ -30,21 +30,18 @@ from nccltune.compare.runs import (
 from nccltune.compare.series import ScalingSeries, kept_apart, scaling
 from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
+from nccltune.formats.nccl_tests.run import listed_hosts
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_platform, joined
 from nccltune.formats.reading.runs import RunFound
-from nccltune.formats.text.redact import host_hash
+from nccltune.formats.text.lines import encoding_of
 from nccltune.model.errors import InputError
 from nccltune.model.numbers import counted
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from nccltune.study.names import SAMPLES
 
-_RANK_LINE = re.compile(
-    rb"Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S+)\s+device"
-    rb"|\"hostname\"\s*:\s*\"([^\"]+)\""
-)
 _SEPARATORS = (re.compile(r"[_.+,@\s]+|--+"), re.compile(r"[_.+,@\s]+|(?<=\d)-+(?=[A-Za-z])"))
 _HOST_WORD = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!\d)[\w-]+")
 _OTHER_WORD = re.compile(
@@ -139,9 +136,13 @@ def compare_paths(
     if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread]
         return compare_with_reference(paths[0], runs, reference, warnings)
-    if len(runs) == 2:
-        sides = [found._replace(runs=[run]) for run in runs]
-        return _sides((runs[0].name, runs[1].name), sides, assumed_noise)
+    columns = list(dict.fromkeys(run.column or run.name for run in runs))
+    if len(columns) == 2:
+        sides = [
+            found._replace(runs=[run for run in runs if (run.column or run.name) == name])
+            for name in columns
+        ]
+        return _sides((columns[0], columns[1]), sides, assumed_noise)
     if len(runs) < 2:
         failed = [f"{name}: the test gave no result" for name, _ in found.failed]
         reasons = [*failed, *found.unread, *_left_out(runs)][:3]
@@ -305,9 +306,10 @@ def _add_file(
     for batch in reading.batches():
         samples.setdefault(batch.run, []).extend(batch.samples)
     # The device list is read from the text, because runs keep only hashes of host names.
-    names = _host_names(reading.content()) if report.file_hash else {}
+    content = reading.content() if report.file_hash else b""
+    names = listed_hosts(content.decode(encoding_of(content[:4]), errors="replace"))
     if not any(samples.values()):
-        if names and not report.unreadable and not report.reasons:
+        if names and not (report.rows or report.unreadable or report.reasons):
             found.failed.append((item.name, tuple(sorted(names.values()))))
         else:
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
@@ -325,7 +327,8 @@ def _add_file(
             name += run.place if run.line else f", run {number + 1}"
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
-        new = _run(name, timings, run.facts, remarks, names, _seconds(run))
+        column = f"{item.name}{run.place}" if run.heading else ""
+        new = _run(name, timings, run.facts, remarks, names, _seconds(run), column)
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)
@@ -340,6 +343,7 @@ def _run(
     doubts: tuple[str, ...],
     names: dict[str, str],
     at: float | None = None,
+    column: str = "",
 ) -> MeasuredRun:
     curves, left_out = curves_of(samples)
     scale = (samples[0].nodes, samples[0].ranks)
@@ -353,18 +357,12 @@ def _run(
         curves=curves,
         left_out=left_out,
         doubts=doubts,
+        column=column,
     )
 
 
 def _seconds(run: RunFound) -> float | None:
     return run.stamps.utc if run.stamps.utc is not None else run.stamps.local
-
-
-def _host_names(content: bytes) -> dict[str, str]:
-    """Return the host names in the device list of nccl-tests, text or JSON, by their hash."""
-    names = {text or json for text, json in _RANK_LINE.findall(content)}
-    short = (name.decode(errors="replace").partition(".")[0] for name in names)
-    return {host_hash(name): name for name in short}
 
 
 def _named_hosts(runs: list[MeasuredRun]) -> list[MeasuredRun]:

@@ -16,6 +16,10 @@ from nccltune.model.sizes import format_bytes
 from nccltune.study.files import Study
 
 _FLAGS_SHOWN = 12
+_MISSING = {
+    FlagKind.COLLECTIVE_UNKNOWN: "--collective NAME",
+    FlagKind.RANKS_NEEDED: "--ranks N",
+}
 
 
 def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
@@ -97,16 +101,13 @@ def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> No
     elif not any(
         item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
     ):
-        unnamed = any(
-            flag.kind is FlagKind.COLLECTIVE_UNKNOWN
-            for item in result.files
-            for flag in item.report.flags
-        )
+        flags = {flag.kind for item in result.files for flag in item.report.flags}
+        missing = [words for kind, words in _MISSING.items() if kind in flags]
         print(
             error_lines(
                 "no measurement was read",
-                f"name the collective: {again} -o {name} --collective NAME"
-                if unnamed
+                f"give what is unknown: {again} -o {name} {' '.join(missing)}"
+                if missing
                 else "every row was left out for the reasons above"
                 if any(item.report.unreadable or item.report.rows for item in result.files)
                 else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
@@ -192,7 +193,11 @@ def _show_unread(files: list[FileOutcome]) -> None:
         if total > min(len(lines), _FLAGS_SHOWN):
             out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
     refused = [item.report for item in files if item.outcome is ImportState.REFUSED]
-    passed = [report for report in refused if not report.asked and report.error_line is None]
+    passed = [
+        report
+        for report in refused
+        if not report.asked and (report.error_line is None or report.kind is FileKind.UNKNOWN)
+    ]
     for report in refused:
         if report not in passed:
             where = (

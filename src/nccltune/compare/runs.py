@@ -87,7 +87,7 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
     `name` is the file or study. `hosts` are the names of the machines, empty if they are unknown.
     `at` is the time in seconds since 1970. `curves` has a curve for each test and choice label.
     `left_out` counts samples with wrong results and samples of one rank. `doubts` are sentences of
-    the reader on the whole file.
+    the reader on the whole file. `column` names its column, if each column of a table is a run.
     """
 
     name: str
@@ -98,6 +98,7 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
     curves: dict[tuple[MeasuredTest, str], RunCurve] = {}
     left_out: dict[str, int] = {}
     doubts: tuple[str, ...] = ()
+    column: str = ""
 
 
 def curves_of(
@@ -232,15 +233,19 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
         return None if None in values else common(values)
 
     settings = set.intersection(*(set(item.settings.items()) for item in facts))
+    conditions = {item.conditions for item in facts}
     commanded = [set(item.commanded) for item in facts if item.commanded is not None]
     every = PlatformFacts(
         gpu=same("gpu"),
+        machine=same("machine"),
+        library=same("library"),
         nccl=same("nccl"),
         driver=same("driver"),
         network=same("network"),
         replay=same("replay"),
         settings=dict(settings),
         settings_by=same("settings_by"),
+        conditions=conditions.pop() if len(conditions) == 1 else None,
         commanded=tuple(set.intersection(*commanded)) if len(commanded) == len(facts) else None,
     )
     return Subject(every, *runs[0].scale, None, True)

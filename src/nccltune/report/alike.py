@@ -13,6 +13,8 @@ from nccltune.model.finding import Finding, FindingKind
 
 _GROUPED = frozenset({FindingKind.SUSPECT_RUN, FindingKind.NOT_SATURATED, FindingKind.NOISY})
 """Kinds of findings that often are the same for many files or conditions."""
+_MOST_SHOWN = 8
+"""Limit of the findings of one kind for one curve, such as the falling times of 1000 sizes."""
 _PLACE = re.compile(r"^(?:\S+|[^:]*[./][^:]*)(?=: )")
 """The file name at the start of a sentence."""
 _COUNT = re.compile(r" \(and in [\d,]+ files? more\)$")
@@ -43,13 +45,20 @@ def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
     """Return `findings` in their order, with those of the kinds `_GROUPED` grouped.
 
     Two findings are in one group if they differ only in files, places, choices and numbers. A
-    finding of another kind is a group of its own.
+    finding of another kind is a group of its own, up to `_MOST_SHOWN` of one curve.
     """
     found: list[AlikeFindings] = []
-    places: dict[tuple[FindingKind, str], int] = {}
+    places: dict[tuple[FindingKind, str | None], int] = {}
+    shown: dict[tuple[FindingKind, str | None], int] = {}
     for finding in findings:
         if finding.kind not in _GROUPED:
-            found.append(AlikeFindings(finding, []))
+            curve = (finding.kind, finding.where)
+            shown[curve] = shown.get(curve, 0) + 1
+            if shown[curve] > _MOST_SHOWN:
+                found[places[curve]].others.append(finding)
+            else:
+                places[curve] = len(found)
+                found.append(AlikeFindings(finding, []))
             continue
         key = (finding.kind, _skeleton(finding.sentence.removeprefix(f"{finding.where}: ")))
         if key in places:

@@ -100,7 +100,7 @@ def test_the_collective_is_asked_for_once(tmp_path: Path, cli: Cli) -> None:
 
     start = f"nccltune import '{table}'"
     named = f"{start} -o {study} --collective NAME"
-    assert f"name the collective: {named}" in printed("import", str(table), "-o", str(study))
+    assert f"give what is unknown: {named}" in printed("import", str(table), "-o", str(study))
     step = printed(*shlex.split(named.replace("NAME", "allreduce"))[1:])
     again = f"{start} --collective allreduce -o {study} --nodes N --ranks N"
     assert f"next: for rules, add what is unknown: {again}\n" in step

@@ -7,6 +7,7 @@ from typing import BinaryIO
 import msgspec
 
 from nccltune.formats.importing.environments import is_environment
+from nccltune.formats.importing.foreign_programs import foreign_program
 from nccltune.formats.importing.raw_header import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
@@ -16,6 +17,7 @@ from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
 from nccltune.model.collective import TUNED
+from nccltune.model.errors import InputError
 
 HEAD_BYTES = 1 << 16
 _MOST_BYTES = 64 << 20
@@ -48,10 +50,12 @@ def kind_of(head: bytes) -> FileKind:
 
     The kind is UNKNOWN if `head` shows no known format; then see `kind_of_rest`. A file of kind
     NCCL_LOG may still hold nccl-tests tables after `head`. Raises InputError if the file is not
-    text.
+    text, or of a benchmark that does not measure NCCL.
     """
     check_text(head)
     text = head.decode(encoding_of(head[:4]), errors="replace")
+    if (program := foreign_program(text)) is not None:
+        raise InputError(f"is output of {program.name}: {program.measures}", hint=program.hint)
     lines = [line for line in text.split("\n") if line.strip()]
     content = next((line for line in lines if not line.startswith("#")), "").strip()
     if content.startswith("numCycle,") or (content[:1] in "[{" and set(_keys(text)) >= _RCCL_KEYS):

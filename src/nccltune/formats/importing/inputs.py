@@ -257,7 +257,7 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
             file.seek(0)
             report.kind = kind_of_rest(file)
     except InputError as error:
-        report.refuse(error.message, hint=error.hint)
+        report.refuse(error.message, hint=(error.hint or "").replace("{name}", report.name) or None)
         return None
     if report.kind is FileKind.TUNER_CSV:
         report.refuse(

@@ -168,7 +168,8 @@ def _refuse(
     raise InputError(
         f"the files are {whose}; nothing was written\n" + "\n".join(shown),
         where=str(study.path),
-        hint="--split writes one study for each platform; or name only the files of one"
+        hint="--split writes one study for each platform"
+        + ("; or name only the files of one" if seeded or len(set(paths)) > 1 else "")
         + (f"{compare}{given}" if compare else ""),
     )
 

@@ -20,8 +20,13 @@ from nccltune.formats.importing.raw_header import (
     plain_collective,
     with_collective,
 )
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.reading.choice_evidence import Label, find_label
+from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_names import headings_apart
 from nccltune.formats.reading.file_report import FileKind, FlagKind
+from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
     Number,
     PossibleBytes,
@@ -31,7 +36,7 @@ from nccltune.formats.reading.quantities import (
     whole_of,
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
-from nccltune.formats.reading.table_header import DifferingColumns, Header, header_of
+from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, header_of
 from nccltune.formats.text.cells import MAX_INT, CellError, Problem, name_of, number_of
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import line_blocks, visible
@@ -93,25 +98,26 @@ def read_raw_blocks(
     blocks: Iterable[tuple[int, list[str]]], context: Context
 ) -> Iterator[RunSamples]:
     """Yield the measurements in blocks of lines, each with the number of its first line."""
-    reader: _Rows | None = None
+    readers: list[_Rows] = []
     batches: dict[RunFound, list[Sample]] = {}
     waiting, ended = 0, False
     for number, lines in blocks:
         for at, line in enumerate(lines, number):
             try:
-                if reader is not None and reader.ends_at(line):
-                    reader, ended = None, True
-                if reader is None:
+                if readers and readers[0].ends_at(line):
+                    readers, ended = [], True
+                if not readers:
                     header = header_of(line)
                     if header is not None and header.raw:
                         header = with_collective(header, lines[at - number + 1 : at - number + 2])
-                        reader = _Rows(header, context, at)
+                        readers = _readers(header, context, at)
                     elif is_row(line) and not ended:
                         raise no_header(line)
                     continue
-                for sample in reader.samples(line, at):
-                    batches.setdefault(reader.run_of(sample), []).append(sample)
-                    waiting += 1
+                for reader in readers:
+                    for sample in reader.samples(line, at):
+                        batches.setdefault(reader.run_of(sample), []).append(sample)
+                        waiting += 1
             except CellError as error:
                 problem = Problem(at, error.message, error.hint)
                 raise problem.error(context.report.name) from None
@@ -119,6 +125,21 @@ def read_raw_blocks(
             yield from map(RunSamples, batches, batches.values())
             batches, waiting = {}, 0
     yield from map(RunSamples, batches, batches.values())
+
+
+def _readers(header: Header, context: Context, line: int) -> list["_Rows"]:
+    """Return a reader of the rows; one for each column of times, if each is a run."""
+    runs = header.runs()
+    headings = [heading for heading, _ in runs]
+    apart = set(headings) if context.options.comparing else headings_apart(headings)
+    context.report.tables += 1
+    readers = [
+        _Rows(each, context, line, heading, apart=heading in apart)
+        for heading, each in runs or [("", header)]
+    ]
+    for reader in readers[1:]:
+        reader.counts_rows = False
+    return readers
 
 
 class _Cell(NamedTuple):
@@ -131,12 +152,21 @@ class _Cell(NamedTuple):
 class _Rows:
     """A parser of rows. The header gives the position of each column."""
 
-    def __init__(self, header: Header, context: Context, line: int) -> None:
-        """Find the columns. Raises CellError if a needed one is missing or is there twice."""
+    def __init__(
+        self, header: Header, context: Context, line: int, heading: str, *, apart: bool
+    ) -> None:
+        """Find the columns. Raises CellError if a needed one is missing or is there twice.
+
+        `heading` is that of the column of times, if each is a run; `apart`: of other conditions.
+        """
         self.header = header
         self.context = context
         self.report = context.report
-        self.report.tables += 1
+        self.line = line
+        self.heading = heading
+        self.counts_rows = True
+        self._facts = PlatformFacts(conditions=(f"column {heading!r}",) if apart else None)
+        self._labels: dict[Collective, Label] = {}
         options = context.options
         if options.choice is not None and header.roles & {"algorithm", "choice"}:
             self.report.flag(FlagKind.NOTE, "rows name their choice: --choice is not applied")
@@ -146,22 +176,22 @@ class _Rows:
         self._binary: bool | None = None
         self._differing = DifferingColumns(header)
         self.places: dict[str, _Cell] = {}
-        for role in sorted(header.roles - {"time"}):
+        for role in sorted(header.roles - {"time", "spread", OTHER_RUN}):
             self.places[role] = self._only(role)
         if "op" in self.places and "collective" not in self.places:
             self.places["collective"] = self.places.pop("op")
         self._times = self._time_columns()
         needed = {"size"}
-        if options.collective is None:
+        if options.collective is None and collective_of_title(heading) is None:
             needed.add("collective")
         if {"algorithm", "protocol"} & header.roles:
             needed |= {"algorithm", "protocol"}
-        elif options.choice is None and "choice" not in self.places:
+        elif not heading and options.choice is None and "choice" not in self.places:
             self.report.flag(FlagKind.CHOICE_ASSUMED, _ASSUMED, line)
         for role in ("collective", "size", "algorithm", "protocol"):
             if role in needed and role not in self.places:
                 raise self._missing(role)
-        if header.unknown:
+        if header.unknown and not heading:
             listed = ", ".join(visible(name, 24) for name in header.unknown[:5])
             self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", line)
 
@@ -226,6 +256,8 @@ class _Rows:
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = RunFound(self.source)
+            run.heading, run.facts = self.heading, self._facts
+            run.line = self.line if self.heading else 0
             run.collective, run.registered = sample.collective, sample.registered
             run.nodes, run.ranks = sample.nodes, sample.ranks
             run.pipe_ops = sample.pipe_ops
@@ -256,7 +288,7 @@ class _Rows:
                 f"{len(cells)} fields where the header has {len(self.header.columns)}: too {few}",
                 "every row needs a field for every column",
             )
-        self.report.rows += 1
+        self.report.rows += self.counts_rows
         samples = self._row(_Reader(self, cells), number)
         for sample in samples[:1]:
             name = self._differing.add(_key(sample), cells)
@@ -271,15 +303,22 @@ class _Rows:
 
     def _row(self, read: "_Reader", number: int) -> list[Sample]:
         options = self.context.options
-        collective = read.collective() if "collective" in self.places else options.collective
+        named = collective_of_title(self.heading) or options.collective
+        collective = read.collective() if "collective" in self.places else named
         assert collective is not None
         sizes = read.of("size", lambda cell: size_of(cell, self._unit("size")))
         assert sizes is not None
-        choice = read.choice() or options.choice or DEFAULT
+        if self.heading and not any(read.cells(*_BANDWIDTHS, "time")):
+            return []
+        choice = read.choice() or self._choice(collective)
+        if choice is None:
+            self.report.cannot_read(number, "", self._labels[collective].problem)
+            return []
         nodes = read.number("nodes", "a number of nodes", 1, "is unknown") or options.nodes
         ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or options.ranks
         each = read.number("per_node", "a number of ranks", 1, "is unknown")
         ranks = ranks or (nodes * each if nodes and each else None)
+        nodes = nodes or (ranks // each if ranks and each and ranks % each == 0 else None)
         pipe = read.number("pipeOps", "a number of operations", 0, "is any") or 1
         registered = read.number("regBuff", "a registration", 0, "is any", 1)
         wrong = read.wrong()
@@ -322,6 +361,23 @@ class _Rows:
         if not samples:
             raise CellError("the row has no time", "write a number above 0")
         return samples
+
+    def _choice(self, collective: Collective) -> AnyChoice | None:
+        """Return the choice of rows that name none: by the options or the heading."""
+        if not self.heading:
+            return self.context.options.choice or DEFAULT
+        if collective not in self._labels:
+            self._labels[collective] = find_label(
+                collective,
+                NcclLog(),
+                None,
+                self.context.options,
+                self.context.name,
+                self.report,
+                self.line,
+                self.heading,
+            )
+        return self._labels[collective].choice
 
     def _computed(
         self,
@@ -441,9 +497,15 @@ class _Reader:
     """The cells of one row. Errors name the column."""
 
     def __init__(self, rows: _Rows, cells: list[str]) -> None:
+        self._rows = rows
         self._columns = rows.header.columns
         self._places = rows.places
         self._cells = cells
+
+    def cells(self, *roles: str) -> list[str]:
+        """Return the cells of the columns with any of `roles`; empty text for those without."""
+        places = [at for role in roles for at in self._rows.header.at(role)]
+        return [self._cells[at].strip("-\u2013\u2014 ") for at in places]
 
     def cell(self, role: str) -> str | None:
         """Return the cell of a role; None if the file has no such column."""

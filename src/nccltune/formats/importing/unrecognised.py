@@ -37,6 +37,11 @@ _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
+_LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
+_PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
+_WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
+_MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
@@ -103,6 +108,13 @@ def describe(text: str) -> Described:
                 "check it: nccltune lint {name}",
                 table.line,
             )
+    cut = next((at for at, line in enumerate(lines, 1) if _PLACEHOLDERS.search(line)), None)
+    if cut is not None and any(map(_MEASURES.search, lines)):
+        return Described(
+            "has placeholders (XXX.XX) where the numbers of a table belong",
+            "give an output with its numbers",
+            cut,
+        )
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _of_table(tables[0])
@@ -119,6 +131,10 @@ def describe(text: str) -> Described:
         first = table.line <= _LEAST and not re.search(r"\d", table.listed)
         if first or any(collective_of_title(cell) for row in table.first for cell in row):
             return _of_table(table)
+    return _bare_rows(lines) or _of_prose(lines)
+
+
+def _of_prose(lines: list[str]) -> Described:
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
     if prose is not None:
         return Described(
@@ -127,6 +143,23 @@ def describe(text: str) -> Described:
             prose,
         )
     return Described("nothing in it is known", _KNOWN)
+
+
+def _bare_rows(lines: list[str]) -> Described | None:
+    """Describe rows of numbers that no line names; None without at least three of them."""
+    width, since = 0, 0
+    for at, line in enumerate(lines, 1):
+        words = line.split()
+        numeric = len(words) >= _LEAST and all(map(_NUMBER.fullmatch, words))
+        if not numeric or len(words) != width:
+            width, since = len(words) if numeric else 0, at
+        if width and at - since >= _LEAST - 1:
+            return Described(
+                f"has rows of {width} numbers, and no line names them",
+                "put a line of names above them, such as: size time(us) algbw busbw",
+                since,
+            )
+    return None
 
 
 def _of_table(table: _Table) -> Described:
@@ -178,9 +211,7 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
         body = line.strip().removeprefix("#").strip() if "\t" not in line else line
         for separator in separators_of(body):
             names = cells_of(body, separator)
-            if len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names)):
-                continue
-            if separator == " " and (len(names) > _MOST_NAMES or _SENTENCE.search(line)):
+            if not _are_names(names, line, separator):
                 continue
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
             if index and not any(map(str.isalpha, index)):
@@ -199,6 +230,20 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
                 yield _Table(at + 1, names, rows)
                 skip = at + 1 + len(rows)
                 break
+
+
+def _are_names(names: list[str], line: str, separator: str) -> bool:
+    """Return whether cells may name columns: they are no sentence, list, code or command."""
+    few = len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names))
+    if few or re.search(r"[={};]", line.replace(separator, "")):
+        return False
+    if any(name == "-" or name.startswith(("--", "$")) for name in names):
+        return False
+    if separator == " ":
+        return len(names) <= _MOST_NAMES and _SENTENCE.search(line) is None
+    if separator == "," and (_LIST_ITEM.match(line) or _WORDS_OF_PROSE.search(line)):
+        return False
+    return separator not in ",;" or max(len(name.split()) for name in names) <= _MOST_WORDS
 
 
 def _names_columns(line: str, after: list[str]) -> bool:

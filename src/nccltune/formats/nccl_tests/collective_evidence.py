@@ -27,6 +27,8 @@ _ROOTED = frozenset(
     {Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER}
 )
 
+_MOST_LISTED = 6
+
 
 class Shape(NamedTuple):
     """The cells of a row that limit the possible collectives.
@@ -108,6 +110,8 @@ def find_collective(
         if one_rank or not possible or called in possible:
             return called
         return f"the file's name has {called.value}, but the columns are not those of it"
+    if len(possible) > _MOST_LISTED:
+        return "nothing names the collective"
     listed = " or ".join(sorted(item.value for item in possible)) or "none that is known"
     return f"nothing names the collective (by its columns: {listed})"
 
@@ -117,18 +121,20 @@ def _narrowed(
 ) -> set[Collective]:
     """Return the `possible` collectives whose busbw is `factor` times the algorithm bandwidth.
 
-    If no collective fits a known number of ranks, return all of `possible`; the mismatch is flagged
-    later. All of `possible` are also returned if `factor` is unknown or there is one rank.
+    A number of ranks that no collective fits, as of a cut device list, is not used. All of
+    `possible` are returned if `factor` is unknown or there is one rank.
     """
     if factor is None or ranks == 1:
         return possible
-    if ranks is None:
-        # With an unknown number of ranks the factor is between its values for 2 and for many ranks.
-        many = 1 << 20
-        return {
-            item
-            for item in possible
-            if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
-        }
-    fitting = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
+    if ranks is not None:
+        near = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
+        if near:
+            return near
+    # With an unknown number of ranks the factor is between its values for 2 and for many ranks.
+    many = 1 << 20
+    fitting = {
+        item
+        for item in possible
+        if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
+    }
     return fitting or possible

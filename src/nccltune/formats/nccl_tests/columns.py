@@ -93,7 +93,11 @@ class BadRowError(ValueError):
 
 
 class TableColumns:
-    """The columns of a table. `in_place` has a value for each group of columns."""
+    """The columns of a table. `in_place` has a value for each group of columns.
+
+    `from_busbw` means that the rows have no time, and a busbw to compute it from. `ratio` limits
+    busbw / algbw, if the rows have both and no time.
+    """
 
     def __init__(self, labels: list[str], placements: list[str]) -> None:
         """Make the columns from the labels of the header and the group labels above it.
@@ -129,6 +133,8 @@ class TableColumns:
         # A time stamp has two words: date and time.
         self.tokens = len(labels) + self.stamped
         self.edges: list[int] = []
+        self.from_busbw = False
+        self.ratio: tuple[float, float] | None = None
 
     def place(self, header: str) -> None:
         """Record where each column ends in `header`.

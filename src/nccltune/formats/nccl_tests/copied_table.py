@@ -6,6 +6,7 @@ Size, time and bandwidth of a row must agree, so that no column and no unit is t
 
 import re
 from decimal import Decimal
+from math import inf
 from typing import Any, NamedTuple
 
 from nccltune.formats.nccl_tests.columns import (
@@ -25,8 +26,8 @@ from nccltune.formats.reading.quantities import (
     time_of,
     whole_of,
 )
-from nccltune.formats.reading.table_header import DifferingColumns, Header, is_unit
-from nccltune.formats.text.cells import CellError
+from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, is_unit
+from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
 
@@ -37,9 +38,11 @@ _DTYPES = {
     "f16": "half", "bf16": "bfloat16", "fp64": "double", "float64": "double", "f64": "double",
     "fp8e4m3": "f8e4m3", "fp8e5m2": "f8e5m2",
 }  # fmt: skip
+_RATES = ("algbw", "busbw")
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
 _TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
+_THOUSANDS = re.compile(r"\d{1,3}(?:(?:,\d{3}){2,}|(?:,\d{3})+\.\d+)")
 _EXACT = 0.006
 """The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _CHECKS = 0.05
@@ -79,7 +82,7 @@ class CopiedTable:
         self, header: Header, placements: list[str], report: FileReport, line: int
     ) -> None:
         """Find the columns. Raises BadRowError if it is unknown which column is which."""
-        self.header = header = _with_time(header)
+        self.header = header = _with_one_size(_with_time(header))
         self.report = report
         self._line = line
         self._columns = list(header.columns)
@@ -87,12 +90,13 @@ class CopiedTable:
         for role, places in self._left.items():
             if len(places) > 1:
                 raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
-        times = header.at("time") or header.at("algbw")
-        if not times:
+        measured = next((role for role in ("time", *_RATES) if header.at(role)), None)
+        if measured is None:
             raise BadRowError(_no_time(header))
-        self._computed = not header.at("time")
-        if self._computed:
-            report.flag(FlagKind.NOTE, "times are computed from algbw", line)
+        times = header.at(measured)
+        self._rate = "" if measured == "time" else measured
+        if self._rate:
+            report.flag(FlagKind.NOTE, f"times are computed from {self._rate}", line)
         placed = self._placements(times, placements)
         self._groups = [
             {role: self._of_group(role, at, len(times), placed[at]) for role in _GROUP[1:]}
@@ -100,8 +104,11 @@ class CopiedTable:
             for at in range(len(times))
         ]
         self.layout = TableColumns(_LABELS + _GROUP * len(times), placed)
+        self.layout.from_busbw = self._rate == "busbw"
         self._named_as_printed = bool(self._left["count"] or self._left["type"])
         self._filled: set[str] = set()
+        self._thousands = self._ended = False
+        self._open: list[tuple[list[str], str, int]] = []
         self._rows: list[_Row] = []
         self._differing = DifferingColumns(header)
         self._mixed = ""
@@ -151,7 +158,9 @@ class CopiedTable:
         """Read a line below the header; return whether it belongs to the table."""
         cells = cells_of(text, self.header.separator)
         size_at = self.header.at("size")[0]
-        if not cells or len(self._rows) >= _MOST_ROWS:
+        if not cells and self._rows and "|" in text and "-" in text:
+            self._ended = True  # the rule below the names of another table
+        if not cells or self._ended or len(self._rows) >= _MOST_ROWS:
             return False
         if len(cells) != len(self._columns):
             split = text.split()
@@ -172,16 +181,25 @@ class CopiedTable:
         if not any(char.isdigit() for char in cells[size_at]):
             return self.header.separator == "|"
         try:
-            if self.header.at("other run") and cells[self.header.at("time")[0]].lower() in _NONE:
+            measured = self._groups[0]["time"]
+            if self.header.at(OTHER_RUN) and cells[measured or 0].lower() in _NONE:
                 return True
-            row = self._row(cells, text, number)
-            self._rows.append(row)
-            differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)
-            self._mixed = self._mixed or differs
+            self._add(cells, text, number)
+        except AmbiguousCellError:
+            self._open.append((cells, text, number))
         except CellError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            self.report.cannot_read(number, text, f"{error.message}{hint}")
+            self._refuse(error, text, number)
         return True
+
+    def _add(self, cells: list[str], text: str, number: int) -> None:
+        row = self._row(cells, text, number)
+        self._rows.append(row)
+        differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)
+        self._mixed = self._mixed or differs
+
+    def _refuse(self, error: CellError, text: str, number: int) -> None:
+        hint = f" ({error.hint})" if error.hint else ""
+        self.report.cannot_read(number, text, f"{error.message}{hint}")
 
     def _numbers(self, cells: list[str]) -> bool:
         return sum(cell[:1].isdigit() for cell in cells) >= min(3, len(self._columns))
@@ -229,13 +247,17 @@ class CopiedTable:
         algbw, busbw = (
             bandwidth_of(values[role], self._factor(group[role])) for role in ("algbw", "busbw")
         )
-        if self._computed:
-            if algbw is None or not 0 < algbw.half <= _EXACT * algbw.value:
+        if self._rate:
+            rate = algbw if self._rate == "algbw" else busbw
+            if rate is None or not 0 < rate.half <= _EXACT * rate.value:
                 raise CellError("no time, and a bandwidth of too few digits for one", None)
             return _Timing(Number(0.0, 0.0, True), algbw, busbw, None, False)
         # A bandwidth shows whether the comma of `1,234` is one between thousands.
         checked = any(each is not None and each.value >= _CHECKS for each in (algbw, busbw))
-        time, united = time_of(values["time"], self._columns[at].factor, thousands=checked)
+        self._thousands = self._thousands or any(map(_THOUSANDS.fullmatch, cells))
+        time, united = time_of(
+            values["time"], self._columns[at].factor, thousands=checked or self._thousands
+        )
         if not 0 < time.value < 1e13:
             raise CellError(f"a time of {time.value:g} us cannot be", None)
         if not (united or self._named_as_printed or algbw or busbw):
@@ -250,7 +272,13 @@ class CopiedTable:
 
     def rows(self) -> list[FlatRow]:
         """Return the rows; rows whose numbers disagree are reported and left out."""
-        rows, self._rows = self._rows, []
+        for cells, text, number in self._open:
+            try:
+                self._add(cells, text, number)
+            except CellError as error:
+                self._refuse(error, text, number)
+        rows = sorted(self._rows, key=lambda row: row.line)
+        self._rows, self._open = [], []
         if self._mixed:
             mixed = (
                 f"rows of one size differ in the column {self._mixed!r}, which is not known: split"
@@ -272,10 +300,15 @@ class CopiedTable:
                 if timing is None:
                     flat += [None, None, None]
                     continue
-                busbw, time_us = timing.busbw, timing.time.value
-                if self._computed and timing.algbw is not None:
-                    time_us = size / (timing.algbw.value * 1e3)
+                busbw = timing.busbw
+                time_us: float | None = timing.time.value
                 exact = busbw is not None and timing.exact and busbw.half <= 0.00501
+                if self._rate == "algbw" and timing.algbw is not None:
+                    time_us = size / (timing.algbw.value * 1e3)
+                    if busbw is not None:
+                        self._add_ratio(busbw, timing.algbw)
+                elif self._rate:
+                    time_us, exact = None, True
                 flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
             found.append(tuple(flat))
         if 2 * lost > len(rows) and found:
@@ -287,6 +320,13 @@ class CopiedTable:
             listed = ", ".join(visible(name, 24) for name in self.header.unknown[:5])
             self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", self._line)
         return found
+
+    def _add_ratio(self, busbw: Number, algbw: Number) -> None:
+        """Narrow what busbw / algbw may be, which shows the number of ranks."""
+        low, high = self.layout.ratio or (0.0, inf)
+        low = max(low, (busbw.value - busbw.half) / (algbw.value + algbw.half))
+        high = min(high, (busbw.value + busbw.half) / max(1e-9, algbw.value - algbw.half))
+        self.layout.ratio = low, high
 
     def _prefixes(self, rows: list[_Row]) -> bool:
         """Return whether prefixes of sizes are binary: the counts and bandwidths show it."""
@@ -309,7 +349,7 @@ class CopiedTable:
         if each and size % each:
             return f"a size of {size} bytes is no multiple of {row.elements} {row.dtype}"
         for timing in row.timings:
-            if timing is None or not size or self._computed:
+            if timing is None or not size or self._rate:
                 continue
             time, rate = timing.time, size / (timing.time.value * 1e3)
             slack = 1.02 * time.half / time.value * rate + 1e-3 * rate
@@ -340,14 +380,28 @@ def _with_time(header: Header) -> Header:
     return header._replace(columns=tuple(columns))
 
 
+def _with_one_size(header: Header) -> Header:
+    """Return a header whose size is the column in bytes, if others have it in other units, too."""
+    places = header.at("size")
+    whole = [at for at in places if header.columns[at].unit == "B"]
+    if len(whole) != 1:
+        return header
+    others = set(places) - set(whole)
+    return header._replace(
+        columns=tuple(
+            column._replace(role=OTHER_RUN) if at in others else column
+            for at, column in enumerate(header.columns)
+        )
+    )
+
+
 def _no_time(header: Header) -> str:
     names = header.times_named or header.unknown
     listed = f" (not known: {', '.join(names[:5])})" if names else ""
     keep = "keep one of them and name it" if len(names) > 1 else "name it"
     other = ""
-    rates = [name for name in names if re.search(r"busbw|algbw|bandwidth", name, re.IGNORECASE)]
-    if rates or header.at("busbw"):
-        other = ", or name one 'busbw (GB/s)' and add the columns collective, nodes and ranks"
+    if any(re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names):
+        other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'"
     return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
 
 

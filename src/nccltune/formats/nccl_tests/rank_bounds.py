@@ -90,6 +90,16 @@ def rank_bounds(rows: list[FlatRow], collective: Collective) -> RankBounds | Non
     return RankBounds(fewest, greatest, greatest is not None and fewest > greatest)
 
 
+def bounds_of_ratio(low: float, high: float, collective: Collective) -> RankBounds | None:
+    """Return the numbers of ranks by the limits of busbw / algbw; None if they show nothing."""
+    limit = _LIMITS.get(collective)
+    if limit is None or not 0 < low <= high or low >= limit:
+        return None
+    fewest = max(2, ceil(1 / (1 - low / limit) * (1 - _CLOSE)))
+    greatest = floor(1 / (1 - high / limit) * (1 + _CLOSE)) if high < limit else None
+    return RankBounds(fewest, greatest) if greatest is None or fewest <= greatest else None
+
+
 def _by_count(rows: list[FlatRow]) -> RankBounds | None:
     found: set[int] = set()
     for row in rows:

@@ -33,15 +33,17 @@ _PARAMETERS = re.compile(
 )
 _MORE = re.compile(r"(agg iters|graph|validation|unalign): (\d+)")
 _BLOCKING = re.compile(r"# Blocking Enabled.*")
-_DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
+_RANK = (
+    r"Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
     r"\s+on\s+(?P<host>\S+(?: \S+){0,3})\s+device\s+(?P<device>\d+)"
-    r"\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$"
 )
+_DEVICE = re.compile(rf"#\s+{_RANK}\s+\[(?P<bus>[^\]]*)\]\s*(?P<gpu>.*?)\s*$")
+_HOST = re.compile(rf"{_RANK}|\"hostname\"\s*:\s*\"(?P<json>[^\"]+)\"")
 _BUS = re.compile(
     r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
     r"|[0-9a-fA-F]{4}(?P<packed>[0-9a-fA-F]{2})[0-9a-fA-F]{2}|0x(?P<short>[0-9a-fA-F]{2})"
 )
+_LIBRARY = re.compile(r"# rccl-tests: Version ")
 _REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
 MAX_RANKS = 1 << 20
 _LEAST_OF_2_KIB = 12
@@ -75,6 +77,7 @@ _PARTS = (
     ("starting", _STARTING),
     ("reduced", _REDUCED),
     ("blocking", _BLOCKING),
+    ("library", _LIBRARY),
 )
 
 
@@ -86,6 +89,12 @@ def header_part(line: str) -> tuple[str, re.Match[str]] | None:
     return None
 
 
+def listed_hosts(text: str) -> dict[str, str]:
+    """Return the short host names in the device lists of a text, also in JSON, by their hash."""
+    names = (match["host"] or match["json"] for match in _HOST.finditer(text))
+    return {host_hash(short): short for short in (name.partition(".")[0] for name in names)}
+
+
 class NcclTestsRun:
     """The facts of one start of an nccl-tests program, as far as its output shows them."""
 
@@ -93,6 +102,7 @@ class NcclTestsRun:
         self.seen: set[str] = set()
         self.tool_version: str | None = None
         self.nccl_version: str | None = None
+        self.library: str | None = None
         self.collective: Collective | None = None
         self.parameters = ""
         self.ranks_per_process = 1
@@ -167,8 +177,11 @@ class NcclTestsRun:
             self.gpus_per_process = int(match["threads"]) * int(match["gpus"])
         elif part == "version":
             self.tool_version = match["version"]
+            self.library = "RCCL" if "rccl" in match.group() else "NCCL"
             self.nccl_version = nccl_version_of(int(match["library"]))
             flag_versions(report, int(match["headers"]), int(match["library"]), number)
+        elif part == "library":
+            self.library = "RCCL"
         elif part == "blocking":
             self.blocking = blocking_of(match.group())
         elif part == "starting":
@@ -293,6 +306,8 @@ class NcclTestsRun:
         settings = {**(commanded or {}), **log.settings}
         return PlatformFacts(
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
+            library=self.library,
+            machine=command.machine if command is not None else None,
             nccl=log.version or self.nccl_version,
             driver=log.driver,
             network=log.network,
@@ -397,6 +412,7 @@ class ScaleEvidence(NamedTuple):
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
     - `titled`: the nodes in a heading above, and the line of that. `worded`: the ranks in words.
+    - `headed`: the ranks in a heading.
     - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
     - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
     """
@@ -413,6 +429,7 @@ class ScaleEvidence(NamedTuple):
     commanded_nodes: int | None = None
     titled: tuple[int, int] | None = None
     worded: int | None = None
+    headed: int | None = None
     named: tuple[int | None, int | None] = (None, None)
     bounds: RankBounds | None = None
     processes: int = 1
@@ -530,8 +547,14 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
         ("--ranks", evidence.given[1]),
     ]
     known = [(said, ranks) for said, ranks in claims if ranks]
+    # A heading or a name may state the ranks of a node, so they never contradict a table.
+    weak = (("a heading", evidence.headed), ("the file's name", evidence.named[1]))
+    named = [(said, ranks) for said, ranks in weak if ranks]
     if bounds is None:
-        return known[0][1] if known else None
+        if named and not known:
+            sentence = f"{count(named[0][1], 'rank')} by {named[0][0]} (else give --ranks)"
+            report.flag(FlagKind.SCALE_INFERRED, sentence, line)
+        return next((ranks for _, ranks in (*known, *named)), None)
     if bounds.rows_disagree:
         report.flag(
             FlagKind.BANDWIDTH_MISMATCH,
@@ -547,9 +570,7 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
                 f" {bounds.words}",
                 line,
             )
-    # A name may state the ranks of a node, so it never contradicts a table.
-    known += [("the file's name", evidence.named[1])] if evidence.named[1] else []
-    fitting = next(((said, ranks) for said, ranks in known if bounds.allow(ranks)), None)
+    fitting = next(((said, ranks) for said, ranks in known + named if bounds.allow(ranks)), None)
     found = bounds.exact or (fitting[1] if fitting else None)
     if found is not None:
         agrees = f", as {fitting[0]} states" if fitting else ""

@@ -26,7 +26,7 @@ from nccltune.formats.nccl_tests.process_logs import RunLogs
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_names import named_choice
+from nccltune.formats.reading.file_names import headings_apart
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.table_header import Header, header_of
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
@@ -41,7 +41,6 @@ _NO_HEADER = (
     "a row without a column header: which column is which is unknown (keep the line of names)"
 )
 _ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
-_REPEAT = re.compile(r"(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass)[ _#-]*\d+", re.I)
 _MAX_TESTS = 1024
 _NO_PLACEMENTS = (
     "no line above the table states which columns are out of place: the first ones are, as every"
@@ -57,20 +56,6 @@ def _is_prose(text: str) -> bool:
     """Return whether a line that begins with a number has words that no row has."""
     words = [word for word in text.split() if len(word) > 1 and word[0].isalpha()]
     return sum(word.lower() not in _ROW_WORDS for word in words) > 1
-
-
-def _apart(headings: list[str]) -> set[str]:
-    """Return the headings of columns that are neither the only one of a choice nor repeats."""
-    named = {heading: named_choice(heading) for heading in headings}
-    choices = [
-        found._replace(name="") if found is not None and found.is_evidence else None
-        for found in named.values()
-    ]
-    return {
-        heading
-        for heading, choice in zip(headings, choices, strict=True)
-        if not _REPEAT.fullmatch(heading) and (choice is None or choices.count(choice) > 1)
-    }
 
 
 class SourceReader:
@@ -221,7 +206,8 @@ class SourceReader:
             self.report.cannot_read(number, text, str(error))
             return
         self.report.tables += 1
-        apart = _apart([heading for heading, _ in runs if heading])
+        headings = [heading for heading, _ in runs if heading]
+        apart = set(headings) if self.context.options.comparing else headings_apart(headings)
         for heading, copied in runs:
             table = TableReader(self.run, copied.layout, self.context, number, self._logs)
             # A copy often has no footer, and not all rows.

@@ -17,11 +17,25 @@ from nccltune.formats.nccl_tests.collective_evidence import Shape, find_collecti
 from nccltune.formats.nccl_tests.columns import FlatRow, Row, TableColumns, Timing
 from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
-from nccltune.formats.nccl_tests.rank_bounds import rank_bounds
-from nccltune.formats.nccl_tests.run import NcclTestsRun, ScaleEvidence, ScaleFound, find_scale
-from nccltune.formats.reading.choice_evidence import Label, find_label, label_of_row, tuner_of
+from nccltune.formats.nccl_tests.rank_bounds import bounds_of_ratio, rank_bounds
+from nccltune.formats.nccl_tests.run import (
+    MAX_RANKS,
+    NcclTestsRun,
+    ScaleEvidence,
+    ScaleFound,
+    find_scale,
+)
+from nccltune.formats.reading.choice_evidence import (
+    CHANNEL_LIMITS,
+    Label,
+    find_label,
+    label_of_row,
+    pinned_channels,
+    tuner_of,
+)
+from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_names import scale_of_name
+from nccltune.formats.reading.file_names import scale_of_heading, scale_of_name
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
 from nccltune.formats.text.redact import host_hash
@@ -158,10 +172,37 @@ class TableReader:
             self._log = self._joined_log()
         report = self._context.report
         report.rows += len(rows) if self.counts_rows else 0
+        if self.layout.from_busbw and not (rows := self._with_times(rows)):
+            return
         self._check.feed(rows, report)
         self._note_rows(rows)
         if self._collective is not None and (samples := self._samples(rows, self._collective)):
             yield RunSamples(self.found, samples)
+
+    def _with_times(self, rows: list[FlatRow]) -> list[FlatRow]:
+        """Return the rows with times by their busbw; none if its factor is unknown."""
+        collective, ranks = self._collective, self._scale.ranks
+        if collective is not None and collective.bus_factor(2) == collective.bus_factor(MAX_RANKS):
+            ranks = ranks or 2
+        if ranks is None:
+            sentence = "the time of a busbw needs the number of ranks: give --ranks"
+            self._context.report.flag(FlagKind.RANKS_NEEDED, sentence, self.line)
+        if ranks is None or collective is None:
+            return []
+        factor = collective.bus_factor(ranks)
+        return [
+            row[:7]
+            + tuple(
+                value
+                for at in range(7, len(row), 3)
+                for value in (
+                    row[at + 1] and row[1] * factor / (row[at + 1] * 1e3),
+                    None,
+                    row[at + 2],
+                )
+            )
+            for row in rows
+        ]
 
     def _note_rows(self, rows: list[FlatRow]) -> None:
         """Add the rows to the hashes that identify the run, and their times to its run time."""
@@ -211,6 +252,12 @@ class TableReader:
         if self.apart:
             conditions = *conditions, f"column {self.found.heading!r}"
         facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+        if isinstance(self._label.choice, Choice) and pinned_channels(facts.settings) is not None:
+            # They force a part of the choice, as NCCL_ALGO and NCCL_PROTO do.
+            limits = {name for pair in CHANNEL_LIMITS for name in pair}
+            settings = {key: facts.settings[key] for key in facts.settings.keys() - limits}
+            commanded = facts.commanded and tuple(set(facts.commanded) - limits)
+            facts = replace(facts, settings=settings, commanded=commanded)
         tuner = tuner_of(self._log, run.command) or ""
         found.facts = replace(facts, conditions=conditions, tuner=tuner)
 
@@ -231,7 +278,7 @@ class TableReader:
             file_hash=report.file_hash or None,
         )
         known_ranks = run.ranks or log.ranks or options.ranks
-        named = find_collective(
+        named = collective_of_title(self.found.heading) or find_collective(
             run.collective,
             Shape(*rows[0][1:6])._replace(columns=self.left),
             log,
@@ -290,6 +337,8 @@ class TableReader:
         bounds = None
         if isinstance(found, Collective) and not self.layout.cpu_time:
             bounds = rank_bounds(rows, found)
+            if self.layout.ratio is not None:
+                bounds = bounds_of_ratio(*self.layout.ratio, found)
         return ScaleEvidence(
             listed=run.ranks,
             listed_hosts=run.hosts,
@@ -298,11 +347,12 @@ class TableReader:
             logged=(log.nodes, log.ranks),
             logged_hosts=None if self._logs is None else self._logs.hosts(log.ranks),
             given=(options.nodes, options.ranks),
-            stated=run.stated,
+            stated=run.stated if any(run.stated) else scale_of_heading(self.found.heading),
             commanded=run.command.ranks if run.command is not None else None,
             commanded_nodes=run.command.nodes if run.command is not None else None,
             titled=run.command.titled if run.command is not None else None,
             worded=run.command.worded if run.command is not None else None,
+            headed=run.command.headed if run.command is not None else None,
             named=scale_of_name(self._context.name),
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),

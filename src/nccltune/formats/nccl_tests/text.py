@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+import msgspec
+
 from nccltune.formats.nccl_log.alarms import alarms
 from nccltune.formats.nccl_log.diagnostics import DiagnosticsReader, remarks
 from nccltune.formats.nccl_log.lines import find_log_line
@@ -45,8 +47,8 @@ _BARE_HEADER = re.compile(
 # People paste the output without its comment signs.
 _BARE_LINE = re.compile(
     r"nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s|Blocking Enabled: "
-    r"|[nr]ccl-tests version \d|Collective test starting: |Reducing maxBytes to \d"
-    r"|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
+    r"|[nr]ccl-tests version \d|rccl-tests: Version |Collective test starting: "
+    r"|Reducing maxBytes to \d|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
 )
 # Blanks of web pages and word processors, and marks without a width.
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
@@ -58,7 +60,9 @@ _ROW_INSIDE = re.compile(
     rf"(?<![\d.])\d{{1,20}}\s{{1,32}}\d{{1,20}}\s{{1,32}}(?:{'|'.join(DTYPE_BYTES)})"
     r"(?:\s{1,32}[^\s]{1,24}){6}"
 )
+_PLACEHOLDER_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w+\s.*\bX{2,}(?:\.X+)?\s")
 _SUMMARY = "# NCCL_TESTS_ALLTOALLV"
+_FOLDED = re.compile(r"^[^{]{0,200}\{.*\\n[ #]*size +count .*\\n")
 _PIECE_START = frozenset("-.0123456789")
 _MAX_SOURCES = 4096
 _MAX_HOSTS = 65536
@@ -79,7 +83,30 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     blocks = line_blocks(file, too_long=too_long, progress=context.progress)
     if wrapping is not None:
         blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)
-    yield from read_blocks(blocks, context)
+    yield from read_blocks(_unfolded(blocks), context)
+
+
+def _unfolded(
+    blocks: Iterable[tuple[int, list[str]]],
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield blocks with the lines of an output that is a string in a JSON log line."""
+    for number, lines in blocks:
+        if not any(_FOLDED.search(line) for line in lines):
+            yield number, lines
+            continue
+        for at, line in enumerate(lines, number):
+            for inner in _strings(line) if _FOLDED.search(line) else (line,):
+                yield at, [inner]
+
+
+def _strings(line: str) -> list[str]:
+    """Return the lines of the longest string in the JSON object of a line."""
+    try:
+        value = msgspec.json.decode(line[line.index("{") :])
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return [line]
+    strings = [item for item in value.values() if isinstance(item, str)]
+    return max(strings, key=len, default=line).split("\n")
 
 
 def read_blocks(blocks: Iterable[tuple[int, list[str]]], context: Context) -> Iterator[RunSamples]:
@@ -204,6 +231,8 @@ class _TextReader:
             return
         elif _DOTS.fullmatch(body.rstrip()):
             source.left_out(number)
+            self.report.ignored += 1
+        elif _PLACEHOLDER_ROW.match(text):
             self.report.ignored += 1
         elif _ROW_INSIDE.search(text[:_ROW_WIDTH]):
             self.report.cannot_read(number, text, "a result row behind words that are not known")

@@ -6,8 +6,11 @@ name. The *label* of a table or row is the choice that its samples get. If two p
 contradict each other, the table gets no label and is not read.
 """
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from nccltune.formats.nccl_log.messages import RanChoice
 from nccltune.formats.nccl_log.run_settings import NcclLog, forced
@@ -19,6 +22,7 @@ from nccltune.formats.text.lines import visible
 from nccltune.model.choice import (
     ALGORITHMS,
     DEFAULT,
+    MAX_CHANNELS,
     PARTIAL_CHOICES,
     PROTOCOLS,
     Algorithm,
@@ -32,6 +36,8 @@ from nccltune.model.choice import (
 from nccltune.model.collective import Collective
 
 Word = TypeVar("Word", Algorithm, Protocol)
+CHANNEL_LIMITS = (("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"), ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"))
+"""The settings of the least and the most channels; the names with CTAS are since NCCL 2.17."""
 _HINT = "give --choice, or log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING"
 
 
@@ -96,7 +102,7 @@ def find_label(
     named = named_choice(heading or name)
     claims = [
         *_of_settings("NCCL's log has", log.algorithms, log.protocols, collective),
-        *_of_command(command, collective),
+        *([] if heading and named else _of_command(command, collective)),
         *_of_choice("--choice is", options.choice),
         *(_of_heading(named) if heading else _of_name(named)),
     ]
@@ -109,17 +115,12 @@ def find_label(
         if ran and settled.without_channels() not in ran:
             listed = ", ".join(sorted(choice.label for choice in ran))
             return _conflict(f"NCCL's log states that {listed} ran, but {claims[0].said}")
-        silent = log.algorithms is None and log.protocols is None and log.tuner is None
-        if silent and not ran and (log.whole_environment or log.settings):
-            where = "the environment has" if log.whole_environment else "NCCL's log lists"
-            report.flag(
-                FlagKind.CHOICE_UNCONFIRMED,
-                f"{claims[0].said}, but {where} settings without NCCL_ALGO and NCCL_PROTO",
-                line,
-            )
+        _flag_unconfirmed(claims[0], log, report, line, any_ran=bool(ran))
+    pinned = pinned_channels({**((command and command.settings) or {}), **log.settings})
+    if isinstance(settled, Choice):
+        return Label(replace(settled, channels=settled.channels or pinned))
     if settled is not None:
-        if not isinstance(settled, Choice):
-            _flag_limits(claims, report, line)
+        _flag_limits(claims, pinned, report, line)
         return Label(settled)
     partial = [claim for claim in claims if claim.one and not claim.weak]
     if partial and not options.comparing:
@@ -142,9 +143,38 @@ def find_label(
     vague = next((claim for claim in claims if claim.vague), None)
     if vague is not None and not log.would_tell:
         return Label(None, f"{vague.said}: the choice is unknown; {_HINT}")
-    _flag_limits(claims, report, line)
+    _flag_limits(claims, pinned, report, line)
+    if command is not None and command.elsewhere is not None and not log.would_tell:
+        at, setting = command.elsewhere
+        sentence = (
+            f"line {at} sets {setting} under another heading: whether it holds here is unknown"
+        )
+        report.flag(FlagKind.CHOICE_UNCONFIRMED, f"{sentence} (else give --choice)", line)
     _flag_default(log, tuner_of(log, command), named, report, line)
     return Label(DEFAULT)
+
+
+def _flag_unconfirmed(
+    claim: _Claim, log: NcclLog, report: FileReport, line: int, *, any_ran: bool
+) -> None:
+    """Flag a label that NCCL's list of its settings does not confirm."""
+    silent = log.algorithms is None and log.protocols is None and log.tuner is None
+    if silent and not any_ran and (log.whole_environment or log.settings):
+        where = "the environment has" if log.whole_environment else "NCCL's log lists"
+        report.flag(
+            FlagKind.CHOICE_UNCONFIRMED,
+            f"{claim.said}, but {where} settings without NCCL_ALGO and NCCL_PROTO",
+            line,
+        )
+
+
+def pinned_channels(settings: Mapping[str, str]) -> int | None:
+    """Return the number of channels if its least and its most are set to it; else None."""
+    for least, most in CHANNEL_LIMITS:
+        value = settings.get(least, "")
+        if value == settings.get(most) and value.isdecimal() and 0 < int(value) <= MAX_CHANNELS:
+            return int(value)
+    return None
 
 
 def _conflict(sentence: str) -> Label:
@@ -277,7 +307,10 @@ def _partial(claims: list[_Claim]) -> PartialChoice | None:
     return PARTIAL_CHOICES[[*ALGORITHMS, *PROTOCOLS].index(words[0])]
 
 
-def _flag_limits(claims: list[_Claim], report: FileReport, line: int) -> None:
+def _flag_limits(claims: list[_Claim], pinned: int | None, report: FileReport, line: int) -> None:
+    if pinned is not None:
+        sentence = f"the settings allow {pinned} channels only: the default could not choose freely"
+        report.flag(FlagKind.CHOICE_RESTRICTED, sentence, line)
     for claim in claims:
         if not claim.weak and (claim.algorithms is not None or claim.protocols is not None):
             sentence = f"{claim.said}: the default could not choose freely"

@@ -43,12 +43,16 @@ _LAUNCHER = re.compile(
     r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
 )
 _PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
+# mpirun starts several parts: `-np 1 A : -np 1 B`.
+_PARTS = re.compile(r"\s:\s+-(?:np?|-np)\s")
 # What may stand before a program that no launcher starts: prompts, assignments, `time`.
 _ALONE = re.compile(r"(?:[$#>+%:]+|\S+=\S*|\S*[$#%>\])]|\[?\S+@\S*|sudo|time|env|nohup|CMD|RUN)$")
 _HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
 _PER_NODE = re.compile(
     r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
 )
+# Of Open MPI; srun and flux have another meaning of -N.
+_MPIRUN_PER_NODE = re.compile(r"\s-N\s{1,8}(?P<count>\d{1,4})(?=\s|$)")
 _SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
 _NODE = "(?:节点|節點|ノード|노드)"
@@ -66,6 +70,27 @@ _WORLD = re.compile(
     r"(?:world[ _-]?size|(?:total|number of) (?:ranks|gpus)|nranks)\W{1,8}(?P<ranks>\d{1,6})\b",
     re.IGNORECASE,
 )
+_EACH = r"\s{0,2}(?:gpus?|ranks?|(?:nvidia |amd )?(?:[ABHVLTP]\d{1,3}|GB\d00|GH200|MI\d{3}|RTX))"
+_OF_RANKS = re.compile(rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}", re.IGNORECASE)
+_EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
+_MACHINES = (
+    re.compile(
+        r"\b(?:GB[23]00|GH200|[BH][123]00|H800|H20|A[138]00|A800|V100|P100|L40S?|L4|T4|A[134]0G?"
+        r"|MI\d{3}X?|A[456]\d00|RTX ?\w{0,4} ?\d{4}(?: ?Ti)?)(?![A-Za-z])",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\b(?:p[3-6][a-z]{0,3}\.\d{0,2}xlarge|p4de?|p5en?|a[34]-(?:high|mega|ultra)gpu"
+        r"|BM\.GPU[.\w]+|ND\w{0,16}_v\d)\b",
+        re.IGNORECASE,
+    ),
+)
+_NAMED_PAIR = re.compile(
+    r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
+    r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
+    re.IGNORECASE,
+)
+_IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
 _TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
 # One # is also how nccl-tests begins the lines of its header.
 _LEVEL = re.compile(r"#{2,6}(?=\s\S)")
@@ -92,6 +117,8 @@ class CommandFound(NamedTuple):
     - `arguments`: the words after the program's name. `collective`: what the program measures.
     - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
       ranks in a line such as `World Size: 8`.
+    - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
+    - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
 
@@ -110,6 +137,9 @@ class CommandFound(NamedTuple):
     forced: bool = False
     titled: tuple[int, int] | None = None
     worded: int | None = None
+    headed: int | None = None
+    machine: str | None = None
+    elsewhere: tuple[int, str] | None = None
 
     @property
     def limits(self) -> dict[str, str]:
@@ -135,33 +165,66 @@ class CommandLines:
         self._commands = 0
         self._ambiguous = False
         self._forced = False
+        self._lines: dict[str, int] = {}
+        self._elsewhere: tuple[int, str] | None = None
+        self._block_level = 0
         self._titled: tuple[int, int] | None = None
         self._named: Collective | None = None
         self._level = self._named_level = 0
         self._worded: int | None = None
+        self._fenced = False
+        self._headed: int | None = None
+        self._machine: str | None = None
+        self._machine_level = 0
 
     def _note_title(self, text: str, number: int) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level."""
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
+            self._end_section(level)
+            self._headed = None
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
-        if not text or len(text) > _LONGEST_TITLE:
+            self._machine = None if level <= self._machine_level else self._machine
+        self._fenced ^= text.startswith("```")
+        if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
         if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
+        if _TITLE.match(text) or text.endswith(":"):
+            self._note_machine(text, level)
         if (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
+        ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
+        if _TITLE.match(text) and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+            self._headed = ranks.pop() or None
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             return
         word = found["nodes"].lower().replace("one", "single")
         nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
         self._titled = (nodes, number) if nodes else None
         self._level = level
+
+    def _end_section(self, level: int) -> None:
+        """End what an earlier section of a document forced: a heading begins another one."""
+        for name in _CHOICE:
+            if name in self._exported and name in self._lines:
+                self._elsewhere = (self._lines[name], f"{name}={self._exported.pop(name)}")
+            if 0 < level <= self._block_level:
+                self._block.pop(name, None)
+
+    def _note_machine(self, text: str, level: int) -> None:
+        """Keep the only kind of machine that a heading names."""
+        for pattern in _MACHINES:
+            names = {name.upper().replace(" ", "") for name in pattern.findall(text)}
+            if names:
+                self._machine = names.pop() if len(names) == 1 else None
+                self._machine_level = level
+                return
 
     def observe(self, text: str, number: int) -> bool:
         """Process a line that is neither a log line nor a table row.
@@ -183,6 +246,7 @@ class CommandLines:
                 # What a title or another heading named holds no longer.
                 for name in _CHOICE:
                     self._block.pop(name, None)
+            text += _forced_by(text)
         if not any(mark in text for mark in ("_perf", "NCCL", "RCCL_", _PRELOAD)):
             return False
         unset = _UNSET.search(text)
@@ -191,6 +255,8 @@ class CommandLines:
         found = {} if removed else _assignments(text, program is not None)
         if not (removed or found or program):
             return False
+        mark = _LEVEL.match(text)
+        level = len(mark[0]) if mark is not None else 0
         if self._used:
             self._block, self._used, self._ranks, self._nodes = {}, False, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
@@ -205,9 +271,12 @@ class CommandLines:
             else (
                 program is not None
                 or _is_setting(text.strip("#=*->[] "))
+                or (level > 0 and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
             )
         )
+        self._lines.update(dict.fromkeys(found, number))
+        self._block_level = level if found else self._block_level
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
         if found or self._commands:
@@ -216,8 +285,9 @@ class CommandLines:
 
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
         options = _END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0]
-        self._ranks = _ranks_of(text[: program.start() + 1], options)
-        self._nodes = _nodes_of(text[: program.start()])
+        parts = _PARTS.search(text) is not None
+        self._ranks = None if parts else _ranks_of(text[: program.start() + 1], options)
+        self._nodes = None if parts else _nodes_of(text[: program.start()])
         arguments = tuple(options.split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.
@@ -246,15 +316,16 @@ class CommandLines:
         algorithms, protocols = (values.get(name) for name in _CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
-            if not (self._titled or self._named or self._worded):
-                return None
-            title = CommandFound(None, None, self._line, titled=self._titled)
-            return title._replace(collective=self._named, worded=self._worded)
+            title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
+            title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
+            title = title._replace(elsewhere=self._elsewhere)
+            return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
+        line = max((self._lines.get(name, 0) for name in _CHOICE if name in values), default=0)
         return CommandFound(
             algorithms,
             protocols,
-            self._line,
+            line or self._line,
             unknown=bool(choice) and (stale or any("$" in value for value in choice)),
             ranks=ranks,
             nodes=self._nodes if known and not (again and ranks is None) else None,
@@ -267,7 +338,26 @@ class CommandLines:
             forced=self._forced,
             titled=self._titled,
             worded=self._worded,
+            headed=self._headed,
+            machine=self._machine,
+            elsewhere=self._elsewhere,
         )
+
+
+def _forced_by(heading: str) -> str:
+    """Return the settings for a choice that a heading names, `Ring/LL` or `forced Tree`; or none.
+
+    A heading that compares several choices names none.
+    """
+    if _LEVEL.match(heading) is None:
+        return ""
+    found = {match.group().lower() for match in _NAMED_PAIR.finditer(heading)}
+    match = _NAMED_PAIR.search(heading)
+    if len(found) != 1 or match is None or _OF_DEFAULT.match(heading):
+        return ""
+    words = zip(_CHOICE, (match["algo"], match["proto"] or match["only"]), strict=True)
+    settings = [f"{name}={word}" for name, word in words if word]
+    return f" ({','.join(settings)})"
 
 
 def _program(text: str) -> re.Match[str] | None:
@@ -294,7 +384,10 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
         name = match["name"]
         if name in _CHOICE or command:
             value = match["double"] or match["single"] or match["bare"] or ""
-            found[name] = value.strip().rstrip(",;:)]}.`")
+            value = value.strip().rstrip(",;:)]}.`")
+            if not command and found.get(name, value) != value:
+                return {}  # prose that lists the values of several runs
+            found[name] = value
     return found
 
 
@@ -356,6 +449,8 @@ def _nodes_of(launcher: str) -> int | None:
         return None
     options = launcher[match.end() :]
     said, each = _PROCESSES.search(options), _PER_NODE.search(options)
+    if each is None and match[0] in ("mpirun", "orterun", "prterun"):
+        each = _MPIRUN_PER_NODE.search(options)
     processes = int(said["count"]) if said is not None else None
     if match[0] == "srun":
         nodes = _SRUN_NODES.search(options)

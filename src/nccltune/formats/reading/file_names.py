@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import NamedTuple
 
+from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.model.choice import (
     DEFAULT,
     TUNED_RUN,
@@ -40,6 +41,34 @@ def scale_of_name(name: str) -> tuple[int | None, int | None]:
         numbers = {int(a or b) for a, b in pattern.findall(stem)}
         found.append(numbers.pop() or None if len(numbers) == 1 else None)
     return found[0], found[1]
+
+
+def scale_of_heading(heading: str) -> tuple[int | None, int | None]:
+    """Return the nodes and the ranks that the heading of a column states: `8 GPUs`, `4xA100`."""
+    nodes, ranks = scale_of_name(re.sub(r"\W", "_", heading.lower()))
+    machine = re.match(r"(\d{1,6})[ _]?x?[ _]?[A-Za-z]{1,3}\d{2,4}", heading)
+    return nodes, ranks or (int(machine[1]) if machine is not None else None)
+
+
+def headings_apart(headings: list[str]) -> set[str]:
+    """Return the headings of columns that are runs of other conditions.
+
+    Those are no repeats, and are neither the only one of a choice, of a collective nor of a scale.
+    """
+
+    def named(heading: str) -> object:
+        collective, scale = collective_of_title(heading), scale_of_heading(heading)
+        choice = named_choice(heading)
+        choice = choice._replace(name="") if choice is not None and choice.is_evidence else None
+        known = collective is not None or choice is not None or any(scale)
+        return (collective, choice, scale) if known else None
+
+    names = [named(heading) for heading in headings]
+    return {
+        heading
+        for heading, name in zip(headings, names, strict=True)
+        if not _REPEAT.fullmatch(heading) and (name is None or names.count(name) > 1)
+    }
 
 
 class NamedChoice(NamedTuple):
@@ -107,6 +136,7 @@ _SIZED = re.compile(
 _NEGATIONS = ("no", "not", "non", "un", "anti", "without", "sans", "wo", "never", "de")
 _MACHINES = ("node", "host")
 _LONGEST_WORD = 64
+_REPEAT = re.compile(r"(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass)[ _#-]*\d+", re.I)
 
 
 def named_choice(name: str) -> NamedChoice | None:

@@ -53,6 +53,7 @@ class FlagKind(StrEnum):
     BANDWIDTH_MISMATCH = "bandwidth_mismatch"
     LOW_BANDWIDTH = "low_bandwidth"
     SCALE_UNKNOWN = "scale_unknown"
+    RANKS_NEEDED = "ranks_needed"
     SCALE_MISMATCH = "scale_mismatch"
     SCALE_INFERRED = "scale_inferred"
     COLLECTIVE_UNKNOWN = "collective_unknown"
@@ -86,6 +87,7 @@ DOUBTFUL = frozenset(
         FlagKind.AVERAGE_MISMATCH,
         FlagKind.BANDWIDTH_MISMATCH,
         FlagKind.LOW_BANDWIDTH,
+        FlagKind.RANKS_NEEDED,
         FlagKind.SCALE_MISMATCH,
         FlagKind.CHOICE_UNKNOWN,
         FlagKind.CHOICE_CONFLICT,

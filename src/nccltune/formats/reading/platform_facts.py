@@ -55,6 +55,8 @@ _MADE_NAME = re.compile(
 class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The platform facts of one run. None or an empty value: the run does not show the fact.
 
+    - `machine`: the GPU or the kind of machine that a heading above the table names.
+    - `library`: NCCL or RCCL.
     - `nccl`: the NCCL version that ran.
     - `driver`: the CUDA version of the driver.
     - `nics`: one text for each list of NICs that a host logged.
@@ -75,6 +77,8 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     """
 
     gpu: str | None = None
+    machine: str | None = None
+    library: str | None = None
     nccl: str | None = None
     driver: str | None = None
     network: str | None = None
@@ -120,6 +124,7 @@ _PLAIN = {
     "replay": "replay of",
     "registration": "registration of buffers (-R)",
 }
+_TITLED = {"machine": "machine in the heading", "library": "library"}
 _AT_ONE_SCALE = {
     "ranks_per_host": "ranks of each host",
     "gpus": "GPUs by PCI bus",
@@ -180,7 +185,7 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
     GPU, versions and network come first.
     """
     a, b = one.facts, other.facts
-    found = _different(a, b, _PLAIN)
+    found = _different(a, b, _PLAIN | _TITLED)
     same_scale = None not in (one.nodes, one.ranks) and (one.nodes, one.ranks) == (
         other.nodes,
         other.ranks,

@@ -8,7 +8,7 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
-from nccltune.formats.text.cells import CellError
+from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.lines import visible
 
 TIME_UNITS = {
@@ -151,7 +151,7 @@ def _split(cell: str, noun: str, *, whole: bool = False) -> tuple[Decimal, str]:
     number, unit = match["number"].strip(), (match["unit"] or "").strip()
     if _THOUSANDS.fullmatch(number):
         if number.count(",") == 1 and "." not in number and not whole:
-            raise CellError(
+            raise AmbiguousCellError(
                 f"{number!r} has two meanings: a decimal comma, or one between thousands",
                 f"write {number.replace(',', '')} or {number.replace(',', '.')}",
             )

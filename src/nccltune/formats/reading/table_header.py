@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nccltune.formats.reading.foreign_names import has_foreign_name, in_english
 from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
 from nccltune.formats.text.delimited import cells_of, separators_of
+from nccltune.model.collective import Collective
 
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
@@ -48,6 +49,12 @@ _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()
 RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 """Roles that only a raw CSV has: rows of several collectives or choices."""
 MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
+OTHER_RUN = "other run"
+"""The role of the columns of another run in the header of a run."""
+_PER_RUN = ("time", "algbw", "busbw")
+_RATE_WORDS = re.compile(
+    r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
+)
 MEASURED_NAME = re.compile(
     r"time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s", re.IGNORECASE
 )
@@ -73,13 +80,15 @@ _NO_RUN = re.compile(
     re.IGNORECASE,
 )
 _NOT_ONE_CALL = re.compile(
-    r"(?<![a-z])(?:min|max|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
+    r"(?<![a-z])(?:m(?:in|ax)(?!\d)|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
     r"|launch|[hd]2[hd]|copy|setup|init|total|sum|comp\w*|comm\w*|wait|send|recv|overlap"
     r"|ranks?|nodes?|procs?|process\w*|np|mpi|gloo|ucc|ucx|msccl\w*|oneccl|hccl|nvshmem|(?:all|reduce|broad)"
     r"[ _-]?(?:reduce|gather|scatter|to[ _-]?all|cast)|broadcast|bcast|reduce|gather|scatter)"
     r"(?![a-z])",
     re.IGNORECASE,
 )
+_SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
+_COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
 _HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
 _PLACEMENT = re.compile(
@@ -136,40 +145,47 @@ class Header(NamedTuple):
         return [index for index, column in enumerate(self.columns) if column.role == role]
 
     def runs(self) -> list[tuple[str, "Header"]]:
-        """Return the runs in a table of several columns of times, each with its heading.
+        """Return the runs in a table with several times or bandwidths, each with its heading.
 
-        In the header of a run, its column is the time. Empty if a column may be something else
-        than the time of a call, or if its unit is not named.
+        In the header of a run, its columns have their roles. Empty if a column may be something
+        else than a value of one call, or if the unit of a time is not named.
         """
-        if self.roles & MEASURED:
+        groups: dict[str, dict[str, int]] = {}
+        headings: dict[str, str] = {}
+        for at, column in enumerate(self.columns):
+            heading, role = _heading_of(column)
+            if role:
+                group = groups.setdefault(heading.lower(), {})
+                headings.setdefault(heading.lower(), heading)
+                if role in group or column.placement:
+                    return []
+                group[role] = at
+        counts = {role: sum(role in group for group in groups.values()) for role in _PER_RUN}
+        measured = next((role for role in _PER_RUN if counts[role] > 1), "")
+        if counts["time"] != 1:
+            # A single time beside bandwidths of other headings is the time of its own.
+            groups = {key: group for key, group in groups.items() if measured in group}
+        clear = len(groups) > 1 and all(re.search(r"[^\W\d_]", key) for key in groups)
+        if self.roles & MEASURED or not clear or not _are_of_one_call(list(groups)):
             return []
-        places = {
-            at: _TIME_WORDS.sub("", _without_unit(column.name)).strip(" _-:.,()[]*`\"'")
-            for at, column in enumerate(self.columns)
-            if not column.role and time_unit(column.unit) and not _NO_RUN.search(column.name)
-        }
-        headings = list(places.values())
-        clear = len({heading.lower() for heading in headings}) == len(headings) > 1
-        if not clear or any(self.columns[at].placement for at in places):
-            return []
-        if any(
-            _NOT_ONE_CALL.search(heading) or not re.search(r"[^\W\d_]", heading)
-            for heading in headings
-        ):
-            return []
+        taken = {at for group in groups.values() for at in group.values()}
         return [
             (
-                heading,
+                headings[key],
                 self._replace(
                     columns=tuple(
-                        column._replace(role="time" if at == own else "other run")
-                        if at in places
+                        column._replace(role=own[at])
+                        if at in own
+                        else column._replace(role=OTHER_RUN)
+                        if at in taken
                         else column
                         for at, column in enumerate(self.columns)
                     )
                 ),
             )
-            for own, heading in places.items()
+            for key, own in (
+                (key, {at: role for role, at in group.items()}) for key, group in groups.items()
+            )
         ]
 
     @property
@@ -239,9 +255,44 @@ def header_of(line: str) -> Header | None:
     return None
 
 
+def _heading_of(column: Column) -> tuple[str, str]:
+    """Return what a column of times or bandwidths is named for beside that, and its role."""
+    if column.role or _NO_RUN.search(column.name):
+        return "", ""
+    name, role = _without_unit(column.name), ""
+    if time_unit(column.unit):
+        name, role = _TIME_WORDS.sub("", name), "time"
+    elif (rate := _RATE_WORDS.search(name)) is not None:
+        name, role = name.replace(rate[0], ""), f"{rate['kind'].lower()}bw"
+    return name.strip(" _-:.,()[]*`\"'"), role
+
+
+def _are_of_one_call(headings: list[str]) -> bool:
+    """Return whether each heading may name runs: none names a part of a call or a statistic."""
+    plain = {re.sub(r"[^a-z]", "", heading.removesuffix("_perf")) for heading in headings}
+    if len(plain) == len(headings) and plain <= _COLLECTIVES:
+        return True
+    if all(_SCALE.fullmatch(heading) for heading in headings):
+        return True
+    return not any(map(_NOT_ONE_CALL.search, headings))
+
+
+def _unit_of(text: str) -> re.Match[str] | None:
+    """Return the unit in a name, in brackets or at its end; None without one."""
+    for match in (_UNIT.search(text), _SUFFIX.search(text.strip(" _"))):
+        if match is not None and (not (unit := _unit_text(match)) or is_unit(unit)):
+            return match
+    return None
+
+
+def _unit_text(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return (groups.get("unit") or groups.get("bare") or "").strip()
+
+
 def _without_unit(name: str) -> str:
-    """Return a name without the unit at its end or in brackets."""
-    match = _UNIT.search(name) or _SUFFIX.search(name.strip(" _"))
+    """Return a name without its unit."""
+    match = _unit_of(name)
     return name if match is None else name.replace(match.group(), " ")
 
 
@@ -261,15 +312,10 @@ def column_of(cell: str) -> Column:
     if (place := _PLACEMENT.search(text)) is not None:
         placement = "out-of-place" if place["out"] else "in-place"
         text = text[: place.start()] + " " + text[place.end() :]
-    while (match := _UNIT.search(text) or _SUFFIX.search(text.strip(" _"))) is not None:
-        groups = match.groupdict()
-        found = (groups.get("unit") or groups.get("bare") or "").strip()
-        if not is_unit(found):
-            if found.strip():
-                break
-        elif match.re is _SUFFIX:
+    while (match := _unit_of(text)) is not None:
+        if match.re is _SUFFIX:
             text = text.strip(" _")
-        unit = unit or found.replace("_", "/")
+        unit = unit or _unit_text(match).replace("_", "/")
         text = text[: match.start()] + " " + text[match.end() :]
     plain = _plain(text)
     if not unit and plain in ("sizebytes", "sizeinbytes", "bytes", "nbytes"):

@@ -41,6 +41,10 @@ class CellError(ValueError):
         self.hint = hint
 
 
+class AmbiguousCellError(CellError):
+    """A cell with two meanings, of which other cells may decide."""
+
+
 def name_of(cell: str, names: Sequence[str], noun: str) -> str:
     """Return `cell` if it is one of `names`.
 

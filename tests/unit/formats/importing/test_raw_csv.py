@@ -317,3 +317,32 @@ def test_a_column_of_programs_names_the_collective() -> None:
     assert [(item.collective.value, item.nodes, item.ranks) for item in read.samples] == [
         ("allreduce", 2, 16)
     ]
+
+
+def test_each_column_of_times_beside_the_scale_is_a_run() -> None:
+    header = "collective,nodes,ranks,size,ring_us,tree/ll_us,default_us\n"
+    read = csv_file(f"{header}all_reduce,2,16,1024,20.1,15.2,-\nall_gather,2,16,1024,30.1,25.2,9\n")
+    assert sorted((item.collective.value, item.time_us) for item in read.samples) == [
+        ("allgather", 9.0),
+        ("allgather", 25.2),
+        ("allgather", 30.1),
+        ("allreduce", 15.2),
+        ("allreduce", 20.1),
+    ]
+    assert read.labels == {"NCCL_ALGO=Ring", "tree/ll", "default"}
+    assert (read.report.rows, read.report.tables) == (2, 1)
+
+
+def test_columns_of_a_time_and_its_bandwidth_are_one_run() -> None:
+    header = "collective,ranks,size,A_time_us,A_busbw,B_time_us,B_busbw\n"
+    read = csv_file(f"{header}all_reduce,16,1048576,120.1,16.37,150.2,13.09\n")
+    assert [item.time_us for item in read.samples] == [120.1, 150.2]
+    assert "bandwidth_mismatch" not in read.flags
+
+
+def test_columns_of_collectives_name_it() -> None:
+    read = csv_file("ranks,size,all_reduce_us,all_gather_us\n16,1048576,120.1,62.1\n")
+    assert [(item.collective.value, item.time_us) for item in read.samples] == [
+        ("allreduce", 120.1),
+        ("allgather", 62.1),
+    ]

@@ -3,7 +3,10 @@
 
 import pytest
 
+from nccltune.formats.importing.detect import kind_of
 from nccltune.formats.importing.unrecognised import describe
+from nccltune.formats.reading.file_report import FileKind
+from nccltune.model.errors import InputError
 
 SUMMARY = "file,test,N,avg_bus_bw_GBs,peak_busbw_GBs\nn10.log,all_gather_perf,10,46.79,48.71\n"
 DRAWN = "| GPUs | algo | busbw |\n| ---: | :--- | ---: |\n| 4 | Ring | 363.3GBps |\n"
@@ -35,6 +38,12 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (NESTED, "keys bytes, eager_us, graph_us: which one is the time", "time_us", 1),
         ('{"a": 1}', "keys a: none has the size and the time", "known are", 1),
         ("We reach\na busbw of 390 GB/s now.", "states a bandwidth in words", "output", 2),
+        ("1. busbw: the first, and second\n2. algbw, third\n", "nothing in it is known", "", None),
+        ("Its metric, busbw, is chosen for two\nreasons, and 1 more, it is\n", "nothing", "", None),
+        ("# size count\n 8 2 float XXX.X XX.XX\n busbw: XX.XX\n", "has placeholders", "numbers", 2),
+        ("A\n 8 1.5 0.1\n 16 1.6 0.1\n 32 1.7 0.1\n", "rows of 3 numbers", "line of names", 2),
+        ('int f(void* data, size_t size,\n  void** mhandle, int 4);', "nothing in it", "", None),
+        ("$ nvidia-smi nvlink --status\nLink 0: 26 GB/s 1 2 3\n", "nothing in it", "", None),
         ("hello\nworld", "nothing in it is known", "known are", None),
         ("a, b, and c\nd, e, and 5\n" * 3, "columns a, b, and c: no column", "known are", 1),
     ],
@@ -50,3 +59,36 @@ def test_a_file_without_measurements_is_described(
 
 def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
     assert describe("\n\n\n\na, b, and c\nd, e, and 5\n").message == "nothing in it is known"
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("$ nccom-test allr -r 4\nsize(B) count(elems) type time(us) algbw(GB/s)\n", "nccom-test"),
+        ("size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)\n 8 2 fp32 1\n", "Neuron"),
+        ("data_size(Bytes):  aveg_time(us):  alg_bandwidth(GB/s):\n8192  50.2  0.16\n", "Ascend"),
+        ("# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size  Avg Latency(us)\n4  9.1\n", "OSU"),
+        (
+            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]\n 65536 5000\n",
+            "perftest",
+        ),
+        ("  Count   Size    Time, us    Bandwidth, GB/s\n 1 2 3 4\n", "ucc_perftest"),
+        ("  elements   min (us)   p50 (us)   p99 (us)   max (us)\n 1 2 3 4 5\n", "Gloo"),
+        (
+            "# size  count  time  algbw  busbw #wrong\n 1048576 262144 12.3 84.9 148.7 0\n",
+            "MSCCL++",
+        ),
+        ("nvbandwidth Version: v0.5\n", "nvbandwidth"),
+    ],
+)
+def test_other_benchmarks_are_named(text: str, program: str) -> None:
+    with pytest.raises(
+        InputError, match="is output of .*: (?:no |copies|collectives|one)"
+    ) as caught:
+        kind_of(text.encode())
+    assert program in str(caught.value)
+
+
+def test_another_benchmark_beside_nccl_tests_is_left_alone() -> None:
+    text = "nvbandwidth Version: v0.5\n# nThread 1 nGpus 8 minBytes 8\n"
+    assert kind_of(text.encode()) is FileKind.NCCL_TESTS_TEXT

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of nccl-tests tables: Markdown, CSV, TSV, other column names and units, wrapped lines."""
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -178,8 +179,8 @@ REFUSED = {
         for names in (
             ("min time (us)", "p99 time (us)"),
             ("CPU (us)", "GPU (us)"),
-            ("8 GPUs (us)", "16 GPUs (us)"),
-            ("all_reduce (us)", "all_gather (us)"),
+            ("8 GPUs send (us)", "16 GPUs send (us)"),
+            ("all_gather part (us)", "reduce part (us)"),
             ("measured (us)", "predicted (us)"),
             ("in-place (us)", "out-of-place (us)"),
             ("A (us)", "A (us)"),
@@ -187,8 +188,8 @@ REFUSED = {
         )
     },
     "no time": (
-        markdown(["Size", "busbw"], [[r[0], r[7]] for r in ROWS]),
-        "no column is known to be the time of a call: name it 'time (us)', or name one 'busbw",
+        markdown(["Size", "GB/s of a", "GB/s of b"], [[r[0], r[7], r[11]] for r in ROWS]),
+        "name it 'time (us)', or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'",
     ),
     "one comma": (
         separated(["Size", "Time (us)"], [[r[0], '"1,234"'] for r in ROWS]),
@@ -239,9 +240,12 @@ COLUMNS = {
         False,
     ),
     "choices": ("default [us]", "tree/ll128 [us]", {"default", "tree/ll128"}, False),
+    "collectives": ("all_reduce (us)", "all_gather (us)", {"default"}, False),
+    "scales": ("8 GPUs (us)", "16 GPUs (us)", {"default"}, False),
     "words": ("before_us", "after_us", {"default"}, True),
     "versions": ("NCCL 2.18 (us)", "NCCL 2.20 (us)", {"default"}, True),
     "one choice": ("Ring old (us)", "Ring new (us)", {"NCCL_ALGO=Ring"}, True),
+    "settings": ("BASE (us)", "MAX16 (us)", {"default"}, True),
     "repeats": ("run 1 (us)", "run 2 (us)", {"default"}, False),
 }
 
@@ -326,3 +330,124 @@ def test_the_only_column_like_a_time_is_the_time_if_a_bandwidth_agrees() -> None
     assert (sample.bytes, sample.time_us) == (100_000_000, 8000.0)
     without = text(markdown([*names[:3], "Efficiency"], [[*row[:3], row[4]] for row in rows]))
     assert without.samples == []
+
+
+RATES = [[row[0], row[7], row[11]] for row in ROWS[2:]]
+
+
+@pytest.mark.parametrize("mark", ["|", ","])
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["size", "busbw"], {"default"}),
+        (["size", "out-of-place busbw", "in-place busbw"], {"default"}),
+        (["size", "Ring busbw (GB/s)", "Tree busbw (GB/s)"], {"NCCL_ALGO=Ring", "NCCL_ALGO=Tree"}),
+        (["size", "before_busbw_gbps", "after_busbw_gbps"], {"default"}),
+    ],
+)
+def test_times_are_computed_from_the_bus_bandwidth(
+    names: list[str], labels: set[str], mark: str, tmp_path: Path
+) -> None:
+    rows = [row[: len(names)] for row in RATES]
+    data = separated(names, rows) if mark == "," else markdown(names, rows)
+    found = read(tmp_path, data + "World Size: 8\n" if mark == "x" else f"World Size: 8\n\n{data}")
+    assert found.labels == labels
+    got = {(item.bytes, item.time_us) for item in found.samples}
+    printed = {(size, time) for size, _, time, *_ in WHOLE if size > 1024}
+    assert len(got) == len(rows) * (len(names) - 1)
+    for size, time_us in got:
+        assert any(size == other and abs(time_us / time - 1) < 0.02 for other, time in printed)
+
+
+def test_a_bus_bandwidth_of_an_unknown_number_of_ranks_asks_for_it() -> None:
+    found = text("# all_reduce\n" + separated(["size", "busbw"], [row[:2] for row in RATES]))
+    assert found.samples == []
+    assert found.sentence("ranks_needed") == (
+        "the time of a busbw needs the number of ranks: give --ranks"
+    )
+    rooted = text("# broadcast\n" + separated(["size", "busbw"], [row[:2] for row in RATES]))
+    assert [item.time_us for item in rooted.samples] == [
+        int(size) / (float(rate) * 1e3) for size, rate, _ in RATES
+    ]
+
+
+def test_columns_name_their_collective_and_their_ranks() -> None:
+    names = ["size", "all_reduce busbw", "all_gather busbw"]
+    found = text("World Size: 4\n\n" + markdown(names, RATES))
+    assert {item.collective.value for item in found.samples} == {"allreduce", "allgather"}
+    scales = text("# all-reduce\n" + markdown(["size", "4 GPUs busbw", "2xH100 busbw"], RATES))
+    assert [item.ranks for item in scales.samples] == [4] * len(RATES) + [2] * len(RATES)
+
+
+def test_a_size_in_two_units_is_the_one_in_bytes(tmp_path: Path) -> None:
+    rows = [[row[0], str(int(row[0]) / 1024), row[5], row[6]] for row in ROWS]
+    found = read(tmp_path, markdown(["Size (B)", "Size (KB)", "Time (us)", "algbw"], rows))
+    assert [item[0] for item in found.times] == [item[0] for item in FIRST]
+
+
+def test_one_cell_shows_that_commas_mark_thousands_in_the_whole_table(tmp_path: Path) -> None:
+    cells = ["4,372", "4,366", "1,118,289"]
+    rows = [[str(1 << at), cell, "9"] for at, cell in enumerate(cells, 10)]
+    found = read(tmp_path, markdown(["size", "LL (us)", "Simple (us)"], rows))
+    assert [item.time_us for item in found.samples][:3] == [4372.0, 4366.0, 1118289.0]
+    assert found.report.unreadable == 0
+
+
+def test_both_bandwidths_show_the_number_of_ranks_as_far_as_they_are_exact() -> None:
+    rows = [["1 GiB", "386.55", "761.03"], ["2 GiB", "416.32", "819.63"]]
+    exact = text("# all-reduce\n" + markdown(["size", "algbw (GB/s)", "busbw (GB/s)"], rows))
+    assert {item.ranks for item in exact.samples} == {64}
+    rough = [["1 GiB", "8.41", "16.7"], ["2 GiB", "8.56", "17.1"]]
+    found = text("# all-reduce\n" + markdown(["size", "algbw (GB/s)", "busbw (GB/s)"], rough))
+    assert {item.ranks for item in found.samples} == {None}
+    assert "bandwidth_mismatch" not in found.flags
+
+
+def test_the_only_time_beside_other_bandwidths_is_that_of_its_heading() -> None:
+    names = ["size", "LL time (us)", "LL busbw", "Simple busbw"]
+    found = text(
+        "World Size: 2\n# all-reduce\n" + markdown(names, [["1048576", "100.0", "10.49", "5.243"]])
+    )
+    assert {(item.choice, round(item.time_us)) for item in found.samples} == {
+        ("NCCL_PROTO=LL", 100),
+        ("NCCL_PROTO=Simple", 200),
+    }
+
+
+def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
+    other = "| Size | at best | LL | Simple |\n|---|---|---|---|\n| 65536 | 4371 (LL) | 43 | 44 |\n"
+    found = read(tmp_path, markdown(NAMES, ROWS) + other)
+    assert (found.times, found.report.unreadable) == (WHOLE, 0)
+
+
+@pytest.mark.parametrize(
+    ("heading", "label"),
+    [
+        ("### all_reduce / ring (NCCL_ALGO=RING)", "NCCL_ALGO=Ring"),
+        ("## Part 3: Forced Ring/LL - slow", "ring/ll"),
+        ("## Ring/LL against Tree/LL", "default"),
+        ("## Default, not Ring/LL", "default"),
+        ("### all_reduce (NCCL_NVLS_ENABLE=1)", "default"),
+        ("B and C add `-x NCCL_PROTO=Simple` and `-x NCCL_PROTO=LL`", "default"),
+    ],
+)
+def test_the_heading_of_a_section_names_its_choice(heading: str, label: str) -> None:
+    before = f"### all_reduce (NCCL_ALGO=TREE)\n{MADE.text()}\n"
+    found = text(
+        f"{before}{heading}\n{MADE.text()}" if heading[0] == "#" else f"{heading}\n{MADE.text()}"
+    )
+    assert found.labels - {"NCCL_ALGO=Tree"} == {label}
+
+
+def test_an_export_in_another_section_leaves_the_default_in_doubt() -> None:
+    found = text(f"## A script\nexport NCCL_ALGO=Ring\n## Output\n{MADE.text()}")
+    assert found.labels == {"default"}
+    assert "line 2 sets NCCL_ALGO=Ring under another heading" in found.sentence(
+        "choice_unconfirmed"
+    )
+
+
+def test_an_output_inside_a_json_log_line_is_read() -> None:
+    line = json.dumps({"level": "fatal", "output": MADE.text()})
+    found = text(f"Start\n{line}\n")
+    assert found.times == WHOLE

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccltune.formats.nccl_tests.rank_bounds import RankBounds, rank_bounds
+from nccltune.formats.nccl_tests.run import listed_hosts
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import Made, Point, points, without_devices
 from tests.unit.formats.reading_tools import Read, text
@@ -122,7 +123,7 @@ def test_ranks_that_are_given_and_not_those_of_the_table() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "mpirun -np 64 -N 8 all_reduce_perf -b 8 -g 1",
+        "mpirun -np 64 all_reduce_perf -b 8 -g 1",
         "mpirun -np 8 \\\n  -x NCCL_DEBUG=WARN \\\n  ./all_reduce_perf -b 8 -g 8",
         "srun --ntasks=64 ./all_reduce_perf_mpi -g 1 -t 1",
     ],
@@ -290,3 +291,12 @@ def test_the_file_s_name_states_a_scale_that_the_table_allows() -> None:
     read = text(made, "job-n-0008-N-0002.out")
     assert scales(read) == {(2, 4)}
     assert "scale_mismatch" not in read.flags
+
+
+def test_host_names_with_blanks_and_other_characters_are_listed() -> None:
+    lines = [
+        f"#  Rank  {at} Group  0 Pid  4{at} on {host} device  0 [0000:1b:00] NVIDIA H100"
+        for at, host in enumerate(["node a(1)", "kn\u00f6ten#2.example", "host-3"])
+    ]
+    found = listed_hosts("\n".join([*lines, '{"hostname": "json 4"}']))
+    assert set(found.values()) == {"node a(1)", "kn\u00f6ten#2", "host-3", "json 4"}

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.nccl_log.run_settings import NcclLog, forced
 from nccltune.formats.reading.collective_names import collective_of_name
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_names import named_choice
+from nccltune.formats.reading.platform_facts import Subject, differences
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import Made, points, without_devices
@@ -564,3 +567,36 @@ def test_a_profiler_plugin_is_noted() -> None:
     assert read.doubtful == set()
     off = text(f"NCCL_PROFILER_PLUGIN=none ./all_reduce_perf -g 4\n{MADE.text()}")
     assert "note" not in off.flags
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ("NCCL_ALGO=Ring NCCL_PROTO=LL NCCL_MIN_NCHANNELS=8 NCCL_MAX_NCHANNELS=8", "ring/ll/8"),
+        ("NCCL_ALGO=Tree NCCL_PROTO=LL NCCL_MIN_CTAS=4 NCCL_MAX_CTAS=4", "tree/ll/4"),
+        ("NCCL_ALGO=Ring NCCL_PROTO=LL NCCL_MIN_NCHANNELS=4 NCCL_MAX_NCHANNELS=8", "ring/ll"),
+        ("NCCL_ALGO=Ring NCCL_MIN_NCHANNELS=8 NCCL_MAX_NCHANNELS=8", "NCCL_ALGO=Ring"),
+        ("NCCL_MIN_NCHANNELS=8 NCCL_MAX_NCHANNELS=8", "default"),
+    ],
+)
+def test_equal_limits_of_the_channels_are_a_part_of_the_choice(settings: str, label: str) -> None:
+    read = text(f"{settings} ./all_reduce_perf -b 64K -e 1M -g 8\n{MADE.text()}")
+    assert read.labels == {label}
+    if label == "default":
+        assert "8 channels only" in read.sentence("choice_restricted")
+
+
+def test_forced_channels_are_no_other_platform(tmp_path: Path) -> None:
+    for channels in (4, 8):
+        forced = " ".join(f"NCCL_{end}_NCHANNELS={channels}" for end in ("MIN", "MAX"))
+        command = f"NCCL_ALGO=Ring NCCL_PROTO=LL {forced} ./all_reduce_perf -g 8\n"
+        made = Made(points(*SIZES, start=20.0 + channels)).text()
+        (tmp_path / f"{channels}.txt").write_text(command + made)
+    inputs = find_inputs([tmp_path])
+    runs = [
+        batch.run
+        for reading in read_inputs(inputs, ReadOptions(study="made"))
+        for batch in reading.batches()
+    ]
+    assert sorted(run.choice for run in runs) == ["ring/ll/4", "ring/ll/8"]
+    assert not differences(*(Subject(run.facts, run.nodes, run.ranks) for run in runs))

@@ -142,6 +142,8 @@ def test_long_lines_take_no_long_time(text: str) -> None:
         ("mpirun -np 2 -host a,b", 2),
         ("mpirun -np 16 -H a,b --map-by ppr:8:node", 2),
         ("mpirun -np 16 -npernode 8 --hostfile hosts", 2),
+        ("mpirun -np 64 -N 8", 8),
+        ("flux run -N 2 -n 16", None),
         ("mpiexec.hydra -n 16 -ppn 8 -hosts a,b", 2),
         ("srun -N 2 -n 16", 2),
         ("srun -N2 --ntasks-per-node=8", 2),
@@ -151,6 +153,7 @@ def test_long_lines_take_no_long_time(text: str) -> None:
         ("mpirun -np 8 -H a:8,b:8", None),
         ("mpirun -np 16 --hostfile hosts", None),
         ("mpirun -np 16 -H $HOSTS", None),
+        (f"mpirun -np 1 -H a {PERF} : -np 1 -H b", None),
         ("srun -n 16", None),
         ("srun --nodes=2-4 -n 16", None),
     ],
@@ -172,6 +175,7 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("2 nodes allreduce test, 1 H100 each node, using 4 nics", (2, 1)),
         ("### Single Node\n### Two Nodes", (2, 2)),
         ("### Two Nodes\n# nThread 1 nGpus 1\n# Using devices", (2, 1)),
+        ("```\n# Single-node test\nrun\n```\n### Across nodes", None),
         ("### Two Nodes\n### Other", None),
         ("### Two Nodes\n## Other", None),
         ("## 1 node against 2 nodes", None),
@@ -264,3 +268,29 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
     lines.observe(line, 1)
     found = lines.begin_run(again=False)
     assert (found and found.ranks) == ranks
+
+
+@pytest.mark.parametrize(
+    ("lines", "headed", "machine"),
+    [
+        ("## 8x A100 (NVLink)", 8, "A100"),
+        ("## All-reduce, 8 GPUs", 8, None),
+        ("**16 ranks on H100**", 16, "H100"),
+        ("### 4 x NVIDIA H200", 4, "H200"),
+        ("## 8x A100\n## 4x L40S", 4, "L40S"),
+        ("## 8x A100\n### all-reduce", None, "A100"),
+        ("Results on p5.48xlarge:", None, "P5.48XLARGE"),
+        ("## RTX 4090", None, "RTX4090"),
+        ("## A100 against H100", None, None),
+        ("## 8 GPUs per node", None, None),
+        ("## 4 GPUs and 8 GPUs", None, None),
+        ("## Two nodes with 8 GPUs", None, None),
+        ("We have 8 A100 here", None, None),
+        ("## A 100 words", None, None),
+    ],
+)
+def test_the_ranks_and_the_machine_of_a_heading(
+    lines: str, headed: int | None, machine: str | None
+) -> None:
+    command = found(lines)
+    assert (command and command.headed, command and command.machine) == (headed, machine)

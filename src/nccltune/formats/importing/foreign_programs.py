@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Name benchmarks whose output looks like that of nccl-tests, and which do not measure NCCL."""
+
+import re
+from typing import NamedTuple
+
+_OF_NCCL = re.compile(
+    r"NCCL (?:INFO|WARN|version)|# (?:nThread|Collective test)|[nr]ccl-tests|\w_perf\b"
+    r"|size\s+count\s+type\s+(?:redop|root|time)|OSU [NR]CCL",
+    re.IGNORECASE,
+)
+_NEEDED = "give the output of nccl-tests (all_reduce_perf) on these machines"
+
+
+class ForeignProgram(NamedTuple):
+    """A benchmark: its name, what it measures, its mark in its output, and what to give instead.
+
+    `{name}` in the hint stands for the name of the file.
+    """
+
+    name: str
+    measures: str
+    mark: re.Pattern[str]
+    hint: str = _NEEDED
+
+
+FOREIGN_PROGRAMS = (
+    ForeignProgram(
+        "nccom-test (AWS Neuron)",
+        "collectives of Neuron, not of NCCL",
+        re.compile(r"\bnccom-test\b|\btime:(?:avg|p50)\(us\)|size\(B\)\s+count\(elems\)"),
+        "nccltune measures NCCL and RCCL only",
+    ),
+    ForeignProgram(
+        "hccl_test (Huawei Ascend)",
+        "collectives of HCCL, not of NCCL",
+        re.compile(r"\baveg_time\(us\)|\bHcclAllReduce\b"),
+        "nccltune measures NCCL and RCCL only",
+    ),
+    ForeignProgram(
+        "the OSU micro-benchmarks",
+        "collectives of MPI, not of NCCL",
+        re.compile(r"# OSU .{0,40}(?:Latency|Bandwidth) Test"),
+    ),
+    ForeignProgram(
+        "a benchmark of MPI or oneCCL",
+        "no collectives of NCCL",
+        re.compile(r"#\s?bytes\s+#\s?repetitions\s+t_|Intel\(R\) MPI Benchmarks"),
+    ),
+    ForeignProgram(
+        "perftest (ib_write_bw and others)",
+        "one connection of InfiniBand or RoCE, no collective",
+        re.compile(r"#bytes\s+#iterations\s+(?:BW|t_)|RDMA_Write (?:BW|Post List)"),
+    ),
+    ForeignProgram(
+        "ucc_perftest",
+        "collectives of UCC, not of NCCL",
+        re.compile(r"\bucc_perftest\b|Count\s+Size\s+Time, us\s+Bandwidth, GB/s"),
+    ),
+    ForeignProgram(
+        "the benchmark of Gloo",
+        "collectives of Gloo, not of NCCL",
+        re.compile(r"elements\s+min \(us\)\s+p50 \(us\)\s+p99 \(us\)"),
+    ),
+    ForeignProgram(
+        "the tests of MSCCL++",
+        "collectives of MSCCL++, not of NCCL",
+        re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw\s|\bmscclpp-test"),
+    ),
+    ForeignProgram(
+        "nvbandwidth",
+        "copies between GPUs, no collective",
+        re.compile(r"\bnvbandwidth Version|\bmemcpy (?:CE|SM) [CG]PU\(row\)"),
+    ),
+    ForeignProgram(
+        "CUDA's p2pBandwidthLatencyTest",
+        "copies between GPUs, no collective",
+        re.compile(r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test"),
+        "look at it: nccltune doctor {name}; for collectives give the output of nccl-tests",
+    ),
+)
+
+
+def foreign_program(text: str) -> ForeignProgram | None:
+    """Return the benchmark that wrote `text`; None if it is none of them, or NCCL is in it, too."""
+    if _OF_NCCL.search(text) is not None:
+        return None
+    return next((each for each in FOREIGN_PROGRAMS if each.mark.search(text)), None)
