@@ -90,7 +90,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     # _XML matches all XML comments as one atomic group. Otherwise the match could take forever.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
-    ("nvidia-smi-q", _mark(rb"<nvidia_smi_log|=NVSMI LOG=")),
+    ("nvidia-smi-q", _mark(rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: ")),
     (
         "nvidia-smi",
         _mark(
@@ -263,7 +263,9 @@ def kinds_of(name: str, data: bytes) -> FileItems:
             starts, items = zip(*parts, strict=True)
             return FileItems(items, sure=True, starts=starts)
     if by_content:
-        return FileItems((by_content,), sure=True)
+        # A pasted job often has its settings first and its errors after them.
+        output = (OUTPUT,) if by_content == "env" and states_failure(head) else ()
+        return FileItems((by_content, *output), sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():

@@ -53,6 +53,19 @@ LINES = [
     ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
     ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
     ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
+    ("port_taken", "RuntimeError: The server socket has failed to listen on any local network "
+     "address. port: 29500, useIpv6: false, code: -98, message: EADDRINUSE"),
+    ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
+    ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
+    ("died", "exitcode  : -9 (pid: 4711)"),
+    ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
+    ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
+    ("rdma_memory", "ib_log.c:246 UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
+     "memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)"),
+    ("no_interface", "'x' failed: invalid usage. Last NCCL warning(error): 'Bootstrap : no socket "
+     "interface found'"),
+    ("calls_differ", "ncclAllReduce failed. Last NCCL warning(error) log entry (may be unrelated) "
+     "'Message truncated : received 4096 bytes instead of 64'."),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -171,6 +184,37 @@ def test_the_table_of_nvidia_smi() -> None:
     assert (first.persistence, first.utilization_pct) == (True, 3)
     assert (first.temperature_c, found.driver) == (33, "570.86.10")
     assert (second.persistence, second.ecc_uncorrected) == (False, 7)
+
+
+FABRIC = """\
+    Fabric
+        State                             : Completed
+        CliqueId                          : 2
+        ClusterUUID                       : 0b6e40c4-0000-4357-9ba6-5291dd461278
+        Health
+            Summary                       : %s
+            Bandwidth                     : Full
+--
+"""
+
+
+def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
+    put(tmp_path, "n1/pasted.txt", "".join(FABRIC % one for one in ("Healthy", "Unhealthy")))
+    (facts,) = folder_facts(tmp_path)
+    found = [(one["fabric_health"], one["fabric_clique"]) for one in facts.named("gpus")]
+    assert found == [("healthy", 2), ("unhealthy", 2)]
+    titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{FABRIC % 'Healthy'}")
+    assert [(one.bus_id, one.fabric_cluster) for one in titled.gpus] == [
+        ("0000:19:00.0", "0b6e40c4-0000-4357-9ba6-5291dd461278")
+    ]
+
+
+def test_settings_with_their_errors_below(tmp_path: Path) -> None:
+    text = "NCCL_IB_HCA=mlx5_0\nNCCL_ALGO=Ring\nNCCL_DEBUG=INFO\nsrun: error: h1: Exited\n"
+    put(tmp_path, "n1/job.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["launcher"]
+    assert "NCCL_ALGO" in [one["name"] for one in facts.named("settings")]
 
 
 def test_gpu_query_columns_in_any_order() -> None:

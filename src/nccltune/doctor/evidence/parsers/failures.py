@@ -109,6 +109,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "unable to open shared memory object",
         "Bus error",
     ),
+    "nccl_symbol": ("undefined symbol: nccl", "undefined symbol: pnccl"),
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
     "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data"),
     "tcpx": ("Number of GPUs detected in the PCI",),
@@ -195,7 +196,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Insufficient nvidia.com/gpu",
         "BackoffLimitExceeded",
     ),
+    "rdma_memory": ("set max locked memory",),
     "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
+    "ucx": ("UCX  ERROR", "UCX ERROR"),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
@@ -211,7 +214,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "*** Process received signal ***",
         "stack smashing detected",
         "Fatal Python error",
+        *("return code = -", "exitcode: -", "exitcode  : -", "(SIGKILL)"),
     ),
+    "port_taken": ("Address already in use", "EADDRINUSE"),
+    "no_interface": ("no socket interface found", "No socket interface found"),
     "network": (
         "client socket has timed out",
         "Connection refused",
@@ -220,10 +226,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Connection closed by remote peer",
         "No route to host",
         "Network is unreachable",
-        "Address already in use",
         "Transport endpoint is not connected",
-        "no socket interface found",
-        "No socket interface found",
         "Temporary failure in name resolution",
         "Name or service not known",
     ),
@@ -236,8 +239,13 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
 _WARN = "NCCL WARN"
-# PyTorch prints NCCL's last warning, without the words NCCL WARN, in the line after this one.
-_LAST_ERROR = re.compile(r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)", re.M)
+# NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
+# XLA in quotes.
+_LAST_ERROR = re.compile(
+    r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)"
+    r"|^(?P<xla>[^\n]*Last NCCL warning\(error\)[^\n']*'(?P<quoted>[^\n]+)'[^\n']*$)",
+    re.M,
+)
 # Lines that contain a word of _WORDS but state success.
 _ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
 
@@ -298,9 +306,9 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
     for match in _LAST_ERROR.finditer(text):
-        kind = message_kind(match["line"][:2000])
+        kind = message_kind((match["line"] or match["quoted"])[:2000])
         if kind != WARNING:
-            yield match.start("line"), kind
+            yield match.start("line" if match["line"] else "xla"), kind
 
 
 # A row of an nccl-tests table. The columns are size, elements, further columns, and two groups of

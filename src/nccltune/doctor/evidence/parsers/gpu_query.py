@@ -64,7 +64,7 @@ def parse_gpu_query(text: str) -> GpuQuery:
     """
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
-    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
+    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+CliqueId\s+: ", text, re.M):
         return _text(text)
     table = parse_gpu_table(text)
     return _of_rows(dict(sorted(table.items())[:_MOST_GPUS])) if table else _csv(text)
@@ -111,6 +111,9 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         temperature_c=whole(value("temperature.gpu")),
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
         fabric_state=_word(value("fabric.state")),
+        fabric_health=_word(value("fabric.health")),
+        fabric_clique=whole(value("fabric.clique")),
+        fabric_cluster=value("fabric.cluster"),
     )
 
 
@@ -200,6 +203,9 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "clocks.max.sm": ("max_clocks", ("sm_clock",)),
     "temperature.gpu": ("temperature", ("gpu_temp",)),
     "fabric.state": ("fabric", ("state",)),
+    "fabric.health": ("fabric", ("summary",)),
+    "fabric.clique": ("fabric", ("cliqueId",)),
+    "fabric.cluster": ("fabric", ("clusterUuid",)),
 }
 _ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
 
@@ -280,6 +286,9 @@ _LABELS = {
     "clocks.max.sm": "Max Clocks/SM",
     "temperature.gpu": "Temperature/GPU Current Temp",
     "fabric.state": "Fabric/State",
+    "fabric.health": "Fabric/Health/Summary",
+    "fabric.clique": "Fabric/CliqueId",
+    "fabric.cluster": "Fabric/ClusterUUID",
 }
 
 
@@ -301,6 +310,10 @@ def _text(text: str) -> GpuQuery:
             # Take the bus id from the title: all drivers print it there.
             fields["PCI/Bus Id"] = line[4:].strip()
             continue
+        if line.strip() == "Fabric" and "PCI/Bus Id" not in fields:
+            # `nvidia-smi -q | grep -A9 Fabric` has no titles of GPUs.
+            done()
+            titles, fields[""] = [], ""
         if not fields:
             continue
         indent = len(line) - len(line.lstrip(" "))

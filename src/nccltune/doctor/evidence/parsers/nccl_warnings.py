@@ -141,16 +141,23 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
      r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
+    # Before "network": a socket that could not be made reached nobody.
+    ("", r"Too many open files|Cannot allocate memory|malloc\(size=\d+\) returned null|"
+     r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
+    ("", r"\b[Bb]ind\b.*Address already in use", "ports"),
+    ("", r"^Missing \"|NUMA auto balancing", "rocm_host"),
+    ("", r"[rt]x ctrl timeout", "tcpx_wait"),
+    ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
-     r"(?:refused|timed out|unreachable|No route|in use|assign requested)", "network"),
+     r"(?:refused|timed out|unreachable|No route|assign requested)", "network"),
     (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
     (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
-     r"in use|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
+     r"assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
      "network"),
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
@@ -161,8 +168,6 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
     ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
-    ("", r"Too many open files|Resource temporarily unavailable|Cannot allocate memory", "limit"),
-    ("", r"malloc\(size=\d+\) returned null", "limit"),
 )  # fmt: skip
 _COMPILED = tuple(
     (re.compile(file), re.compile(message), kind) for file, message, kind in _MESSAGES
