@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.failures import parse_failures, wrong_rows
+from nccltune.doctor.evidence.parsers.failures import lone_ranks, parse_failures, wrong_rows
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
@@ -66,6 +66,14 @@ LINES = [
      "interface found'"),
     ("calls_differ", "ncclAllReduce failed. Last NCCL warning(error) log entry (may be unrelated) "
      "'Message truncated : received 4096 bytes instead of 64'."),
+    ("fabric_manager", "nv-fabricmanager[9]: fabric manager NVIDIA GPU driver interface version "
+     "550.127.05 don't match with driver version 550.120."),
+    ("fabric_manager", "NVSwitch driver failed with error:WARNING Nothing to do "
+     "[NV_WARN_NOTHING_TO_DO]"),
+    ("efa_fork", "As a result, the libfabric EFA provider is operating in"),
+    ("peer_access", "Failed: Cuda error /w/custom_all_reduce.cuh:307 'peer access is not supported "
+     "between these two devices'"),
+    ("gpu_fault", "Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f."),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -114,6 +122,14 @@ def test_wrong_elements_in_a_table(old: str, new: str, tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     assert [one["kind"] for one in facts.named("failures")] == ["wrong", "wrong"]
     assert wrong_rows(TEST) == ()
+
+
+def test_processes_that_run_alone() -> None:
+    rank = "[1,0]<stdout>:#  Rank %2d Group  0 Pid %6d on h1 device  0 [0x1b] NVIDIA A100\n"
+    alone = lone_ranks("# Using devices\n" + rank % (0, 1101) + rank % (0, 1102))
+    assert [(one.line, one.times) for one in alone] == [(2, 2)]
+    assert lone_ranks(rank % (0, 1101) + rank % (1, 1102)) == ()
+    assert lone_ranks(rank % (0, 1101) + rank % (0, 1101)) == ()
 
 
 def test_wrong_elements_in_json(tmp_path: Path) -> None:

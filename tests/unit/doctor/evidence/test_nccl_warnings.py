@@ -65,6 +65,12 @@ SHAPES = (
     ("rocm_host", "init.cc:118 NUMA auto balancing enabled which can lead to variability"),
     ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
+    (WARNING, "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
+    ("data_direct", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
+     "error No such device errno 19"),
+    ("peer_access", "init.cc:12 Cuda failure 217 'peer access is not supported between these'"),
+    ("peer_import", "transport/p2p.cc:220 hipIpcGetMemHandle failed : invalid argument"),
+    ("gpu_memory", "include/alloc.h:40 HIP failure 'out of memory'"),
     ("versions_differ", "ras/ras.cc:500 NCCL version mismatch with remote peer 192.0.2.1<41>"),
     ("versions_differ", "init.cc:800 Mismatched NCCL version detected : rank 0 version 22304"),
     ("cuda", "enqueue.cc:1430 Cuda failure 1 'invalid argument'"),

@@ -81,6 +81,15 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA_ERROR_SYSTEM_NOT_READY",
         "cudaErrorSystemNotReady",
     ),
+    "fabric_manager": (
+        "fabric manager NVIDIA GPU driver interface version",
+        "NV_WARN_NOTHING_TO_DO",
+    ),
+    "efa_fork": (
+        "the libfabric EFA provider is operating in",
+        "EFA provider does not support fork",
+    ),
+    "peer_access": ("peer access is not supported", "cudaErrorPeerAccessUnsupported"),
     "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "Duplicate GPU detected"),
     "gpu_fault": (
         "uncorrectable ECC error",
@@ -92,6 +101,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorNvlinkUncorrectable",
         "cudaErrorHardwareStackError",
         "misaligned address",
+        "Memory access fault by GPU",
     ),
     "gpu_memory": (
         "CUDA out of memory",
@@ -101,6 +111,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorMemoryAllocation",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "OutOfMemoryError",
+        "HIP out of memory",
     ),
     "shm": (
         "No space left on device",
@@ -147,6 +158,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA failure",
         "CUDA error",
         "Cuda failure",
+        *("HIP error", "HIP failure"),
         "remote process exited or there was a network error",
         "DistBackendError",
     ),
@@ -349,6 +361,19 @@ def wrong_rows(text: str) -> tuple[FailureLine, ...]:
     both = f"{first['out']} wrong elements out of place, {first['in']} in place"
     words = f"{first['bytes']} bytes: {both}"
     return (FailureLine("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
+
+
+_LONE_RANK = re.compile(r"^.{0,80}# +Rank +(\d+) .{0,40}\bPid +(\d+) on (\S+)", re.M)
+
+
+def lone_ranks(text: str) -> tuple[FailureLine, ...]:
+    """Return one FailureLine if processes of nccl-tests each have rank 0 and no process has another
+    rank: MPI is not compiled in, or is not the launcher's."""
+    found = list(_LONE_RANK.finditer(text))
+    if len({match.group(2, 3) for match in found}) < 2 or any(int(match[1]) for match in found):
+        return ()
+    line = text.count("\n", 0, found[0].start()) + 1
+    return (FailureLine("lone_ranks", found[0][0].strip(), line, len(found)),)
 
 
 def _starts(text: str, word: str) -> Iterator[int]:

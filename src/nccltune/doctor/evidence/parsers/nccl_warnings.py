@@ -10,7 +10,7 @@ import re
 
 WARNING = "warning"
 _LINE = re.compile(r"(?:(?P<file>[\w./~-]{1,120}):\d{1,6} )?NCCL WARN ?(?P<message>.*)")
-_CUDA = re.compile(r"\b[Cc]uda failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
+_CUDA = re.compile(r"\b(?:[Cc]uda|HIP) failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
 _STATUS = re.compile(
     r"Got completion .*?(?:\bstatus=[A-Z_]*\(?(?P<status>\d{1,2})\b"
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
@@ -53,6 +53,7 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
+    (r"mlx5dv_get_data_direct_sysfs_path", (), "data_direct"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
@@ -64,6 +65,7 @@ _CUDA_CODES: dict[int, str] = {
     101: "device",
     209: "no_kernel",
     214: "gpu_fault",
+    217: "peer_access",
     220: "gpu_fault",
     222: "driver_old",
     700: "gpu_fault",
@@ -118,6 +120,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"version mismatch))", "tcpx"),
     (r"sharp", "", "sharp"),
     ("", r"\bSHARP\b(?! \(NVLS\))", "sharp"),
+    ("", r"[hH]ipIpc\w+ failed|[cC]udaIpc\w+ failed", "peer_import"),
     ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
     ("", r"NET/OFI Unable to register memory .*Cannot allocate", "rdma_memory"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: ", "rdma_gpu_memory"),
@@ -141,6 +144,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
      r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
+    ("", r"Bad file descriptor", WARNING),
     # Before "network": a socket that could not be made reached nobody.
     ("", r"Too many open files|Cannot allocate memory|malloc\(size=\d+\) returned null|"
      r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
