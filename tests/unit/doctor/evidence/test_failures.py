@@ -66,6 +66,12 @@ LINES = [
      "interface found'"),
     ("calls_differ", "ncclAllReduce failed. Last NCCL warning(error) log entry (may be unrelated) "
      "'Message truncated : received 4096 bytes instead of 64'."),
+    ("rdma_abi", "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (x"),
+    ("rdma_gpu_memory", "ERRNO: Bad address."),
+    ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
+    ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
+    ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
+    ("sharp", "sharp_am[7]: error: FabricProvider must bind to port with master SM (SM LID:35"),
     ("fabric_manager", "nv-fabricmanager[9]: fabric manager NVIDIA GPU driver interface version "
      "550.127.05 don't match with driver version 550.120."),
     ("fabric_manager", "NVSwitch driver failed with error:WARNING Nothing to do "
@@ -223,6 +229,35 @@ def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
     assert [(one.bus_id, one.fabric_cluster) for one in titled.gpus] == [
         ("0000:19:00.0", "0b6e40c4-0000-4357-9ba6-5291dd461278")
     ]
+
+
+ROWS = """\
+GPU 00000000:9C:00.0
+    Remapped Rows
+        Uncorrectable Error               : 4
+        Pending                           : Yes
+        Remapping Failure Occurred        : No
+"""
+
+
+def test_remapped_rows() -> None:
+    (gpu,) = parse_gpu_query(ROWS).gpus
+    assert (gpu.bus_id, gpu.remap_pending, gpu.remap_failed) == ("0000:9c:00.0", True, False)
+    rows = "<remapped_row_pending>No</remapped_row_pending>"
+    gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
+    (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus
+    assert (other.remap_pending, other.remap_failed) == (False, None)
+
+
+def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
+    text = (
+        "# rdma link show\nlink bnxt_re0/1 state ACTIVE physical_state LINK_UP\n# ibv_devinfo\n"
+        "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (supports 1)\n"
+    )
+    put(tmp_path, "n1/pasted.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["rdma_abi"]
+    assert [one["name"] for one in facts.named("hcas")] == ["bnxt_re0"]
 
 
 def test_settings_with_their_errors_below(tmp_path: Path) -> None:

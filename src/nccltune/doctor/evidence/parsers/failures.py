@@ -120,9 +120,21 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "unable to open shared memory object",
         "Bus error",
     ),
+    "rdma_abi": ("does not support the kernel ABI of",),
+    "rdma_gpu_memory": ("ERRNO: Bad address", "allocate MR with error=14"),
+    "calls_differ": ("Detected mismatch between collectives on ranks",),
+    "ras_report": (
+        *("Communicator ranks have different", "launched up to operation"),
+        *("has not launched any operations", "Missing communicator data from", "considered dead"),
+    ),
     "nccl_symbol": ("undefined symbol: nccl", "undefined symbol: pnccl"),
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
-    "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data"),
+    "sharp": (
+        "ERROR sharp_",
+        "ERROR Failed to lock SAT tree",
+        "ERROR collect_ports_data",
+        "must bind to port with master SM",
+    ),
     "tcpx": ("Number of GPUs detected in the PCI",),
     "tcpx_settings": ("(shim) mismatch recommended",),
     "ofi_failed": (

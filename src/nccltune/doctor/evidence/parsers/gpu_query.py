@@ -110,6 +110,8 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         sm_clock_max_mhz=whole(value("clocks.max.sm")),
         temperature_c=whole(value("temperature.gpu")),
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
+        remap_pending=_yes(value("remap.pending")),
+        remap_failed=_yes(value("remap.failed")),
         fabric_state=_word(value("fabric.state")),
         fabric_health=_word(value("fabric.health")),
         fabric_clique=whole(value("fabric.clique")),
@@ -119,6 +121,10 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
 
 def _word(text: str | None) -> str | None:
     return None if text is None else "_".join(text.lower().split())
+
+
+def _yes(text: str | None) -> bool | None:
+    return None if text is None else text == "Yes"
 
 
 def _sm(name: str | None, architecture: str | None) -> int | None:
@@ -202,6 +208,8 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "clocks.current.sm": ("clocks", ("sm_clock",)),
     "clocks.max.sm": ("max_clocks", ("sm_clock",)),
     "temperature.gpu": ("temperature", ("gpu_temp",)),
+    "remap.pending": ("remapped_rows", ("remapped_row_pending", "pending")),
+    "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
     "fabric.state": ("fabric", ("state",)),
     "fabric.health": ("fabric", ("summary",)),
     "fabric.clique": ("fabric", ("cliqueId",)),
@@ -285,6 +293,8 @@ _LABELS = {
     "clocks.current.sm": "Clocks/SM",
     "clocks.max.sm": "Max Clocks/SM",
     "temperature.gpu": "Temperature/GPU Current Temp",
+    "remap.pending": "Remapped Rows/Pending",
+    "remap.failed": "Remapped Rows/Remapping Failure Occurred",
     "fabric.state": "Fabric/State",
     "fabric.health": "Fabric/Health/Summary",
     "fabric.clique": "Fabric/CliqueId",

@@ -39,7 +39,9 @@ _ERRNOS = {
     "Operation not permitted": 1,
     "Cannot allocate memory": 12,
     "Bad address": 14,
+    "No such device": 19,
     "Invalid argument": 22,
+    "No data available": 61,
     "Operation not supported": 95,
     "Network is unreachable": 101,
     "Connection timed out": 110,
@@ -49,7 +51,7 @@ _REGISTER = r"ibv_reg_\w+|mlx5dv_reg_\w+"
 _CREATE = r"ibv_create_(?:qp|cq)|ibv_alloc_pd"
 _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (r"ibv_modify_qp", (101, 110, 113), "rdma_no_path"),
-    (r"ibv_modify_qp", (22,), "rdma_address"),
+    (r"ibv_modify_qp", (19, 22, 61), "rdma_address"),
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
@@ -119,7 +121,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"interfaces? found|no cuDevices|initialization failed|FasTrak index|failed to connect|"
      r"version mismatch))", "tcpx"),
     (r"sharp", "", "sharp"),
-    ("", r"\bSHARP\b(?! \(NVLS\))", "sharp"),
+    ("", r"\bSHARP\b(?! \(NVLS\))|Cannot initialize CollNet", "sharp"),
     ("", r"[hH]ipIpc\w+ failed|[cC]udaIpc\w+ failed", "peer_import"),
     ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
     ("", r"NET/OFI Unable to register memory .*Cannot allocate", "rdma_memory"),
