@@ -52,6 +52,9 @@ LINES = [
     ("died", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
     ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
     ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
+    ("ofi_failed", "libfabric:1:2::cxi:ep_data:x():1000<warn> n1: Cassini Event Queue overflow de"),
+    ("ofi", "libfabric:1:2::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa output "
+     "empty list"),
     ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
     ("port_taken", "RuntimeError: The server socket has failed to listen on any local network "
      "address. port: 29500, useIpv6: false, code: -98, message: EADDRINUSE"),

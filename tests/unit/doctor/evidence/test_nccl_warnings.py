@@ -151,7 +151,23 @@ SHAPES = (
      "by protocol"),
     ("peer_address", "misc/socket.cc:9 ncclSocketInit: connecting to address  with family 59936 is "
      "neither AF_INET(2) nor AF_INET6(10)"),
-    (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
+    ("ofi_failed", "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for "
+     "device 0"),
+    ("rdma_gpu_memory", "reg_mr:80 NET/OFI Network does not support CUDA buffers. Dev: 0"),
+    ("rdma_memory", "nccl_ofi_rdma:9 NET/OFI Could not register memory on data rail 0. RC: -12, "
+     "Error: Cannot allocate memory"),
+    ("ofi", "platform_init:40 NET/OFI EFA provider requires at least libfabric version 1.22.0."),
+    ("ofi_failed", "init_connect:274 NET/OFI Couldn't open CQ. RC: -22, ERROR: Invalid argument"),
+    ("ofi_failed", "create_plugin:259 NET/OFI aws-ofi-nccl initialization failed"),
+    ("ofi_failed", "cm:12 NET/OFI CM connect failed: x"),
+    ("ofi_failed", "rdma:12 NET/OFI Receiver eager queue full"),
+    (WARNING, "freelist:12 NET/OFI MR cache destroyed while 3 memory segments still held"),
+    ("tcpx", "connect.cc:700 update flow steering rule: local 192.0.2.1 <- remote 192.0.2.2, "
+     "failed against receive-datapath-manager: x"),
+    ("tcpx", "net_tcpx.cc:90 get_gpumem_dmabuf_pages_fd() failed!"),
+    ("tcpx", "tcpx.h:400 fatal, rx data landed on host memory 2 times"),
+    ("tcpx", "fastrak.cc:9 NET/FasTrak 2026-03-01: Failed to initialize LLCM: x"),
+    ("no_net", "net.cc:579 Error: network gIB not found."),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
     ("shm_access", "misc/shmutils.cc:90 Error while attaching to shared memory segment "

@@ -135,12 +135,14 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "ERROR collect_ports_data",
         "must bind to port with master SM",
     ),
+    "ofi": ("provider efa output empty list", "provider cxi output empty list"),
     "tcpx": ("Number of GPUs detected in the PCI",),
     "tcpx_settings": ("(shim) mismatch recommended",),
     "ofi_failed": (
         "OFI poll failed",
         "MPIDI_OFI_handle_cq_error",
         "OFI is failing to make progress",
+        "Cassini Event Queue overflow",
     ),
     "watchdog": (
         "Watchdog caught collective operation timeout",

@@ -112,20 +112,24 @@ _EVERYWHERE = frozenset(
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
-    ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|"
-     r"(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
-    ("", r"NET/OFI.*(?:completed with error|into address vector|open AV|fi_(?:send|recv|read|write|"
-     r"cq_read)\w*.*(?:failed|RC:)|[Ee]rror posting|Creating new endpoint.*failed|"
-     r"retrieve completion queue)", "ofi_failed"),
+    ("", r"NET/OFI.*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
+    ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
+     r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
+    ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
+     r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
+     r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
+     r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
+     r"queue full|retrieve completion queue)", "ofi_failed"),
     ("", r"(?i:NET/(?:FasTrak|GPUDirectTCPX).*(?:RxDM|datapath_manager|NIC mappings|no (?:ctrl )?"
-     r"interfaces? found|no cuDevices|initialization failed|FasTrak index|failed to connect|"
-     r"version mismatch))", "tcpx"),
+     r"interfaces? found|no cuDevices|failed to (?:initialize|connect|get pci)|"
+     r"initialization failed|FasTrak index|version mismatch|version is unsupported))"
+     r"|receive-datapath-manager|no flow steering|get_gpumem_dmabuf_pages_fd\(\) failed"
+     r"|unmatching unpack versions|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
     (r"sharp", "", "sharp"),
     ("", r"\bSHARP\b(?! \(NVLS\))|Cannot initialize CollNet", "sharp"),
     ("", r"[hH]ipIpc\w+ failed|[cC]udaIpc\w+ failed", "peer_import"),
     ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
-    ("", r"NET/OFI Unable to register memory .*Cannot allocate", "rdma_memory"),
-    ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: ", "rdma_gpu_memory"),
     ("", r"failed to open CUDA IPC handle", "peer_import"),
     ("", r"Failed to open libibverbs", "no_verbs"),
     ("", r"socketFinalizeAccept.* wrong (?:magic|type)|ras.* magic", "foreign"),
