@@ -83,6 +83,9 @@ LINES = [
     ("peer_access", "Failed: Cuda error /w/custom_all_reduce.cuh:307 'peer access is not supported "
      "between these two devices'"),
     ("gpu_fault", "Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f."),
+    ("nvls", "[ERROR] [tid 52] failed to find the GPU handle 12 in the multicast team request "
+     "setup 42."),
+    ("died", "RuntimeError: DataLoader worker (pid 190) is killed by signal: Aborted."),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 

@@ -81,6 +81,9 @@ SHAPES = (
     ("cuda", "enqueue.cc:900 Cuda failure 'operation not permitted when stream is capturing'"),
     ("cuda_init", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
     ("cuda", "init.cc:77 Cuda failure 999 'unknown error'"),
+    ("gpu_unsupported", "init.cc:416 Cuda failure 'operation not supported'"),
+    ("driver_old", "enqueue.cc:100 Cuda failure 'API call is not supported in the installed CUDA "
+     "driver'"),
     ("not_permitted", "include/alloc.h:228 Cuda failure 800 'operation not permitted'"),
     ("nvls", "transport/nvls.cc:598 Cuda failure 1 'invalid argument'"),
     ("nvls", "transport/nvls.cc:254 Cuda failure 401 'the operation cannot be performed'"),
@@ -267,6 +270,15 @@ def test_the_last_error_of_pytorch_is_a_warning() -> None:
     assert [one.kind for one in parse_failures(text)] == ["nccl", "nccl", "rdma_no_path"]
 
 
+def test_a_warning_of_an_old_nccl_is_one() -> None:
+    text = "h:3:3 [0] {} WARN Socket creation failed : Address family not supported by protocol\n"
+    found = parse_failures(text.format("include/socket.h:311") + text.format("a log:"))
+    assert [(one.kind, one.line) for one in found] == [("peer_address", 1)]
+
+
 def test_a_long_line_takes_bounded_time() -> None:
-    line = "h1:10:20 [0] NCCL WARN " + "Got completion Call to ibv_ Cuda failure '" * 20_000
+    line = (
+        "h1:10:20 [0] NCCL WARN "
+        + "Got completion Call to ibv_ Cuda failure '] a.h:1 WARN " * 20_000
+    )
     assert parse_failures(line)[0].kind == "cuda"

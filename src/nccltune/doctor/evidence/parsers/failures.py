@@ -66,6 +66,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
         "unsatisfied condition: cuda",
         "unsupported toolchain",
+        *("not supported in the installed CUDA driver", "cudaErrorCallRequiresNewerDriver"),
     ),
     "no_kernel": (
         "no kernel image is available",
@@ -85,6 +86,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "fabric manager NVIDIA GPU driver interface version",
         "NV_WARN_NOTHING_TO_DO",
     ),
+    "nvls": ("in the multicast team request",),
     "efa_fork": (
         "the libfabric EFA provider is operating in",
         "EFA provider does not support fork",
@@ -240,6 +242,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "*** Process received signal ***",
         "stack smashing detected",
         "Fatal Python error",
+        *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
         *("return code = -", "exitcode: -", "exitcode  : -", "(SIGKILL)"),
     ),
     "port_taken": ("Address already in use", "EADDRINUSE"),
@@ -272,6 +275,8 @@ _LAST_ERROR = re.compile(
     r"|^(?P<xla>[^\n]*Last NCCL warning\(error\)[^\n']*'(?P<quoted>[^\n]+)'[^\n']*$)",
     re.M,
 )
+# A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
+_OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
 # Lines that contain a word of _WORDS but state success.
 _ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
 
@@ -335,6 +340,10 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         kind = message_kind((match["line"] or match["quoted"])[:2000])
         if kind != WARNING:
             yield match.start("line" if match["line"] else "xla"), kind
+    for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
+        kind = message_kind(match["message"][:2000])
+        if kind != WARNING:
+            yield match.start(), kind
 
 
 # A row of an nccl-tests table. The columns are size, elements, further columns, and two groups of
