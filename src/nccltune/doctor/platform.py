@@ -9,7 +9,7 @@ import msgspec
 
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPU_DRIVER, GPU_PATHS, GPUS
-from nccltune.doctor.facts.log import LOG_NET
+from nccltune.doctor.facts.log import LOG_NET, LOG_NVLINK_DOMAINS
 from nccltune.doctor.facts.network import HCAS
 from nccltune.doctor.facts.settings import NCCL_VERSION, SETTINGS
 from nccltune.model.platform import Platform
@@ -27,6 +27,7 @@ def fill_platform(platform: Platform, nodes: Mapping[str, Facts], at: str) -> Pl
         "network": _most(_network(facts) for facts in nodes.values()),
         "nodes": len(nodes) if len(nodes) > 1 else None,
         "nccl_version": _most(facts.value(NCCL_VERSION) for facts in nodes.values()),
+        "nvlink_domains": _most(facts.value(LOG_NVLINK_DOMAINS) for facts in nodes.values()),
         "driver_version": _most(facts.value(GPU_DRIVER) for facts in nodes.values()),
         "recorded_at": at,
     }

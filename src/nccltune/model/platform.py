@@ -13,7 +13,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth that the links can carry. `emulated_nodes` states that one host acted as several
     nodes, through different values of `NCCL_HOSTID`. `ranks_per_gpu` is the number of ranks that
     shared each GPU; `mps` states that they shared it through NVIDIA's MPS daemon. `replay` names
-    the recording from which the timings were drawn.
+    the recording from which the timings were drawn. `nvlink_domains` is into how many domains
+    NVLink joins the run's nodes (MNNVL: one fabric and clique each), 0 if it joins none.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -23,6 +24,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     link: str | None = None
     network: str | None = None
     nodes: int | None = None
+    nvlink_domains: int | None = None
     emulated_nodes: bool = False
     ranks_per_gpu: int = 1
     mps: bool = False

@@ -72,6 +72,23 @@ def test_nvlink_between_trays_is_said_to_be_assumed(capsys: pytest.CaptureFixtur
     assert not any("rack" in note for note in off["notes"])
 
 
+def test_the_domains_of_the_run_decide() -> None:
+    """NCCL's log shows into how many domains of one fabric and clique it joined the nodes."""
+    topology, asked = load_topology(TRAY), [(Collective.ALLREDUCE, Scale(nodes=2, ranks=8))]
+
+    def ceiling(domains: int | None) -> tuple[float, bool]:
+        platform = Platform(name="x", nvlink_domains=domains)
+        (found,) = expectations(topology, platform, asked).expectations
+        return found.busbw_gb_per_s, found.sure
+
+    assumed, known = ceiling(None), ceiling(1)
+    assert (assumed[0], assumed[1], known[1]) == (known[0], False, True)
+    assert ceiling(0)[0] < known[0] / 2
+    several = expectations(topology, Platform(name="x", nvlink_domains=2), asked)
+    assert several.expectations == []
+    assert "joined its nodes into 2 domains (fabric and clique)" in several.silent[0]
+
+
 def test_several_racks_have_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topo", "what-if", str(TRAY), "--nodes", "19"]) == 2
     err = capsys.readouterr().err

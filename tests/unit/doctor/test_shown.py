@@ -247,6 +247,7 @@ def test_missing_fields_of_a_platform_are_filled_from_facts() -> None:
         "gpus": [{"name": "NVIDIA H200"}] * 4,
         "gpu.paths": [{"a": 0, "b": 1, "kind": "NVL"}],
         "nccl.version": "2.28.9",
+        "log.nvlink_domains": 1,
         "gpu.driver": "570.1",
         "hcas": [{"name": "mlx5_0", "link_layer": "Ethernet"}],
         "settings": [
@@ -259,7 +260,7 @@ def test_missing_fields_of_a_platform_are_filled_from_facts() -> None:
     one = fill_platform(known, {"a": facts_of("a", values)}, "2026-11-21T00:00:00+00:00")
     assert (one.name, one.nccl_version) == ("mine", "2.27.5")
     assert (one.gpu, one.gpus, one.link, one.network) == ("NVIDIA H200", 4, "NVLink", "RoCE")
-    assert (one.driver_version, one.nodes) == ("570.1", None)
+    assert (one.driver_version, one.nodes, one.nvlink_domains) == ("570.1", None, 1)
     assert one.settings == {"NCCL_NVLS_ENABLE": "0"}
     nodes = {name: facts_of(name, values) for name in "ab"} | {"c": facts_of("c", {})}
     many = fill_platform(Platform(name="mine"), nodes, "2026-11-21T00:00:00+00:00")

@@ -3,7 +3,12 @@
 
 from typing import Any
 
-from nccltune.doctor.evidence.parsers.failures import parse_failures, wrong_rows
+from nccltune.doctor.evidence.parsers.failures import (
+    FailureLine,
+    lone_ranks,
+    parse_failures,
+    wrong_rows,
+)
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
@@ -45,7 +50,9 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
                 raws.setdefault(raw.source, raw)
     records: list[StatedFailure] = []
     for raw in raws.values():
-        rows = evidence.parse(raw, wrong_rows) if raw.name == "test" else ()
+        rows: tuple[FailureLine, ...] = ()
+        if raw.name == "test":
+            rows = (*evidence.parse(raw, wrong_rows), *evidence.parse(raw, lone_ranks))
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
     kernel = [one for one in records if one.kind == "xid"]

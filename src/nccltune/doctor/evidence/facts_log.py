@@ -21,11 +21,11 @@ from nccltune.doctor.facts.log import (
     LOG_GRAPHS,
     LOG_INIT_TIMES,
     LOG_LINES,
-    LOG_MNNVL,
     LOG_NET,
     LOG_NET_DEVICES,
     LOG_NET_RELAXED_ORDERING,
     LOG_NODES,
+    LOG_NVLINK_DOMAINS,
     LOG_NVLS_CHANNELS,
     LOG_RANKS,
     LOG_TUNER_RULES,
@@ -142,8 +142,8 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(LOG_FABRIC_NODES, found.fabric_nodes, place)
     if found.fabric_faults is not None:
         facts.add(LOG_FABRIC_FAULTS, found.fabric_faults, place)
-    if found.mnnvl is not None:
-        facts.add(LOG_MNNVL, found.mnnvl, place)
+    if found.nvlink_domains is not None:
+        facts.add(LOG_NVLINK_DOMAINS, found.nvlink_domains, place)
 
 
 def _tuner(facts: Facts) -> None:

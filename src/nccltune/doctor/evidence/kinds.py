@@ -90,7 +90,12 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     # _XML matches all XML comments as one atomic group. Otherwise the match could take forever.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
-    ("nvidia-smi-q", _mark(rb"<nvidia_smi_log|=NVSMI LOG=")),
+    (
+        "nvidia-smi-q",
+        _mark(
+            rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: |^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
+        ),
+    ),
     (
         "nvidia-smi",
         _mark(
@@ -202,6 +207,7 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
+_WITH_ERRORS = frozenset({"env", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link", "show_gids"})
 _TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
 _PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
 _TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
@@ -263,7 +269,10 @@ def kinds_of(name: str, data: bytes) -> FileItems:
             starts, items = zip(*parts, strict=True)
             return FileItems(items, sure=True, starts=starts)
     if by_content:
-        return FileItems((by_content,), sure=True)
+        # A pasted job often has its settings first and its errors after them, and a shell's session
+        # the tool that fails after one that does not.
+        output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(head) else ()
+        return FileItems((by_content, *output), sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():

@@ -34,11 +34,16 @@ class NodeGpu(FactRecord):
     sm_clock_max_mhz: Annotated[int | None, "highest"] = None
     temperature_c: Annotated[int | None, "now"] = None
     ecc_uncorrected: Annotated[int | None, "uncorrected memory errors since boot"] = None
+    remap_pending: Annotated[bool | None, "a row of memory is remapped at the next reset"] = None
+    remap_failed: Annotated[bool | None, "a row of memory could not be remapped"] = None
     nvlinks_active: Annotated[int | None, "NVLinks up"] = None
     nvlinks: Annotated[int | None, "NVLinks it has"] = None
     fabric_state: Annotated[str | None, ("not_supported, not_started, in_progress, completed")] = (
         None
     )
+    fabric_health: Annotated[str | None, "healthy, unhealthy, limited_capacity"] = None
+    fabric_clique: Annotated[int | None, "clique of its NVLink domain"] = None
+    fabric_cluster: Annotated[str | None, "UUID of its NVLink domain"] = None
     h2d_gb_per_s: Annotated[float | None, "host to device copy, measured (nvbandwidth)"] = None
     d2h_gb_per_s: Annotated[float | None, "device to host copy, measured (nvbandwidth)"] = None
 

@@ -147,10 +147,10 @@ LOG_FABRIC_FAULTS = fact(
     meaning="GPUs that are not registered with their NVLink fabric, or have a fault in its health",
     read="state and healthMask in 'MNNVL busId' lines of the NCCL log",
 )
-LOG_MNNVL = fact(
-    "log.mnnvl",
-    bool,
-    meaning="the largest communicator joins its nodes by NVLink",
+LOG_NVLINK_DOMAINS = fact(
+    "log.nvlink_domains",
+    int,
+    meaning="domains of several hosts into which NVLink joins the largest communicator; 0 if none",
     read="'MNNVL' in the 'nRanks' lines of the NCCL log",
 )
 LOG_GPU_NAMES = fact(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVLink domains of several nodes (MNNVL): a rack in which NVSwitches join the GPUs of all trays.
 
-NCCL joins nodes whose GPUs report the same fabric UUID and clique. A topology file has neither. A
-tray of such a rack is known by its GPUs: their device id, or NVLink to switches outside of the tray
-together with NVLink-C2C.
+NCCL joins nodes whose GPUs report the same fabric UUID and clique. Its log shows the result, which
+`doctor` writes into platform.json. A topology file has neither. A tray of such a rack is known by
+its GPUs: their device id, or NVLink to switches outside of the tray together with NVLink-C2C.
 """
 
 from nccltune.model.errors import InputError
@@ -20,17 +20,29 @@ _MOST_GPUS = {90: 32, 100: 72}
 
 
 def joined(
-    topology: Topology, nodes: int, gpus: int, chosen: FlowSettings, version: Version | None = None
+    topology: Topology,
+    nodes: int,
+    gpus: int,
+    chosen: FlowSettings,
+    version: Version | None = None,
+    domains: int | None = None,
 ) -> bool:
     """Return whether NVLink joins `nodes` such nodes with `gpus` GPUs each into one domain.
 
-    False if NCCL_MNNVL_ENABLE=0, and before NCCL 2.20, which does not know such domains. Raises
-    InputError if the GPUs are more than a domain has, because NVLink in racks and a network between
-    them is not modelled.
+    False if NCCL_MNNVL_ENABLE=0, before NCCL 2.20, which does not know such domains, and if
+    `domains` is 0 (see `expect`). Raises InputError if the GPUs are more than a domain has, or the
+    nodes form several domains, because NVLink in racks and a network between them is not modelled.
     """
     too_old = version is not None and version < _SINCE
-    if nodes == 1 or not chosen.mnnvl or too_old or not is_tray(topology):
+    if nodes == 1 or not chosen.mnnvl or too_old or domains == 0 or not is_tray(topology):
         return False
+    if domains is not None and domains > 1:
+        raise InputError(
+            f"NVLink joined its nodes into {domains} domains (fabric and clique), and NVLink in "
+            "domains with a network between them is not modelled",
+            where=topology.source,
+            hint="measure nodes of one clique, or NICs alone: NCCL_MNNVL_ENABLE=0",
+        )
     sm = min((gpu.sm for gpu in _gpus(topology) if gpu.sm), default=100)
     most = _MOST_GPUS[90 if sm < 100 else 100]
     if nodes * gpus > most:

@@ -88,6 +88,7 @@ def expect(
     settings: Mapping[str, str] | None = None,
     calibration: Calibration | None = None,
     nccl_version: Version | None = None,
+    nvlink_domains: int | None = None,
 ) -> Expected:
     """Return the ceiling of `collective` on `nodes` nodes that all equal `topology`.
 
@@ -95,6 +96,8 @@ def expect(
     - `settings`: `NCCL_*` variables.
     - `calibration`: the efficiencies; None is the defaults.
     - `nccl_version`: the version whose rules apply to paths and search; None is the newest known.
+    - `nvlink_domains`: into how many domains NVLink joins the nodes, 0 if into none, as NCCL's log
+      shows it; None is unknown, and nodes that are trays of a rack are assumed to be one domain.
 
     The network beyond the NICs is assumed to be wide enough. GPUs and NVLinks that the file leaves
     to detection are assumed from device ids and the shape of the node.
@@ -128,7 +131,7 @@ def expect(
         )
     check_nvlink(topology, len(node.gpus))
     gpus = len(node.gpus)
-    in_domain = joined(topology, nodes, gpus, chosen, nccl_version)
+    in_domain = joined(topology, nodes, gpus, chosen, nccl_version, nvlink_domains)
     if nodes > 1 and not in_domain:
         _check_nics(topology, node)
     several = nodes > 1 and not in_domain
@@ -154,7 +157,7 @@ def expect(
     _check_bandwidth(topology, ceilings[best])
     _check_known(topology, ceilings[best])
     notes = [*node.notes, *_notes(found.ring, chosen, ceilings)]
-    if in_domain:
+    if in_domain and nvlink_domains is None:
         notes.append(note(nodes))
     notes += _slower_than_its_ports(node, ceilings[best].bottleneck.link)
     figure = _figure(ceilings[best].bottleneck)

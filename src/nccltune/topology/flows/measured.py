@@ -58,6 +58,7 @@ def expectations(
                 settings=settings,
                 calibration=calibration,
                 nccl_version=version_of(platform.nccl_version),
+                nvlink_domains=platform.nvlink_domains,
             )
         except InputError as error:
             silent[_sentence(error)] = None

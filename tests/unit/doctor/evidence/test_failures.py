@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.failures import parse_failures, wrong_rows
+from nccltune.doctor.evidence.parsers.failures import lone_ranks, parse_failures, wrong_rows
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
@@ -52,7 +52,40 @@ LINES = [
     ("died", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
     ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
     ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
+    ("ofi_failed", "libfabric:1:2::cxi:ep_data:x():1000<warn> n1: Cassini Event Queue overflow de"),
+    ("ofi", "libfabric:1:2::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa output "
+     "empty list"),
     ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
+    ("port_taken", "RuntimeError: The server socket has failed to listen on any local network "
+     "address. port: 29500, useIpv6: false, code: -98, message: EADDRINUSE"),
+    ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
+    ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
+    ("died", "exitcode  : -9 (pid: 4711)"),
+    ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
+    ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
+    ("rdma_memory", "ib_log.c:246 UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
+     "memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)"),
+    ("no_interface", "'x' failed: invalid usage. Last NCCL warning(error): 'Bootstrap : no socket "
+     "interface found'"),
+    ("calls_differ", "ncclAllReduce failed. Last NCCL warning(error) log entry (may be unrelated) "
+     "'Message truncated : received 4096 bytes instead of 64'."),
+    ("rdma_abi", "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (x"),
+    ("rdma_gpu_memory", "ERRNO: Bad address."),
+    ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
+    ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
+    ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
+    ("sharp", "sharp_am[7]: error: FabricProvider must bind to port with master SM (SM LID:35"),
+    ("fabric_manager", "nv-fabricmanager[9]: fabric manager NVIDIA GPU driver interface version "
+     "550.127.05 don't match with driver version 550.120."),
+    ("fabric_manager", "NVSwitch driver failed with error:WARNING Nothing to do "
+     "[NV_WARN_NOTHING_TO_DO]"),
+    ("efa_fork", "As a result, the libfabric EFA provider is operating in"),
+    ("peer_access", "Failed: Cuda error /w/custom_all_reduce.cuh:307 'peer access is not supported "
+     "between these two devices'"),
+    ("gpu_fault", "Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f."),
+    ("nvls", "[ERROR] [tid 52] failed to find the GPU handle 12 in the multicast team request "
+     "setup 42."),
+    ("died", "RuntimeError: DataLoader worker (pid 190) is killed by signal: Aborted."),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -101,6 +134,14 @@ def test_wrong_elements_in_a_table(old: str, new: str, tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     assert [one["kind"] for one in facts.named("failures")] == ["wrong", "wrong"]
     assert wrong_rows(TEST) == ()
+
+
+def test_processes_that_run_alone() -> None:
+    rank = "[1,0]<stdout>:#  Rank %2d Group  0 Pid %6d on h1 device  0 [0x1b] NVIDIA A100\n"
+    alone = lone_ranks("# Using devices\n" + rank % (0, 1101) + rank % (0, 1102))
+    assert [(one.line, one.times) for one in alone] == [(2, 2)]
+    assert lone_ranks(rank % (0, 1101) + rank % (1, 1102)) == ()
+    assert lone_ranks(rank % (0, 1101) + rank % (0, 1101)) == ()
 
 
 def test_wrong_elements_in_json(tmp_path: Path) -> None:
@@ -171,6 +212,66 @@ def test_the_table_of_nvidia_smi() -> None:
     assert (first.persistence, first.utilization_pct) == (True, 3)
     assert (first.temperature_c, found.driver) == (33, "570.86.10")
     assert (second.persistence, second.ecc_uncorrected) == (False, 7)
+
+
+FABRIC = """\
+    Fabric
+        State                             : Completed
+        CliqueId                          : 2
+        ClusterUUID                       : 0b6e40c4-0000-4357-9ba6-5291dd461278
+        Health
+            Summary                       : %s
+            Bandwidth                     : Full
+--
+"""
+
+
+def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
+    put(tmp_path, "n1/pasted.txt", "".join(FABRIC % one for one in ("Healthy", "Unhealthy")))
+    (facts,) = folder_facts(tmp_path)
+    found = [(one["fabric_health"], one["fabric_clique"]) for one in facts.named("gpus")]
+    assert found == [("healthy", 2), ("unhealthy", 2)]
+    titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{FABRIC % 'Healthy'}")
+    assert [(one.bus_id, one.fabric_cluster) for one in titled.gpus] == [
+        ("0000:19:00.0", "0b6e40c4-0000-4357-9ba6-5291dd461278")
+    ]
+
+
+ROWS = """\
+GPU 00000000:9C:00.0
+    Remapped Rows
+        Uncorrectable Error               : 4
+        Pending                           : Yes
+        Remapping Failure Occurred        : No
+"""
+
+
+def test_remapped_rows() -> None:
+    (gpu,) = parse_gpu_query(ROWS).gpus
+    assert (gpu.bus_id, gpu.remap_pending, gpu.remap_failed) == ("0000:9c:00.0", True, False)
+    rows = "<remapped_row_pending>No</remapped_row_pending>"
+    gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
+    (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus
+    assert (other.remap_pending, other.remap_failed) == (False, None)
+
+
+def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
+    text = (
+        "# rdma link show\nlink bnxt_re0/1 state ACTIVE physical_state LINK_UP\n# ibv_devinfo\n"
+        "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (supports 1)\n"
+    )
+    put(tmp_path, "n1/pasted.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["rdma_abi"]
+    assert [one["name"] for one in facts.named("hcas")] == ["bnxt_re0"]
+
+
+def test_settings_with_their_errors_below(tmp_path: Path) -> None:
+    text = "NCCL_IB_HCA=mlx5_0\nNCCL_ALGO=Ring\nNCCL_DEBUG=INFO\nsrun: error: h1: Exited\n"
+    put(tmp_path, "n1/job.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["launcher"]
+    assert "NCCL_ALGO" in [one["name"] for one in facts.named("settings")]
 
 
 def test_gpu_query_columns_in_any_order() -> None:

@@ -125,16 +125,20 @@ def test_a_fabric_across_hosts() -> None:
 
 
 def test_the_largest_communicator_decides() -> None:
-    words = "comm 0x5 rank 0 nRanks {} nNodes 2 localRanks 4 localRank 0 MNNVL {}"
-    assert parse_init(info(0, words.format(8, 1)) + info(0, words.format(2, 0))).mnnvl is True
-    assert parse_init("no log\n").mnnvl is None
+    words = "comm 0x5 rank 0 nRanks {} nNodes {} localRanks 4 localRank 0 MNNVL {}"
+    on, pair = words.format(8, 1, 1), words.format(2, 2, 0)
+    assert parse_init(info(0, on) + info(2, on) + info(0, pair)).nvlink_domains == 1
+    assert parse_init(info(0, words.format(16, 2, 1)) + info(2, on)).nvlink_domains == 2
+    assert parse_init(info(0, pair)).nvlink_domains == 0
+    assert parse_init(info(0, on) + info(1, on)).nvlink_domains is None
+    assert parse_init("no log\n").nvlink_domains is None
 
 
 def test_hostile_texts_take_bounded_time() -> None:
     words = " Init START MNNVL busId  MNNVL  Init timings - Init "
     for text in ("a" * 3_000_000 + words, ("a" * 250 + ":1:1 ") * 20_000 + words, words * 50_000):
         found = parse_init(text)
-        assert (found.unfinished, found.times, found.mnnvl) == ([], None, None)
+        assert (found.unfinished, found.times, found.nvlink_domains) == ([], None, None)
 
 
 @pytest.mark.parametrize(

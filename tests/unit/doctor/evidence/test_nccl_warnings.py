@@ -37,7 +37,8 @@ SHAPES = (
     ("rdma_no_path", f"{QP} error Network is unreachable"),
     ("rdma_address", f"{QP} error Invalid argument"),
     ("rdma_address", f"{QP} 22 Invalid argument, on dev mlx5_0:1, next state RTR"),
-    ("verbs", f"{QP} 61 No data available, on dev mlx5_0:1"),
+    ("rdma_address", f"{QP} 61 No data available, on dev mlx5_0:1"),
+    ("rdma_address", f"{QP} error No such device errno 19"),
     ("verbs", f"{QP} error Cannot allocate memory errno 12"),
     ("rdma_memory", f"{CALL} ibv_reg_mr failed with error Cannot allocate memory"),
     ("rdma_memory", f"{CALL} ibv_reg_mr_iova2 failed with error Cannot allocate memory errno 12"),
@@ -54,6 +55,24 @@ SHAPES = (
     ("ras", "ras/client_support.cc:160 Call to bind failed: Address already in use"),
     ("ras", "ras/client_support.cc:160 Call to listen failed: Address already in use"),
     ("ras", "ras/ras.cc:300 fatal error - RAS thread terminating"),
+    ("ports", "misc/socket.cc:409 Call to bind failed: Address already in use"),
+    ("ports", "misc/socket.cc:409 socketStart: bind failed: Address already in use"),
+    ("limit", "misc/socket.cc:405 Call to socket failed : Too many open files"),
+    ("limit", "misc/socket.cc:420 Call to accept failed : Too many open files"),
+    ("limit", "init.cc:90 pthread_create failed: Resource temporarily unavailable"),
+    ("warning", "proxy.cc:1458 [Service thread] Accept failed Resource temporarily unavailable"),
+    ("verbs", "transport/net_ib.cc:148 NET/IB : Unable to open device mlx5_bond_0"),
+    ("rocm_host", 'init.cc:120 Missing "iommu=pt" from kernel command line which can lead to'),
+    ("rocm_host", "init.cc:118 NUMA auto balancing enabled which can lead to variability"),
+    ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
+     "timeout cnt 70, nanos 10000000585"),
+    (WARNING, "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
+    ("data_direct", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
+     "error No such device errno 19"),
+    ("peer_access", "init.cc:12 Cuda failure 217 'peer access is not supported between these'"),
+    ("peer_import", "transport/p2p.cc:220 hipIpcGetMemHandle failed : invalid argument"),
+    ("gpu_memory", "include/alloc.h:40 HIP failure 'out of memory'"),
+    ("sharp", "transport.cc:323 Cannot initialize CollNet, using point-to-point network instead"),
     ("versions_differ", "ras/ras.cc:500 NCCL version mismatch with remote peer 192.0.2.1<41>"),
     ("versions_differ", "init.cc:800 Mismatched NCCL version detected : rank 0 version 22304"),
     ("cuda", "enqueue.cc:1430 Cuda failure 1 'invalid argument'"),
@@ -62,6 +81,9 @@ SHAPES = (
     ("cuda", "enqueue.cc:900 Cuda failure 'operation not permitted when stream is capturing'"),
     ("cuda_init", "transport/p2p.cc:275 Cuda failure 3 'initialization error'"),
     ("cuda", "init.cc:77 Cuda failure 999 'unknown error'"),
+    ("gpu_unsupported", "init.cc:416 Cuda failure 'operation not supported'"),
+    ("driver_old", "enqueue.cc:100 Cuda failure 'API call is not supported in the installed CUDA "
+     "driver'"),
     ("not_permitted", "include/alloc.h:228 Cuda failure 800 'operation not permitted'"),
     ("nvls", "transport/nvls.cc:598 Cuda failure 1 'invalid argument'"),
     ("nvls", "transport/nvls.cc:254 Cuda failure 401 'the operation cannot be performed'"),
@@ -132,7 +154,23 @@ SHAPES = (
      "by protocol"),
     ("peer_address", "misc/socket.cc:9 ncclSocketInit: connecting to address  with family 59936 is "
      "neither AF_INET(2) nor AF_INET6(10)"),
-    (WARNING, "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for device 0"),
+    ("ofi_failed", "register_mr_buffers:700 NET/OFI Unable to register memory (type = 2) for "
+     "device 0"),
+    ("rdma_gpu_memory", "reg_mr:80 NET/OFI Network does not support CUDA buffers. Dev: 0"),
+    ("rdma_memory", "nccl_ofi_rdma:9 NET/OFI Could not register memory on data rail 0. RC: -12, "
+     "Error: Cannot allocate memory"),
+    ("ofi", "platform_init:40 NET/OFI EFA provider requires at least libfabric version 1.22.0."),
+    ("ofi_failed", "init_connect:274 NET/OFI Couldn't open CQ. RC: -22, ERROR: Invalid argument"),
+    ("ofi_failed", "create_plugin:259 NET/OFI aws-ofi-nccl initialization failed"),
+    ("ofi_failed", "cm:12 NET/OFI CM connect failed: x"),
+    ("ofi_failed", "rdma:12 NET/OFI Receiver eager queue full"),
+    (WARNING, "freelist:12 NET/OFI MR cache destroyed while 3 memory segments still held"),
+    ("tcpx", "connect.cc:700 update flow steering rule: local 192.0.2.1 <- remote 192.0.2.2, "
+     "failed against receive-datapath-manager: x"),
+    ("tcpx", "net_tcpx.cc:90 get_gpumem_dmabuf_pages_fd() failed!"),
+    ("tcpx", "tcpx.h:400 fatal, rx data landed on host memory 2 times"),
+    ("tcpx", "fastrak.cc:9 NET/FasTrak 2026-03-01: Failed to initialize LLCM: x"),
+    ("no_net", "net.cc:579 Error: network gIB not found."),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
     ("shm_access", "misc/shmutils.cc:90 Error while attaching to shared memory segment "
@@ -232,6 +270,15 @@ def test_the_last_error_of_pytorch_is_a_warning() -> None:
     assert [one.kind for one in parse_failures(text)] == ["nccl", "nccl", "rdma_no_path"]
 
 
+def test_a_warning_of_an_old_nccl_is_one() -> None:
+    text = "h:3:3 [0] {} WARN Socket creation failed : Address family not supported by protocol\n"
+    found = parse_failures(text.format("include/socket.h:311") + text.format("a log:"))
+    assert [(one.kind, one.line) for one in found] == [("peer_address", 1)]
+
+
 def test_a_long_line_takes_bounded_time() -> None:
-    line = "h1:10:20 [0] NCCL WARN " + "Got completion Call to ibv_ Cuda failure '" * 20_000
+    line = (
+        "h1:10:20 [0] NCCL WARN "
+        + "Got completion Call to ibv_ Cuda failure '] a.h:1 WARN " * 20_000
+    )
     assert parse_failures(line)[0].kind == "cuda"

@@ -66,6 +66,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
         "unsatisfied condition: cuda",
         "unsupported toolchain",
+        *("not supported in the installed CUDA driver", "cudaErrorCallRequiresNewerDriver"),
     ),
     "no_kernel": (
         "no kernel image is available",
@@ -81,6 +82,16 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA_ERROR_SYSTEM_NOT_READY",
         "cudaErrorSystemNotReady",
     ),
+    "fabric_manager": (
+        "fabric manager NVIDIA GPU driver interface version",
+        "NV_WARN_NOTHING_TO_DO",
+    ),
+    "nvls": ("in the multicast team request",),
+    "efa_fork": (
+        "the libfabric EFA provider is operating in",
+        "EFA provider does not support fork",
+    ),
+    "peer_access": ("peer access is not supported", "cudaErrorPeerAccessUnsupported"),
     "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "Duplicate GPU detected"),
     "gpu_fault": (
         "uncorrectable ECC error",
@@ -92,6 +103,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorNvlinkUncorrectable",
         "cudaErrorHardwareStackError",
         "misaligned address",
+        "Memory access fault by GPU",
     ),
     "gpu_memory": (
         "CUDA out of memory",
@@ -101,6 +113,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorMemoryAllocation",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "OutOfMemoryError",
+        "HIP out of memory",
     ),
     "shm": (
         "No space left on device",
@@ -109,14 +122,29 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "unable to open shared memory object",
         "Bus error",
     ),
+    "rdma_abi": ("does not support the kernel ABI of",),
+    "rdma_gpu_memory": ("ERRNO: Bad address", "allocate MR with error=14"),
+    "calls_differ": ("Detected mismatch between collectives on ranks",),
+    "ras_report": (
+        *("Communicator ranks have different", "launched up to operation"),
+        *("has not launched any operations", "Missing communicator data from", "considered dead"),
+    ),
+    "nccl_symbol": ("undefined symbol: nccl", "undefined symbol: pnccl"),
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
-    "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data"),
+    "sharp": (
+        "ERROR sharp_",
+        "ERROR Failed to lock SAT tree",
+        "ERROR collect_ports_data",
+        "must bind to port with master SM",
+    ),
+    "ofi": ("provider efa output empty list", "provider cxi output empty list"),
     "tcpx": ("Number of GPUs detected in the PCI",),
     "tcpx_settings": ("(shim) mismatch recommended",),
     "ofi_failed": (
         "OFI poll failed",
         "MPIDI_OFI_handle_cq_error",
         "OFI is failing to make progress",
+        "Cassini Event Queue overflow",
     ),
     "watchdog": (
         "Watchdog caught collective operation timeout",
@@ -146,6 +174,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "CUDA failure",
         "CUDA error",
         "Cuda failure",
+        *("HIP error", "HIP failure"),
         "remote process exited or there was a network error",
         "DistBackendError",
     ),
@@ -195,7 +224,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Insufficient nvidia.com/gpu",
         "BackoffLimitExceeded",
     ),
+    "rdma_memory": ("set max locked memory",),
     "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
+    "ucx": ("UCX  ERROR", "UCX ERROR"),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
@@ -211,7 +242,11 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "*** Process received signal ***",
         "stack smashing detected",
         "Fatal Python error",
+        *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
+        *("return code = -", "exitcode: -", "exitcode  : -", "(SIGKILL)"),
     ),
+    "port_taken": ("Address already in use", "EADDRINUSE"),
+    "no_interface": ("no socket interface found", "No socket interface found"),
     "network": (
         "client socket has timed out",
         "Connection refused",
@@ -220,10 +255,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Connection closed by remote peer",
         "No route to host",
         "Network is unreachable",
-        "Address already in use",
         "Transport endpoint is not connected",
-        "no socket interface found",
-        "No socket interface found",
         "Temporary failure in name resolution",
         "Name or service not known",
     ),
@@ -236,8 +268,15 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
 _WARN = "NCCL WARN"
-# PyTorch prints NCCL's last warning, without the words NCCL WARN, in the line after this one.
-_LAST_ERROR = re.compile(r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)", re.M)
+# NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
+# XLA in quotes.
+_LAST_ERROR = re.compile(
+    r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)"
+    r"|^(?P<xla>[^\n]*Last NCCL warning\(error\)[^\n']*'(?P<quoted>[^\n]+)'[^\n']*$)",
+    re.M,
+)
+# A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
+_OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
 # Lines that contain a word of _WORDS but state success.
 _ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
 
@@ -298,9 +337,13 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
     for match in _LAST_ERROR.finditer(text):
-        kind = message_kind(match["line"][:2000])
+        kind = message_kind((match["line"] or match["quoted"])[:2000])
         if kind != WARNING:
-            yield match.start("line"), kind
+            yield match.start("line" if match["line"] else "xla"), kind
+    for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
+        kind = message_kind(match["message"][:2000])
+        if kind != WARNING:
+            yield match.start(), kind
 
 
 # A row of an nccl-tests table. The columns are size, elements, further columns, and two groups of
@@ -341,6 +384,19 @@ def wrong_rows(text: str) -> tuple[FailureLine, ...]:
     both = f"{first['out']} wrong elements out of place, {first['in']} in place"
     words = f"{first['bytes']} bytes: {both}"
     return (FailureLine("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
+
+
+_LONE_RANK = re.compile(r"^.{0,80}# +Rank +(\d+) .{0,40}\bPid +(\d+) on (\S+)", re.M)
+
+
+def lone_ranks(text: str) -> tuple[FailureLine, ...]:
+    """Return one FailureLine if processes of nccl-tests each have rank 0 and no process has another
+    rank: MPI is not compiled in, or is not the launcher's."""
+    found = list(_LONE_RANK.finditer(text))
+    if len({match.group(2, 3) for match in found}) < 2 or any(int(match[1]) for match in found):
+        return ()
+    line = text.count("\n", 0, found[0].start()) + 1
+    return (FailureLine("lone_ranks", found[0][0].strip(), line, len(found)),)
 
 
 def _starts(text: str, word: str) -> Iterator[int]:

@@ -64,7 +64,7 @@ def parse_gpu_query(text: str) -> GpuQuery:
     """
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
-    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
+    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+CliqueId\s+: ", text, re.M):
         return _text(text)
     table = parse_gpu_table(text)
     return _of_rows(dict(sorted(table.items())[:_MOST_GPUS])) if table else _csv(text)
@@ -110,12 +110,21 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         sm_clock_max_mhz=whole(value("clocks.max.sm")),
         temperature_c=whole(value("temperature.gpu")),
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
+        remap_pending=_yes(value("remap.pending")),
+        remap_failed=_yes(value("remap.failed")),
         fabric_state=_word(value("fabric.state")),
+        fabric_health=_word(value("fabric.health")),
+        fabric_clique=whole(value("fabric.clique")),
+        fabric_cluster=value("fabric.cluster"),
     )
 
 
 def _word(text: str | None) -> str | None:
     return None if text is None else "_".join(text.lower().split())
+
+
+def _yes(text: str | None) -> bool | None:
+    return None if text is None else text == "Yes"
 
 
 def _sm(name: str | None, architecture: str | None) -> int | None:
@@ -199,7 +208,12 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "clocks.current.sm": ("clocks", ("sm_clock",)),
     "clocks.max.sm": ("max_clocks", ("sm_clock",)),
     "temperature.gpu": ("temperature", ("gpu_temp",)),
+    "remap.pending": ("remapped_rows", ("remapped_row_pending", "pending")),
+    "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
     "fabric.state": ("fabric", ("state",)),
+    "fabric.health": ("fabric", ("summary",)),
+    "fabric.clique": ("fabric", ("cliqueId",)),
+    "fabric.cluster": ("fabric", ("clusterUuid",)),
 }
 _ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
 
@@ -279,7 +293,12 @@ _LABELS = {
     "clocks.current.sm": "Clocks/SM",
     "clocks.max.sm": "Max Clocks/SM",
     "temperature.gpu": "Temperature/GPU Current Temp",
+    "remap.pending": "Remapped Rows/Pending",
+    "remap.failed": "Remapped Rows/Remapping Failure Occurred",
     "fabric.state": "Fabric/State",
+    "fabric.health": "Fabric/Health/Summary",
+    "fabric.clique": "Fabric/CliqueId",
+    "fabric.cluster": "Fabric/ClusterUUID",
 }
 
 
@@ -301,6 +320,10 @@ def _text(text: str) -> GpuQuery:
             # Take the bus id from the title: all drivers print it there.
             fields["PCI/Bus Id"] = line[4:].strip()
             continue
+        if line.strip() == "Fabric" and "PCI/Bus Id" not in fields:
+            # `nvidia-smi -q | grep -A9 Fabric` has no titles of GPUs.
+            done()
+            titles, fields[""] = [], ""
         if not fields:
             continue
         indent = len(line) - len(line.lstrip(" "))

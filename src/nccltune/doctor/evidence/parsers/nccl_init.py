@@ -33,7 +33,9 @@ _HEALTH = (
     "recovery of access timeouts",
 )
 """Fields of two bits of a fabric's health mask: 0 not supported, 1 true, 2 false (nvml.h)."""
-_JOINED = re.compile(r" nRanks (?P<ranks>\d{1,9}) nNodes \d{1,9} .{0,60}? MNNVL (?P<on>\d)")
+_JOINED = re.compile(
+    r" nRanks (?P<ranks>\d{1,9}) nNodes (?P<nodes>\d{1,9}) .{0,60}? MNNVL (?P<on>\d)"
+)
 # Ray counts equal lines of several processes, and people leave lines out.
 _CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|snip|truncated)\W{0,3}$", re.M)
 # The last messages of a rank before `Init COMPLETE`.
@@ -72,14 +74,15 @@ class InitTimes(NamedTuple):
 class InitLines(NamedTuple):
     """The start of communicators in a log. None marks what the log does not have.
 
-    `fabric_nodes` is the number of hosts whose GPUs are in one NVLink domain. `mnnvl` is whether
-    the largest communicator joins nodes by NVLink. `fabric_faults` are sentences about GPUs.
+    `fabric_nodes` is the number of hosts whose GPUs are in one NVLink domain. `nvlink_domains` is
+    into how many domains of several hosts NVLink joins the largest communicator: 0 if into none.
+    `fabric_faults` are sentences about GPUs.
     """
 
     unfinished: list[OpenInit] | None
     times: InitTimes | None
     fabric_nodes: int | None
-    mnnvl: bool | None
+    nvlink_domains: int | None
     fabric_faults: list[str] | None
 
 
@@ -91,7 +94,7 @@ def parse_init(text: str) -> InitLines:
         _unfinished(text) if is_whole else None,
         _slowest(text) if "Init timings" in text else None,
         _fabric(text) if "MNNVL busId" in text else None,
-        _joined(text) if " MNNVL " in text else None,
+        _domains(text) if " MNNVL " in text else None,
         _faults(text) if "MNNVL busId" in text else None,
     )
 
@@ -218,8 +221,18 @@ def _faults(text: str) -> list[str]:
     return list(found)
 
 
-def _joined(text: str) -> bool | None:
-    matches = [match for _, line in _lines(text, " MNNVL ") if (match := _JOINED.search(line))]
+def _domains(text: str) -> int | None:
+    matches, hosts = [], set()
+    for _, line in _lines(text, " MNNVL "):
+        if (match := _JOINED.search(line)) is not None:
+            matches.append(match)
+            writer = find_log_line(line)
+            hosts.add(writer["host"] if writer else "")
     if not matches:
         return None
-    return max(matches, key=lambda one: (int(one["ranks"]), int(one["on"])))["on"] != "0"
+    largest = max(matches, key=lambda one: (int(one["ranks"]), int(one["on"])))
+    if largest["on"] == "0":
+        return 0
+    # With MNNVL, the hosts that share fabric UUID and clique count as one node. It can be on for
+    # ranks of a single host, which says nothing of others.
+    return int(largest["nodes"]) if len(hosts) > 1 else None

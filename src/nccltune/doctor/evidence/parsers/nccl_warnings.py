@@ -10,7 +10,7 @@ import re
 
 WARNING = "warning"
 _LINE = re.compile(r"(?:(?P<file>[\w./~-]{1,120}):\d{1,6} )?NCCL WARN ?(?P<message>.*)")
-_CUDA = re.compile(r"\b[Cc]uda failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
+_CUDA = re.compile(r"\b(?:[Cc]uda|HIP) failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
 _STATUS = re.compile(
     r"Got completion .*?(?:\bstatus=[A-Z_]*\(?(?P<status>\d{1,2})\b"
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
@@ -39,7 +39,9 @@ _ERRNOS = {
     "Operation not permitted": 1,
     "Cannot allocate memory": 12,
     "Bad address": 14,
+    "No such device": 19,
     "Invalid argument": 22,
+    "No data available": 61,
     "Operation not supported": 95,
     "Network is unreachable": 101,
     "Connection timed out": 110,
@@ -49,10 +51,11 @@ _REGISTER = r"ibv_reg_\w+|mlx5dv_reg_\w+"
 _CREATE = r"ibv_create_(?:qp|cq)|ibv_alloc_pd"
 _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (r"ibv_modify_qp", (101, 110, 113), "rdma_no_path"),
-    (r"ibv_modify_qp", (22,), "rdma_address"),
+    (r"ibv_modify_qp", (19, 22, 61), "rdma_address"),
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
+    (r"mlx5dv_get_data_direct_sysfs_path", (), "data_direct"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
@@ -60,10 +63,12 @@ _CUDA_CODES: dict[int, str] = {
     2: "gpu_memory",
     3: "cuda_init",
     35: "driver_old",
+    36: "driver_old",
     100: "no_gpu",
     101: "device",
     209: "no_kernel",
     214: "gpu_fault",
+    217: "peer_access",
     220: "gpu_fault",
     222: "driver_old",
     700: "gpu_fault",
@@ -71,6 +76,7 @@ _CUDA_CODES: dict[int, str] = {
     716: "gpu_fault",
     719: "gpu_fault",
     800: "not_permitted",
+    801: "gpu_unsupported",
     802: "fabric",
     803: "no_gpu",
     804: "driver_old",
@@ -79,6 +85,7 @@ _CUDA_WORDS = {
     "out of memory": 2,
     "initialization error": 3,
     "CUDA driver version is insufficient": 35,
+    "not supported in the installed CUDA driver": 36,
     "invalid argument": 1,
     "no CUDA-capable device": 100,
     "invalid device ordinal": 101,
@@ -108,19 +115,24 @@ _EVERYWHERE = frozenset(
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
-    ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|"
-     r"(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
-    ("", r"NET/OFI.*(?:completed with error|into address vector|open AV|fi_(?:send|recv|read|write|"
-     r"cq_read)\w*.*(?:failed|RC:)|[Ee]rror posting|Creating new endpoint.*failed|"
-     r"retrieve completion queue)", "ofi_failed"),
+    ("", r"NET/OFI.*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
+    ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
+     r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
+    ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
+     r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
+     r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
+     r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
+     r"queue full|retrieve completion queue)", "ofi_failed"),
     ("", r"(?i:NET/(?:FasTrak|GPUDirectTCPX).*(?:RxDM|datapath_manager|NIC mappings|no (?:ctrl )?"
-     r"interfaces? found|no cuDevices|initialization failed|FasTrak index|failed to connect|"
-     r"version mismatch))", "tcpx"),
+     r"interfaces? found|no cuDevices|failed to (?:initialize|connect|get pci)|"
+     r"initialization failed|FasTrak index|version mismatch|version is unsupported))"
+     r"|receive-datapath-manager|no flow steering|get_gpumem_dmabuf_pages_fd\(\) failed"
+     r"|unmatching unpack versions|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
     (r"sharp", "", "sharp"),
-    ("", r"\bSHARP\b(?! \(NVLS\))", "sharp"),
+    ("", r"\bSHARP\b(?! \(NVLS\))|Cannot initialize CollNet", "sharp"),
+    ("", r"[hH]ipIpc\w+ failed|[cC]udaIpc\w+ failed", "peer_import"),
     ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
-    ("", r"NET/OFI Unable to register memory .*Cannot allocate", "rdma_memory"),
-    ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: ", "rdma_gpu_memory"),
     ("", r"failed to open CUDA IPC handle", "peer_import"),
     ("", r"Failed to open libibverbs", "no_verbs"),
     ("", r"socketFinalizeAccept.* wrong (?:magic|type)|ras.* magic", "foreign"),
@@ -141,16 +153,24 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
      r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
+    ("", r"Bad file descriptor", WARNING),
+    # Before "network": a socket that could not be made reached nobody.
+    ("", r"Too many open files|Cannot allocate memory|malloc\(size=\d+\) returned null|"
+     r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
+    ("", r"\b[Bb]ind\b.*Address already in use", "ports"),
+    ("", r"^Missing \"|NUMA auto balancing", "rocm_host"),
+    ("", r"[rt]x ctrl timeout", "tcpx_wait"),
+    ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
-     r"(?:refused|timed out|unreachable|No route|in use|assign requested)", "network"),
+     r"(?:refused|timed out|unreachable|No route|assign requested)", "network"),
     (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
     (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
-     r"in use|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
+     r"assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
      "network"),
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
@@ -161,8 +181,6 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
     ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
-    ("", r"Too many open files|Resource temporarily unavailable|Cannot allocate memory", "limit"),
-    ("", r"malloc\(size=\d+\) returned null", "limit"),
 )  # fmt: skip
 _COMPILED = tuple(
     (re.compile(file), re.compile(message), kind) for file, message, kind in _MESSAGES
