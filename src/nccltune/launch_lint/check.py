@@ -20,7 +20,7 @@ from nccltune.launch_lint.shell import ShellValue, expanded
 from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
-from nccltune.launch_lint.words import Line, Word, quoted, split
+from nccltune.launch_lint.words import Line, Word, listed, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -275,7 +275,9 @@ def _fixed(
     None if errors or warnings remain, if the result cannot be read as one command, or if it is not
     known what the result starts.
     """
-    before = _view(command, flavor, site).prediction
+    first = _view(command, flavor, site)
+    before = first.prediction
+    asked = {finding.id for finding in _bad(first)}
     for _ in range(_ROUNDS):
         changed = None
         for finding in _bad(_view(command, flavor, site)):
@@ -302,7 +304,26 @@ def _fixed(
     starts = [view.prediction for view in views]
     is_known = all(one.placement or one.processes for one in starts) or before.placement is None
     is_right = is_known and not any(one.fails for one in starts)
+    # A fix of something else must not change how many start.
+    if (meant := _processes(before)) is not None and not asked & _COUNTS:
+        is_right = is_right and all(_processes(one) in (meant, None) for one in starts)
     return text if is_right and not any(map(_bad, views)) else None
+
+
+_COUNTS = frozenset(
+    listed("""
+total-below-per-node too-few-slots hydra-wraps srun-per-node-forgotten too-many-gpus task-gpus
+idle-nodes uneven-nodes idle-gpus srun-N-is-nodes one-rank hydra-N option-behind-program
+hosts-split option-unknown option-without-value srun-x nested-launcher dash quote line-continuation
+torchrun-one-process torchrun-processes accelerate-total inner-alone inner-nodes value-as-program
+""")
+)
+"""Findings that say that another number of processes was meant."""
+
+
+def _processes(prediction: Prediction) -> int | None:
+    placement = prediction.placement
+    return placement.processes if placement is not None else prediction.processes
 
 
 def _line_of(command: LaunchCommand) -> Line:

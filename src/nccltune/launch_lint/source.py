@@ -87,7 +87,10 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
             hint="check the command lines that start ranks, if there are any",
         )
     if not found:
-        raise no_launcher()
+        lines: list[Line] = []
+        with contextlib.suppress(InputError):
+            lines = split(text)
+        raise no_launcher(lines)
     starting = [one for one in found if not _only_asks(one.line)]
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")

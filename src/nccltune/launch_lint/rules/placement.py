@@ -272,7 +272,7 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
 def total_unsaid(view: View) -> Iterator[LaunchFinding]:
     """Find a missing -n: Open MPI and hydra then fill every slot."""
     ask, placement = _ask(view), view.prediction.placement
-    if ask.unknown or placement is None or ask.total is not None:
+    if ask.unknown or placement is None or (ask.total or ask.per_part) is not None:
         return
     if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
         return
