@@ -117,9 +117,15 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
         if one.origin == 0 or _compared(checked) not in map(_compared, same):
             same.append(checked)
     checks: list[LaunchCheck] = []
+    seen: list[object] = []
     for origin, same in by_origin.items():
         differ = origin != 0 and len(same) > 1
-        checks += [one._replace(fixed=None) if differ else _without_round(one) for one in same]
+        for one in same:
+            # A shell inside the line, as in `docker run ... -c TEXT`, hides that it is a round.
+            key = (one.command.text, _compared(one))
+            if key not in seen:
+                seen.append(key)
+                checks.append(one._replace(fixed=None) if differ else _without_round(one))
     return checks
 
 

@@ -25,12 +25,13 @@ from nccltune.launch_lint.hosts import (
     hosts_elsewhere,
     hosts_of,
     is_node_count,
+    parts_of,
     slots_fault,
 )
 from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
 from nccltune.launch_lint.scheduled import predict_on_job
 from nccltune.launch_lint.training import predict_training
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
 _SEVERAL = "the words around the command are for several nodes; it does not say how many: --nodes"
@@ -113,10 +114,18 @@ def _asked(
     if ask.unknown is None and not hosts:
         ask = ask._replace(unknown="no host is named")
     doubt = _hosts_unknown(command, flavor, site, is_one=assumed is not None and len(hosts) == 1)
-    if doubt is None and assumed is not None and ask.total is None:
-        doubt = None if flavor.launcher is Launcher.SLURM else _hosts_unshown(ask)
+    is_mpi = flavor.launcher is not Launcher.SLURM
+    if doubt is None and is_mpi and assumed is not None and ask.total is None:
+        doubt = _hosts_unshown(ask)
+    elif doubt is None and is_mpi and assumed is not None and ask.per_node is None:
+        filled = hosts[0].slots or 1
+        if len(hosts) > 1 and ask.total is not None and ask.total % filled:
+            doubt = f"they fill no whole nodes of {filled}: --nodes or --set hosts=A,B"
+    if doubt is None and is_mpi and _slots_unshown(ask, site):
+        doubt = "-n is not given, and the job has neither --ntasks nor --ntasks-per-node"
     if doubt is not None:
-        return _without_hosts(ask, doubt), hosts, doubt
+        is_known = ask.total is not None and ask.per_node is not None and doubt == _SEVERAL
+        return _without_hosts(ask, doubt), hosts, assumed if is_known else doubt
     if site.ran and ask.total is None and ask.per_node is None:
         ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
     if ask.per_part is not None:
@@ -131,6 +140,12 @@ def _hosts_unknown(
     if (file := hosts_elsewhere(command, flavor, site)) is not None:
         return f"the hosts are in {file}, which is not here: --nodes or --set hosts=A,B"
     return _SEVERAL if site.several and is_one else None
+
+
+def _slots_unshown(ask: PlacementOptions, site: LaunchContext) -> bool:
+    """Return whether as many processes start as slots, and Slurm's job does not show these."""
+    is_bare = ask.total is None and ask.per_node is None and ask.per_part is None
+    return is_bare and bool(site.inherited) and site.slots is None
 
 
 def _hosts_unshown(ask: PlacementOptions) -> str:
@@ -266,7 +281,11 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
 def _is_hidden(hosts: str) -> bool:
     """Return whether a list may have more hosts than its commas show: `$HOSTS`, `<hosts>`."""
     part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}"
-    return bool(re.search(rf"\$\(|`|(?:^|,)(?:{part})(?:,|$)", hosts))
+    # One substitution with slots is one host.
+    kept = [
+        one for one in parts_of(hosts) if not re.match(r":\d+$", one[substitution_end(one, 0) :])
+    ]
+    return any(re.search(rf"\$\(|`|^(?:{part})$", one) for one in kept)
 
 
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:

@@ -81,6 +81,8 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         if not found and re.search(r"\w'\w", text) is None:
             raise
     found = found or from_lines(text, site)
+    if not found and not _CELLS.search(text):
+        found = from_lines(_ROOT_PROMPT.sub("", text), site)
     if not found and _RAY.search(text):
         raise InputError(
             "ray starts its processes from Python: this text does not show how many, and where",
@@ -106,7 +108,14 @@ _SEVERAL = re.compile(
 
 
 def _told(text: str, site: LaunchContext) -> LaunchContext:
-    """Return `site` with whether the text speaks of several nodes."""
+    """Return `site` with whether the text speaks of several nodes, and the workers of Run:ai."""
+    found = [
+        re.search(rf"\brunai\b[^\n]*(?:\\\n[^\n]*)*?--{name}[= ]+(\d{{1,5}})\b", text)
+        for name in ("workers", "slots-per-worker")
+    ]
+    workers, slots = (int(match[1]) if match is not None else None for match in found)
+    if workers is not None and slots is not None:
+        site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
     return site._replace(several=site.several or _SEVERAL.search(text) is not None)
 
 
@@ -129,6 +138,9 @@ _ROW = re.compile(
     r"\s+[\d.]+\s+[\d.]+\s+(?=\d*\.?\d*[1-9])[\d.]+\s"
 )
 """A row of a test's table with a bus bandwidth: there was more than one rank."""
+_ROOT_PROMPT = re.compile(r"^[ \t]*# ?(?=[^\s#])", re.M)
+_CELLS = re.compile(r"^\s*\w+\s*[,;]\s*\d", re.M)
+"""A row of a table, whose comments may name commands."""
 _RAY = re.compile(r"^[^#\n]*\bray (?:start|submit|up|job) ", re.M)
 MAX_ROUNDS = 32
 """Maximum number of rounds of a loop that are followed."""
@@ -286,7 +298,7 @@ class _Script:
             self._shift([word.text for word in words])
         elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
-        elif starts_something(words):
+        elif starts_something(words) and words[0].text != "eval":
             if not (words := out_of_prose(words)):
                 return
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
@@ -479,7 +491,7 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
 
     The context has the options of sbatch. Return None for other lines.
     """
-    names = [word.text.rpartition("/")[2] for word in words]
+    names = [word.text.removeprefix("--entrypoint=").rpartition("/")[2] for word in words]
     if names[0] == "sbatch":
         options = read_options(words[1:], SLURM)
         wrapped = next((option.value for option in options if option.name == "wrap"), None)

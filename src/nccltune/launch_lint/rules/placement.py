@@ -65,6 +65,10 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         why += "; a host without ':' and a number takes one process"
         fix = f"write --host {named}"
         edits = (Replace(bare[0], ("--host", named)), *[Replace(option, ()) for option in bare[1:]])
+    elif hosts and (file := view.command.last("hostfile")) and all(h.slots == 1 for h in hosts):
+        each = ask.per_node or -(-(ask.total or 1) // len(hosts))
+        why += "; a host without slots= takes one process"
+        fix = f"write slots={each} behind each host in {file.value}"
     elif hosts and ask.total is not None and (total := view.command.last("total")) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
@@ -261,11 +265,12 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.ranks != 1:
         return
+    gpus = view.site.gpus
     yield warning(
         "one-rank",
         "only 1 rank: nothing is sent, busbw is 0",
-        f"write -g {view.site.gpus_per_node} for the GPUs of this node, or start more processes",
-        (SetArgument("g", str(view.site.gpus_per_node)),),
+        f"write -g {gpus or 'N'} for the GPUs of this node, or start more processes",
+        () if gpus is None else (SetArgument("g", str(gpus)),),
     )
 
 

@@ -102,13 +102,15 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 edits_of(variable, "NCCL_DEBUG", level),
             )
         elif right is not None and not is_foreign(variable.name):
+            # A name with one word more means something else: `NCCL_NET_DISABLE` is not `..._INTRA`.
+            is_longer = set(right.split("_")) > set(variable.name.split("_"))
             yield error(
                 "variable-unknown",
                 f"there is no variable {variable.name}: it has no effect"
                 if not right.startswith(PREFIX)
                 else f"NCCL has no variable {variable.name}: it has no effect",
-                f"write {right}",
-                edits_of(variable, right),
+                f"leave it out; the nearest is {right}" if is_longer else f"write {right}",
+                () if is_longer else edits_of(variable, right),
             )
         elif variable.name.startswith(PREFIX) and not is_foreign(variable.name):
             yield note(
@@ -349,6 +351,12 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def _is_chosen(variable: CommandVariable) -> bool:
+    """Return whether the value comes from a variable of the script, which decides it."""
+    words = variable.option.words if variable.option is not None else ()
+    return any("$" in word.raw for word in words)
+
+
 def left_over(view: View) -> Iterator[LaunchFinding]:
     """Find debugging settings that cost most of the bandwidth."""
     given = {v.name: v for v in view.variables if v.value is not None}
@@ -385,7 +393,7 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "setting-left-over",
             f"{name}=1: {cost}",
             f"leave out {name}, unless this is what you measure",
-            edits_of(variable, None),
+            () if _is_chosen(variable) else edits_of(variable, None),
         )
     level = given.get("NCCL_P2P_LEVEL")
     if level is not None and several and level.value in ("LOC", "0"):

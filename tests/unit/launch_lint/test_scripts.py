@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts, pages and templates as people write them: what they start, and no fix that harms."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.lint import LintRequest, lint
+from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
+from nccltune.launch_lint.starts import starts
+
+TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+
+
+def checked(text: str) -> list[LaunchCheck]:
+    return check_all(from_text(text, LaunchContext()))
+
+
+def said(one: LaunchCheck) -> str:
+    return starts(one.predictions[0][0], one.gpus)
+
+
+def kinds(one: LaunchCheck) -> set[str]:
+    return {held.finding.id for held in one.findings}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The number of workers of a job of Run:ai, over several lines.
+        (
+            "runai training mpi submit t -g 4 \\\n  --workers 3 \\\n  --slots-per-worker 4\n"
+            f"mpirun -np 12 {TEST}",
+            "12 processes, 4 on each of 3 nodes",
+        ),
+        # Numbers that fill no whole nodes show no nodes.
+        (f"# 3 nodes\nmpirun -np 12 {TEST}", "12 processes, 1 GPU each = 12 ranks; on which nodes"),
+        # Known numbers are not doubted.
+        (f"# on 2 nodes\nmpirun -np 8 -N 8 {TEST}", "8 processes, all on one node"),
+        # A host that a program prints, with its slots.
+        (
+            f"a=$(sed -n 1p h | cut -d, -f1); mpirun -np 16 -H $a:8,$(tail -1 h):8 {TEST}",
+            "16 processes, 8 on each of 2 nodes",
+        ),
+        (f"mpirun -np 16 -H $(paste -sd, h) {TEST}", "16 processes, 1 GPU each = 16 ranks; on"),
+        # A comment ends with its line, whatever it ends with.
+        (f"#  -x NCCL_DEBUG=INFO \\\nmpirun -np 16 -H a:8,b:8 {TEST}", "16 processes, 8 on each"),
+        # `eval` reads its words again.
+        (
+            "M=\"mpirun -np 2 -H a:1,b:1 --mca plm_rsh_agent 'ssh -o X=no' -x A=$B\"\n"
+            f"eval $M {TEST}",
+            "2 processes, 1 on each of 2 nodes (a, b)",
+        ),
+        # Prompts.
+        (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
+        (f"command:\n# mpirun -np 2 -H a,b {TEST}\n(hang here)", "2 processes, 1 on each"),
+        # Without -n, mpirun fills slots, of which a job of Slurm without tasks shows none.
+        (f"#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\nmpirun {EIGHT}", "not known: -n is not given"),
+        (
+            f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nmpirun {EIGHT}",
+            "2 processes, 1 on each of 2 nodes",
+        ),
+    ],
+)
+def test_what_a_script_starts(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert said(one).startswith(expected)
+    assert "too-many-gpus" not in kinds(one)
+
+
+def test_rounds_that_a_container_hides_are_one() -> None:
+    text = (
+        "for n in 1 2 3; do for a in x y; do docker run --gpus all --shm-size=8g"
+        f' -e NCCL_DEBUG_FILE=/o/$a_%p --entrypoint=bash i -c "{EIGHT}"; done; done'
+    )
+    (one,) = checked(text)
+    assert said(one) == "1 process, on one node, 8 GPUs each = 8 ranks"
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        # The longer name means something else.
+        (f"mpirun -np 16 -H a:8,b:8 -x NCCL_NET_DISABLE=0 {TEST}", "variable-unknown"),
+        # A variable of the script decides the setting.
+        (f"OFF=1; mpirun -np 16 -H a:8,b:8 -x NCCL_P2P_DISABLE=$OFF {TEST}", "setting-left-over"),
+        # The file lacks the slots; fewer processes are not what was meant.
+        (
+            f"cat > h <<E\na\nb\nE\nmpirun -np 16 -N 8 --hostfile h {TEST}",
+            "too-few-slots",
+        ),
+        # How many GPUs the node has is not known.
+        (TEST, "one-rank"),
+    ],
+)
+def test_a_fault_without_a_right_edit_has_no_fixed_line(command: str, kind: str) -> None:
+    (one,) = checked(command)
+    assert kind in kinds(one)
+    assert one.fixed is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_bad"),
+    [
+        ("all_reduce_perf -b 4", False),
+        ("all_reduce_perf -b 2", True),
+        ("all_reduce_perf -b 4 -d double", True),
+        ("sendrecv_perf -b 1 -d int8", False),
+        ("broadcast_perf -b 2 -d half", False),
+        ("all_gather_perf -b 4", True),
+        ("all_reduce_perf -b 4 -d all", True),
+    ],
+)
+def test_sizes_that_are_no_whole_element(arguments: str, is_bad: bool) -> None:
+    (one,) = checked(f"mpirun -np 16 -H a:8,b:8 {arguments} -e 8G -f 2 -g 1")
+    assert ("size-below-8" in kinds(one)) == is_bad
+
+
+def test_a_page_with_a_table_below_its_commands(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    table = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n"
+    path.write_text(f"```\n$> cd a\n$> srun -n 8 --ntasks-per-node=4 {TEST}\n```\n{table}")
+    (launch,) = lint(LintRequest([str(path)])).launches
+    (one,) = launch.commands
+    assert said(one).startswith("8 processes, 4 on each of 2 nodes")
