@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a command with every rule, for every launcher that the command may be for."""
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.program import read_program
+from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
@@ -112,7 +113,7 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
     """
     by_origin: dict[int, list[LaunchCheck]] = {}
     for one in found:
-        checked = check(one.line, one.site, wanted)
+        checked = check(one.line, one.site, wanted or _common(one, found))
         same = by_origin.setdefault(one.origin, [])
         if one.origin == 0 or _compared(checked) not in map(_compared, same):
             same.append(checked)
@@ -127,6 +128,22 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
                 seen.append(key)
                 checks.append(one._replace(fixed=None) if differ else _without_round(one))
     return checks
+
+
+def _common(one: FoundCommand, found: Sequence[FoundCommand]) -> tuple[Flavor, ...]:
+    """Return the launchers that every command with this launcher's word may be for, or none."""
+    kinds: list[tuple[Flavor, ...]] = []
+    name: str | None = None
+    with contextlib.suppress(InputError):
+        for other in (one, *found):
+            commands = read(plain(other.line), (), _names(other.site))
+            launcher = next(iter(commands.values())).launcher.text
+            name = launcher if name is None else name
+            if launcher == name:
+                kinds.append(tuple(commands))
+    if not name or len(set(kinds)) < 2:
+        return ()
+    return tuple(flavor for flavor in kinds[0] if all(flavor in kind for kind in kinds))
 
 
 def _without_round(checked: LaunchCheck) -> LaunchCheck:
@@ -185,10 +202,14 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
     words = command.program
     names = [word.text.rpartition("/")[2] for word in words]
     plain = _Inside(joined(words), site, on_node=False, is_script=False)
-    for at, name in enumerate(names[:-2]):
-        if name not in SHELLS or not is_c(names[at + 1]):
-            continue
-        script = words[at + 2]
+    scripts = [
+        words[at + 2]
+        for at, name in enumerate(names[:-2])
+        if name in SHELLS and is_c(names[at + 1])
+    ]
+    if len(words) > 1 and is_nccl_test(words[-1].text.partition(" ")[0]) and " " in words[-1].text:
+        scripts.append(words[-1])  # A wrapper that gets the command as one word.
+    for script in scripts:
         try:
             found = from_text(script.text, site._replace(inherited=()))
         except InputError:

@@ -114,6 +114,7 @@ class LaunchContext(NamedTuple):
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
     - `ran`: whether the text shows results, so that the command did start.
     - `several`: whether the text speaks of several nodes.
+    - `named_nodes`: the numbers of nodes that the text names.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -128,6 +129,7 @@ class LaunchContext(NamedTuple):
     gpu_memory: int | None = None
     workers: int | None = None
     several: bool = False
+    named_nodes: tuple[int, ...] = ()
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()
     around: tuple[str, ...] = ()

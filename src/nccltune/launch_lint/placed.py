@@ -121,6 +121,8 @@ def _asked(
         filled = hosts[0].slots or 1
         if len(hosts) > 1 and ask.total is not None and ask.total % filled:
             doubt = f"they fill no whole nodes of {filled}: --nodes or --set hosts=A,B"
+        elif site.named_nodes and len(hosts) not in site.named_nodes:
+            doubt = f"the text names {_listed(site.named_nodes)}: --nodes or --set hosts=A,B"
     if doubt is None and is_mpi and _slots_unshown(ask, site):
         doubt = "-n is not given, and the job has neither --ntasks nor --ntasks-per-node"
     if doubt is not None:
@@ -146,6 +148,13 @@ def _slots_unshown(ask: PlacementOptions, site: LaunchContext) -> bool:
     """Return whether as many processes start as slots, and Slurm's job does not show these."""
     is_bare = ask.total is None and ask.per_node is None and ask.per_part is None
     return is_bare and bool(site.inherited) and site.slots is None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return numbers of nodes in words: `2, 4 and 8 nodes`."""
+    *first, last = sorted(set(numbers))
+    words = count(last, "node")
+    return f"{', '.join(map(str, first))} and {words}" if first else words
 
 
 def _hosts_unshown(ask: PlacementOptions) -> str:

@@ -107,6 +107,9 @@ _SEVERAL = re.compile(
 )
 
 
+_NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
+
+
 def _told(text: str, site: LaunchContext) -> LaunchContext:
     """Return `site` with whether the text speaks of several nodes, and the workers of Run:ai."""
     found = [
@@ -116,7 +119,9 @@ def _told(text: str, site: LaunchContext) -> LaunchContext:
     workers, slots = (int(match[1]) if match is not None else None for match in found)
     if workers is not None and slots is not None:
         site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
-    return site._replace(several=site.several or _SEVERAL.search(text) is not None)
+    named = tuple(int(number) for number in _NODES.findall(text))
+    several = site.several or _SEVERAL.search(text) is not None
+    return site._replace(several=several, named_nodes=named)
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:

@@ -54,6 +54,13 @@ def kinds(one: LaunchCheck) -> set[str]:
             f"eval $M {TEST}",
             "2 processes, 1 on each of 2 nodes (a, b)",
         ),
+        # A launcher that a program finds.
+        (f"$(which mpirun) -np 16 -N 8 -H a:8,b:8 {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"M=`command -v mpirun`\n$M -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
+        # A wrapper that gets the command as one word.
+        (f"mpirun -np 8 ./per_rank.sh '{TEST}'", "8 processes, all on one node, 1 GPU each = 8"),
+        # Another number of nodes than would be assumed.
+        (f"# 18 nodes, 72 GPUs\nmpirun -np 72 {TEST}", "72 processes, 1 GPU each = 72 ranks; on"),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
@@ -70,6 +77,24 @@ def test_what_a_script_starts(text: str, expected: str) -> None:
     (one,) = checked(text)
     assert said(one).startswith(expected)
     assert "too-many-gpus" not in kinds(one)
+
+
+def test_one_launcher_of_a_text_is_one_program() -> None:
+    first, second = checked(
+        f"mpirun -hosts a,b -np 2 {EIGHT}\nit hangs, and so does\nmpirun -np 1 {EIGHT}"
+    )
+    assert [flavor.words for flavor in first.flavors] == ["hydra"]
+    assert second.flavors == first.flavors
+    # Commands for two launchers stay what they are.
+    first, second = checked(f"mpirun -hosts a,b -np 2 {EIGHT}\nmpirun -x A -H a,b -np 2 {EIGHT}")
+    assert set(first.flavors).isdisjoint(second.flavors)
+
+
+def test_a_device_that_lacks_a_digit() -> None:
+    (one,) = checked(f"mpirun -np 16 -H a:8,b:8 -x NCCL_IB_HCA=mlx5_6,mlx_8 {TEST}")
+    assert kinds(one) == {"hca"}
+    assert one.fixed is not None
+    assert "NCCL_IB_HCA=mlx5_6,mlx5_8" in one.fixed
 
 
 def test_rounds_that_a_container_hides_are_one() -> None:

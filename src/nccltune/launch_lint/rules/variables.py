@@ -324,6 +324,14 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 "name the devices that ibv_devices lists, or leave it out; NCCL_IB_DISABLE=1 turns"
                 " InfiniBand off",
             )
+        elif short := [name for name in named if re.fullmatch(r"mlx_\d+", name)]:
+            right = re.sub(r"\bmlx_(?=\d)", "mlx5_", value)
+            yield warning(
+                "hca",
+                f"NCCL_IB_HCA={value}: devices are called mlx5_0 and so on, not {short[0]}",
+                f"write NCCL_IB_HCA={right}",
+                edits_of(variable, variable.name, right),
+            )
         elif "=" not in value[:1] and any(name == "mlx5_1" for name in named):
             yield note(
                 "hca-prefix",
