@@ -202,11 +202,19 @@ def program_at(words: Sequence[Word]) -> int | None:
     return None
 
 
+_NAME_PROGRAMS = frozenset(
+    listed("""
+- echo printf killall pkill pgrep kill ldd nm file ls which whereis cp mv rm scp rsync chmod ln grep
+""")
+)
+"""Commands that name programs and start none of them, and an item of a list in YAML."""
+
+
 def starts_something(words: Sequence[Word]) -> bool:
     """Return whether a line of a script starts a launcher or a program of nccl-tests."""
     words = joined(words)
-    if words and words[0].text in ("-", "echo", "printf"):
-        return False  # An item of a list in YAML, or text that is only printed.
+    if words and PurePosixPath(words[0].text).name in _NAME_PROGRAMS:
+        return False
     return launcher_at(words) is not None or program_at(words) is not None
 
 

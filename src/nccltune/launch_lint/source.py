@@ -27,7 +27,13 @@ from nccltune.launch_lint.flow import (
 )
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
-from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
+from nccltune.launch_lint.read import (
+    is_launcher,
+    launcher_at,
+    no_launcher,
+    read_options,
+    starts_something,
+)
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
     ShellScope,
@@ -303,7 +309,7 @@ class _Script:
             self._shift([word.text for word in words])
         elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
-        elif starts_something(words) and words[0].text != "eval":
+        elif starts_something(words) and not _hides(words):
             if not (words := out_of_prose(words)):
                 return
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
@@ -489,6 +495,11 @@ def _assign(
             exported[name] = scope.values[name].text
 
 
+def _hides(words: Sequence[Word]) -> bool:
+    """Return whether a line gives the words of a command to a program, as `eval` and Run:ai do."""
+    return words[0].text == "eval" or any(word.text == "--master-args" for word in words)
+
+
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
     """Return the script in `bash -c TEXT`, `eval TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
 
@@ -505,6 +516,9 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         return wrapped, allocated(site._replace(inherited=(*site.inherited, *options)))
     if names[0] == "eval":
         return " ".join(word.text for word in words[1:]), site
+    given = {word.text: following.text for word, following in itertools.pairwise(words)}
+    if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
+        return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
     if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
         return words[-1].text, site
     for at, name in enumerate(names[:-2]):

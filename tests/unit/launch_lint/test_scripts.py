@@ -61,6 +61,16 @@ def kinds(one: LaunchCheck) -> set[str]:
         (f"mpirun -np 8 ./per_rank.sh '{TEST}'", "8 processes, all on one node, 1 GPU each = 8"),
         # Another number of nodes than would be assumed.
         (f"# 18 nodes, 72 GPUs\nmpirun -np 72 {TEST}", "72 processes, 1 GPU each = 72 ranks; on"),
+        # The words of a command that Run:ai gets, and a command that only names programs.
+        (
+            "runai submit-dist mpi t --workers 2 --gpu 8 --master-command mpirun"
+            f" --master-args '-np 16 -x NCCL_ALGO {TEST}' -e NCCL_ALGO=RING",
+            "16 processes, 8 on each of 2 nodes",
+        ),
+        (
+            f"ssh b 'killall -9 mpirun all_reduce_perf || true'\nmpirun -np 2 -H a,b {TEST}",
+            "2 processes, 1 on each of 2 nodes",
+        ),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
@@ -95,6 +105,52 @@ def test_a_device_that_lacks_a_digit() -> None:
     assert kinds(one) == {"hca"}
     assert one.fixed is not None
     assert "NCCL_IB_HCA=mlx5_6,mlx5_8" in one.fixed
+
+
+@pytest.mark.parametrize(
+    ("options", "has_gpus"),
+    [
+        ("--device=/dev/kfd --device=/dev/dri", True),
+        ("--device nvidia.com/gpu=all", True),
+        ("--privileged", True),
+        ("--device=/dev/infiniband", False),
+    ],
+)
+def test_the_gpus_of_a_container(options: str, has_gpus: bool) -> None:
+    (one,) = checked(f"docker run --rm --ipc=host {options} i ./{EIGHT}")
+    assert ("container-without-gpus" not in kinds(one)) == has_gpus
+
+
+def test_as_many_processes_as_gpus_of_each() -> None:
+    (one,) = checked(f"mpirun -np 8 {EIGHT}")
+    assert "as-many-as-gpus" in kinds(one)
+    assert not one.is_wrong
+    (one,) = checked(f"mpirun -np 8 -H a,b,c,d,e,f,g,h --bind-to none {EIGHT}")
+    assert not one.findings
+
+
+def test_a_network_inside_one_node_is_no_left_over() -> None:
+    off = "-x NCCL_P2P_DISABLE=1 -x NCCL_SHM_DISABLE=1"
+    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")
+    assert kinds(one) == {"network-only"}
+    (one,) = checked(f"mpirun -np 8 -H a:8 {off} {TEST}")
+    assert kinds(one) == {"setting-left-over"}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "fixed"),
+    [
+        ("mpirun -np 8 -H a:8 --bind-to core", "-x NCCL_ALGO=Tree all_reduce_perf"),
+        ("srun -N 1 --ntasks-per-node=8", "--export=ALL,NCCL_ALGO=Tree all_reduce_perf"),
+        ("mpiexec.hydra -n 8 -hosts a:8", "-genv NCCL_ALGO Tree all_reduce_perf"),
+    ],
+)
+def test_a_setting_behind_the_program(launcher: str, fixed: str) -> None:
+    (one,) = checked(f"{launcher} {TEST} NCCL_ALGO=Tree")
+    assert kinds(one) == {"argument-ignored"}
+    assert one.fixed is not None
+    assert fixed in one.fixed
+    assert one.fixed.endswith("-g 1")
 
 
 def test_rounds_that_a_container_hides_are_one() -> None:

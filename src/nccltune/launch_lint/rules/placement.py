@@ -304,6 +304,22 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def as_many_as_gpus(view: View) -> Iterator[LaunchFinding]:
+    """Find `-np 8 ... -g 8` without hosts: 64 ranks, where 8 on one node may be meant."""
+    ask, program = _ask(view), view.program
+    if program is None or view.command.all("host") or view.site.hosts or view.site.nodes:
+        return
+    if view.flavor.launcher not in _OF_MPI or ask.total != program.gpus or (ask.total or 0) < 2:
+        return
+    if ask.per_node is not None or any(too_many_gpus(view)):
+        return
+    yield note(
+        "as-many-as-gpus",
+        f"{count(ask.total or 0, 'process')} with {program.gpus} GPUs each are"
+        f" {(ask.total or 0) * (program.gpus or 0)} ranks; for one GPU each, write -g 1",
+    )
+
+
 _TO_CORE = 2
 
 
@@ -330,9 +346,10 @@ def bound(view: View) -> Iterator[LaunchFinding]:
             else AppendOption(("--bind-to", "none"))
         )
         placement = view.prediction.placement
+        processes = placement.processes if placement is not None else view.prediction.processes
         # With more than 2 processes the default binds each to a package or a NUMA node. These are
         # enough cores, so the finding is only a note.
-        is_wide = given is None and placement is not None and placement.processes > _TO_CORE
+        is_wide = given is None and processes is not None and processes > _TO_CORE
         yield LaunchFinding(
             Severity.NOTE if is_wide else Severity.WARNING,
             "default-binding",
@@ -406,6 +423,7 @@ RULES = (
     idle_nodes,
     uneven_nodes,
     one_rank,
+    as_many_as_gpus,
     total_unsaid,
     bound,
     intel_pinning,

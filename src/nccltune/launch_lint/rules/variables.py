@@ -365,6 +365,10 @@ def _is_chosen(variable: CommandVariable) -> bool:
     return any("$" in word.raw for word in words)
 
 
+_LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+_NETWORKS = ("NCCL_NET", "NCCL_NET_PLUGIN")
+
+
 def left_over(view: View) -> Iterator[LaunchFinding]:
     """Find debugging settings that cost most of the bandwidth."""
     given = {v.name: v for v in view.variables if v.value is not None}
@@ -390,10 +394,18 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
         "CUDA_LAUNCH_BLOCKING": (True, "every launch waits for its end, so that nothing overlaps"),
     }
+    # Both, and a network: the network inside one node is what is measured.
+    values = [given[name].value if name in given else None for name in _LOCAL]
+    is_for_network = values == ["1", "1"] and not given.keys().isdisjoint(_NETWORKS)
+    if is_for_network:
+        both = " and ".join(f"{name}=1" for name in _LOCAL)
+        yield note("network-only", f"{both}: GPUs of a node exchange data by the network alone")
     for name, (holds, cost) in costs.items():
         variable = given.get(name)
         other = {"NCCL_P2P_DISABLE": ("NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE")}.get(name, ())
         if variable is None or not holds or variable.value != "1":
+            continue
+        if is_for_network and name in _LOCAL:
             continue
         if any(given[one].value != "0" for one in other if one in given):
             continue  # The rule `contradictions` reports this pair.
