@@ -224,10 +224,31 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
 def _unwrapped(command: LaunchCommand, site: LaunchContext) -> LaunchCommand:
     """Return the command with the program of nccl-tests that a script starts, if there is one."""
     inside = _inside(command, site)
+    launcher = launcher_at(inside.words)
+    if inside.is_script and launcher is not None and inside.words[launcher].text != "srun":
+        kinds = read(Line(inside.words[launcher:], ""))
+        is_mpi = not any(flavor in TRAINERS for flavor in kinds)
+        return command._replace(program=inside.words[launcher:]) if is_mpi else command
     at = program_at(inside.words) if inside.is_script else None
-    if at is None or launcher_at(inside.words) is not None:
+    if at is None or launcher is not None:
         return command
     return command._replace(program=inside.words[at:])
+
+
+def _of_inner_mpi(
+    command: LaunchCommand, site: LaunchContext, outer: Prediction
+) -> Prediction | None:
+    """Return what `srun -n 1 mpirun -np 8 PROGRAM` starts: that of the launcher in one process."""
+    at = launcher_at(command.program)
+    if at is None or outer.placement is None or outer.placement.processes != 1:
+        return None
+    flavor, inner = next(iter(read(Line(command.program[at:], "")).items()))
+    if flavor in TRAINERS:
+        return None
+    program = read_program([word.text for word in inner.program])
+    one = site._replace(nodes=site.nodes or 1, inherited=())
+    found = predict(inner, flavor, one, program.gpus if program is not None else None)
+    return found._replace(is_inner=True)
 
 
 def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) -> Prediction:
@@ -280,7 +301,9 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     program = read_program(words, skip)
     gpus = program.gpus if program is not None else None
     prediction = predict(command, flavor, site, gpus)
-    if flavor not in TRAINERS:
+    if (started := _of_inner_mpi(command, site, prediction)) is not None:
+        prediction = started
+    elif flavor not in TRAINERS:
         prediction = _with_inner(command, site, prediction)
         nodes = prediction.inner.nodes if prediction.inner is not None else None
         if nodes and site.nodes is None and "assumed" in (prediction.assumed or ""):

@@ -172,8 +172,9 @@ def _slurm(
     if nodes is None:
         nodes = _nodes_for(total, per_node, gpus, site)
         assumed = f"{count(nodes, 'node')} assumed; set -N or --nodes"
-        if given is not None:
-            assumed = f"{count(nodes, 'node')} assumed, as {given.text} is not known here: --nodes"
+    in_job = any(option.meaning == "nodes" for option in site.inherited)
+    if given is not None and (assumed is not None or (in_job and is_open(given.value))):
+        assumed = f"{count(nodes, 'node')} assumed, as {given.text} is not known here: --nodes"
     if total is not None and 0 < total < nodes:
         nodes = total
     names: list[str | None] = [*named[:nodes]]
@@ -250,7 +251,9 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
         elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
             total = int(match[1])
     nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
-    number = whole_number(nodes)
+    listed = command.last("host")
+    named = expand_hosts(listed.value) if listed is not None and not is_open(listed.value) else []
+    number = whole_number(nodes) or len(named)
     if total and number and total % number == 0:
         site = site._replace(gpus=total // number)
     return site

@@ -75,6 +75,9 @@ def predict(
         if site.ran and gpus == 1:
             why = "the table is of several ranks, and this command alone starts one"
             return Prediction(None, one, unknown=why)
+        if site.rank:
+            why = f"the script reads {site.rank}: a launcher that is not shown starts it"
+            return Prediction(None, one, unknown=why)
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)

@@ -185,7 +185,8 @@ def program_at(words: Sequence[Word]) -> int | None:
         name, sign, _ = word.text.partition("=")
         if sign and name.isidentifier():
             continue
-        if " " not in word.text and (
+        # A value that is not known may have blanks: `$ROOT/build/all_reduce_perf`.
+        if (" " not in word.text or " " not in word.raw) and (
             is_nccl_test(word.text) or nearest_nccl_test(word.text) is not None
         ):
             return at

@@ -113,6 +113,10 @@ _SEVERAL = re.compile(
 )
 
 
+_RANK = re.compile(
+    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
+)
+_LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
 _NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
 
 
@@ -127,7 +131,10 @@ def _told(text: str, site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
     named = tuple(int(number) for number in _NODES.findall(text))
     several = site.several or _SEVERAL.search(text) is not None
-    return site._replace(several=several, named_nodes=named)
+    rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
+    return site._replace(
+        several=several, named_nodes=named, rank=site.rank or (rank[1] if rank is not None else "")
+    )
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -600,20 +607,23 @@ def judge_output(text: str) -> list[LaunchFinding]:
 
     The processes did not join one MPI job if there are several tables, and each has only rank 0 or
     a second table begins before the first has ended. One table with only rank 0 is a warning.
+    Tables with other parameters are of other runs.
     """
     tables = done = before_end = 0
     ranks: list[int] = []
+    runs: list[str] = []
     for line in text.splitlines():
         part = header_part(_bare(line))
         if part is not None and part[0] == "parameters":
             tables += 1
             before_end += done == 0
+            runs.append(_bare(line))
         elif part is not None and part[0] == "device":
             ranks.append(int(part[1]["rank"]))
         elif "Avg bus bandwidth" in line:
             done += 1
     alone = bool(ranks) and set(ranks) == {0}
-    if tables > 1 and (alone or before_end > 1):
+    if tables > 1 and (alone or before_end > 1) and all(run == runs[0] for run in runs):
         each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
         return [
             error(

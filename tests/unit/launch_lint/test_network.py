@@ -22,7 +22,7 @@ def only(options: str) -> LaunchCheck:
     [
         ("-x FI_PROVIDER=sockets", "fi-provider", None),
         ("-x FI_PROVIDER=tcp -x FI_EFA_FORK_SAFE=1", "settings-contradict", "FI_EFA_FORK_SAFE"),
-        ("-x FI_EFA_USE_DEVICE_RDMA=0", "setting-left-over", "b:8 all_reduce_perf"),
+        ("-x FI_EFA_USE_DEVICE_RDMA=0", "setting-left-over", None),
         ("-x FI_EFA_USE_DEVICE_RDMA=1", "efa-not-needed", None),
         ("-x FI_PROVIDER=efa -x RDMAV_FORK_SAFE=1", "efa-not-needed", None),
         ("-x OFI_NCCL_PROTCOL=RDMA", "variable-unknown", "OFI_NCCL_PROTOCOL=RDMA"),

@@ -8,10 +8,14 @@ import pytest
 from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.source import from_text
+from nccltune.launch_lint.source import from_text, judge_output
 from nccltune.launch_lint.starts import starts
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+HEADER = (
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20"
+    " agg iters: 1 validation: 1 graph: 0\n# Using devices\n"
+)
 EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
 
 
@@ -70,6 +74,28 @@ def kinds(one: LaunchCheck) -> set[str]:
         (
             f"ssh b 'killall -9 mpirun all_reduce_perf || true'\nmpirun -np 2 -H a,b {TEST}",
             "2 processes, 1 on each of 2 nodes",
+        ),
+        # The path of a script, whose value has blanks.
+        (
+            'R="$( cd "$( dirname "${BASH_SOURCE[0]}" )/.." && pwd )"\nexport NCCL_DEBUG=INFO\n'
+            f"$R/build/{EIGHT}",
+            "1 process, on one node, 8 GPUs each",
+        ),
+        # One process that is a launcher, alone or behind a shell.
+        (f"srun -N 1 -n 1 mpirun -np 8 {TEST}", "8 processes, all on one node, 1 GPU each = 8"),
+        (
+            f"srun --nodes=1 --gpus-per-node=8 bash -c 'cd /w && mpirun -np 8 ./{TEST}'",
+            "8 processes, all on one node, 1 GPU each = 8 ranks",
+        ),
+        # GPUs of a job on named nodes.
+        (
+            "srun -w worker-0 --gpus=4 all_reduce_perf -b 8 -e 8G -f 2 -g 4",
+            "1 process, on worker-0, 4 GPUs each = 4 ranks",
+        ),
+        # A script that a launcher starts.
+        (
+            f"case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) numactl --cpunodebind=$1 {TEST};;\nesac",
+            "not known: the script reads OMPI_COMM_WORLD_LOCAL_RANK",
         ),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
@@ -133,7 +159,7 @@ def test_a_network_inside_one_node_is_no_left_over() -> None:
     off = "-x NCCL_P2P_DISABLE=1 -x NCCL_SHM_DISABLE=1"
     (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")
     assert kinds(one) == {"network-only"}
-    (one,) = checked(f"mpirun -np 8 -H a:8 {off} {TEST}")
+    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_SHM_DISABLE=1 {TEST}")
     assert kinds(one) == {"setting-left-over"}
 
 
@@ -167,8 +193,10 @@ def test_rounds_that_a_container_hides_are_one() -> None:
     [
         # The longer name means something else.
         (f"mpirun -np 16 -H a:8,b:8 -x NCCL_NET_DISABLE=0 {TEST}", "variable-unknown"),
-        # A variable of the script decides the setting.
-        (f"OFF=1; mpirun -np 16 -H a:8,b:8 -x NCCL_P2P_DISABLE=$OFF {TEST}", "setting-left-over"),
+        # What is off may be what is measured.
+        (f"mpirun -np 16 -H a:8,b:8 -x NCCL_P2P_DISABLE=1 {TEST}", "setting-left-over"),
+        # Of the slots and the number of processes, either may be right.
+        (f"mpirun -np 16 -H a:2,b:2 {TEST}", "too-few-slots"),
         # The file lacks the slots; fewer processes are not what was meant.
         (
             f"cat > h <<E\na\nb\nE\nmpirun -np 16 -N 8 --hostfile h {TEST}",
@@ -201,10 +229,28 @@ def test_sizes_that_are_no_whole_element(arguments: str, is_bad: bool) -> None:
     assert ("size-below-8" in kinds(one)) == is_bad
 
 
+def test_each_of_several_tasks_starts_no_job() -> None:
+    (one,) = checked(f"srun -N 1 --ntasks-per-node=8 bash -c 'mpirun -np 8 {TEST}'")
+    assert "nested-launcher" in kinds(one)
+
+
+def test_the_number_of_nodes_of_a_variable_is_said() -> None:
+    text = f"#SBATCH -N 8\nsrun -N ${{NUM}} --ntasks-per-node=8 {TEST}"
+    (one,) = checked(text)
+    (prediction, _) = one.predictions[0]
+    assert prediction.assumed == "8 nodes assumed, as -N ${NUM} is not known here: --nodes"
+
+
+def test_tables_of_other_parameters_are_other_runs() -> None:
+    one, eight = (HEADER.replace("nGpus 1", f"nGpus {number}") for number in (1, 8))
+    assert judge_output(one + eight) == []
+    (found,) = judge_output(eight + eight)
+    assert found.id == "no-mpi-build"
+
+
 def test_a_page_with_a_table_below_its_commands(tmp_path: Path) -> None:
     path = tmp_path / "README.md"
-    table = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n"
-    path.write_text(f"```\n$> cd a\n$> srun -n 8 --ntasks-per-node=4 {TEST}\n```\n{table}")
+    path.write_text(f"```\n$> cd a\n$> srun -n 8 --ntasks-per-node=4 {TEST}\n```\n{HEADER}")
     (launch,) = lint(LintRequest([str(path)])).launches
     (one,) = launch.commands
     assert said(one).startswith("8 processes, 4 on each of 2 nodes")

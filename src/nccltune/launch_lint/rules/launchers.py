@@ -261,7 +261,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
                 "start one process on each node",
             )
         return
-    if placement is not None and placement.processes == 1:
+    if view.prediction.is_inner or (placement is not None and placement.processes == 1):
         return
     yield error(
         "nested-launcher",

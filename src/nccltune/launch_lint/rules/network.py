@@ -59,7 +59,6 @@ def efa(view: View) -> Iterator[LaunchFinding]:
             "setting-left-over",
             "FI_EFA_USE_DEVICE_RDMA=0: EFA's RDMA is off, which P4d, P5 and newer instances have",
             "leave it out, unless this is what you measure",
-            edits_of(rdma, None),
         )
     elif old := [name for name in _NOT_NEEDED if name in given]:
         yield note(

@@ -78,6 +78,10 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         right = each * len(hosts)
         fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
         edits = (*edits, Replace(total, ("-n", str(right))))
+        wanted, rest = divmod(ask.total, len(hosts))
+        if view.command.all("host") and not rest and wanted <= view.site.gpus_per_node:
+            # Either number may be the right one.
+            fix, edits = f"{fix}; for {wanted} on each node: {hosts[0].name}:{wanted}", ()
     yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
 
 

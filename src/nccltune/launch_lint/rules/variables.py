@@ -359,18 +359,14 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def _is_chosen(variable: CommandVariable) -> bool:
-    """Return whether the value comes from a variable of the script, which decides it."""
-    words = variable.option.words if variable.option is not None else ()
-    return any("$" in word.raw for word in words)
-
-
 _LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
-_NETWORKS = ("NCCL_NET", "NCCL_NET_PLUGIN")
 
 
 def left_over(view: View) -> Iterator[LaunchFinding]:
-    """Find debugging settings that cost most of the bandwidth."""
+    """Find debugging settings that cost most of the bandwidth.
+
+    They have no edits, because they may be what is measured.
+    """
     given = {v.name: v for v in view.variables if v.value is not None}
     placement = view.prediction.placement
     several = placement is None or placement.most_gpus > 1
@@ -394,9 +390,8 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
         "CUDA_LAUNCH_BLOCKING": (True, "every launch waits for its end, so that nothing overlaps"),
     }
-    # Both, and a network: the network inside one node is what is measured.
-    values = [given[name].value if name in given else None for name in _LOCAL]
-    is_for_network = values == ["1", "1"] and not given.keys().isdisjoint(_NETWORKS)
+    # Both: the network inside one node is what is measured.
+    is_for_network = [v.value for n, v in given.items() if n in _LOCAL] == ["1", "1"]
     if is_for_network:
         both = " and ".join(f"{name}=1" for name in _LOCAL)
         yield note("network-only", f"{both}: GPUs of a node exchange data by the network alone")
@@ -413,7 +408,6 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "setting-left-over",
             f"{name}=1: {cost}",
             f"leave out {name}, unless this is what you measure",
-            () if _is_chosen(variable) else edits_of(variable, None),
         )
     level = given.get("NCCL_P2P_LEVEL")
     if level is not None and several and level.value in ("LOC", "0"):
@@ -421,7 +415,6 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "setting-left-over",
             f"NCCL_P2P_LEVEL={level.value}: no GPU reaches another one directly",
             "leave out NCCL_P2P_LEVEL, unless this is what you measure",
-            edits_of(level, None),
         )
 
 
