@@ -121,12 +121,12 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
     seen: list[object] = []
     for origin, same in by_origin.items():
         differ = origin != 0 and len(same) > 1
-        for one in same:
+        for checked in same:
             # A shell inside the line, as in `docker run ... -c TEXT`, hides that it is a round.
-            key = (one.command.text, _compared(one))
+            key = (checked.command.text, _compared(checked))
             if key not in seen:
                 seen.append(key)
-                checks.append(one._replace(fixed=None) if differ else _without_round(one))
+                checks.append(checked._replace(fixed=None) if differ else _without_round(checked))
     return checks
 
 

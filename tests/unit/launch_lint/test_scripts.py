@@ -179,6 +179,15 @@ def test_a_setting_behind_the_program(launcher: str, fixed: str) -> None:
     assert one.fixed.endswith("-g 1")
 
 
+@pytest.mark.parametrize("launcher", ["mpirun -np 16 -H a:8,b:8", "srun -N 2 --ntasks-per-node=8"])
+def test_an_assignment_is_no_program(launcher: str) -> None:
+    (one,) = checked(f"{launcher} NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}")
+    assert kinds(one) == {"value-as-program"}
+    assert one.fixed == f"{launcher} env NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}"
+    (one,) = checked(one.fixed)
+    assert not one.findings
+
+
 def test_rounds_that_a_container_hides_are_one() -> None:
     text = (
         "for n in 1 2 3; do for a in x y; do docker run --gpus all --shm-size=8g"

@@ -170,6 +170,19 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def assigned(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun NAME=VALUE PROGRAM`: launchers start the first word, and no shell reads it."""
+    first = view.command.program[0].text if view.command.program else ""
+    if view.flavor.launcher is Launcher.LOCAL or re.match(r"[A-Z][A-Z0-9_]*=", first) is None:
+        return
+    yield error(
+        "value-as-program",
+        f"{first} would be started as the program",
+        f"write env {first}",
+        (ReplaceArgument(0, 1, ("env", first)),),
+    )
+
+
 def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
     """Find `-H a:8, b:8`: the list of hosts must be one word."""
     assert view.program is not None
@@ -214,6 +227,7 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
 
 RULES = (
     swallowed,
+    assigned,
     unknown,
     only_one_version,
     wrong_meaning,
