@@ -112,8 +112,9 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
     If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
     """
     by_origin: dict[int, list[LaunchCheck]] = {}
-    for one in found:
-        checked = check(one.line, one.site, wanted or _common(one, found))
+    common = _common(found) if not wanted else {}
+    for at, one in enumerate(found):
+        checked = check(one.line, one.site, wanted or common.get(at, ()))
         same = by_origin.setdefault(one.origin, [])
         if one.origin == 0 or _compared(checked) not in map(_compared, same):
             same.append(checked)
@@ -130,20 +131,24 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
     return checks
 
 
-def _common(one: FoundCommand, found: Sequence[FoundCommand]) -> tuple[Flavor, ...]:
-    """Return the launchers that every command with this launcher's word may be for, or none."""
-    kinds: list[tuple[Flavor, ...]] = []
-    name: str | None = None
-    with contextlib.suppress(InputError):
-        for other in (one, *found):
-            commands = read(plain(other.line), (), _names(other.site))
-            launcher = next(iter(commands.values())).launcher.text
-            name = launcher if name is None else name
-            if launcher == name:
-                kinds.append(tuple(commands))
-    if not name or len(set(kinds)) < 2:
-        return ()
-    return tuple(flavor for flavor in kinds[0] if all(flavor in kind for kind in kinds))
+def _common(found: Sequence[FoundCommand]) -> dict[int, tuple[Flavor, ...]]:
+    """Return the launchers that each command may be for, by the command's place.
+
+    One word, such as `mpirun`, is one program in all commands that name it, if it can be.
+    """
+    kinds: dict[str, dict[int, tuple[Flavor, ...]]] = {}
+    for at, one in enumerate(found):
+        with contextlib.suppress(InputError):
+            commands = read(plain(one.line), (), _names(one.site))
+            name = next(iter(commands.values())).launcher.text
+            kinds.setdefault(name, {})[at] = tuple(commands)
+    common: dict[int, tuple[Flavor, ...]] = {}
+    for name, by_place in kinds.items():
+        first = next(iter(by_place.values()))
+        kept = tuple(one for one in first if all(one in kind for kind in by_place.values()))
+        if name and len(set(by_place.values())) > 1:
+            common |= dict.fromkeys(by_place, kept)
+    return common
 
 
 def _without_round(checked: LaunchCheck) -> LaunchCheck:
