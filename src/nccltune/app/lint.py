@@ -325,7 +325,8 @@ def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> 
     if manifest.is_manifest(text):
         documents = manifest.here_manifests(text, str(path))
         documents = documents or manifest.documents_of(text, str(path))
-        findings = manifest.judge_manifests(documents)
+        is_template = manifest.is_template(text)
+        findings = manifest.judge_manifests(documents, of_template=is_template)
         try:
             found = manifest.from_manifests(documents, site, str(path))
         except InputError:
@@ -334,7 +335,11 @@ def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> 
             found = []
     else:
         found = source.from_text(text, site)
-    return LintedLaunch(str(path), check_all(found, flavors), findings)
+    checks = check_all(found, flavors)
+    if manifest.is_manifest(text) and manifest.is_template(text):
+        # The line of the file has {{ }} where the command that was checked has unknown values.
+        checks = [one._replace(fixed=None) for one in checks]
+    return LintedLaunch(str(path), checks, findings)
 
 
 def _site(request: LintRequest) -> LaunchContext:

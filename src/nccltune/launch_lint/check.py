@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a command with every rule, for every launcher that the command may be for."""
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.program import read_program
+from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
@@ -20,7 +21,7 @@ from nccltune.launch_lint.shell import ShellValue, expanded
 from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
-from nccltune.launch_lint.words import Line, Word, quoted, split
+from nccltune.launch_lint.words import Line, Word, listed, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -111,16 +112,43 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
     If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
     """
     by_origin: dict[int, list[LaunchCheck]] = {}
-    for one in found:
-        checked = check(one.line, one.site, wanted)
+    common = _common(found) if not wanted else {}
+    for at, one in enumerate(found):
+        checked = check(one.line, one.site, wanted or common.get(at, ()))
         same = by_origin.setdefault(one.origin, [])
         if one.origin == 0 or _compared(checked) not in map(_compared, same):
             same.append(checked)
     checks: list[LaunchCheck] = []
+    seen: list[object] = []
     for origin, same in by_origin.items():
         differ = origin != 0 and len(same) > 1
-        checks += [one._replace(fixed=None) if differ else _without_round(one) for one in same]
+        for checked in same:
+            # A shell inside the line, as in `docker run ... -c TEXT`, hides that it is a round.
+            key = (checked.command.text, _compared(checked))
+            if key not in seen:
+                seen.append(key)
+                checks.append(checked._replace(fixed=None) if differ else _without_round(checked))
     return checks
+
+
+def _common(found: Sequence[FoundCommand]) -> dict[int, tuple[Flavor, ...]]:
+    """Return the launchers that each command may be for, by the command's place.
+
+    One word, such as `mpirun`, is one program in all commands that name it, if it can be.
+    """
+    kinds: dict[str, dict[int, tuple[Flavor, ...]]] = {}
+    for at, one in enumerate(found):
+        with contextlib.suppress(InputError):
+            commands = read(plain(one.line), (), _names(one.site))
+            name = next(iter(commands.values())).launcher.text
+            kinds.setdefault(name, {})[at] = tuple(commands)
+    common: dict[int, tuple[Flavor, ...]] = {}
+    for name, by_place in kinds.items():
+        first = next(iter(by_place.values()))
+        kept = tuple(one for one in first if all(one in kind for kind in by_place.values()))
+        if name and len(set(by_place.values())) > 1:
+            common |= dict.fromkeys(by_place, kept)
+    return common
 
 
 def _without_round(checked: LaunchCheck) -> LaunchCheck:
@@ -179,10 +207,14 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
     words = command.program
     names = [word.text.rpartition("/")[2] for word in words]
     plain = _Inside(joined(words), site, on_node=False, is_script=False)
-    for at, name in enumerate(names[:-2]):
-        if name not in SHELLS or not is_c(names[at + 1]):
-            continue
-        script = words[at + 2]
+    scripts = [
+        words[at + 2]
+        for at, name in enumerate(names[:-2])
+        if name in SHELLS and is_c(names[at + 1])
+    ]
+    if len(words) > 1 and is_nccl_test(words[-1].text.partition(" ")[0]) and " " in words[-1].text:
+        scripts.append(words[-1])  # A wrapper that gets the command as one word.
+    for script in scripts:
         try:
             found = from_text(script.text, site._replace(inherited=()))
         except InputError:
@@ -197,10 +229,31 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
 def _unwrapped(command: LaunchCommand, site: LaunchContext) -> LaunchCommand:
     """Return the command with the program of nccl-tests that a script starts, if there is one."""
     inside = _inside(command, site)
+    launcher = launcher_at(inside.words)
+    if inside.is_script and launcher is not None and inside.words[launcher].text != "srun":
+        kinds = read(Line(inside.words[launcher:], ""))
+        is_mpi = not any(flavor in TRAINERS for flavor in kinds)
+        return command._replace(program=inside.words[launcher:]) if is_mpi else command
     at = program_at(inside.words) if inside.is_script else None
-    if at is None or launcher_at(inside.words) is not None:
+    if at is None or launcher is not None:
         return command
     return command._replace(program=inside.words[at:])
+
+
+def _of_inner_mpi(
+    command: LaunchCommand, site: LaunchContext, outer: Prediction
+) -> Prediction | None:
+    """Return what `srun -n 1 mpirun -np 8 PROGRAM` starts: that of the launcher in one process."""
+    at = launcher_at(command.program)
+    if at is None or outer.placement is None or outer.placement.processes != 1:
+        return None
+    flavor, inner = next(iter(read(Line(command.program[at:], "")).items()))
+    if flavor in TRAINERS:
+        return None
+    program = read_program([word.text for word in inner.program])
+    one = site._replace(nodes=site.nodes or 1, inherited=())
+    found = predict(inner, flavor, one, program.gpus if program is not None else None)
+    return found._replace(is_inner=True)
 
 
 def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) -> Prediction:
@@ -253,7 +306,9 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     program = read_program(words, skip)
     gpus = program.gpus if program is not None else None
     prediction = predict(command, flavor, site, gpus)
-    if flavor not in TRAINERS:
+    if (started := _of_inner_mpi(command, site, prediction)) is not None:
+        prediction = started
+    elif flavor not in TRAINERS:
         prediction = _with_inner(command, site, prediction)
         nodes = prediction.inner.nodes if prediction.inner is not None else None
         if nodes and site.nodes is None and "assumed" in (prediction.assumed or ""):
@@ -275,7 +330,9 @@ def _fixed(
     None if errors or warnings remain, if the result cannot be read as one command, or if it is not
     known what the result starts.
     """
-    before = _view(command, flavor, site).prediction
+    first = _view(command, flavor, site)
+    before = first.prediction
+    asked = {finding.id for finding in _bad(first)}
     for _ in range(_ROUNDS):
         changed = None
         for finding in _bad(_view(command, flavor, site)):
@@ -302,7 +359,26 @@ def _fixed(
     starts = [view.prediction for view in views]
     is_known = all(one.placement or one.processes for one in starts) or before.placement is None
     is_right = is_known and not any(one.fails for one in starts)
+    # A fix of something else must not change how many start.
+    if (meant := _processes(before)) is not None and not asked & _COUNTS:
+        is_right = is_right and all(_processes(one) in (meant, None) for one in starts)
     return text if is_right and not any(map(_bad, views)) else None
+
+
+_COUNTS = frozenset(
+    listed("""
+total-below-per-node too-few-slots hydra-wraps srun-per-node-forgotten too-many-gpus task-gpus
+idle-nodes uneven-nodes idle-gpus srun-N-is-nodes one-rank hydra-N option-behind-program
+hosts-split option-unknown option-without-value srun-x nested-launcher dash quote line-continuation
+torchrun-one-process torchrun-processes accelerate-total inner-alone inner-nodes value-as-program
+""")
+)
+"""Findings that say that another number of processes was meant."""
+
+
+def _processes(prediction: Prediction) -> int | None:
+    placement = prediction.placement
+    return placement.processes if placement is not None else prediction.processes
 
 
 def _line_of(command: LaunchCommand) -> Line:

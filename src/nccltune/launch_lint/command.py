@@ -114,6 +114,8 @@ class LaunchContext(NamedTuple):
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
     - `ran`: whether the text shows results, so that the command did start.
     - `several`: whether the text speaks of several nodes.
+    - `named_nodes`: the numbers of nodes that the text names.
+    - `rank`: a launcher's variable that a script without one reads, so that it is started by one.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -128,6 +130,8 @@ class LaunchContext(NamedTuple):
     gpu_memory: int | None = None
     workers: int | None = None
     several: bool = False
+    named_nodes: tuple[int, ...] = ()
+    rank: str = ""
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()
     around: tuple[str, ...] = ()
@@ -169,7 +173,8 @@ class Prediction(NamedTuple):
     their nodes are unknown. `hosts` are all hosts that the launcher can use.
     `assumed` is a sentence that states an assumption about the hosts. `gpus` is the number of GPUs
     that the launcher gives to a process, None if it leaves that open. `inner` is the
-    launcher that each process is.
+    launcher that each process is. `is_inner` tells that it is the prediction for an mpirun that the
+    command's only process is.
     """
 
     placement: Placement | None
@@ -180,6 +185,7 @@ class Prediction(NamedTuple):
     gpus: int | None = None
     inner: InnerLaunch | None = None
     processes: int | None = None
+    is_inner: bool = False
 
 
 class View(NamedTuple):

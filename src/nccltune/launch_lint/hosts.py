@@ -8,7 +8,7 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
 from nccltune.launch_lint.options import OPENMPI_4
 from nccltune.launch_lint.shell import fields
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
@@ -35,9 +35,11 @@ def hosts_of(
     """
     if flavor.launcher is Launcher.SLURM:
         return _slurm(command, site, total, per_node, gpus)
-    named = [part for option in command.all("host") for part in option.value.split(",") if part]
+    named = [part for option in command.all("host") for part in parts_of(option.value)]
     if named:
-        return _merged(named), None
+        hosts = _merged(named)
+        is_plain = not any("$(" in part or "`" in part for part in named)
+        return hosts if is_plain else tuple(Host(None, host.slots) for host in hosts), None
     if (file := command.last("hostfile")) is not None:
         found = hostfile(file.value, flavor, site)
         if found is not None:
@@ -79,6 +81,23 @@ def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchC
     return max(1, -(-total * gpus // site.gpus_per_node))
 
 
+def parts_of(hosts: str) -> list[str]:
+    """Return the parts of a list between commas, of which a substitution may have some.
+
+    >>> parts_of("a:8,$(head -1 f | cut -d, -f1):8")
+    ['a:8', '$(head -1 f | cut -d, -f1):8']
+    """
+    parts, at = [""], 0
+    while at < len(hosts):
+        stop = max(substitution_end(hosts, at), at + 1)
+        if hosts[at] == ",":
+            parts.append("")
+        else:
+            parts[-1] += hosts[at:stop]
+        at = stop
+    return [part for part in parts if part]
+
+
 def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
     """Return the hosts of a list such as `a:8,b:8`. Slots of a host that is named twice are added.
 
@@ -87,7 +106,10 @@ def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
     """
     found: dict[str, int | None] = {}
     for part in named:
-        name, _, text = part.partition(":")
+        end = substitution_end(part, 0)
+        name, text = part[:end], part[end:].removeprefix(":")
+        if not end:
+            name, _, text = part.partition(":")
         slots = whole_number(text)
         if slots is None and text != "*":
             slots = default or 1
@@ -150,8 +172,9 @@ def _slurm(
     if nodes is None:
         nodes = _nodes_for(total, per_node, gpus, site)
         assumed = f"{count(nodes, 'node')} assumed; set -N or --nodes"
-        if given is not None:
-            assumed = f"{count(nodes, 'node')} assumed, as {given.text} is not known here: --nodes"
+    in_job = any(option.meaning == "nodes" for option in site.inherited)
+    if given is not None and (assumed is not None or (in_job and is_open(given.value))):
+        assumed = f"{count(nodes, 'node')} assumed, as {given.text} is not known here: --nodes"
     if total is not None and 0 < total < nodes:
         nodes = total
     names: list[str | None] = [*named[:nodes]]
@@ -228,7 +251,9 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
         elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
             total = int(match[1])
     nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
-    number = whole_number(nodes)
+    listed = command.last("host")
+    named = expand_hosts(listed.value) if listed is not None and not is_open(listed.value) else []
+    number = whole_number(nodes) or len(named)
     if total and number and total % number == 0:
         site = site._replace(gpus=total // number)
     return site

@@ -10,9 +10,10 @@ from typing import Any
 from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding, error
+from nccltune.launch_lint.finding import LaunchFinding, error, note
 from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, variables_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
+from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
 
 _VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
@@ -26,20 +27,48 @@ def is_manifest(text: str) -> bool:
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
     """Return the documents of a YAML file that are mappings.
 
-    `where` is the file's name, for messages. Raises InputError if the text is not YAML.
+    `where` is the file's name, for messages. A template is read with unknown values. Raises
+    InputError if the text is not YAML.
     """
     try:
-        return [one for one in load_documents(text, where) if isinstance(one, dict)]
+        read = load_documents(_without_actions(text), where)
     except InputError as raised:
-        if "{{" not in text:
+        if not is_template(text):
             raise
         what = "is a template, which becomes a manifest when its {{ }} are filled in"
         raise InputError(what, where=where, hint="check what `helm template` prints") from raised
+    return [one for one in read if isinstance(one, dict)]
 
 
-def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
-    """Return findings for fields that a cluster would refuse or ignore, and for faults of pods."""
-    found = []
+def is_template(text: str) -> bool:
+    """Return whether a manifest is a template of Helm or Go, which has `{{ }}`."""
+    return _ACTION.search(text) is not None
+
+
+_ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
+_ACTIONS_ALONE = re.compile(r"^[ \t]*(?:\{\{(?:(?!\}\}).)*\}\}[ \t]*)+$\n?", re.M)
+
+
+def _without_actions(text: str) -> str:
+    """Return a template with unknown values: `{{ .Values.n }}` is `${.Values.n}`.
+
+    Lines of actions alone (`{{- if }}`, `{{- include }}`) are left out.
+    """
+    text = _ACTIONS_ALONE.sub("", text)
+    return _ACTION.sub(lambda match: f"${{{re.sub('[^A-Za-z0-9_.]+', '_', match[1])}}}", text)
+
+
+def judge_manifests(
+    documents: list[dict[str, Any]], *, of_template: bool = False
+) -> list[LaunchFinding]:
+    """Return findings for fields that a cluster would refuse or ignore, and for faults of pods.
+
+    The fields and pods of a template are not checked, because its actions may add what they lack.
+    """
+    if of_template:
+        said = "this is a template: {{ }} stands for unknown values, and pods were not checked"
+        return [note("template", said, "`helm template` prints the manifest to check")]
+    found: list[LaunchFinding] = []
     for document in documents:
         try:
             if document.get("apiVersion") not in _OLD_MPI_JOBS:
@@ -85,6 +114,12 @@ def from_manifests(
                     found += from_text(script, around)
         for container in _containers(document):
             found += _of_container(container, around)
+    if not found and any(document.get("kind") == "Kustomization" for document in documents):
+        raise InputError(
+            "is a kustomization, which names the manifests and changes them",
+            where=where,
+            hint="check what `kubectl kustomize FOLDER` prints",
+        )
     if not found:
         raise InputError(
             "no container of this manifest starts a launcher",
@@ -131,6 +166,7 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
     if document.get("kind") == "MPIJob":
         worker = at(spec, "mpiReplicaSpecs", "Worker")
         replicas, slots = at(worker, "replicas"), at(spec, "slotsPerWorker")
+        site = site._replace(several=site.several or is_open(str(replicas)))
         if isinstance(replicas, int) and replicas > 0:
             site = site._replace(workers=replicas + (spec.get("runLauncherAsWorker") is True))
         site = site._replace(

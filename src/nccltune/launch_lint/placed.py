@@ -25,12 +25,13 @@ from nccltune.launch_lint.hosts import (
     hosts_elsewhere,
     hosts_of,
     is_node_count,
+    parts_of,
     slots_fault,
 )
 from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
 from nccltune.launch_lint.scheduled import predict_on_job
 from nccltune.launch_lint.training import predict_training
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
 _SEVERAL = "the words around the command are for several nodes; it does not say how many: --nodes"
@@ -40,8 +41,9 @@ _INTEGER = re.compile("[+-]?[0-9]{1,18}")
 class PlacementOptions(NamedTuple):
     """Numbers of processes that options set, None for a number that is not set.
 
-    `unknown` is the reason why the numbers cannot be known, or None. `processes` is then their
-    total, if only their nodes are unknown.
+    `per_part` is the number on each `part` of a node (`ppr:4:socket`). `unknown` is the reason why
+    the numbers cannot be known, or None. `processes` is then their total, if only their nodes are
+    unknown.
     """
 
     total: int | None = None
@@ -50,6 +52,8 @@ class PlacementOptions(NamedTuple):
     oversubscribe: bool = False
     unknown: str | None = None
     processes: int | None = None
+    per_part: int | None = None
+    part: str = "socket"
 
 
 def predict(
@@ -71,20 +75,15 @@ def predict(
         if site.ran and gpus == 1:
             why = "the table is of several ranks, and this command alone starts one"
             return Prediction(None, one, unknown=why)
+        if site.rank:
+            why = f"the script reads {site.rank}: a launcher that is not shown starts it"
+            return Prediction(None, one, unknown=why)
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)
     if flavor in ON_JOB:
         return predict_on_job(command, flavor, site, gpus)
-    ask = placement_options(command, flavor, site)
-    hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
-    if ask.unknown is None and not hosts:
-        ask = ask._replace(unknown="no host is named")
-    is_one = assumed is not None and len(hosts) == 1
-    if (doubt := _hosts_unknown(command, flavor, site, is_one=is_one)) is not None:
-        ask, assumed = _without_hosts(ask, doubt), doubt
-    elif site.ran and ask.total is None and ask.per_node is None:
-        ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
+    ask, hosts, assumed = _asked(command, flavor, site, gpus or 1)
     if ask.unknown is not None:
         return Prediction(None, hosts, unknown=ask.unknown, processes=ask.processes)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
@@ -109,6 +108,36 @@ def predict(
     return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
 
 
+def _asked(
+    command: LaunchCommand, flavor: Flavor, site: LaunchContext, gpus: int
+) -> tuple[PlacementOptions, tuple[Host, ...], str | None]:
+    """Return the numbers that a command asks for, its hosts, and what is assumed about them."""
+    ask = placement_options(command, flavor, site)
+    hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus)
+    if ask.unknown is None and not hosts:
+        ask = ask._replace(unknown="no host is named")
+    doubt = _hosts_unknown(command, flavor, site, is_one=assumed is not None and len(hosts) == 1)
+    is_mpi = flavor.launcher is not Launcher.SLURM
+    if doubt is None and is_mpi and assumed is not None and ask.total is None:
+        doubt = _hosts_unshown(ask)
+    elif doubt is None and is_mpi and assumed is not None and ask.per_node is None:
+        filled = hosts[0].slots or 1
+        if len(hosts) > 1 and ask.total is not None and ask.total % filled:
+            doubt = f"they fill no whole nodes of {filled}: --nodes or --set hosts=A,B"
+        elif site.named_nodes and len(hosts) not in site.named_nodes:
+            doubt = f"the text names {_listed(site.named_nodes)}: --nodes or --set hosts=A,B"
+    if doubt is None and is_mpi and _slots_unshown(ask, site):
+        doubt = "-n is not given, and the job has neither --ntasks nor --ntasks-per-node"
+    if doubt is not None:
+        is_known = ask.total is not None and ask.per_node is not None and doubt == _SEVERAL
+        return _without_hosts(ask, doubt), hosts, assumed if is_known else doubt
+    if site.ran and ask.total is None and ask.per_node is None:
+        ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
+    if ask.per_part is not None:
+        ask, assumed = _of_parts(ask, hosts, assumed)
+    return ask, hosts, assumed
+
+
 def _hosts_unknown(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, *, is_one: bool
 ) -> str | None:
@@ -116,6 +145,25 @@ def _hosts_unknown(
     if (file := hosts_elsewhere(command, flavor, site)) is not None:
         return f"the hosts are in {file}, which is not here: --nodes or --set hosts=A,B"
     return _SEVERAL if site.several and is_one else None
+
+
+def _slots_unshown(ask: PlacementOptions, site: LaunchContext) -> bool:
+    """Return whether as many processes start as slots, and Slurm's job does not show these."""
+    is_bare = ask.total is None and ask.per_node is None and ask.per_part is None
+    return is_bare and bool(site.inherited) and site.slots is None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return numbers of nodes in words: `2, 4 and 8 nodes`."""
+    *first, last = sorted(set(numbers))
+    words = count(last, "node")
+    return f"{', '.join(map(str, first))} and {words}" if first else words
+
+
+def _hosts_unshown(ask: PlacementOptions) -> str:
+    each = ask.per_part or ask.per_node or "as many as slots"
+    where = f"{ask.part} of every node" if ask.per_part else "node"
+    return f"{each} on every {where} that the launcher is given, which are not shown: --nodes"
 
 
 def _without_hosts(ask: PlacementOptions, why: str) -> PlacementOptions:
@@ -141,7 +189,9 @@ def placement_options(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext
 ) -> PlacementOptions:
     """Return the numbers of processes that the options set."""
-    unread = [o for name in ("per_socket", "rankfile", "multi_prog") for o in command.all(name)]
+    is_openmpi = flavor.launcher is Launcher.OPENMPI
+    kinds = ("rankfile", "multi_prog") if is_openmpi else ("per_socket", "rankfile", "multi_prog")
+    unread = [o for name in kinds for o in command.all(name)]
     unknown = f"{unread[0].words[0].text} is given, which this does not read" if unread else None
     total = _number(command.last("total") or _inherited(site, "total", flavor))
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
@@ -153,23 +203,19 @@ def placement_options(
     of_gpu = _number(command.last("ntasks_per_gpu") or _inherited(site, "ntasks_per_gpu", flavor))
     if total is None and per_node is None and isinstance(of_gpu, int):
         per_node = of_gpu * site.gpus_per_node
-    by_node, over = bool(command.last("by_node")), bool(command.last("oversubscribe"))
-    if flavor.launcher is Launcher.OPENMPI and (mapping := command.last("map_by")) is not None:
-        policy, _, more = mapping.value.lower().partition(":")
-        over = over or "oversubscribe" in more.split(":")
-        if policy == "ppr":
-            match = re.fullmatch(r"([0-9]{1,18}):(\w+)(?::.*)?", more)
-            if match is None or match[2] != "node":
-                unknown = f"{mapping.value} depends on sockets and cores"
-            else:
-                per_node = int(match[1])
-        elif policy in ("node", "seq", "rankfile"):
-            by_node = policy == "node"
-            unknown = unknown or (None if by_node else f"{mapping.value} reads a file")
+    per_part = _number(command.last("per_socket")) if is_openmpi else None
+    mapping = command.last("map_by") if is_openmpi else None
+    mapped = _mapped(mapping.value if mapping is not None else "")
+    by_node = bool(command.last("by_node")) or mapped.by_node
+    over = bool(command.last("oversubscribe")) or mapped.oversubscribe
+    per_node = per_node if mapped.per_node is None else mapped.per_node
+    per_part = per_part if mapped.per_part is None else mapped.per_part
+    unknown = unknown or mapped.unknown
     unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
     processes = total if isinstance(total, int) else None
-    for number, what in ((per_node, "processes per node"), (total, "processes")):
+    counted = ((per_part, f"processes per {mapped.part}"), (per_node, "processes per node"))
+    for number, what in (*counted, (total, "processes")):
         if isinstance(number, str):
             unknown = f"the number of {what} is {number!r}"
         elif number is not None and not 0 <= number <= MAX_PROCESSES:
@@ -178,7 +224,49 @@ def placement_options(
         return PlacementOptions(unknown=unknown, processes=processes)
     assert not isinstance(total, str)
     assert not isinstance(per_node, str)
-    return PlacementOptions(total, per_node, by_node, over)
+    assert not isinstance(per_part, str)
+    return PlacementOptions(total, per_node, by_node, over, per_part=per_part, part=mapped.part)
+
+
+def _mapped(value: str) -> PlacementOptions:
+    """Return what the value of Open MPI's --map-by sets."""
+    policy, _, more = value.lower().partition(":")
+    over = "oversubscribe" in more.split(":")
+    if policy in ("seq", "rankfile"):
+        return PlacementOptions(oversubscribe=over, unknown=f"{value} reads a file")
+    if policy != "ppr":
+        return PlacementOptions(by_node=policy == "node", oversubscribe=over)
+    match = re.fullmatch(r"([0-9]{1,18}):(\w+)(?::.*)?", more)
+    if match is None or match[2] not in ("node", *_PARTS):
+        return PlacementOptions(unknown=f"{value} depends on sockets and cores")
+    if match[2] == "node":
+        return PlacementOptions(per_node=int(match[1]), oversubscribe=over)
+    part = match[2].replace("numa", "NUMA domain")
+    return PlacementOptions(oversubscribe=over, per_part=int(match[1]), part=part)
+
+
+_PARTS = ("socket", "package", "numa")
+_MOST_PARTS = 8
+"""NUMA domains of the nodes that have most."""
+
+
+def _of_parts(
+    ask: PlacementOptions, hosts: Sequence[Host], assumed: str | None
+) -> tuple[PlacementOptions, str | None]:
+    """Return the numbers of `ppr:4:socket` for nodes with as many parts as their slots need."""
+    each = ask.per_part or 1
+    slots = {host.slots for host in hosts}
+    room = slots.pop() if len(slots) == 1 else None
+    if ask.total is not None and hosts and ask.total % len(hosts) == 0:
+        room = ask.total // len(hosts)
+    elif assumed is not None:
+        room = None
+    parts = room // each if room is not None and room % each == 0 else 0
+    if not 0 < parts <= _MOST_PARTS:
+        why = f"{each} on each {ask.part}: how many of these a node has is not known"
+        return ask._replace(unknown=ask.unknown or why, processes=ask.total), assumed
+    said = f"{count(parts, ask.part)} on a node assumed"
+    return ask._replace(per_node=each * parts), f"{said}; {assumed}" if assumed else said
 
 
 def _hidden(command: LaunchCommand) -> str | None:
@@ -205,7 +293,11 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
 def _is_hidden(hosts: str) -> bool:
     """Return whether a list may have more hosts than its commas show: `$HOSTS`, `<hosts>`."""
     part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}"
-    return bool(re.search(rf"\$\(|`|(?:^|,)(?:{part})(?:,|$)", hosts))
+    # One substitution with slots is one host.
+    kept = [
+        one for one in parts_of(hosts) if not re.match(r":\d+$", one[substitution_end(one, 0) :])
+    ]
+    return any(re.search(rf"\$\(|`|^(?:{part})$", one) for one in kept)
 
 
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:

@@ -74,8 +74,41 @@ _SHORT = 3
 _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
 
-def no_launcher() -> InputError:
-    """Return the error for a text with neither a launcher nor a program of nccl-tests."""
+_SCRIPT = re.compile(r"[\w./~${}-]*\.(?:sh|bash|py|yml|yaml)")
+_RUNS_SCRIPTS = ("bash", "sh", "source", "sbatch", "qsub", "make", "ansible-playbook")
+
+
+def script_of(words: Sequence[Word]) -> str | None:
+    """Return the script or module that a command starts: `./run.sh`, `python -m bench`, or None.
+
+    Variables and wrappers may precede it.
+    """
+    texts = [word.text for word in words if not _ASSIGNS.match(word.text)]
+    names = [PurePosixPath(text).name for text in texts]
+    while names and names[0] in WRAPPERS:
+        names, texts = names[1:], texts[1:]
+    if not names:
+        return None
+    if _PYTHON.fullmatch(names[0]) and "-m" in texts[1:-1]:
+        return f"python -m {texts[texts.index('-m') + 1]}"
+    runs = names[0] in _RUNS_SCRIPTS or _PYTHON.fullmatch(names[0]) is not None
+    if runs and names[0] == "make":
+        return " ".join(["make", *texts[1:2]])
+    return next((t for t in (texts if runs else texts[:1]) if _SCRIPT.fullmatch(t)), None)
+
+
+def no_launcher(lines: Iterable[Line] = ()) -> InputError:
+    """Return the error for a text with neither a launcher nor a program of nccl-tests.
+
+    `lines` are its lines. A script that one of them starts may start a launcher.
+    """
+    scripts = [name for line in lines if (name := script_of(line.words)) is not None]
+    if scripts:
+        names = ", ".join(dict.fromkeys(scripts[:4]))
+        return InputError(
+            f"no launch command is in this text; what {names} starts was not followed",
+            hint="check the file that has the launcher: nccltune lint FILE",
+        )
     return InputError(
         "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
@@ -152,7 +185,8 @@ def program_at(words: Sequence[Word]) -> int | None:
         name, sign, _ = word.text.partition("=")
         if sign and name.isidentifier():
             continue
-        if " " not in word.text and (
+        # A value that is not known may have blanks: `$ROOT/build/all_reduce_perf`.
+        if (" " not in word.text or " " not in word.raw) and (
             is_nccl_test(word.text) or nearest_nccl_test(word.text) is not None
         ):
             return at
@@ -169,11 +203,19 @@ def program_at(words: Sequence[Word]) -> int | None:
     return None
 
 
+_NAME_PROGRAMS = frozenset(
+    listed("""
+- echo printf killall pkill pgrep kill ldd nm file ls which whereis cp mv rm scp rsync chmod ln grep
+""")
+)
+"""Commands that name programs and start none of them, and an item of a list in YAML."""
+
+
 def starts_something(words: Sequence[Word]) -> bool:
     """Return whether a line of a script starts a launcher or a program of nccl-tests."""
     words = joined(words)
-    if words and words[0].text in ("-", "echo", "printf"):
-        return False  # An item of a list in YAML, or text that is only printed.
+    if words and PurePosixPath(words[0].text).name in _NAME_PROGRAMS:
+        return False
     return launcher_at(words) is not None or program_at(words) is not None
 
 

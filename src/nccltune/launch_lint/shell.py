@@ -30,6 +30,7 @@ _GPUS = re.compile(
     r"|ls (?:-1 )?/dev/nvidia\[0-9\]\*)"
     r"(?: ?\| ?grep \S+)? ?\| ?wc -l"
 )
+_PATH_OF = re.compile(r"(?:which|command -v|type -P) ([\w./-]+)")
 _HOSTNAMES = re.compile(r"scontrol show hostnames?(?: \S+)? ?\| ?wc -l")
 OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 """The file in which the MPI Operator writes a line for each worker."""
@@ -272,6 +273,8 @@ class _Expansion:
         if name.isidentifier() and name in self._scope.values:
             return self._variable(name)  # Kubernetes writes a variable so, a shell does not.
         text = " ".join(self.inline(name).split())
+        if (path := _PATH_OF.fullmatch(text)) is not None:
+            return path[1]
         if text.startswith("echo ") and "|" not in text and "$" not in text:
             return text.removeprefix("echo ").strip("\"'")
         sum_of = re.fullmatch(r"expr (.+)|echo \"?([^|\"]+)\"? ?\| ?bc", text)

@@ -27,7 +27,13 @@ from nccltune.launch_lint.flow import (
 )
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
-from nccltune.launch_lint.read import launcher_at, no_launcher, read_options, starts_something
+from nccltune.launch_lint.read import (
+    is_launcher,
+    launcher_at,
+    no_launcher,
+    read_options,
+    starts_something,
+)
 from nccltune.launch_lint.shell import (
     OPERATORS_HOSTFILE,
     ShellScope,
@@ -81,13 +87,18 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         if not found and re.search(r"\w'\w", text) is None:
             raise
     found = found or from_lines(text, site)
+    if not found and not _CELLS.search(text):
+        found = from_lines(_ROOT_PROMPT.sub("", text), site)
     if not found and _RAY.search(text):
         raise InputError(
             "ray starts its processes from Python: this text does not show how many, and where",
             hint="check the command lines that start ranks, if there are any",
         )
     if not found:
-        raise no_launcher()
+        lines: list[Line] = []
+        with contextlib.suppress(InputError):
+            lines = split(text)
+        raise no_launcher(lines)
     starting = [one for one in found if not _only_asks(one.line)]
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
@@ -102,9 +113,28 @@ _SEVERAL = re.compile(
 )
 
 
+_RANK = re.compile(
+    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
+)
+_LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
+_NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
+
+
 def _told(text: str, site: LaunchContext) -> LaunchContext:
-    """Return `site` with whether the text speaks of several nodes."""
-    return site._replace(several=site.several or _SEVERAL.search(text) is not None)
+    """Return `site` with whether the text speaks of several nodes, and the workers of Run:ai."""
+    found = [
+        re.search(rf"\brunai\b[^\n]*(?:\\\n[^\n]*)*?--{name}[= ]+(\d{{1,5}})\b", text)
+        for name in ("workers", "slots-per-worker")
+    ]
+    workers, slots = (int(match[1]) if match is not None else None for match in found)
+    if workers is not None and slots is not None:
+        site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
+    named = tuple(int(number) for number in _NODES.findall(text))
+    several = site.several or _SEVERAL.search(text) is not None
+    rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
+    return site._replace(
+        several=several, named_nodes=named, rank=site.rank or (rank[1] if rank is not None else "")
+    )
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -126,6 +156,9 @@ _ROW = re.compile(
     r"\s+[\d.]+\s+[\d.]+\s+(?=\d*\.?\d*[1-9])[\d.]+\s"
 )
 """A row of a test's table with a bus bandwidth: there was more than one rank."""
+_ROOT_PROMPT = re.compile(r"^[ \t]*# ?(?=[^\s#])", re.M)
+_CELLS = re.compile(r"^\s*\w+\s*[,;]\s*\d", re.M)
+"""A row of a table, whose comments may name commands."""
 _RAY = re.compile(r"^[^#\n]*\bray (?:start|submit|up|job) ", re.M)
 MAX_ROUNDS = 32
 """Maximum number of rounds of a loop that are followed."""
@@ -283,7 +316,7 @@ class _Script:
             self._shift([word.text for word in words])
         elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
-        elif starts_something(words):
+        elif starts_something(words) and not _hides(words):
             if not (words := out_of_prose(words)):
                 return
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
@@ -469,6 +502,11 @@ def _assign(
             exported[name] = scope.values[name].text
 
 
+def _hides(words: Sequence[Word]) -> bool:
+    """Return whether a line gives the words of a command to a program, as `eval` and Run:ai do."""
+    return words[0].text == "eval" or any(word.text == "--master-args" for word in words)
+
+
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
     """Return the script in `bash -c TEXT`, `eval TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
 
@@ -476,7 +514,7 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
 
     The context has the options of sbatch. Return None for other lines.
     """
-    names = [word.text.rpartition("/")[2] for word in words]
+    names = [word.text.removeprefix("--entrypoint=").rpartition("/")[2] for word in words]
     if names[0] == "sbatch":
         options = read_options(words[1:], SLURM)
         wrapped = next((option.value for option in options if option.name == "wrap"), None)
@@ -485,6 +523,9 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         return wrapped, allocated(site._replace(inherited=(*site.inherited, *options)))
     if names[0] == "eval":
         return " ".join(word.text for word in words[1:]), site
+    given = {word.text: following.text for word, following in itertools.pairwise(words)}
+    if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
+        return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
     if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
         return words[-1].text, site
     for at, name in enumerate(names[:-2]):
@@ -566,20 +607,23 @@ def judge_output(text: str) -> list[LaunchFinding]:
 
     The processes did not join one MPI job if there are several tables, and each has only rank 0 or
     a second table begins before the first has ended. One table with only rank 0 is a warning.
+    Tables with other parameters are of other runs.
     """
     tables = done = before_end = 0
     ranks: list[int] = []
+    runs: list[str] = []
     for line in text.splitlines():
         part = header_part(_bare(line))
         if part is not None and part[0] == "parameters":
             tables += 1
             before_end += done == 0
+            runs.append(_bare(line))
         elif part is not None and part[0] == "device":
             ranks.append(int(part[1]["rank"]))
         elif "Avg bus bandwidth" in line:
             done += 1
     alone = bool(ranks) and set(ranks) == {0}
-    if tables > 1 and (alone or before_end > 1):
+    if tables > 1 and (alone or before_end > 1) and all(run == runs[0] for run in runs):
         each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
         return [
             error(

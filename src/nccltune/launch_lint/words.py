@@ -50,6 +50,7 @@ PLACEHOLDER = re.compile(
     r"|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
 )
 """A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`, `[number]`."""
+_COMMENT_CONTINUED = re.compile(r"^([ \t]*#[^\n]*)\\(?=\r?\n)", re.M)
 _BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")
 
 
@@ -75,6 +76,8 @@ def split(text: str) -> list[Line]:
     """
     lines: list[Line] = []
     words: list[Word] = []
+    # The backslash at the end of a comment continues nothing.
+    text = _COMMENT_CONTINUED.sub(r"\1", text)
     text = text.replace("\\\r\n", " ").replace("\\\n", " ")
     at = 0
     while at < len(text):

@@ -121,7 +121,7 @@ SWAPS = [
     (PER_GPU, "-f 2", "-f 1.5", "factor-not-whole"),
     (PER_GPU, "-f 2", "", "many-steps"),
     (PER_GPU, "-b 1G -e 8G", "-b 8G -e 1G", "sizes-backwards"),
-    (PER_GPU, "-b 1G", "-b 4", "size-below-8"),
+    (PER_GPU, "-b 1G", "-b 2", "size-below-8"),
     (PER_GPU, "-b 1G", "-b 1X", "size-unreadable"),
     (PER_GPU, "-b 1G -e 8G", "-b 64M", "sizes-backwards"),
     (PER_GPU, "-g 1", "-g 1 -c 0", "check-off"),
@@ -184,7 +184,7 @@ def test_one_mistake_is_found_and_fixed(
         return
     assert expected in ids(judged)
     if judged.fixed is None:
-        assert expected == "size-unreadable"
+        assert expected in ("size-unreadable", "one-rank")
         return
     again = verdict(judged.fixed, site)
     assert ids(again) == set(), judged.fixed
@@ -198,7 +198,7 @@ def test_each_variant_has_one_mistake_only() -> None:
     }
     several = {swap: found for swap, found in more.items() if len(found) > 1}
     # Below 8 bytes the end is not reached by doubling either.
-    assert set(several) <= {("-b 1G", "-b 4"), ("-n 16", "-n 8")}
+    assert set(several) <= {("-b 1G", "-b 2"), ("-n 16", "-n 8")}
 
 
 def test_a_value_that_would_be_the_program() -> None:

@@ -24,13 +24,41 @@ def severity(one: LaunchCheck, kind: str) -> Severity | None:
 
 
 @pytest.mark.parametrize(
+    ("options", "expected", "assumed"),
+    [
+        ("-np 16 -H a:8,b:8 --map-by ppr:4:socket", "16 processes, 8 on each of 2", "2 sockets on"),
+        (
+            "-H a:8,b:8 --map-by ppr:2:numa:PE=4",
+            "16 processes, 8 on each of 2",
+            "4 NUMA domains on",
+        ),
+        ("-H a:8,b:8 --map-by ppr:8:package", "16 processes, 8 on each of 2", "1 package on"),
+        ("-np 16 -H a:8,b:8 -npersocket 4", "16 processes, 8 on each of 2", "2 sockets on"),
+        ("-np 16 --map-by ppr:4:socket", "16 processes, 8 on each of 2", "2 sockets on"),
+        ("-H a:8,b:8 --map-by ppr:3:socket", "not known: 3 on each socket", None),
+        ("--map-by ppr:4:socket", "not known: 4 on every socket of every node", None),
+        ("-N 8", "not known: 8 on every node", None),
+        ("--map-by ppr:8:node", "not known: 8 on every node", None),
+        ("--bind-to none", "not known: as many as slots on every node", None),
+        ("-np 8 -N 8", "8 processes, all on one node", "1 node of 8 slots"),
+    ],
+)
+def test_parts_of_nodes_and_nodes_that_nothing_shows(
+    options: str, expected: str, assumed: str | None
+) -> None:
+    (prediction, _) = only(f"mpirun {options} {TEST}").predictions[0]
+    assert starts(prediction, 1).startswith(expected)
+    assert assumed is None or (prediction.assumed or "").startswith(assumed)
+
+
+@pytest.mark.parametrize(
     ("options", "ranks", "why"),
     [
         ("--hostfile /none/hosts -np 8", 8, "the hosts are in /none/hosts, which is not here"),
         ("-np 2 -machinefile h", 2, "the hosts are in h, which is not here"),
         ("--rankfile ranks -np 16", 16, "--rankfile is given"),
         ("-np 16 -H $HOSTS", 16, "the list of hosts is '$HOSTS'"),
-        ("-np 16 --map-by ppr:4:socket", 16, "ppr:4:socket depends on sockets"),
+        ("-np 16 --map-by ppr:4:l3cache", 16, "ppr:4:l3cache depends on sockets"),
         ("-np $((2*8)) --rankfile $RANKS", 16, "--rankfile is given"),
     ],
 )

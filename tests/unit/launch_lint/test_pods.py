@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.lint import LintRequest, lint
 from nccltune.cli import run
 from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
@@ -250,3 +251,51 @@ def test_jobs_in_a_config_map_are_manifests() -> None:
     placement = check(found.line, found.site).predictions[0][0].placement
     assert placement is not None
     assert [node.processes for node in placement.nodes] == [8, 8]
+
+
+TEMPLATE = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata:
+  name: {{ include "t.fullname" . }}-x
+  labels:
+  {{- include "t.labels" . | nindent 4 }}
+spec:
+  slotsPerWorker: 8
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - command: ["/bin/bash", "-c"]
+            args: ['mpirun -np {{ mul .Values.n 8 }} -x NCCL_ALG=Ring all_reduce_perf -b 8 -e 8G']
+    Worker:
+      replicas: {{ .Values.n }}
+      template:
+        spec:
+          {{- with .Values.selector }}
+          nodeSelector: {{- toYaml . | nindent 12 }}
+          {{- end }}
+          containers:
+          - image: {{ .Values.image | quote }}
+            resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+def test_a_template_is_read_with_unknown_values(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(TEMPLATE)
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [finding.id for finding in launch.findings] == ["template"]
+    (judged,) = launch.commands
+    (prediction, _) = judged.predictions[0]
+    assert prediction.unknown == "the number of processes is '${mul_.Values.n_8}'"
+    assert judged.findings[0].finding.id == "variable-unknown"
+    assert judged.fixed is None
+
+
+def test_a_kustomization_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "kustomization.yaml"
+    path.write_text("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n")
+    with pytest.raises(InputError, match="is a kustomization"):
+        lint(LintRequest([str(path)]))

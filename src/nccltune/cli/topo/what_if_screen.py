@@ -170,3 +170,5 @@ def _show_proofs(out: Console, now: Expected, answers: list[WhatIfResult]) -> No
         out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
         for line in answer.confirm:
             out.print(f"  {line}", soft_wrap=True)
+    if any("--launcher NAME" in line for _, one in better for line in one.confirm):
+        out.print("  NAME is your launcher: openmpi, hydra or slurm")

@@ -13,6 +13,7 @@ placement.py    too few or too many processes, wrong nodes, missing GPUs or core
 variables.py    variables and values that NCCL does not know
 environment.py  variables that only one node sees, or that have two values
 settings.py     NCCL settings that contradict each other
+network.py      settings of libfabric and of its plugin, which NCCL does not read itself
 sizes.py        sizes that will not be measured
 shape.py        the type of a rule
 """
@@ -23,6 +24,7 @@ from nccltune.launch_lint.rules import (
     environment,
     launchers,
     misplaced,
+    network,
     options,
     placement,
     settings,
@@ -47,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     *variables.RULES,
     *environment.RULES,
     *settings.RULES,
+    *network.RULES,
     *sizes.RULES,
 )
 """All rules. Fixes are applied in this order: faults that make a command unreadable come first."""

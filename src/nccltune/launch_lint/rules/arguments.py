@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
+from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import (
     LETTERS,
     LONG_NAMES,
@@ -19,15 +20,19 @@ from nccltune.launch.program import (
 )
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
     LaunchFinding,
     ReplaceArgument,
     SetArgument,
+    SetLead,
     error,
     note,
     warning,
 )
 from nccltune.launch_lint.read import WRAPPERS
 from nccltune.launch_lint.rules.shape import named_number, of_program
+from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open, listed
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
@@ -233,12 +238,28 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
                 (ReplaceArgument(before.at, at + 1 - before.at, (f"-{before.flag}", size)),),
             )
             continue
+        if _SETS.match(word) is not None:
+            options = translated("x", (word,), view.flavor)
+            is_local = view.flavor.launcher is Launcher.LOCAL
+            variable = word.partition("=")[0]
+            edits: tuple[Edit, ...] = (AppendOption(options),) if options else ()
+            edits = (SetLead(variable, word, add=True),) if is_local else edits
+            yield warning(
+                "argument-ignored",
+                f"{words[at].raw} behind the program sets nothing: nccl-tests ignores it",
+                f"write {' '.join(options) or word} before the program",
+                (ReplaceArgument(at, 1), *edits) if edits else (),
+            )
+            continue
         yield warning(
             "argument-ignored",
             f"{words[at].raw} belongs to no option: nccl-tests ignores it",
             "leave it out",
             (ReplaceArgument(at, 1),),
         )
+
+
+_SETS = re.compile(r"(?:NCCL|UCX|CUDA|FI|RCCL|HSA)_\w+=")
 
 
 @of_program

@@ -59,7 +59,9 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
         heads = {word.partition("=")[0] for word in box.options}
         text = " ".join(box.words)
         if box.name in DOCKERS and box.words[box.verb] == "run":
-            if "--gpus" in heads or "nvidia" in text or "--privileged" in heads:
+            # An AMD GPU is a device: /dev/kfd and /dev/dri.
+            is_device = "nvidia" in text or "/dev/kfd" in text or "/dev/dri" in text
+            if heads.intersection(("--gpus", "--privileged")) or is_device:
                 continue
             yield error(
                 "container-without-gpus",

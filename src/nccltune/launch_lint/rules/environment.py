@@ -16,9 +16,10 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.source import SHELLS
 
-_FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_")
-
-
+_FOR_PROCESSES = (
+    *("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_"),
+    *("OFI_NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_"),
+)
 _WITH_LIST = (Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.PALS, Launcher.DEEPSPEED)
 _DEEPSPEED = ("NCCL_", "UCX_", "CUDA_")
 """Beginnings of the variables that deepspeed passes on (or sets itself)."""

@@ -161,9 +161,8 @@ def _mapping(option: Option) -> Iterator[LaunchFinding]:
         yield _wrong(option, f"ppr:{swapped[2]}:{swapped[1]}")
     elif re.fullmatch(r"[0-9]+", rest):
         yield _wrong(option, f"ppr:{rest}:node")
-    elif match is not None:
-        close = difflib.get_close_matches(match[2], _RESOURCES, n=1)
-        yield _wrong(option, f"ppr:{match[1]}:{close[0] if close else 'node'}")
+    elif match is not None and (close := difflib.get_close_matches(match[2], _RESOURCES, n=1)):
+        yield _wrong(option, f"ppr:{match[1]}:{close[0]}")
     else:
         yield _wrong(option, None)
 
@@ -172,7 +171,8 @@ def _wrong(option: Option, right: str | None) -> LaunchFinding:
     word = option.words[0].text
     return error(
         "option-value",
-        f"{word} {option.value}: the form is ppr:NUMBER:RESOURCE, such as ppr:8:node",
+        f"{word} {option.value}: the form is ppr:NUMBER:RESOURCE, such as ppr:8:node; resources are"
+        f" {', '.join(_RESOURCES)}",
         f"write {word} {right}" if right is not None else "write it in this form",
         (Replace(option, (word, right)),) if right is not None else (),
     )
@@ -261,7 +261,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
                 "start one process on each node",
             )
         return
-    if placement is not None and placement.processes == 1:
+    if view.prediction.is_inner or (placement is not None and placement.processes == 1):
         return
     yield error(
         "nested-launcher",

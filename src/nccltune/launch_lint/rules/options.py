@@ -16,7 +16,7 @@ from nccltune.launch_lint.options import (
     TABLES,
     TRAINERS,
 )
-from nccltune.launch_lint.read import is_command, is_launcher, nearest_option
+from nccltune.launch_lint.read import is_command, is_launcher, nearest_option, script_of
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
@@ -114,11 +114,12 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
             new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
             yield note("mca-renamed", f"{name} is called {new} in Open MPI 5.0")
     for variable in view.variables:
-        if variable.name.startswith("UCX_") or variable.name.startswith("OMPI_MCA_btl"):
+        if variable.name.startswith(("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")):
+            is_devices = variable.name == "UCX_NET_DEVICES"
             yield note(
                 "ucx-no-effect",
                 f"{variable.name} is for MPI's transport: no effect on NCCL, unless NCCL uses the"
-                " UCX plugin",
+                f" UCX plugin{'; NCCL_IB_HCA names the devices of NCCL' if is_devices else ''}",
             )
 
 
@@ -169,6 +170,19 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def assigned(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun NAME=VALUE PROGRAM`: launchers start the first word, and no shell reads it."""
+    first = view.command.program[0].text if view.command.program else ""
+    if view.flavor.launcher is Launcher.LOCAL or re.match(r"[A-Z][A-Z0-9_]*=", first) is None:
+        return
+    yield error(
+        "value-as-program",
+        f"{first} would be started as the program",
+        f"write env {first}",
+        (ReplaceArgument(0, 1, ("env", first)),),
+    )
+
+
 def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
     """Find `-H a:8, b:8`: the list of hosts must be one word."""
     assert view.program is not None
@@ -203,16 +217,17 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
             return
         word = view.command.program[0].text
-        yield note(
-            "program-unknown",
-            f"{word} is not known here: its GPUs and sizes are not checked"
-            if is_open(word)
-            else f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
-        )
+        what = f"{word} is no binary of nccl-tests"
+        if is_open(word):
+            what = f"{word} is not known here"
+        elif (script := script_of(view.command.program)) is not None:
+            what = f"{script} was not followed"
+        yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
 
 
 RULES = (
     swallowed,
+    assigned,
     unknown,
     only_one_version,
     wrong_meaning,

@@ -65,6 +65,10 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         why += "; a host without ':' and a number takes one process"
         fix = f"write --host {named}"
         edits = (Replace(bare[0], ("--host", named)), *[Replace(option, ()) for option in bare[1:]])
+    elif hosts and (file := view.command.last("hostfile")) and all(h.slots == 1 for h in hosts):
+        each = ask.per_node or -(-(ask.total or 1) // len(hosts))
+        why += "; a host without slots= takes one process"
+        fix = f"write slots={each} behind each host in {file.value}"
     elif hosts and ask.total is not None and (total := view.command.last("total")) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
@@ -74,6 +78,10 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         right = each * len(hosts)
         fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
         edits = (*edits, Replace(total, ("-n", str(right))))
+        wanted, rest = divmod(ask.total, len(hosts))
+        if view.command.all("host") and not rest and wanted <= view.site.gpus_per_node:
+            # Either number may be the right one.
+            fix, edits = f"{fix}; for {wanted} on each node: {hosts[0].name}:{wanted}", ()
     yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
@@ -261,18 +269,19 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.ranks != 1:
         return
+    gpus = view.site.gpus
     yield warning(
         "one-rank",
         "only 1 rank: nothing is sent, busbw is 0",
-        f"write -g {view.site.gpus_per_node} for the GPUs of this node, or start more processes",
-        (SetArgument("g", str(view.site.gpus_per_node)),),
+        f"write -g {gpus or 'N'} for the GPUs of this node, or start more processes",
+        () if gpus is None else (SetArgument("g", str(gpus)),),
     )
 
 
 def total_unsaid(view: View) -> Iterator[LaunchFinding]:
     """Find a missing -n: Open MPI and hydra then fill every slot."""
     ask, placement = _ask(view), view.prediction.placement
-    if ask.unknown or placement is None or ask.total is not None:
+    if ask.unknown or placement is None or (ask.total or ask.per_part) is not None:
         return
     if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
         return
@@ -296,6 +305,22 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
         f" {count(tasks, 'task')} it uses {count(tasks, 'node')}, 1 process each",
         f"for {count(tasks, 'node')} x {number}: -N {tasks} --ntasks-per-node={number}",
         (Replace(nodes, ("-N", str(tasks))), Replace(total, (f"--ntasks-per-node={number}",))),
+    )
+
+
+def as_many_as_gpus(view: View) -> Iterator[LaunchFinding]:
+    """Find `-np 8 ... -g 8` without hosts: 64 ranks, where 8 on one node may be meant."""
+    ask, program = _ask(view), view.program
+    if program is None or view.command.all("host") or view.site.hosts or view.site.nodes:
+        return
+    if view.flavor.launcher not in _OF_MPI or ask.total != program.gpus or (ask.total or 0) < 2:
+        return
+    if ask.per_node is not None or any(too_many_gpus(view)):
+        return
+    yield note(
+        "as-many-as-gpus",
+        f"{count(ask.total or 0, 'process')} with {program.gpus} GPUs each are"
+        f" {(ask.total or 0) * (program.gpus or 0)} ranks; for one GPU each, write -g 1",
     )
 
 
@@ -325,9 +350,10 @@ def bound(view: View) -> Iterator[LaunchFinding]:
             else AppendOption(("--bind-to", "none"))
         )
         placement = view.prediction.placement
+        processes = placement.processes if placement is not None else view.prediction.processes
         # With more than 2 processes the default binds each to a package or a NUMA node. These are
         # enough cores, so the finding is only a note.
-        is_wide = given is None and placement is not None and placement.processes > _TO_CORE
+        is_wide = given is None and processes is not None and processes > _TO_CORE
         yield LaunchFinding(
             Severity.NOTE if is_wide else Severity.WARNING,
             "default-binding",
@@ -401,6 +427,7 @@ RULES = (
     idle_nodes,
     uneven_nodes,
     one_rank,
+    as_many_as_gpus,
     total_unsaid,
     bound,
     intel_pinning,

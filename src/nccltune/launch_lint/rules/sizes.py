@@ -118,15 +118,29 @@ def _skips(program: Program, sizes: Sizes) -> bool:
 
 @of_sizes
 def size_below_8(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
-    """Find sizes below 8 bytes. nccl-tests rounds them down to whole elements per rank, to 0."""
-    if sizes.first >= 8:
+    """Find sizes below 8 bytes. nccl-tests rounds them down to whole elements, to 0.
+
+    Of collectives whose data is a share of each rank, to whole elements of every rank.
+    """
+    element = _ELEMENTS.get(program.value("d") or "float", 8)
+    if sizes.first >= (element if program.collective in _UNSHARED else 8):
         return
     yield warning(
         "size-below-8",
-        f"-b {program.value('b')} is below 8 bytes: rows of size 0, several times",
+        f"-b {program.value('b')} is below 8 bytes: rows of size 0",
         "write -b 8",
         (SetArgument("b", "8"),),
     )
+
+
+_ELEMENTS = {
+    **dict.fromkeys(("int8", "uint8", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float"), 4),
+}
+"""Bytes of an element of each type; other types, and `all`, have up to 8."""
+_UNSHARED = ("all_reduce", "broadcast", "reduce", "sendrecv")
+"""Collectives whose sizes are those of one rank (nccl-tests `*GetCollByteCount`)."""
 
 
 @of_program

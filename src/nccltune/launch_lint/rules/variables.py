@@ -102,13 +102,15 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 edits_of(variable, "NCCL_DEBUG", level),
             )
         elif right is not None and not is_foreign(variable.name):
+            # A name with one word more means something else: `NCCL_NET_DISABLE` is not `..._INTRA`.
+            is_longer = set(right.split("_")) > set(variable.name.split("_"))
             yield error(
                 "variable-unknown",
                 f"there is no variable {variable.name}: it has no effect"
                 if not right.startswith(PREFIX)
                 else f"NCCL has no variable {variable.name}: it has no effect",
-                f"write {right}",
-                edits_of(variable, right),
+                f"leave it out; the nearest is {right}" if is_longer else f"write {right}",
+                () if is_longer else edits_of(variable, right),
             )
         elif variable.name.startswith(PREFIX) and not is_foreign(variable.name):
             yield note(
@@ -322,6 +324,14 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 "name the devices that ibv_devices lists, or leave it out; NCCL_IB_DISABLE=1 turns"
                 " InfiniBand off",
             )
+        elif short := [name for name in named if re.fullmatch(r"mlx_\d+", name)]:
+            right = re.sub(r"\bmlx_(?=\d)", "mlx5_", value)
+            yield warning(
+                "hca",
+                f"NCCL_IB_HCA={value}: devices are called mlx5_0 and so on, not {short[0]}",
+                f"write NCCL_IB_HCA={right}",
+                edits_of(variable, variable.name, right),
+            )
         elif "=" not in value[:1] and any(name == "mlx5_1" for name in named):
             yield note(
                 "hca-prefix",
@@ -349,8 +359,14 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+_LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+
+
 def left_over(view: View) -> Iterator[LaunchFinding]:
-    """Find debugging settings that cost most of the bandwidth."""
+    """Find debugging settings that cost most of the bandwidth.
+
+    They have no edits, because they may be what is measured.
+    """
     given = {v.name: v for v in view.variables if v.value is not None}
     placement = view.prediction.placement
     several = placement is None or placement.most_gpus > 1
@@ -374,10 +390,17 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
         "CUDA_LAUNCH_BLOCKING": (True, "every launch waits for its end, so that nothing overlaps"),
     }
+    # Both: the network inside one node is what is measured.
+    is_for_network = [v.value for n, v in given.items() if n in _LOCAL] == ["1", "1"]
+    if is_for_network:
+        both = " and ".join(f"{name}=1" for name in _LOCAL)
+        yield note("network-only", f"{both}: GPUs of a node exchange data by the network alone")
     for name, (holds, cost) in costs.items():
         variable = given.get(name)
         other = {"NCCL_P2P_DISABLE": ("NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE")}.get(name, ())
         if variable is None or not holds or variable.value != "1":
+            continue
+        if is_for_network and name in _LOCAL:
             continue
         if any(given[one].value != "0" for one in other if one in given):
             continue  # The rule `contradictions` reports this pair.
@@ -385,7 +408,6 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "setting-left-over",
             f"{name}=1: {cost}",
             f"leave out {name}, unless this is what you measure",
-            edits_of(variable, None),
         )
     level = given.get("NCCL_P2P_LEVEL")
     if level is not None and several and level.value in ("LOC", "0"):
@@ -393,7 +415,6 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "setting-left-over",
             f"NCCL_P2P_LEVEL={level.value}: no GPU reaches another one directly",
             "leave out NCCL_P2P_LEVEL, unless this is what you measure",
-            edits_of(level, None),
         )
 
 

@@ -179,12 +179,12 @@ def verification_commands(case: WhatIfCase, change: WhatIfChange, gpus: int) -> 
     """Return the shell commands that verify a change.
 
     Settings are A/B-tested in alternating runs of one command. Hardware has to be changed by hand,
-    so a sweep runs before and after the change. Several nodes are started by Slurm, with `gpus`
-    ranks on each. Users of another launcher replace that option.
+    so a sweep runs before and after the change. Several nodes need a launcher, which the user puts
+    in for `NAME`, with `gpus` ranks on each.
     """
 
     def started(nodes: int) -> str:
-        return f" --launcher slurm --nodes {nodes} --gpus {gpus}" if nodes > 1 else ""
+        return f" --launcher NAME --nodes {nodes} --gpus {gpus}" if nodes > 1 else ""
 
     if change.hardware or change.nodes:
         sizes = f"--collectives {case.collective.value} --sizes 256M-1G"

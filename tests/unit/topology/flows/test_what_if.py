@@ -28,7 +28,7 @@ def test_a_setting_is_answered_with_a_command_that_proves_it():
         2 * answer.expected.busbw_gb_per_s, rel=0.02
     )
     assert answer.confirm == (
-        "nccltune ab NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4"
+        "nccltune ab NCCL_NET_GDR_READ=0 --launcher NAME --nodes 2 --gpus 4"
         " -- all_reduce_perf -b 1G -e 4G -f 2",
     )
 
@@ -43,7 +43,7 @@ def test_hardware_is_measured_before_and_after():
     change = WhatIfChange("x", hardware=lambda topology: topology)
     before, after = verification_commands(TWO_NODES, change, 4)
     assert before.startswith("nccltune sweep -o studies/before")
-    assert after.endswith("--launcher slurm --nodes 2 --gpus 4")
+    assert after.endswith("--launcher NAME --nodes 2 --gpus 4")
     _, more = verification_commands(TWO_NODES, WhatIfChange("x", nodes=16), 4)
     assert "--nodes 16" in more
 

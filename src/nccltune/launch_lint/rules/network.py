@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find faults in settings of libfabric and of the plugin through which NCCL uses it.
+
+NCCL reads none of them: only aws-ofi-nccl does. Sources: its `doc/efa-env-var.md` and
+`include/nccl_ofi_param.h` (1.19).
+"""
+
+import difflib
+from collections.abc import Iterator
+
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
+from nccltune.launch_lint.rules.variables import edits_of
+from nccltune.launch_lint.words import is_open, listed
+
+_PREFIX = "OFI_NCCL_"
+_PARAMETERS = listed("""
+USE_IPV6_TCP EXCLUDE_TCP_IF GDR_FLUSH_DISABLE NIC_DUP_CONNS CUDA_FLUSH_ENABLE MR_KEY_SIZE
+MR_CACHE_DISABLE CQ_READ_COUNT CQ_SIZE PROTOCOL DISABLE_NATIVE_RDMA_CHECK DISABLE_DMABUF
+DISABLE_GDR_REQUIRED_CHECK MIN_STRIPE_SIZE SCHED_MAX_SMALL_RR_SIZE EAGER_MAX_SIZE NET_LATENCY
+RDMA_MIN_POSTED_EAGER_BUFFERS RDMA_MAX_POSTED_EAGER_BUFFERS RDMA_MIN_POSTED_CONTROL_BUFFERS
+RDMA_MAX_POSTED_CONTROL_BUFFERS ABORT_ON_ERROR TUNER_TYPE TUNER_NUM_CHANNELS TUNER_NET_LATENCY
+USE_LOW_LATENCY_TC FORCE_NUM_RAILS EARLY_COMPLETION PROGRESS_MODEL PLATFORM
+""")
+_VALUES = {
+    "OFI_NCCL_PROTOCOL": ("SENDRECV", "RDMA"),
+    "OFI_NCCL_TUNER_TYPE": ("INTERNAL", "REGION", "MODEL"),
+    "OFI_NCCL_PROGRESS_MODEL": ("UNSPEC", "AUTO", "MANUAL"),
+}
+_OVER_TCP = ("tcp", "sockets", "udp")
+_NOT_NEEDED = ("FI_EFA_FORK_SAFE", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_ENABLE_SHM_TRANSFER")
+
+
+def provider(view: View) -> Iterator[LaunchFinding]:
+    """Find a provider of libfabric that is plain TCP, alone or beside settings of EFA."""
+    given = {v.name: v for v in view.variables if v.value is not None}
+    chosen = given.get("FI_PROVIDER")
+    value = (chosen.value or "").lower() if chosen is not None else ""
+    if chosen is None or value.partition(";")[0] not in _OVER_TCP:
+        return
+    said = f"FI_PROVIDER={chosen.value}: a libfabric plugin of NCCL then sends by TCP"
+    if efa := next((name for name in given if name.startswith("FI_EFA_")), None):
+        yield warning(
+            "settings-contradict",
+            f"{said}, and {efa} has no effect",
+            "leave out FI_PROVIDER, or write FI_PROVIDER=efa",
+            edits_of(chosen, None),
+        )
+    else:
+        yield note("fi-provider", f"{said}; without such a plugin it has no effect")
+
+
+def efa(view: View) -> Iterator[LaunchFinding]:
+    """Find settings of EFA that cost bandwidth, or that current releases do not need."""
+    given = {v.name: v for v in view.variables if v.value is not None}
+    rdma = given.get("FI_EFA_USE_DEVICE_RDMA")
+    if rdma is not None and rdma.value == "0":
+        yield warning(
+            "setting-left-over",
+            "FI_EFA_USE_DEVICE_RDMA=0: EFA's RDMA is off, which P4d, P5 and newer instances have",
+            "leave it out, unless this is what you measure",
+        )
+    elif old := [name for name in _NOT_NEEDED if name in given]:
+        yield note(
+            "efa-not-needed",
+            f"{', '.join(old)}: not needed since aws-ofi-nccl 1.7 with libfabric 1.18",
+        )
+    uses_efa = any(name.startswith("FI_EFA_") for name in given) or (
+        "FI_PROVIDER" in given and given["FI_PROVIDER"].value == "efa"
+    )
+    if "RDMAV_FORK_SAFE" in given and uses_efa:
+        yield note(
+            "efa-not-needed",
+            "RDMAV_FORK_SAFE is not for EFA: aws-ofi-nccl sets what it needs, and with new kernels"
+            " this can break",
+        )
+
+
+def plugin(view: View) -> Iterator[LaunchFinding]:
+    """Find misspelt names and values of aws-ofi-nccl's variables."""
+    for variable in view.variables:
+        name, value = variable.name, variable.value or ""
+        if not name.startswith(_PREFIX):
+            continue
+        rest, known = name.removeprefix(_PREFIX), _VALUES.get(name, ())
+        close = difflib.get_close_matches(rest, _PARAMETERS, n=1, cutoff=0.9)
+        if rest not in _PARAMETERS and close:
+            yield error(
+                "variable-unknown",
+                f"aws-ofi-nccl has no variable {name}: it has no effect",
+                f"write {_PREFIX}{close[0]}",
+                edits_of(variable, f"{_PREFIX}{close[0]}"),
+            )
+        elif known and value and not is_open(value) and value.upper() not in known:
+            yield error("variable-value", f"{name}={value}: aws-ofi-nccl takes {', '.join(known)}")
+
+
+def others(view: View) -> Iterator[LaunchFinding]:
+    """Find an interface for Gloo alone: NCCL does not read Gloo's variable."""
+    names = {variable.name for variable in view.variables}
+    is_alone = "GLOO_SOCKET_IFNAME" in names and "NCCL_SOCKET_IFNAME" not in names
+    if view.program is not None and is_alone:
+        yield note(
+            "gloo-no-effect", "GLOO_SOCKET_IFNAME is for Gloo: NCCL reads NCCL_SOCKET_IFNAME"
+        )
+
+
+RULES = (provider, efa, plugin, others)

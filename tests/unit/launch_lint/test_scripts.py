@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts, pages and templates as people write them: what they start, and no fix that harms."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.lint import LintRequest, lint
+from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text, judge_output
+from nccltune.launch_lint.starts import starts
+
+TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+HEADER = (
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20"
+    " agg iters: 1 validation: 1 graph: 0\n# Using devices\n"
+)
+EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+
+
+def checked(text: str) -> list[LaunchCheck]:
+    return check_all(from_text(text, LaunchContext()))
+
+
+def said(one: LaunchCheck) -> str:
+    return starts(one.predictions[0][0], one.gpus)
+
+
+def kinds(one: LaunchCheck) -> set[str]:
+    return {held.finding.id for held in one.findings}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The number of workers of a job of Run:ai, over several lines.
+        (
+            "runai training mpi submit t -g 4 \\\n  --workers 3 \\\n  --slots-per-worker 4\n"
+            f"mpirun -np 12 {TEST}",
+            "12 processes, 4 on each of 3 nodes",
+        ),
+        # Numbers that fill no whole nodes show no nodes.
+        (f"# 3 nodes\nmpirun -np 12 {TEST}", "12 processes, 1 GPU each = 12 ranks; on which nodes"),
+        # Known numbers are not doubted.
+        (f"# on 2 nodes\nmpirun -np 8 -N 8 {TEST}", "8 processes, all on one node"),
+        # A host that a program prints, with its slots.
+        (
+            f"a=$(sed -n 1p h | cut -d, -f1); mpirun -np 16 -H $a:8,$(tail -1 h):8 {TEST}",
+            "16 processes, 8 on each of 2 nodes",
+        ),
+        (f"mpirun -np 16 -H $(paste -sd, h) {TEST}", "16 processes, 1 GPU each = 16 ranks; on"),
+        # A comment ends with its line, whatever it ends with.
+        (f"#  -x NCCL_DEBUG=INFO \\\nmpirun -np 16 -H a:8,b:8 {TEST}", "16 processes, 8 on each"),
+        # `eval` reads its words again.
+        (
+            "M=\"mpirun -np 2 -H a:1,b:1 --mca plm_rsh_agent 'ssh -o X=no' -x A=$B\"\n"
+            f"eval $M {TEST}",
+            "2 processes, 1 on each of 2 nodes (a, b)",
+        ),
+        # A launcher that a program finds.
+        (f"$(which mpirun) -np 16 -N 8 -H a:8,b:8 {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"M=`command -v mpirun`\n$M -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
+        # A wrapper that gets the command as one word.
+        (f"mpirun -np 8 ./per_rank.sh '{TEST}'", "8 processes, all on one node, 1 GPU each = 8"),
+        # Another number of nodes than would be assumed.
+        (f"# 18 nodes, 72 GPUs\nmpirun -np 72 {TEST}", "72 processes, 1 GPU each = 72 ranks; on"),
+        # The words of a command that Run:ai gets, and a command that only names programs.
+        (
+            "runai submit-dist mpi t --workers 2 --gpu 8 --master-command mpirun"
+            f" --master-args '-np 16 -x NCCL_ALGO {TEST}' -e NCCL_ALGO=RING",
+            "16 processes, 8 on each of 2 nodes",
+        ),
+        (
+            f"ssh b 'killall -9 mpirun all_reduce_perf || true'\nmpirun -np 2 -H a,b {TEST}",
+            "2 processes, 1 on each of 2 nodes",
+        ),
+        # The path of a script, whose value has blanks.
+        (
+            'R="$( cd "$( dirname "${BASH_SOURCE[0]}" )/.." && pwd )"\nexport NCCL_DEBUG=INFO\n'
+            f"$R/build/{EIGHT}",
+            "1 process, on one node, 8 GPUs each",
+        ),
+        # One process that is a launcher, alone or behind a shell.
+        (f"srun -N 1 -n 1 mpirun -np 8 {TEST}", "8 processes, all on one node, 1 GPU each = 8"),
+        (
+            f"srun --nodes=1 --gpus-per-node=8 bash -c 'cd /w && mpirun -np 8 ./{TEST}'",
+            "8 processes, all on one node, 1 GPU each = 8 ranks",
+        ),
+        # GPUs of a job on named nodes.
+        (
+            "srun -w worker-0 --gpus=4 all_reduce_perf -b 8 -e 8G -f 2 -g 4",
+            "1 process, on worker-0, 4 GPUs each = 4 ranks",
+        ),
+        # A script that a launcher starts.
+        (
+            f"case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) numactl --cpunodebind=$1 {TEST};;\nesac",
+            "not known: the script reads OMPI_COMM_WORLD_LOCAL_RANK",
+        ),
+        # Prompts.
+        (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
+        (f"command:\n# mpirun -np 2 -H a,b {TEST}\n(hang here)", "2 processes, 1 on each"),
+        # Without -n, mpirun fills slots, of which a job of Slurm without tasks shows none.
+        (f"#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\nmpirun {EIGHT}", "not known: -n is not given"),
+        (
+            f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nmpirun {EIGHT}",
+            "2 processes, 1 on each of 2 nodes",
+        ),
+    ],
+)
+def test_what_a_script_starts(text: str, expected: str) -> None:
+    (one,) = checked(text)
+    assert said(one).startswith(expected)
+    assert "too-many-gpus" not in kinds(one)
+
+
+def test_one_launcher_of_a_text_is_one_program() -> None:
+    first, second = checked(
+        f"mpirun -hosts a,b -np 2 {EIGHT}\nit hangs, and so does\nmpirun -np 1 {EIGHT}"
+    )
+    assert [flavor.words for flavor in first.flavors] == ["hydra"]
+    assert second.flavors == first.flavors
+    # Commands for two launchers stay what they are.
+    first, second = checked(f"mpirun -hosts a,b -np 2 {EIGHT}\nmpirun -x A -H a,b -np 2 {EIGHT}")
+    assert set(first.flavors).isdisjoint(second.flavors)
+
+
+def test_a_device_that_lacks_a_digit() -> None:
+    (one,) = checked(f"mpirun -np 16 -H a:8,b:8 -x NCCL_IB_HCA=mlx5_6,mlx_8 {TEST}")
+    assert kinds(one) == {"hca"}
+    assert one.fixed is not None
+    assert "NCCL_IB_HCA=mlx5_6,mlx5_8" in one.fixed
+
+
+@pytest.mark.parametrize(
+    ("options", "has_gpus"),
+    [
+        ("--device=/dev/kfd --device=/dev/dri", True),
+        ("--device nvidia.com/gpu=all", True),
+        ("--privileged", True),
+        ("--device=/dev/infiniband", False),
+    ],
+)
+def test_the_gpus_of_a_container(options: str, has_gpus: bool) -> None:
+    (one,) = checked(f"docker run --rm --ipc=host {options} i ./{EIGHT}")
+    assert ("container-without-gpus" not in kinds(one)) == has_gpus
+
+
+def test_as_many_processes_as_gpus_of_each() -> None:
+    (one,) = checked(f"mpirun -np 8 {EIGHT}")
+    assert "as-many-as-gpus" in kinds(one)
+    assert not one.is_wrong
+    (one,) = checked(f"mpirun -np 8 -H a,b,c,d,e,f,g,h --bind-to none {EIGHT}")
+    assert not one.findings
+
+
+def test_a_network_inside_one_node_is_no_left_over() -> None:
+    off = "-x NCCL_P2P_DISABLE=1 -x NCCL_SHM_DISABLE=1"
+    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")
+    assert kinds(one) == {"network-only"}
+    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_SHM_DISABLE=1 {TEST}")
+    assert kinds(one) == {"setting-left-over"}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "fixed"),
+    [
+        ("mpirun -np 8 -H a:8 --bind-to core", "-x NCCL_ALGO=Tree all_reduce_perf"),
+        ("srun -N 1 --ntasks-per-node=8", "--export=ALL,NCCL_ALGO=Tree all_reduce_perf"),
+        ("mpiexec.hydra -n 8 -hosts a:8", "-genv NCCL_ALGO Tree all_reduce_perf"),
+    ],
+)
+def test_a_setting_behind_the_program(launcher: str, fixed: str) -> None:
+    (one,) = checked(f"{launcher} {TEST} NCCL_ALGO=Tree")
+    assert kinds(one) == {"argument-ignored"}
+    assert one.fixed is not None
+    assert fixed in one.fixed
+    assert one.fixed.endswith("-g 1")
+
+
+@pytest.mark.parametrize("launcher", ["mpirun -np 16 -H a:8,b:8", "srun -N 2 --ntasks-per-node=8"])
+def test_an_assignment_is_no_program(launcher: str) -> None:
+    (one,) = checked(f"{launcher} NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}")
+    assert kinds(one) == {"value-as-program"}
+    assert one.fixed == f"{launcher} env NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}"
+    (one,) = checked(one.fixed)
+    assert not one.findings
+
+
+def test_rounds_that_a_container_hides_are_one() -> None:
+    text = (
+        "for n in 1 2 3; do for a in x y; do docker run --gpus all --shm-size=8g"
+        f' -e NCCL_DEBUG_FILE=/o/$a_%p --entrypoint=bash i -c "{EIGHT}"; done; done'
+    )
+    (one,) = checked(text)
+    assert said(one) == "1 process, on one node, 8 GPUs each = 8 ranks"
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        # The longer name means something else.
+        (f"mpirun -np 16 -H a:8,b:8 -x NCCL_NET_DISABLE=0 {TEST}", "variable-unknown"),
+        # What is off may be what is measured.
+        (f"mpirun -np 16 -H a:8,b:8 -x NCCL_P2P_DISABLE=1 {TEST}", "setting-left-over"),
+        # Of the slots and the number of processes, either may be right.
+        (f"mpirun -np 16 -H a:2,b:2 {TEST}", "too-few-slots"),
+        # The file lacks the slots; fewer processes are not what was meant.
+        (
+            f"cat > h <<E\na\nb\nE\nmpirun -np 16 -N 8 --hostfile h {TEST}",
+            "too-few-slots",
+        ),
+        # How many GPUs the node has is not known.
+        (TEST, "one-rank"),
+    ],
+)
+def test_a_fault_without_a_right_edit_has_no_fixed_line(command: str, kind: str) -> None:
+    (one,) = checked(command)
+    assert kind in kinds(one)
+    assert one.fixed is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_bad"),
+    [
+        ("all_reduce_perf -b 4", False),
+        ("all_reduce_perf -b 2", True),
+        ("all_reduce_perf -b 4 -d double", True),
+        ("sendrecv_perf -b 1 -d int8", False),
+        ("broadcast_perf -b 2 -d half", False),
+        ("all_gather_perf -b 4", True),
+        ("all_reduce_perf -b 4 -d all", True),
+    ],
+)
+def test_sizes_that_are_no_whole_element(arguments: str, is_bad: bool) -> None:
+    (one,) = checked(f"mpirun -np 16 -H a:8,b:8 {arguments} -e 8G -f 2 -g 1")
+    assert ("size-below-8" in kinds(one)) == is_bad
+
+
+def test_each_of_several_tasks_starts_no_job() -> None:
+    (one,) = checked(f"srun -N 1 --ntasks-per-node=8 bash -c 'mpirun -np 8 {TEST}'")
+    assert "nested-launcher" in kinds(one)
+
+
+def test_the_number_of_nodes_of_a_variable_is_said() -> None:
+    text = f"#SBATCH -N 8\nsrun -N ${{NUM}} --ntasks-per-node=8 {TEST}"
+    (one,) = checked(text)
+    (prediction, _) = one.predictions[0]
+    assert prediction.assumed == "8 nodes assumed, as -N ${NUM} is not known here: --nodes"
+
+
+def test_tables_of_other_parameters_are_other_runs() -> None:
+    one, eight = (HEADER.replace("nGpus 1", f"nGpus {number}") for number in (1, 8))
+    assert judge_output(one + eight) == []
+    (found,) = judge_output(eight + eight)
+    assert found.id == "no-mpi-build"
+
+
+def test_a_page_with_a_table_below_its_commands(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(f"```\n$> cd a\n$> srun -n 8 --ntasks-per-node=4 {TEST}\n```\n{HEADER}")
+    (launch,) = lint(LintRequest([str(path)])).launches
+    (one,) = launch.commands
+    assert said(one).startswith("8 processes, 4 on each of 2 nodes")
