@@ -21,8 +21,6 @@ from nccltune.topology.hardware.gpu_models import with_named_gpus
 from nccltune.topology.nccl_model.settings import parse_version
 
 _NOT_FOLLOWED = (
-    "NCCL_ALGO",
-    "NCCL_PROTO",
     "NCCL_GRAPH_FILE",
     "NCCL_NTHREADS",
     "NCCL_LL128_NTHREADS",

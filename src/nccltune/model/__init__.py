@@ -3,6 +3,7 @@
 
 collective.py  collectives: names, sizes as NCCL's tuner counts them, bus bandwidth
 choice.py      algorithm, protocol, channels and chunk size of a call
+forced.py      what NCCL_ALGO and NCCL_PROTO leave to NCCL
 chunks.py      limits of a tuner's chunk size
 scale.py       nodes and ranks of a communicator
 numbers.py     numbers as people read them

@@ -124,7 +124,7 @@ def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
         (["--nccl-version", "new"], "--nccl-version: 'new' is not an NCCL version"),
         (["--nccl", "missing.so"], "--nccl: 'missing.so' is not an NCCL version"),
         (["--against", "2.18.1"], "older than the oldest known model"),
-        (["NCCL_ALGO=ring"], "NCCL_ALGO is not modelled"),
+        (["NCCL_NTHREADS=64"], "NCCL_NTHREADS is not modelled"),
         (["NCCL_NVLS_ENABLE"], "is not NAME=VALUE"),
         (["--collectives", "alltoall"], "is not a collective that NCCL tunes"),
         (["--gpus", "9"], "names 8 GPUs, not 9"),

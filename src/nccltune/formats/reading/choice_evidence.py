@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import NamedTuple, TypeVar
 
 from nccltune.formats.nccl_log.messages import RanChoice
-from nccltune.formats.nccl_log.run_settings import NcclLog, forced
+from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_names import NamedChoice, named_choice
@@ -30,6 +30,7 @@ from nccltune.model.choice import (
     rest_of,
 )
 from nccltune.model.collective import Collective
+from nccltune.model.forced import forced
 
 Word = TypeVar("Word", Algorithm, Protocol)
 _HINT = "give --choice, or log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING"
