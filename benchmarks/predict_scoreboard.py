@@ -113,8 +113,8 @@ def quantiles(results: Iterable[Scored]) -> ErrorQuantiles | None:
             by_system[one.target.system] += [error / deviation for error, deviation in pairs]
     if not by_system:
         return None
-    both = [np.quantile(values, [0.1, 0.9]) for values in by_system.values()]
-    low, high = (float(value) for value in np.mean(both, axis=0))
+    evenly = [np.quantile(values, np.linspace(0.05, 0.95, 19)) for values in by_system.values()]
+    low, high = (float(value) for value in np.quantile(np.concatenate(evenly), [0.1, 0.9]))
     return ErrorQuantiles(min(low, 0.0), max(high, 0.0))
 
 
