@@ -32,6 +32,8 @@ UNKNOWN_VERSION: Version = (2, 23, 4)
 """Taken where a source names no version: the middle of those that the others name."""
 OLDEST: Version = (2, 18, 0)
 LARGE = 64 << 20
+LEAST_SIZES = 5
+"""Fewer errors of a system are no distribution."""
 CONGESTED = 1.25
 """A run is congested if its large sizes take this much longer than in the fastest run there."""
 
@@ -111,9 +113,10 @@ def quantiles(results: Iterable[Scored]) -> ErrorQuantiles | None:
         if not one.target.congested and one.target.nodes <= 2 * most:
             pairs = zip(one.errors, one.deviations, strict=True)
             by_system[one.target.system] += [error / deviation for error, deviation in pairs]
-    if not by_system:
+    steps = np.linspace(0.05, 0.95, 19)
+    evenly = [np.quantile(x, steps) for x in by_system.values() if len(x) >= LEAST_SIZES]
+    if not evenly:
         return None
-    evenly = [np.quantile(values, np.linspace(0.05, 0.95, 19)) for values in by_system.values()]
     low, high = (float(value) for value in np.quantile(np.concatenate(evenly), [0.1, 0.9]))
     return ErrorQuantiles(min(low, 0.0), max(high, 0.0))
 

@@ -211,7 +211,7 @@ def _points(
     for (nodes, size, known), values in times.items():
         at = by_size[nodes, size]
         choice = known or at.choice
-        if choice not in at.terms:
+        if choice not in at.terms or models[nodes].modelled[choice].by_hand:
             unknown.add(choice.label)
             continue
         point = _point(models[nodes], at, choice)
