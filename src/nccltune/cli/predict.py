@@ -24,13 +24,9 @@ Examples:
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE...]")
 @option("--nodes", default=1, show_default=True, more=" like this one.")
 @option("--gpus", more="  [default: all]")
-@option("--topology", more=" of a log or folder of runs at fewer nodes.")
-@click.option("--gpu", metavar="NAME", help="GPU model of a log that does not show it: H100.")
-@click.option(
-    "--nics",
-    metavar="NxGBIT",
-    help="Without a topology: NICs of a node, 8x400. The usual node of that GPU is assumed.",
-)
+@option("--topology", more=", where a log or a folder of runs is named.")
+@option("--gpu")
+@option("--nics", more="; instead of a topology the usual node of that GPU is assumed.")
 @option("--collectives", default="allreduce", more=", or `all`.")
 @option("--sizes", default="8-8G", more=", by powers of two.")
 @option("--nccl-version", more="  [default: that of the study, else the newest known]")
