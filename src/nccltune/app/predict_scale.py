@@ -16,7 +16,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.numbers import counted
 from nccltune.model.topology import Topology
-from nccltune.predict.scale_out import MeasuredCurve
+from nccltune.predict.scaling import MeasuredCurve
 from nccltune.reference.nodes import usual_node
 
 

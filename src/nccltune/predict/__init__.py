@@ -9,7 +9,7 @@ communicator.py  what the model sees of a platform: ranks, CPUs, graphs, channel
 model.py         latency and bandwidth of each algorithm and protocol, and what limits them
 choice.py        times at a size, the choice, its channels and threads
 prediction.py    the prediction of a collective at many sizes, and the difference of two
-scale_out.py     expected times at more nodes than were measured, with an interval
+scaling.py       expected times at more nodes than were measured, with an interval
 """
 
 from nccltune.predict.choice import Launch
@@ -24,7 +24,7 @@ from nccltune.predict.prediction import (
     changes,
     predict,
 )
-from nccltune.predict.scale_out import (
+from nccltune.predict.scaling import (
     USUAL_ERRORS,
     ErrorQuantiles,
     ExpectedSize,

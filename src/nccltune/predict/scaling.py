@@ -33,17 +33,20 @@ _BY_SIZE = np.array([0.3, 0.7, 0.25]) ** 2
 all algorithms share, what one has of its own, and what changes with the size of its messages."""
 _SIZE_OCTAVES, _NODE_OCTAVES = 1.5, 2.0
 """Distances over which the factors change with the size, and the rest with the number of nodes."""
-_REST = 0.1
-_NOISE = 0.06
+_REST, _NOISE = 0.1, 0.06
+"""Standard deviations of the logarithm of a time: what no factor explains, and noise of timings."""
 _ROUNDS = 8
+"""Repetitions of the linear fit: more move a curve with factors up to 40 by less than 0.3 %."""
 _OUTLIER = 1.5
 """From this many standard deviations on, a timing gets less weight (Huber)."""
 _CLOSE = 1.15
 """Choices whose times in NCCL's model differ by less can be the other one on the real machine."""
 _CLOSE_NOISE = 0.5
+"""Noise of a timing that may be of such another choice: it can be several times as slow."""
 _CONGESTION = 0.2
 """Assumed: each doubling beyond the measured nodes can add this much time (standard deviation)."""
 _LEAST_US = 1e-6
+"""A term that the model lacks, so that its logarithm exists."""
 
 
 class ErrorQuantiles(NamedTuple):
