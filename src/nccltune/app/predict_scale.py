@@ -42,8 +42,7 @@ def read_measured(path: Path) -> MeasuredRuns:
     runs = [run for run in found.runs if run.curves]
     if not runs:
         raise InputError(
-            f"no measurement with a known scale: {'; '.join(found.unread[:3]) or 'no table'}",
-            where=str(path),
+            f"no measurement with a known scale ({'; '.join(found.unread[:3]) or 'no table'})",
             hint="--nodes states what is predicted; a run shows its own nodes and ranks",
         )
     scales = [test.scale for run in runs for test, _ in run.curves]
@@ -93,7 +92,10 @@ def curves_below(
                 reasons[reason] = None
             else:
                 curves += _curves(curve, count, label)
-    return ScaledCurves(curves, [f"not used: {reason}" for reason in reasons])
+    notes = [f"not used: {reason}" for reason in reasons]
+    if not curves and not notes:
+        notes.append(f"{measured.name} has no runs of {collective.prose}")
+    return ScaledCurves(curves, notes)
 
 
 def _unfit(

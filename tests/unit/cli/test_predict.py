@@ -216,6 +216,12 @@ def test_a_log_without_a_topology_needs_its_nics(
     (other,) = document(capsys, log, "--nics", "4x400", "--gpus", "4", "--nodes", "4")
     assert other["expected"] is None
     assert other["not_used"][0] == "not used: measured with 16 ranks on 2 nodes, not 4 each"
+    gather = document(capsys, log, "--nics", "8x400", "--nodes", "4", "--collectives", "allgather")
+    assert gather[0]["not_used"][0] == "log.txt has no runs of all-gather"
+    log_of_nothing = tmp_path / "nothing.txt"
+    log_of_nothing.write_text("# nThread 1 nGpus 1\n")
+    assert run(["predict", str(log_of_nothing), "--nics", "8x400", "--nodes", "4"]) == 2
+    assert "no measurement with a known scale (nothing.txt: " in capsys.readouterr().err
     for words, message in (
         (["--nodes", "4"], "runs need a machine: --topology topo.xml, or --nics 8x400"),
         (["--nics", "8x400", "--topology", DGX], "both name the NICs"),
