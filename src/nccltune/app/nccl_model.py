@@ -207,7 +207,7 @@ def _model_sentence(found: Prediction, modelled: Sequence[_ModelledPoint], versi
         if worst.terms.net_us > worst.terms.latency_us / 2:
             blamed = "latency between nodes"
     elif worst.point.bytes / (1000 * transfer) < _CORRECTED * limit.gb_per_s:
-        blamed = "factor for trees at this size"
+        blamed = "bandwidth with the factor for trees of this size"
     elif limit.limit.kind in (LimitKind.CHANNEL_CAP, LimitKind.GRAPH):
         blamed = f"bandwidth by channels ({limit.limit.words})"
     else:
