@@ -167,6 +167,19 @@ class Noise(msgspec.Struct, frozen=True):
         return self.source != "assumed"
 
 
+class ModelCurve(msgspec.Struct, frozen=True):
+    """What NCCL's own cost model gives the default at the measured sizes: no measurement.
+
+    `choices` are those of the model, or what NCCL was seen to run. `sentence` compares the times
+    with the measured ones and names the term of the model that is off.
+    """
+
+    bytes: list[int]
+    choices: list[str]
+    times_us: list[float]
+    sentence: str
+
+
 class ConditionAnalysis(msgspec.Struct, frozen=True):
     """The curves, noise and saturation of one condition.
 
@@ -174,6 +187,7 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     `saturation` describes the curve of the default. If the default was not measured, it describes
     the choice with the highest bandwidth. `title` distinguishes the condition from the others of
     its study. `ran_predicted` is whether the points' `ran` is what NCCL's cost table predicts.
+    `model` is None without a topology, and where NCCL's model does not apply.
     """
 
     condition: Condition
@@ -184,6 +198,7 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     rounds: int
     title: str
     ran_predicted: bool = False
+    model: ModelCurve | None = None
 
     @property
     def sizes(self) -> list[int]:

@@ -23,6 +23,7 @@ examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings
 predict.py              NCCL's choices on a machine by its own cost model
 predict_export.py       predictions in forms that simulators read
+predict_scale.py        measurements from which times at more nodes are predicted
 nccl_model.py           put what NCCL's own cost model says beside a measurement
 compare.py              compare two measurements size by size, or the runs of a fleet
 compare_reference.py    place one measurement among published systems

@@ -16,7 +16,8 @@ import nccltune
 from nccltune.analyze import analyze
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
-from nccltune.analyze.result import Analysis
+from nccltune.analyze.result import Analysis, ConditionAnalysis
+from nccltune.app.nccl_model import model_curve
 from nccltune.app.reproduce import sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.formats.importing.suspect import run_names, suspect_sentences
@@ -81,7 +82,25 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
         assumed_noise=assumed_noise,
         names=run_names(opened.study),
     )
-    return Analyzed(msgspec.structs.replace(analysis, basis=_basis(opened.study)), warnings)
+    conditions = _with_model(opened, analysis.conditions)
+    found = msgspec.structs.replace(analysis, basis=_basis(opened.study), conditions=conditions)
+    return Analyzed(found, warnings)
+
+
+def _with_model(opened: OpenStudy, conditions: list[ConditionAnalysis]) -> list[ConditionAnalysis]:
+    """Return the conditions with what NCCL's model gives their default, if there is a topology."""
+    path, platform = opened.study.topology_path, opened.study.platform()
+    if path is None:
+        return conditions
+    try:
+        topology = load_topology(path)
+    except InputError:
+        # The expectations have warned of it.
+        return conditions
+    return [
+        msgspec.structs.replace(item, model=model_curve(topology, platform, item))
+        for item in conditions
+    ]
 
 
 def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:

@@ -130,8 +130,10 @@ def compare_paths(
             hint="leave out the options about GPU, NICs, topology and reference, or name one input",
         )
     if len(paths) == 2:
-        return _sides(_labels(*paths), [_read([path], options) for path in paths], assumed_noise)
-    found = _read(paths, options)
+        return _sides(
+            _labels(*paths), [read_runs([path], options) for path in paths], assumed_noise
+        )
+    found = read_runs(paths, options)
     runs = found.runs
     if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread]
@@ -236,7 +238,7 @@ def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
     return [f"{counted(number, 'timing')} left out: {reason}" for reason, number in reasons.items()]
 
 
-def _read(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
+def read_runs(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
     """Read the runs of files, studies and folders of both. A run that occurs twice is read once."""
     found = RunsRead([], [], [])
     lines: dict[Path, list[int]] = {}

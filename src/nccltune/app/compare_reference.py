@@ -153,7 +153,9 @@ class _MergedCurve(NamedTuple):
     times_us: dict[int, float]
 
 
-class _Nics(NamedTuple):
+class NodeNics(NamedTuple):
+    """The number of NICs of a node and the rate of each."""
+
     number: int
     gbit_per_s: float
 
@@ -189,13 +191,18 @@ def is_one_measurement(runs: Sequence[MeasuredRun]) -> bool:
     return len(found) == len(set(found))
 
 
-def _nics(text: str | None, topology: Topology | None) -> _Nics | None:
+def _nics(text: str | None, topology: Topology | None) -> NodeNics | None:
     """Return the NICs that the user names, or those of the topology if they are alike and known."""
-    if text is None:
-        nets = [] if topology is None else nets_of(topology)
-        rates = {net.mbit_per_s for net in nets}
-        rate = rates.pop() if len(rates) == 1 else None
-        return _Nics(len(nets), rate / 1e3) if rate and rate != _UNKNOWN_RATE else None
+    if text is not None:
+        return nics_of(text)
+    nets = [] if topology is None else nets_of(topology)
+    rates = {net.mbit_per_s for net in nets}
+    rate = rates.pop() if len(rates) == 1 else None
+    return NodeNics(len(nets), rate / 1e3) if rate and rate != _UNKNOWN_RATE else None
+
+
+def nics_of(text: str) -> NodeNics:
+    """Return the NICs of a node from a text such as `8x400`. Raises InputError for another one."""
     match = _NICS.fullmatch(text.strip())
     if match is None or not int(match[1]) or not float(match[2]):
         raise InputError(
@@ -203,7 +210,7 @@ def _nics(text: str | None, topology: Topology | None) -> _Nics | None:
             where="‹nics›",
             hint="‹nics› 8x400 for 8 NICs of 400 Gbit/s",
         )
-    return _Nics(int(match[1]), float(match[2]))
+    return NodeNics(int(match[1]), float(match[2]))
 
 
 def _merged(runs: Sequence[MeasuredRun]) -> Iterator[_MergedCurve]:
@@ -236,7 +243,7 @@ def _placed_test(
     item: _MergedCurve,
     gpu: str | None,
     topology: Topology | None,
-    nics: _Nics | None,
+    nics: NodeNics | None,
     curves: Sequence[ReferenceCurve],
 ) -> PlacedTest:
     facts, test = item.run.facts, item.test
@@ -293,7 +300,7 @@ def _placed_test(
 
 
 def _nic_limit(
-    nics: _Nics | None, system: SystemShown, collective: Collective, size: int, busbw: float
+    nics: NodeNics | None, system: SystemShown, collective: Collective, size: int, busbw: float
 ) -> PhysicalLimit | None:
     """Return the rate of a node's NICs. Send and receive put another share on them.
 

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put what NCCL's own cost model says beside what was measured."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from nccltune.model.choice import DEFAULT
+from nccltune.analyze.result import ConditionAnalysis, CurvePoint, ModelCurve
+from nccltune.model.choice import DEFAULT, PARTIAL_CHOICES, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
-from nccltune.model.numbers import significant
+from nccltune.model.numbers import counted, significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.model.topology import Topology
-from nccltune.predict import NEWEST, Prediction, predict
+from nccltune.predict import NEWEST, LimitKind, Prediction, predict
+from nccltune.predict.choice import CallTime
 from nccltune.predict.communicator import SETTINGS
 from nccltune.report.words import time_text
 from nccltune.topology.hardware.bandwidth import Version
@@ -21,8 +25,6 @@ from nccltune.topology.hardware.gpu_models import with_named_gpus
 from nccltune.topology.nccl_model.settings import parse_version
 
 _NOT_FOLLOWED = (
-    "NCCL_ALGO",
-    "NCCL_PROTO",
     "NCCL_GRAPH_FILE",
     "NCCL_NTHREADS",
     "NCCL_LL128_NTHREADS",
@@ -35,6 +37,11 @@ _NOT_FOLLOWED = (
     "NCCL_PAT_ENABLE",
 )
 """Settings that change NCCL's choice or its model, and that the prediction does not follow."""
+
+
+_NEAR = 1.1
+_CORRECTED = 0.99
+"""Below this part of its bandwidth, a choice is corrected for the size."""
 
 
 class ModelFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +111,11 @@ def beside(
     if platform.nccl_version and known_version(platform.nccl_version):
         version = platform.nccl_version
         lead = f"NCCL's own cost model ({version})"
+    half = label in PARTIAL_CHOICES
+    if half:
+        name, _, value = label.partition("=")
+        settings = {**platform.settings, name: value}
+        platform = msgspec.structs.replace(platform, settings=settings)
     try:
         found = own_prediction(topology, platform, collective, scale, sorted(times_us))
     except InputError as error:
@@ -112,7 +124,7 @@ def beside(
     figures = []
     for one in found.sizes:
         times = {choice.label: choice for choice in one.times_us}
-        choice = one.choice if label == DEFAULT else times.get(label)
+        choice = one.choice if label == DEFAULT or half else times.get(label)
         if choice is None or found.modelled[choice].by_hand:
             words = f"{lead} is left out: it has no {label} here"
             return ModelFigures(nccl=version, figures=[], sentence=words)
@@ -138,6 +150,73 @@ def beside(
     ]
     sentence = "; ".join((f"{lead}, no verdict: {measured}", *texts, *found.notes))
     return ModelFigures(nccl=version, figures=figures, sentence=sentence)
+
+
+def model_curve(
+    topology: Topology, platform: Platform, item: ConditionAnalysis
+) -> ModelCurve | None:
+    """Return what NCCL's model gives the default of a condition; None if the model is of others."""
+    condition, default = item.condition, item.curve(DEFAULT)
+    plain = not (condition.graph or condition.registered) and condition.group_calls == 1
+    if default is None or not condition.collective.tuned or not plain:
+        return None
+    if condition.scale.nodes < 1 or condition.scale.ranks < 2 or platform.emulated_nodes:
+        return None
+    sizes = [point.bytes for point in default.points]
+    try:
+        found = own_prediction(topology, platform, condition.collective, condition.scale, sizes)
+    except InputError:
+        return None
+    modelled = []
+    for at, point in zip(found.sizes, default.points, strict=True):
+        ran = point.ran if point.ran in at.terms and point.ran is not None else at.choice
+        modelled.append(_ModelledPoint(ran, at.terms[ran], point))
+    if any(found.modelled[one.choice].by_hand for one in modelled):
+        return None
+    version = platform.nccl_version or ".".join(map(str, NEWEST))
+    return ModelCurve(
+        bytes=sizes,
+        choices=[one.choice.label for one in modelled],
+        times_us=[one.terms.total_us for one in modelled],
+        sentence=_model_sentence(found, modelled, version),
+    )
+
+
+class _ModelledPoint(NamedTuple):
+    choice: Choice
+    terms: CallTime
+    point: CurvePoint
+
+    @property
+    def ratio(self) -> float:
+        """Return the measured time by that of the model."""
+        return self.point.time_us / max(self.terms.total_us, 1e-9)
+
+
+def _model_sentence(found: Prediction, modelled: Sequence[_ModelledPoint], version: str) -> str:
+    near = sum(1 / _NEAR < one.ratio < _NEAR for one in modelled)
+    words = f"NCCL's own cost model ({version}) is within 10 % at {near} of "
+    words += counted(len(modelled), "size")
+    if near == len(modelled):
+        return words
+    worst = max(modelled, key=lambda one: abs(math.log(one.ratio)))
+    limit = found.modelled[worst.choice]
+    transfer = worst.terms.transfer_us
+    if worst.terms.latency_us >= transfer:
+        blamed = "latency"
+        if worst.terms.net_us > worst.terms.latency_us / 2:
+            blamed = "latency between nodes"
+    elif worst.point.bytes / (1000 * transfer) < _CORRECTED * limit.gb_per_s:
+        blamed = "bandwidth with the factor for trees of this size"
+    elif limit.limit.kind in (LimitKind.CHANNEL_CAP, LimitKind.GRAPH):
+        blamed = f"bandwidth by channels ({limit.limit.words})"
+    else:
+        blamed = f"bandwidth ({limit.limit.words})"
+    return (
+        f"{words}; furthest at {format_bytes(worst.point.bytes)}, {worst.choice.label}: measured "
+        f"{time_text(worst.point.time_us)}, model {time_text(worst.terms.total_us)}, most of which "
+        f"is its {blamed}"
+    )
 
 
 def why_default(

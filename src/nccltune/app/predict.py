@@ -3,17 +3,29 @@
 
 import mmap
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from nccltune.app.nccl_model import known_version
+from nccltune.app.predict_scale import MeasuredRuns, assumed_node, curves_below, read_measured
 from nccltune.app.topo_what_if import conditions_of_study, setting_pair
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
-from nccltune.predict import NEWEST, Prediction, SizeChange, changes, predict
+from nccltune.model.topology import Topology
+from nccltune.predict import (
+    NEWEST,
+    Prediction,
+    ScaleOut,
+    SizeChange,
+    changes,
+    predict,
+    scale_out,
+)
 from nccltune.predict.communicator import SETTINGS
+from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.gpu_models import with_named_gpus
@@ -26,6 +38,9 @@ class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
     `path` is a topology file or a study, whose settings and NCCL version then count as given.
     `settings` are NAME=VALUE. `nccl` is a libnccl.so.2 whose version counts, or a version. `sizes`
     are the first and the last, by powers of two in between.
+
+    With `topology` or `nics`, `path` is a log or folder with measurements. `nics` (`8x400`) assumes
+    the usual node of the GPUs that were measured, or of `gpu`.
     """
 
     path: Path
@@ -37,6 +52,9 @@ class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
     nccl_version: str | None = None
     nccl: Path | None = None
     against: str | None = None
+    topology: Path | None = None
+    gpu: str | None = None
+    nics: str | None = None
 
 
 class VersionDifference(msgspec.Struct, frozen=True):
@@ -50,7 +68,9 @@ class VersionDifference(msgspec.Struct, frozen=True):
 class Predicted(msgspec.Struct, frozen=True):
     """The prediction of a collective under `settings` (NAME=VALUE).
 
-    `against` is None if no other version was asked for.
+    `against` is None if no other version was asked for. `expected` rests on times measured at fewer
+    nodes; None if there are none. `unused` states what measurements do not show, and why some were
+    left out.
     """
 
     source: str
@@ -58,6 +78,8 @@ class Predicted(msgspec.Struct, frozen=True):
     version: str
     prediction: Prediction
     against: VersionDifference | None
+    expected: ScaleOut | None = None
+    unused: Sequence[str] = ()
 
 
 def predict_choices(request: PredictRequest) -> list[Predicted]:
@@ -66,13 +88,12 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
     Raises InputError for a file that cannot be read, for a version or a setting that is not
     modelled, and for what `predict` raises.
     """
-    gpu, measured, version = conditions_of_study(request.path)
-    topology = with_named_gpus(load_topology(request.path), gpu)
+    topology, recorded, version, runs = _platform(request)
     asked = dict(setting_pair(text, None) for text in request.settings)
     for name in asked:
         if name not in SETTINGS:
             raise InputError(f"{name} is not modelled", hint=nearest(name, SETTINGS))
-    settings = {name: value for name, value in measured.items() if name in SETTINGS} | asked
+    settings = {name: value for name, value in recorded.items() if name in SETTINGS} | asked
     if request.nccl is not None and request.nccl_version is not None:
         raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")
     named = _version(request.nccl_version, "‹nccl_version›") or _version_of(request.nccl)
@@ -100,8 +121,69 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
             after = of(collective, other)
             difference = VersionDifference(_text(other), after, changes(now, after))
         words = tuple(f"{name}={value}" for name, value in settings.items())
-        found.append(Predicted(topology.source, words, _text(known), now, difference))
+        one = Predicted(topology.source, words, _text(known), now, difference)
+        found.append(_with_expected(one, request, topology, settings, known, runs))
     return found
+
+
+def _platform(
+    request: PredictRequest,
+) -> tuple[Topology, Mapping[str, str], Version | None, MeasuredRuns | None]:
+    """Return the topology, the recorded settings and version, and the measurements; None without.
+
+    A study's measurements are read only if a number of nodes is asked for.
+    """
+    if request.topology is not None and request.nics is not None:
+        raise InputError("and --topology both name the NICs", where="--nics")
+    if request.topology is None and request.nics is None:
+        gpu, settings, version = conditions_of_study(request.path)
+        try:
+            topology = with_named_gpus(load_topology(request.path), gpu)
+        except InputError as error:
+            hint = f"{error.hint or ''}; runs need a machine: --topology topo.xml, or --nics 8x400"
+            raise InputError(error.message, where=error.where, hint=hint.lstrip("; ")) from error
+        has_runs = request.nodes > 1 and Study(request.path).samples_path.is_file()
+        return topology, settings, version, read_measured(request.path) if has_runs else None
+    runs = read_measured(request.path)
+    version = known_version(runs.facts.nccl)
+    if request.topology is not None:
+        topology = with_named_gpus(load_topology(request.topology), runs.facts.gpu)
+    else:
+        topology = assumed_node(runs, request.gpu, request.nics or "", request.gpus)
+    return topology, runs.facts.settings, version, runs
+
+
+def _with_expected(
+    found: Predicted,
+    request: PredictRequest,
+    topology: Topology,
+    settings: Mapping[str, str],
+    version: Version,
+    runs: MeasuredRuns | None,
+) -> Predicted:
+    """Return the prediction with what is expected from the measurements at fewer nodes."""
+    if runs is None or request.nodes < 2:
+        return found
+    comm, collective = found.prediction.communicator, found.prediction.collective
+    below = curves_below(
+        runs, collective, nodes=comm.nodes, gpus_per_node=comm.ppn, settings=settings
+    )
+    expected = None
+    if below.curves:
+        expected = scale_out(
+            topology,
+            below.curves,
+            nodes=comm.nodes,
+            collective=collective,
+            version=version,
+            ranks_per_node=request.gpus,
+            settings=settings,
+            sizes=[one.size for one in found.prediction.sizes],
+        )
+    notes = [*below.notes]
+    if runs.facts.nccl is None and request.nccl_version is None and request.nccl is None:
+        notes.append(f"the runs do not show NCCL's version: {_text(version)} is assumed")
+    return msgspec.structs.replace(found, expected=expected, unused=notes)
 
 
 def _version_of(path: Path | None) -> Version | None:

@@ -14,12 +14,12 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.topology import Topology
 from nccltune.predict import NEWEST, SizePrediction, predict
+from nccltune.predict.communicator import SETTINGS
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import read_calibration
 from nccltune.topology.flows.domain import is_tray
 from nccltune.topology.flows.expect import Expected
-from nccltune.topology.flows.settings import READ
 from nccltune.topology.flows.what_if import (
     WhatIfCase,
     WhatIfChange,
@@ -142,13 +142,14 @@ def conditions_of_study(
 ) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
     """Return the GPU, the settings and the NCCL version with which a study was measured.
 
-    Only settings that affect the ceiling are returned. The others are None if unknown.
+    Only settings that affect the ceiling or NCCL's choice are returned. GPU and version are None if
+    unknown.
     """
     study = Study(path)
     if not study.platform_path.is_file():
         return None, {}, None
     platform = study.platform()
-    settings = {name: value for name, value in platform.settings.items() if name in READ}
+    settings = {name: value for name, value in platform.settings.items() if name in SETTINGS}
     text = platform.nccl_version or ""
     known = len(text.split(".")) in (2, 3) and text.replace(".", "").isdecimal()
     return platform.gpu, settings, _version(text) if known else None

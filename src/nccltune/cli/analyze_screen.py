@@ -34,6 +34,8 @@ def show(analysis: Analysis, study: Path, measure: str) -> None:
         hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
     _show_conditions(analysis, out)
     _show_ran(analysis, out)
+    modelled = [(item.title, item.model.sentence) for item in analysis.conditions if item.model]
+    _show_lines(out, "model", modelled)
     _show_findings(analysis, out)
     found = comparisons(analysis)
     _show_lines(out, "compared", [(item.where, item.text) for item in found])

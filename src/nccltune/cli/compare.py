@@ -39,8 +39,7 @@ Examples:
 @click.option("--oneline", is_flag=True, help="Print the verdict as one line, as for a chat.")
 @scale_options(", where an input does not show it.")
 @option("--collective", more=", where an input does not show it.")
-@click.option("--gpu", metavar="NAME", help="GPU model, where the log does not show it: H100.")
-@click.option("--nics", metavar="NxGBIT", help="NICs of a node and their rate in Gbit/s: 8x400.")
+@options("--gpu", "--nics")
 @option("--topology", more=", for the ceiling of its links and the times of NCCL's model.")
 @click.option(
     "--reference",

@@ -107,6 +107,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         "show_default": True,
     },
     "--gain-threshold": {"name": "threshold", "help": "The gain that matters", **_PERCENT},
+    "--gpu": {
+        "help": "GPU model, where the log does not show it",
+        "more": ": H100.",
+        "metavar": "NAME",
+    },
     "--gpus": {"help": "GPUs per node", "more": "  [default: all; in pods 8]", **_NUMBER},
     "--launcher": {
         "help": "The launcher of the processes",
@@ -129,6 +134,10 @@ FLAGS: dict[str, dict[str, Any]] = {
         "type": click.Path(path_type=Path, exists=True, dir_okay=False),
     },
     "--nccl-version": {"help": "The version of NCCL", "metavar": "X.Y.Z"},
+    "--nics": {
+        "help": "NICs of a node and their rate in Gbit/s: 8x400",
+        "metavar": "NxGBIT",
+    },
     "--nodes": {
         "help": "Number of nodes",
         "more": ", with --launcher  [default: as many as hosts, or Slurm gave; else 1]",

@@ -14,15 +14,19 @@ EPILOG = """\b
 Examples:
   nccltune predict topo.xml --nodes 4
   nccltune predict topo.xml --nodes 4 --nccl-version 2.27.7 --against 2.28.9
+  nccltune predict log.txt --topology topo.xml --nodes 16
   nccltune predict topo.xml NCCL_NVLS_ENABLE=0 --collectives all --export csv > times.csv
 """
 
 
 @verb(epilog=EPILOG)
-@click.argument("path", metavar="FILE|STUDY", type=PATH)
+@click.argument("path", metavar="FILE|STUDY|LOG", type=PATH)
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE...]")
 @option("--nodes", default=1, show_default=True, more=" like this one.")
 @option("--gpus", more="  [default: all]")
+@option("--topology", more=", where a log or a folder of runs is named.")
+@option("--gpu")
+@option("--nics", more="; instead of a topology the usual node of that GPU is assumed.")
 @option("--collectives", default="allreduce", more=", or `all`.")
 @option("--sizes", default="8-8G", more=", by powers of two.")
 @option("--nccl-version", more="  [default: that of the study, else the newest known]")
@@ -45,7 +49,10 @@ def command(collectives: str, sizes: str, export: str | None, **options: Any) ->
     FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). The numbers are those of NCCL's own
     cost model, which decides which algorithm and protocol run; they are no measurement. All nodes
     are equal, and a call is alone in its group. Known are NCCL 2.19 to 2.32.3. Settings that
-    change paths, NICs, NVLS, CollNet or channels count.
+    change paths, NICs, NVLS, CollNet, channels or the choice count.
+
+    A study, or a LOG with the topology of its nodes, that has runs on 2 or more but fewer nodes
+    than --nodes, also gives the time to expect there, with an interval of 80 %.
     """
     from nccltune.app.predict import PredictRequest, predict_choices
     from nccltune.app.predict_export import as_csv, as_simai

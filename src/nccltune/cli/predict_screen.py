@@ -3,7 +3,7 @@
 
 from collections import defaultdict
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -12,12 +12,15 @@ from nccltune.cli.output import hanging, styled
 from nccltune.model.choice import Choice
 from nccltune.model.numbers import counted, significant
 from nccltune.model.sizes import format_bytes
-from nccltune.predict import Prediction, SizePrediction
-from nccltune.report.words import time_text
+from nccltune.predict import ExpectedSize, Prediction, ScaleOut, SizePrediction
+from nccltune.report.words import listed, time_text
 
 _WIDE = 100
 """On a terminal with fewer columns, the reason has a line of its own."""
 _NARROW = 52
+_TERMS = ("latency_in_node", "latency_between_nodes", "transfer")
+_TERM_WORDS = ("latency in the node", "latency between nodes", "transfer")
+_Size = TypeVar("_Size", SizePrediction, ExpectedSize)
 _EVERY = 3
 """Of the sizes with one choice, the first, the last and one in three are printed."""
 _LEAST_RATE = 0.01
@@ -34,6 +37,8 @@ def show(out: Console, found: list[Predicted]) -> None:
     for words in dict.fromkeys(words for one in found for words in _notes(one)):
         hanging(out, ("note       ", "dim"), 11, words)
     words = "all times are those of NCCL's own cost model, not measurements"
+    if any(one.expected is not None for one in found):
+        words = "but for what is expected, " + words
     hanging(out, ("model      ", "dim"), 11, words)
 
 
@@ -46,6 +51,8 @@ def as_data(found: list[Predicted]) -> dict[str, Any]:
                 "settings": one.settings,
                 **_prediction_data(one.version, one.prediction),
                 "against": None if one.against is None else _against_data(one.against),
+                "expected": None if one.expected is None else _expected_data(one.expected),
+                "not_used": one.unused,
             }
             for one in found
         ]
@@ -93,6 +100,35 @@ def _prediction_data(version: str, found: Prediction) -> dict[str, Any]:
     }
 
 
+def _expected_data(found: ScaleOut) -> dict[str, Any]:
+    comm, collective = found.prediction.communicator, found.prediction.collective
+    return {
+        "state": "predicted",
+        "interval": 0.8,
+        "measured_nodes": found.measured_nodes,
+        "factors": {
+            choice.label: dict(zip(_TERMS, map(_rounded, values), strict=True))
+            for choice, values in found.factors.items()
+        },
+        "sizes": [
+            {
+                "bytes": one.size,
+                "choice": one.choice.label,
+                "time_us": _rounded(one.time_us),
+                "low_us": _rounded(one.low_us),
+                "high_us": _rounded(one.high_us),
+                "busbw_gb_per_s": _rounded(
+                    collective.busbw_gb_per_s(one.size, one.time_us, comm.ranks)
+                ),
+                "choice_was_measured": one.measured,
+                "close": [choice.label for choice in one.others],
+            }
+            for one in found.sizes
+        ],
+        "notes": found.notes,
+    }
+
+
 def _against_data(other: VersionDifference) -> dict[str, Any]:
     return {
         **_prediction_data(other.version, other.prediction),
@@ -114,7 +150,9 @@ def _rounded(value: float) -> float:
 
 
 def _notes(one: Predicted) -> tuple[str, ...]:
-    return one.prediction.notes + (() if one.against is None else one.against.prediction.notes)
+    notes = one.prediction.notes + (() if one.against is None else one.against.prediction.notes)
+    notes += () if one.expected is None else one.expected.notes
+    return (*notes, *one.unused)
 
 
 def _show(out: Console, found: Predicted) -> None:
@@ -125,8 +163,33 @@ def _show(out: Console, found: Predicted) -> None:
     out.print(styled(" · ".join((found.source, title, *found.settings)), style="bold"))
     if found.against is not None:
         _show_difference(out, found.version, found.against)
+    if found.expected is not None:
+        _show_expected(out, found.expected)
     _show_sizes(out, prediction)
     _show_model(out, prediction)
+
+
+def _show_expected(out: Console, found: ScaleOut) -> None:
+    """Print the expected times with their intervals, and what the measurements say of the model."""
+    nodes = listed([f"{count:,}" for count in found.measured_nodes])
+    words = f"predicted from runs on {nodes} nodes; the interval holds 80 %, congestion included"
+    hanging(out, ("expected   ", "bold"), 11, words)
+    out.print(styled((f"{'size':>8}  {'choice':<16} {'time':>8} {'GB/s':>6}  80 %", "bold")))
+    comm, collective = found.prediction.communicator, found.prediction.collective
+    for one in _shown(found.sizes):
+        rate = _rate(collective.busbw_gb_per_s(one.size, one.time_us, comm.ranks))
+        span = f"{time_text(one.low_us)} - {time_text(one.high_us)}"
+        words = "" if one.measured else "  not measured at fewer nodes"
+        if one.others:
+            words += f"  or {' or '.join(choice.label for choice in one.others)}"
+        lead = f"{format_bytes(one.size):>8}  {one.choice.label:<16} {time_text(one.time_us):>8}"
+        hanging(out, f"{lead} {rate:>6}  ", len(lead) + 9, f"{span}{words}")
+    for choice, factors in found.factors.items():
+        words = ", ".join(
+            f"{name} {significant(value)}x"
+            for name, value in zip(_TERM_WORDS, factors, strict=True)
+        )
+        hanging(out, ("measured   ", "dim"), 11, f"{choice.label} by NCCL's model: {words}")
 
 
 def _show_sizes(out: Console, prediction: Prediction) -> None:
@@ -169,7 +232,7 @@ def _rate(gb_per_s: float) -> str:
     return significant(gb_per_s) if gb_per_s >= _LEAST_RATE else f"<{_LEAST_RATE}"
 
 
-def _shown(sizes: tuple[SizePrediction, ...]) -> list[SizePrediction]:
+def _shown(sizes: tuple[_Size, ...]) -> list[_Size]:
     """Return the sizes to print: those where the choice changes, and some in between."""
     shown = []
     for number, one in enumerate(sizes):

@@ -80,6 +80,10 @@ class RunCurve(msgspec.Struct):
     times: dict[TimedPoint, float] = {}
     ran: dict[TimedPoint, str] = {}
 
+    def time_us(self, point: TimedPoint) -> float:
+        """Return the time of a point in us."""
+        return math.exp(self.times[point])
+
 
 class MeasuredRun(msgspec.Struct, kw_only=True):
     """One start of a measuring program.

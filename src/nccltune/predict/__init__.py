@@ -2,13 +2,14 @@
 """Predict what NCCL chooses on a platform, why, and how long its own cost model says it takes.
 
 This is NCCL's model for any version from 2.19 on, not a measurement. The graphs of rings, trees and
-NVLS are those of `topology.nccl_model`.
+NVLS are those of `topology.nccl_model`. `scale_out` fits the model to measured times.
 
 constants.py     constants (constants.toml) and rules of the model by version
 communicator.py  what the model sees of a platform: ranks, CPUs, graphs, channels
 model.py         latency and bandwidth of each algorithm and protocol, and what limits them
 choice.py        times at a size, the choice, its channels and threads
 prediction.py    the prediction of a collective at many sizes, and the difference of two
+scaling.py       expected times at more nodes than were measured, with an interval
 """
 
 from nccltune.predict.choice import Launch
@@ -23,19 +24,33 @@ from nccltune.predict.prediction import (
     changes,
     predict,
 )
+from nccltune.predict.scaling import (
+    USUAL_ERRORS,
+    ErrorQuantiles,
+    ExpectedSize,
+    MeasuredCurve,
+    ScaleOut,
+    scale_out,
+)
 
 __all__ = [
     "NEWEST",
     "OLDEST",
     "SIZES",
+    "USUAL_ERRORS",
     "Communicator",
+    "ErrorQuantiles",
+    "ExpectedSize",
     "Launch",
     "Limit",
     "LimitKind",
+    "MeasuredCurve",
     "Modelled",
     "Prediction",
+    "ScaleOut",
     "SizeChange",
     "SizePrediction",
     "changes",
     "predict",
+    "scale_out",
 ]

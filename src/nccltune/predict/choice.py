@@ -50,10 +50,14 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class CallTime(NamedTuple):
-    """The time of a call in the model: its latency, and its bytes by the bandwidth, both in us."""
+    """The time of a call in the model in us: its latency, and its bytes by the bandwidth.
+
+    `net_us` is the part of the latency that is spent between nodes.
+    """
 
     latency_us: float
     transfer_us: float
+    net_us: float = 0.0
 
     @property
     def total_us(self) -> float:
@@ -68,10 +72,11 @@ def call_time(
     if found.by_hand:
         return CallTime(_BY_HAND_US, 0.0)
     gb_per_s = single(found.gb_per_s * _factor(comm, collective, choice, size))
-    latency = found.latency_us
+    longer = 1.0
     if _is_plateau(comm, collective, choice, size):
-        latency = single(latency * (1.9 if comm.least_sm < 80 else 1.4))
-    return CallTime(latency, single(single(size) / single(1000 * gb_per_s)))
+        longer = 1.9 if comm.least_sm < 80 else 1.4
+    transfer = single(single(size) / single(1000 * gb_per_s))
+    return CallTime(single(found.latency_us * longer), transfer, found.net_us * longer)
 
 
 def _factor(comm: Communicator, collective: Collective, choice: Choice, size: int) -> float:

@@ -27,7 +27,7 @@ from nccltune.topology.nccl_model.search import (
     search_nvls,
 )
 
-SETTINGS: tuple[str, ...] = (*(name for name in READ if name != "NCCL_ALGO"), "NCCL_COLLNET_ENABLE")
+SETTINGS: tuple[str, ...] = (*READ, "NCCL_PROTO", "NCCL_COLLNET_ENABLE")
 """The settings that change a prediction here. No other setting is modelled."""
 _KEPT = 32
 """Number of cached searches. A search takes a second, and is the same for all numbers of nodes."""

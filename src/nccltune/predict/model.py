@@ -14,6 +14,8 @@ import msgspec
 
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol
 from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.forced import Forced
 from nccltune.predict.communicator import Communicator
 from nccltune.predict.constants import (
     Constants,
@@ -64,10 +66,12 @@ class Limit(msgspec.Struct, frozen=True):
 class Modelled(msgspec.Struct, frozen=True, kw_only=True):
     """Latency in us and algorithm bandwidth in GB/s of an algorithm and protocol.
 
-    `by_hand` marks a choice that NCCL only takes if a tuner or a setting asks for it.
+    `net_us` is the part of the latency that is spent between nodes. `by_hand` marks a choice that
+    NCCL only takes if a tuner or a setting asks for it.
     """
 
     latency_us: float
+    net_us: float = 0.0
     gb_per_s: float
     limit: Limit
     by_hand: bool = False
@@ -79,13 +83,16 @@ def single(value: float) -> float:
 
 
 def cost_model(
-    comm: Communicator, collective: Collective
+    comm: Communicator, collective: Collective, limits: Forced
 ) -> tuple[dict[Choice, Modelled], dict[Choice, str]]:
     """Return the figures of each choice for a collective, and why the other choices are missing.
 
-    Both are in the order of NCCL's ids.
+    Both are in the order of NCCL's ids. `limits` are those of NCCL_ALGO and NCCL_PROTO. LL128 that
+    NCCL_PROTO allows by name or by `^` is legal everywhere.
+
+    Raises InputError if NCCL fails because no choice is left, as it does from 2.24 on.
     """
-    model = _Model(comm)
+    model = _Model(comm, forced_ll128=Protocol.LL128 in (limits.protocols or ()))
     modelled: dict[Choice, Modelled] = {}
     excluded: dict[Choice, str] = {}
     for algorithm in ALGORITHMS:
@@ -97,7 +104,24 @@ def cost_model(
                 modelled[Choice(algorithm, protocol)] = found
             else:
                 excluded[Choice(algorithm, protocol)] = found
-    return modelled, excluded
+    ruled_out = {choice: why for choice in modelled if (why := limits.excludes(choice))}
+    if len(ruled_out) == len(modelled):
+        if comm.version >= (2, 24):
+            raise InputError(
+                f"NCCL_ALGO and NCCL_PROTO leave no choice for {collective.prose}, so NCCL fails"
+            )
+        instead = limits._replace(algorithms=_instead(comm, limits))
+        ruled_out = {choice: why for choice in modelled if (why := instead.excludes(choice))}
+    excluded |= ruled_out
+    return {one: found for one, found in modelled.items() if one not in ruled_out}, excluded
+
+
+def _instead(comm: Communicator, limits: Forced) -> frozenset[Algorithm]:
+    """Return what NCCL takes up to 2.23 if NCCL_ALGO allows nothing that it has."""
+    nvls = Algorithm.NVLS if comm.nodes == 1 else Algorithm.NVLS_TREE
+    known = {Algorithm.RING, Algorithm.TREE, nvls} & (limits.algorithms or set())
+    unknown = not known and not comm.collnet
+    return frozenset({Algorithm.RING, Algorithm.TREE} if unknown else {Algorithm.RING})
 
 
 def _has(collective: Collective, algorithm: Algorithm, protocol: Protocol) -> bool:
@@ -112,8 +136,9 @@ def _has(collective: Collective, algorithm: Algorithm, protocol: Protocol) -> bo
 
 
 class _Model:
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(self, comm: Communicator, *, forced_ll128: bool) -> None:
         self.comm = comm
+        self.forced_ll128 = forced_ll128
         self.constants = _on_power(constants_of(comm.version), comm)
         self.rules: ModelRules = rules_of(comm.version)
         self.generation = self.constants.generation(comm.least_sm)
@@ -129,7 +154,7 @@ class _Model:
             return why
         if graph is None:
             return "the search found no channels for it"
-        if protocol is Protocol.LL128:
+        if protocol is Protocol.LL128 and not self.forced_ll128:
             why = self._why_not_ll128(graph)
             if why is not None:
                 return why
@@ -137,8 +162,13 @@ class _Model:
         gb_per_s = self._algorithm_bandwidth(collective, algorithm, gb_per_s)
         if gb_per_s <= 0:
             return "the model gives it no bandwidth"
+        inter = self._inter_us(algorithm, protocol)
+        latency, local = (
+            self._latency(collective, algorithm, protocol, graph, step) for step in (inter, 0.0)
+        )
         return Modelled(
-            latency_us=self._latency(collective, algorithm, protocol, graph),
+            latency_us=latency,
+            net_us=latency - local,
             gb_per_s=gb_per_s,
             limit=limit,
             by_hand=algorithm is Algorithm.PAT and self.comm.ppn > 1,
@@ -418,12 +448,12 @@ class _Model:
         algorithm: Algorithm,
         protocol: Protocol,
         graph: SearchResult,
+        inter: float,
     ) -> float:
         comm, constants = self.comm, self.constants
         base = constants.base_us(algorithm, protocol)
         near = Link.NVLINK if graph.intra_type is PathKind.NVL else Link.PCI
         intra = constants.step_us(near, algorithm, protocol)
-        inter = self._inter_us(algorithm, protocol)
         local, depth = comm.ppn - 1, comm.nodes.bit_length() - 1
         if algorithm is Algorithm.RING:
             return self._ring_latency(collective, protocol, base, near, inter)

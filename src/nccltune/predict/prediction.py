@@ -8,6 +8,7 @@ import msgspec
 from nccltune.model.choice import Choice
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
+from nccltune.model.forced import forced
 from nccltune.model.topology import Topology
 from nccltune.predict.choice import CallTime, Launch, call_time, fastest, launch
 from nccltune.predict.communicator import Communicator, communicator
@@ -27,7 +28,7 @@ _CORRECTED = 0.99
 class SizePrediction(msgspec.Struct, frozen=True, kw_only=True):
     """NCCL's choice at one size, counted as NCCL's tuner counts it.
 
-    - `times_us`: the time that the model gives each choice that NCCL has here.
+    - `terms`: the time that the model gives each choice that NCCL has here, by its terms.
     - `reason`: why this choice has the least time.
     """
 
@@ -37,7 +38,12 @@ class SizePrediction(msgspec.Struct, frozen=True, kw_only=True):
     busbw_gb_per_s: float
     launch: Launch
     reason: str
-    times_us: dict[Choice, float]
+    terms: dict[Choice, CallTime]
+
+    @property
+    def times_us(self) -> dict[Choice, float]:
+        """Return the time of each choice that NCCL has here."""
+        return {choice: one.total_us for choice, one in self.terms.items()}
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +94,7 @@ def predict(
     The call is alone in its group, without a tuner plugin, and its buffers are not registered.
 
     Raises InputError for a version before 2.19, a collective that NCCL does not tune, a single
-    rank, several nodes without a NIC, and settings that cannot be read.
+    rank, several nodes without a NIC, and settings that cannot be read or that leave no choice.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -111,12 +117,23 @@ def predict(
         ranks_per_node=ranks_per_node,
         settings=settings,
     )
-    modelled, excluded = cost_model(comm, collective)
+    named = settings or {}
+    limits = forced(named.get("NCCL_ALGO"), named.get("NCCL_PROTO"), collective)
+    for name, left in (("NCCL_ALGO", limits.algorithms), ("NCCL_PROTO", limits.protocols)):
+        if named.get(name) and left is None and ":" not in named[name]:
+            raise InputError(f"{named[name]!r} names nothing that NCCL has", where=name)
+    modelled, excluded = cost_model(comm, collective, limits)
     notes = list(comm.notes)
-    if version > NEWEST:
-        named = _text(version if version[2] != _LAST else version[:2])
+    quick = [choice.label for choice, one in modelled.items() if not one.latency_us]
+    if quick:
         notes.append(
-            f"NCCL {named} may have a newer model than the newest known, that of {_text(NEWEST)}"
+            f"NCCL's own model has no latency for {', '.join(quick)} over paths without NVLink, and"
+            " so chooses it for small sizes, too: its times there are too short"
+        )
+    if version > NEWEST:
+        newer = _text(version if version[2] != _LAST else version[:2])
+        notes.append(
+            f"NCCL {newer} may have a newer model than the newest known, that of {_text(NEWEST)}"
         )
     return Prediction(
         collective=collective,
@@ -156,7 +173,7 @@ def _at(
         busbw_gb_per_s=collective.busbw_gb_per_s(size, times[taken], comm.ranks),
         launch=launch(comm, collective, taken, size),
         reason=_reason(modelled, terms, taken, size),
-        times_us=times,
+        terms=terms,
     )
 
 

@@ -16,6 +16,7 @@ from nccltune.report import remarks, words
 from nccltune.report.alike import AlikeFindings, grouped
 from nccltune.report.charts import (
     choice_map,
+    model_series,
     proven_series,
     saturation_text,
     series,
@@ -205,6 +206,8 @@ def _condition(
     elif decided is not None and any(row.choice for row in decided.decisions):
         line = "tuned, expected" if firm_rules(decided) else "candidates"
         lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions, line))
+    if item.model is not None:
+        lines.append(model_series(item.model, factor))
     return ConditionRow(
         id=_condition_id(index),
         label=label,
@@ -242,6 +245,7 @@ def _condition(
             and finding.max_bytes is not None
         ],
         ran=ran_text(item) if knows else None,
+        model=None if item.model is None else item.model.sentence,
     )
 
 

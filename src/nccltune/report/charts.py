@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from nccltune.analyze.ran import ran_label
-from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
+from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint, ModelCurve
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
 from nccltune.model.numbers import percent_text
 from nccltune.model.sizes import format_bytes
@@ -47,6 +47,25 @@ def tuned_series(
         cells.append((size, by_choice.get(wanted, {}).get(size)))
         names.append(choice_label(wanted))
     return _columns(label, "tuned", cells, names)
+
+
+def model_series(model: ModelCurve, bus_factor: float) -> Series:
+    """Return what NCCL's own cost model gives the default: no timings."""
+    times = [_rounded(time) for time in model.times_us]
+    return Series(
+        label="NCCL's own model",
+        role="choice",
+        bytes=model.bytes,
+        n=[0] * len(times),
+        time_us=[*times],
+        low_us=[*times],
+        high_us=[*times],
+        busbw_gb_per_s=[
+            _rounded(size / (time * 1e3) * bus_factor)
+            for size, time in zip(model.bytes, times, strict=True)
+        ],
+        choice=model.choices,
+    )
 
 
 def proven_series(group: ProofGroup, bus_factor: float) -> list[Series]:

@@ -183,7 +183,8 @@ class ConditionRow(msgspec.Struct, frozen=True):
     `group` is the id of the group with the decisions. It is None without such a group, as for a
     collective that NCCL's tuner does not handle. `label` is the shortest text that distinguishes
     the conditions of this report. `bus_factor` is bus bandwidth divided by algorithm bandwidth.
-    `ran` is what NCCL ran as its default, as text; None if this is unknown.
+    `ran` is what NCCL ran as its default, as text; None if this is unknown. `model` compares NCCL's
+    own cost model with the default; None if there is no model.
     """
 
     id: str
@@ -210,6 +211,7 @@ class ConditionRow(msgspec.Struct, frozen=True):
     map: ChoiceMap
     marks: list[Mark]
     ran: str | None = None
+    model: str | None = None
 
 
 class FindingRow(msgspec.Struct, frozen=True):

@@ -8,7 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.app.nccl_model import beside, known_version, why_default
+from nccltune.analyze.result import ConditionAnalysis
+from nccltune.app.analyze import analyze_study
+from nccltune.app.nccl_model import beside, known_version, model_curve, why_default
+from nccltune.app.study import open_study
 from nccltune.cli import run
 from nccltune.examples import example
 from nccltune.model.collective import Collective
@@ -43,7 +46,7 @@ def test_another_default_than_the_models_is_not_explained() -> None:
     assert "does not explain" not in why([])
 
 
-@pytest.mark.parametrize("name", ["NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_MAX_CTAS"])
+@pytest.mark.parametrize("name", ["NCCL_NTHREADS", "NCCL_MAX_CTAS"])
 def test_settings_that_the_model_does_not_follow_leave_it_out(name: str) -> None:
     platform = msgspec.structs.replace(PLATFORM, settings={name: "1"})
     assert why([], platform).endswith(
@@ -96,3 +99,80 @@ def test_explain_of_one_size_of_a_study(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "s" / "topology.xml").write_text("<broken", encoding="utf-8")
     assert run(["explain", study, "--sizes", "4M"]) == 0
     assert "cost model" not in capsys.readouterr().out
+
+
+def analyzed(**changed: object) -> ConditionAnalysis:
+    """Return the all-reduce of the recording, its condition changed."""
+    found = analyze_study(open_study(RECORDING, curves=True)).analysis.conditions[0]
+    return msgspec.structs.replace(
+        found, condition=msgspec.structs.replace(found.condition, **changed)
+    )
+
+
+def slower(item: ConditionAnalysis, factor: float, last: int) -> ConditionAnalysis:
+    """Return a condition whose default takes `factor` times its time up to `last` bytes."""
+    default, *others = item.curves
+    points = [
+        msgspec.structs.replace(
+            point, time_us=point.time_us * (factor if point.bytes <= last else 1)
+        )
+        for point in default.points
+    ]
+    curves = [msgspec.structs.replace(default, points=points), *others]
+    return msgspec.structs.replace(item, curves=curves)
+
+
+def test_the_model_is_put_beside_the_default_of_a_curve() -> None:
+    item = analyzed()
+    assert item.model is not None
+    lead = "NCCL's own cost model (2.28.9) is within 10 % at"
+    assert item.model.sentence == f"{lead} 21 of 21 sizes"
+    assert item.model.choices[0] == "ring/ll"
+    assert item.model.choices[-1] == "ring/simple"
+    topology = load_topology(RECORDING)
+    small = model_curve(topology, PLATFORM, slower(item, 3.0, 1 << 10))
+    assert small is not None
+    assert small.times_us == item.model.times_us
+    assert small.sentence.startswith(f"{lead} 20 of 21 sizes; furthest at 1 KiB, ring/ll: measured")
+    assert small.sentence.endswith("most of which is its latency")
+    large = model_curve(topology, PLATFORM, slower(item, 2.0, 1 << 30))
+    assert large is not None
+    assert "at 0 of 21 sizes; furthest at" in large.sentence
+    assert "most of which is its" in large.sentence
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"graph": True},
+        {"registered": True},
+        {"group_calls": 4},
+        {"collective": Collective.ALLTOALL},
+        {"scale": Scale(3, 4)},
+    ],
+)
+def test_the_model_is_left_out_where_it_is_of_other_calls(changed: dict[str, object]) -> None:
+    assert model_curve(load_topology(RECORDING), PLATFORM, analyzed(**changed)) is None
+
+
+def test_the_model_is_a_line_of_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = str(tmp_path / "s")
+    shutil.copytree(RECORDING, study)
+    assert run(["analyze", study]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "model all-reduce, 1 node, 4 ranks: NCCL's own cost model (2.28.9) is within" in out
+    assert run(["report", study, "--json"]) == 0
+    condition = json.loads(capsys.readouterr().out)["conditions"][0]
+    assert condition["model"].startswith("NCCL's own cost model (2.28.9) is within 10 % at 21")
+    (line,) = [one for one in condition["series"] if one["label"] == "NCCL's own model"]
+    assert line["role"] == "choice"
+    assert set(line["n"]) == {0}
+    assert line["bytes"] == condition["map"]["bytes"]
+
+
+def test_a_half_forced_choice_is_placed_beside_what_the_model_takes_then() -> None:
+    topology, times = load_topology(RECORDING), {1 << 10: 12.0, 1 << 30: 6000.0}
+    found = beside(topology, PLATFORM, Collective.ALLREDUCE, SCALE, times, "NCCL_ALGO=Tree")
+    assert [one.choice for one in found.figures] == ["tree/ll", "tree/simple"]

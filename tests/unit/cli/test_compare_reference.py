@@ -120,7 +120,8 @@ def test_the_model_alone_gives_no_verdict(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("NCCL_ALGO=Ring", "(2.28.3) is left out: NCCL_ALGO is set, and the model does not"),
+        ("NCCL_NTHREADS=256", "(2.28.3) is left out: NCCL_NTHREADS is set, and the model does not"),
+        ("NCCL_ALGO=Ring", "no verdict: 381 GB/s at 4 GiB by ring/simple, measured 389"),
         ("NCCL_NVLS_ENABLE=off", "is left out: NCCL_NVLS_ENABLE: 'off' is not a whole number"),
         ("NCCL_NVLS_ENABLE=0", "no verdict: 381 GB/s at 4 GiB by ring/simple, measured 389"),
     ],

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from nccltune.cli import run
+from nccltune.model.collective import Collective
+from nccltune.predict import predict
+from nccltune.topology.files.load import load_topology
 from tests.unit.topology.samples import FOLDER
 
 ROOT = Path(__file__).parents[3]
@@ -124,7 +127,7 @@ def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
         (["--nccl-version", "new"], "--nccl-version: 'new' is not an NCCL version"),
         (["--nccl", "missing.so"], "--nccl: 'missing.so' is not an NCCL version"),
         (["--against", "2.18.1"], "older than the oldest known model"),
-        (["NCCL_ALGO=ring"], "NCCL_ALGO is not modelled"),
+        (["NCCL_NTHREADS=64"], "NCCL_NTHREADS is not modelled"),
         (["NCCL_NVLS_ENABLE"], "is not NAME=VALUE"),
         (["--collectives", "alltoall"], "is not a collective that NCCL tunes"),
         (["--gpus", "9"], "names 8 GPUs, not 9"),
@@ -146,3 +149,83 @@ def test_the_page_shows_what_is_printed(
     assert shown is not None
     lines = printed(capsys, *shown[1].split()).splitlines()
     assert lines == shown[2].splitlines()
+
+
+def runs(path: Path, *, nodes: int, factor: float = 1.5) -> str:
+    """Write a table of nccl-tests with `factor` times the model's times on `nodes` nodes."""
+    found = predict(load_topology(Path(DGX)), nodes=nodes, version=(2, 28, 9))
+    ranks = 8 * nodes
+    lines = [
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)",
+        "# Using devices",
+    ]
+    lines += [
+        f"#  Rank {rank:2d} Group  0 Pid {1000 + rank} on host{rank // 8} device {rank % 8:2d} "
+        f"[0000:{rank % 8 + 1:02x}:00] NVIDIA H100 80GB HBM3"
+        for rank in range(ranks)
+    ]
+    lines += [
+        "#",
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong",
+    ]
+    lines += ["#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"]
+    for one in found.sizes:
+        time_us = factor * one.time_us
+        busbw = Collective.ALLREDUCE.busbw_gb_per_s(one.size, time_us, ranks)
+        lines.append(
+            f"{one.size:12d} {one.size // 4:12d} float sum -1 {time_us:9.2f}"
+            f" {one.size / time_us / 1000:9.4f} {busbw:9.4f} 0"
+        )
+    path.write_text("\n".join([*lines, "# Out of bounds values : 0 OK"]) + "\n")
+    return str(path)
+
+
+def test_runs_at_fewer_nodes_give_the_time_to_expect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs(tmp_path / "two.txt", nodes=2)
+    runs(tmp_path / "four.txt", nodes=4)
+    machine = [str(tmp_path), "--topology", DGX, "--nccl-version", "2.28.9", "--nodes"]
+    (found,) = document(capsys, *machine, "16")
+    expected = found["expected"]
+    assert (expected["state"], expected["measured_nodes"]) == ("predicted", [2, 4])
+    for one, modelled in zip(expected["sizes"], found["sizes"], strict=True):
+        assert one["choice"] == modelled["choice"]
+        assert one["low_us"] < one["time_us"] < one["high_us"]
+        if one["choice_was_measured"]:
+            assert one["time_us"] == pytest.approx(1.5 * modelled["time_us"], rel=0.2)
+    assert expected["factors"]["tree/ll"]["latency_between_nodes"] == pytest.approx(1.5, abs=0.1)
+    out = printed(capsys, *machine, "16")
+    assert "expected   predicted from runs on 2 and 4 nodes; the interval holds 80 %" in out
+    assert re.search(r"^measured   tree/ll by NCCL's model: latency in the node 1\.\d+x", out, re.M)
+    assert "but for what is expected, all times are those of NCCL's own cost model" in out
+    (none,) = document(capsys, *machine, "2")
+    assert none["expected"] is None
+    reasons = ["not used: measured at 2 nodes", "not used: measured at 4 nodes"]
+    assert sorted(none["not_used"]) == reasons
+
+
+def test_a_log_without_a_topology_needs_its_nics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = runs(tmp_path / "log.txt", nodes=2)
+    (found,) = document(capsys, log, "--nics", "8x400", "--nodes", "4")
+    assert found["topology"] == "the usual node of 8 x H100-SXM5 with 8 NICs of 400 Gbit/s"
+    assert found["expected"]["measured_nodes"] == [2]
+    assert found["not_used"] == ["the runs do not show NCCL's version: 2.32.3 is assumed"]
+    (other,) = document(capsys, log, "--nics", "4x400", "--gpus", "4", "--nodes", "4")
+    assert other["expected"] is None
+    assert other["not_used"][0] == "not used: measured with 16 ranks on 2 nodes, not 4 each"
+    gather = document(capsys, log, "--nics", "8x400", "--nodes", "4", "--collectives", "allgather")
+    assert gather[0]["not_used"][0] == "log.txt has no runs of all-gather"
+    log_of_nothing = tmp_path / "nothing.txt"
+    log_of_nothing.write_text("# nThread 1 nGpus 1\n")
+    assert run(["predict", str(log_of_nothing), "--nics", "8x400", "--nodes", "4"]) == 2
+    assert "no measurement with a known scale (nothing.txt: " in capsys.readouterr().err
+    for words, message in (
+        (["--nodes", "4"], "runs need a machine: --topology topo.xml, or --nics 8x400"),
+        (["--nics", "8x400", "--topology", DGX], "both name the NICs"),
+        (["--nics", "eight"], "is not the NICs of a node"),
+    ):
+        assert run(["predict", log, *words]) == 2, words
+        assert message in capsys.readouterr().err

@@ -121,6 +121,46 @@ def test_the_latency_of_nics_counts_twice_with_simple() -> None:
         assert more == pytest.approx(added, abs=1e-3), choice
 
 
+@pytest.mark.parametrize(
+    ("version", "settings", "left"),
+    [
+        ((2, 28, 9), {"NCCL_ALGO": "Ring", "NCCL_PROTO": "^LL128"}, "ring/ll ring/simple"),
+        ((2, 28, 9), {"NCCL_ALGO": "^tree,ring,nvls"}, "nvls_tree/simple"),
+        ((2, 28, 9), {"NCCL_ALGO": "ring;allreduce:tree", "NCCL_PROTO": "LL"}, "tree/ll"),
+        ((2, 28, 9), {"NCCL_ALGO": "allgather:ring", "NCCL_PROTO": "LL"}, "tree/ll ring/ll"),
+        ((2, 23, 4), {"NCCL_ALGO": "collnetdirect", "NCCL_PROTO": "LL"}, "tree/ll ring/ll"),
+        ((2, 23, 4), {"NCCL_ALGO": "nvls", "NCCL_PROTO": "LL"}, "tree/ll ring/ll"),
+    ],
+)
+def test_algorithms_and_protocols_that_settings_leave(
+    version: tuple[int, int, int], settings: dict[str, str], left: str
+) -> None:
+    found = predict(sample("dgx"), nodes=2, version=version, settings=settings)
+    assert [choice.label for choice in found.modelled] == left.split()
+    assert {one.choice for one in found.sizes} <= set(found.modelled)
+    ruled_out = [choice for choice, why in found.excluded.items() if "excludes it" in why]
+    assert ruled_out
+    assert not {choice.label for choice in ruled_out} & set(left.split())
+
+
+def test_forced_ll128_is_legal_where_nccl_does_not_choose_it() -> None:
+    path = DATA / "topologies" / "switch-l40s.xml"
+    topology = read_topology(path.read_bytes(), path.name)
+    assert not any("ll128" in one.label for one in predict(topology).modelled)
+    found = predict(topology, settings={"NCCL_PROTO": "LL128"})
+    assert [one.label for one in found.modelled] == ["tree/ll128", "ring/ll128"]
+
+
+def test_nvls_stays_without_peer_to_peer_and_has_no_latency_since_2_25() -> None:
+    off = {"NCCL_P2P_DISABLE": "1"}
+    old = predict(sample("dgx"), version=(2, 24, 3), settings=off)
+    assert (old.modelled[NVLS].latency_us, old.notes) == (25.0, ())
+    new = predict(sample("dgx"), version=(2, 25, 1), settings=off)
+    assert new.modelled[NVLS].latency_us == 0.0
+    assert new.sizes[0].choice == NVLS
+    assert "no latency for nvls/simple over paths without NVLink" in new.notes[0]
+
+
 def test_two_versions_differ_where_the_choice_changes() -> None:
     old, new = dgx(2, (2, 27, 7)), dgx(2, (2, 28, 9))
     found = changes(old, new)
@@ -150,6 +190,8 @@ def test_a_newer_version_is_predicted_by_the_newest_known_model() -> None:
         ({"nodes": 0}, "not between 1"),
         ({"ranks_per_node": 1}, "one rank has no peer"),
         ({"settings": {"NCCL_CROSS_NIC": "3"}}, "is not 0, 1 or 2"),
+        ({"settings": {"NCCL_ALGO": "Treee"}}, "'Treee' names nothing that NCCL has"),
+        ({"settings": {"NCCL_ALGO": "nvls_tree"}}, "leave no choice for all-reduce, so NCCL fails"),
     ],
 )
 def test_what_cannot_be_predicted(asked: dict[str, object], words: str) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from nccltune.formats.nccl_log.messages import RanChoice
-from nccltune.formats.nccl_log.run_settings import NcclLog, forced
+from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_names import NamedChoice, named_choice
@@ -34,6 +34,7 @@ from nccltune.model.choice import (
     rest_of,
 )
 from nccltune.model.collective import Collective
+from nccltune.model.forced import forced
 
 Word = TypeVar("Word", Algorithm, Protocol)
 CHANNEL_LIMITS = (("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"), ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"))

@@ -66,7 +66,7 @@
       timeText(us) + (series.busbw_gb_per_s[index] > 0 ? ` · ${rateText(series.busbw_gb_per_s[index])}` : "")];
     const low = series.low_us[index];
     const high = series.high_us[index];
-    lines.push(series.n[index] > 1 ? `95 % CI ${timeText(low)} – ${timeText(high)} · n = ${series.n[index]}` : "n = 1");
+    lines.push(series.n[index] > 1 ? `95 % CI ${timeText(low)} – ${timeText(high)} · n = ${series.n[index]}` : series.n[index] ? "n = 1" : "not measured");
     if (reference && reference !== series) {
       const at = reference.bytes.indexOf(series.bytes[index]);
       if (at >= 0 && reference.time_us[at] !== null) lines.push(`${(reference.time_us[at] / us).toFixed(2)}× the default's speed`);
@@ -366,7 +366,7 @@
       `· ${condition.samples.toLocaleString("en-US")} timings`, condition.rounds > 1 ? `in ${condition.rounds} rounds` : "",
       noise.known ? `· noise ${percentText(noise.typical)} typical, ${percentText(noise.high)} high (${noise.words}).`
         : `· noise unknown, ${percentText(noise.typical)} is assumed.`,
-      condition.saturation || "", condition.ran ? `The default ${condition.ran}.` : ""].filter(Boolean).join(" ");
+      condition.saturation || "", condition.ran ? `The default ${condition.ran}.` : "", condition.model ? `${condition.model}.` : ""].filter(Boolean).join(" ");
   }
 
   function drawWords() {

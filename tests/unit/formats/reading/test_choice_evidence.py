@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
-from nccltune.formats.nccl_log.run_settings import NcclLog, forced
+from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.collective_names import collective_of_name
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_names import named_choice
 from nccltune.formats.reading.platform_facts import Subject, differences
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
+from nccltune.model.forced import forced
 from tests.unit.formats.maker import Made, points, without_devices
 from tests.unit.formats.reading_tools import Read, files, text
 
