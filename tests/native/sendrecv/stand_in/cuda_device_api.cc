@@ -16,44 +16,31 @@ namespace {
 
 constexpr int kVersion = 13000;
 
-struct ErrorText {
-  const char* name;
-  const char* text;
-};
-
-const std::map<CUresult, ErrorText>& Errors() {
-  static const auto* const errors = new std::map<CUresult, ErrorText>{
-      {kCudaSuccess, {"CUDA_SUCCESS", "no error"}},
-      {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
-      {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
-      {kNotInitialized, {"CUDA_ERROR_NOT_INITIALIZED", "initialization error"}},
-      {kInvalidDevice, {"CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}},
-      {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
-      {kPeerAccessUnsupported,
-       {"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported"}},
-      {kInvalidHandle, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
-      {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
-      {kNotReady, {"CUDA_ERROR_NOT_READY", "device not ready"}},
-      {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
-      {kPeerAccessAlreadyEnabled,
-       {"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"}},
-      {kHostMemoryAlreadyRegistered,
-       {"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "memory is already registered"}},
-      {kHostMemoryNotRegistered,
-       {"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "memory was not registered"}},
-      {kNotSupported, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
-      {kStreamCaptureUnsupported,
-       {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when capturing"}},
-      {kStreamCaptureInvalidated,
-       {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error"}},
-      {kStreamCaptureUnmatched,
-       {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not begun in this stream"}},
-      {kStreamCaptureUnjoined,
-       {"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"}},
-      {kCapturedEvent,
-       {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded"}},
+const char* NameOf(CUresult error) {
+  static const auto& names = *new std::map<CUresult, const char*>{
+      {kCudaSuccess, "CUDA_SUCCESS"},
+      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED"},
+      {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
+      {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+      {kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+      {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {kNotFound, "CUDA_ERROR_NOT_FOUND"},
+      {kNotReady, "CUDA_ERROR_NOT_READY"},
+      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {kPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
+      {kHostMemoryAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+      {kHostMemoryNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
+      {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED"},
+      {kStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {kStreamCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+      {kStreamCaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+      {kStreamCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+      {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
   };
-  return *errors;
+  const auto found = names.find(error);
+  return found == names.end() ? nullptr : found->second;
 }
 
 bool IsDevice(CUdevice device) { return device >= 0 && device < Machine::Get().options.gpus; }
@@ -82,7 +69,7 @@ int Attribute(int attribute) {
       return options.Lacks("memops") ? 0 : 1;
     case 102:  // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
     case 103:  // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-      return options.Lacks("vmm") ? 0 : 1;
+      return 1;
     case 125:  // IPC_EVENT_SUPPORTED
       return options.Lacks("ipc") ? 0 : 1;
     default:
@@ -104,16 +91,11 @@ CUresult cuDriverGetVersion(int* version) {
 }
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  const auto found = Errors().find(error);
-  *name = found == Errors().end() ? nullptr : found->second.name;
+  *name = NameOf(error);
   return *name == nullptr ? kInvalidValue : kCudaSuccess;
 }
 
-CUresult cuGetErrorString(CUresult error, const char** text) {
-  const auto found = Errors().find(error);
-  *text = found == Errors().end() ? nullptr : found->second.text;
-  return *text == nullptr ? kInvalidValue : kCudaSuccess;
-}
+CUresult cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(error, text); }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   SOFT_ENTER();
