@@ -45,33 +45,20 @@ const char* NameOf(CUresult error) {
 
 bool IsDevice(CUdevice device) { return device >= 0 && device < Machine::Get().options.gpus; }
 
+// Those that the library asks for.
 int Attribute(int attribute) {
   const CudaOptions& options = Machine::Get().options;
   switch (attribute) {
-    case 16:  // MULTIPROCESSOR_COUNT
-      return 132;
-    case 40:  // ASYNC_ENGINE_COUNT
-      return 3;
+    case 41:  // UNIFIED_ADDRESSING
+      return 1;
     case 75:  // COMPUTE_CAPABILITY_MAJOR
       return options.Lacks("hopper") ? 8 : 9;
-    case 41:   // UNIFIED_ADDRESSING
-    case 115:  // MEMORY_POOLS_SUPPORTED
-    case 19:   // CAN_MAP_HOST_MEMORY
-      return 1;
     case 91:  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
     case 99:  // HOST_REGISTER_SUPPORTED
       return options.Lacks("hostregister") ? 0 : 1;
     case 92:   // CAN_USE_STREAM_MEM_OPS_V1
-    case 93:   // CAN_USE_64_BIT_STREAM_MEM_OPS_V1
-    case 94:   // CAN_USE_STREAM_WAIT_VALUE_NOR_V1
     case 122:  // CAN_USE_64_BIT_STREAM_MEM_OPS
-    case 123:  // CAN_USE_STREAM_WAIT_VALUE_NOR
       return options.Lacks("memops") ? 0 : 1;
-    case 102:  // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-    case 103:  // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-      return 1;
-    case 125:  // IPC_EVENT_SUPPORTED
-      return options.Lacks("ipc") ? 0 : 1;
     default:
       return 0;
   }
@@ -121,7 +108,7 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   SOFT_ENTER();
   if (!IsDevice(device)) return kInvalidDevice;
   // PCI_BUS_ID.
-  *value = attribute == 33 ? device + 1 : Attribute(attribute);
+  *value = Attribute(attribute);
   return kCudaSuccess;
 }
 
