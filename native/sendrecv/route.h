@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every decision about who carries a message, and how. The functions call neither CUDA nor NCCL:
-// message_facts.h, group.cc and message_lane.h collect what they depend on. The table of decisions
+// message_call.cc, group.cc and message_lane.h collect what they depend on. The table of decisions
 // is in docs/design/sendrecv.md ("Push, pull, native, staged"). In the order of a message:
 //
 //   EligibilityOf      at the call: may a copy engine carry it at all?
@@ -73,7 +73,7 @@ struct MessageConditions {
   bool may_push = true;
   // The group also has receives. Under NCCL, too, such a group may wait for its peers.
   bool group_receives = false;
-  // On the sender's side: the receiver has mapped this rank's staging memory (staging.h). Only
+  // On the sender's side: the receiver has mapped this rank's staging memory (plan.h). Only
   // looked up if a copy engine may carry the message, but NCCL would carry it otherwise.
   bool staging = false;
 };

@@ -57,7 +57,7 @@ class Scenario:
     without: tuple[int, ...] = ()
     """Ranks that run without the library."""
     fail: dict[int, str] = field(default_factory=dict)
-    """FAIL_SHARED of unmappable.c, by rank."""
+    """CASE_FAULT of faults.cc, by rank."""
     prefix: list[str] = field(default_factory=list)
     modes: tuple[str, ...] = ("1", "verify")
     must_carry: bool = False
@@ -80,9 +80,9 @@ SAME = [
              seconds=120, modes=("1",)),
     Scenario("rank 1 may not write large files", ["exchange"], rank_words=[[], ["fsize=67108864"]]),
     Scenario("no rank may write large files", ["exchange", "fsize=67108864"]),
-    Scenario("rank 0 cannot map lanes", ["exchange"], fail={0: "mmap"}),
-    Scenario("rank 1 cannot map lanes", ["exchange"], fail={1: "mmap"}),
-    Scenario("rank 1 has no room in /dev/shm", ["exchange"], fail={1: "fallocate"}),
+    Scenario("rank 0 cannot map lanes", ["exchange"], fail={0: "mmap:2+:ENOMEM"}),
+    Scenario("rank 1 cannot map lanes", ["exchange"], fail={1: "mmap:2+:ENOMEM"}),
+    Scenario("rank 1 has no room in /dev/shm", ["exchange"], fail={1: "fallocate:1+:ENOSPC"}),
     Scenario("rank 0 cannot open shared memory", ["exchange"], fail={0: "open"}),
     Scenario("rank 1 has no address space left", ["exchange"],
              rank_words=[[], ["as-more=67108864"]]),
@@ -134,8 +134,8 @@ class OneGpu:
                 "NCCLTUNE_SENDRECV_SIGNAL": "USR1",
             }
         if rank in scenario.fail:
-            preload.insert(0, str(self.folder / "unmappable.so"))
-            env["FAIL_SHARED"] = scenario.fail[rank]
+            preload.insert(0, str(self.folder / "faults.so"))
+            env["CASE_FAULT"] = scenario.fail[rank]
         return env | {"LD_PRELOAD": ":".join(preload)}
 
     def run(self, scenario: Scenario, mode: str | None) -> PairRun:

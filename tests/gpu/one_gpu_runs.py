@@ -36,7 +36,7 @@ PROGRAMS = {
     ],
     "sendrecv_programs": ["whole/rank_program.cc", "programs.cc"],
 }
-SHIM = "whole/unmappable.c"
+SHIM = "whole/faults.cc"
 EXIT_SKIPPED = 5
 GROWTH_ALLOWED = {"files": 2, "threads": 2, "mappings": 40, "shared_files": 2, "gpu_mib": 64,
                   "resident_kib": 65536}  # fmt: skip
@@ -66,8 +66,9 @@ def build(folder: Path, nccl: Path) -> None:
         ["g++", *options, *(str(SOURCES / each) for each in files), *link, "-o", f"{folder}/{name}"]
         for name, files in PROGRAMS.items()
     ]
-    shim = ["gcc", "-O2", "-shared", "-fPIC", str(SOURCES / SHIM), "-ldl"]
-    commands.append([*shim, "-o", f"{folder}/unmappable.so"])
+    # A header that checks calls of open would define it as well.
+    shim = ["g++", "-std=c++20", "-O2", "-U_FORTIFY_SOURCE", "-shared", "-fPIC"]
+    commands.append([*shim, str(SOURCES / SHIM), "-ldl", "-o", f"{folder}/faults.so"])
     with contextlib.ExitStack() as stack:
         processes = [
             stack.enter_context(common.session(each, dict(os.environ))) for each in commands

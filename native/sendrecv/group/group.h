@@ -37,7 +37,7 @@ struct ExportedAddress {
 // to another.
 struct Port {
   LaneEnd* end = nullptr;
-  // Returns the sender's staging memory (staging.h), or null if there is none. The first call
+  // Returns the sender's staging memory (plan.h), or null if there is none. The first call
   // allocates the memory.
   std::function<Staging*()> staging;
   // The completion of the last message that was pushed from staging memory. Later copies to the

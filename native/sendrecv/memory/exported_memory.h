@@ -106,7 +106,7 @@ class ExportedMemory {
   void WithdrawFreed();
   // Calls WithdrawFreed if the last check is over a second old. Find does this as well.
   void CheckFreed();
-  // Withdraws spans (spans.h) that have changed and that no message uses. Do not call WithdrawStale
+  // Withdraws spans that have changed and that no message uses. Do not call WithdrawStale
   // between Find and LaneEnd::Post of a message.
   void WithdrawStale(const Spans::InUse& in_use) { spans_.WithdrawStale(in_use); }
 

@@ -70,8 +70,8 @@ class ImportedMemory {
   Kind kind_;
   Inbox* inbox_;
   size_t from_;
-  uint64_t seen_withdrawals_ = 0;         // the same, by UnmapWithdrawn
   uint64_t seen_changes_ = 0;             // last seen value of RankRecord::exports_changed
+  uint64_t seen_withdrawals_ = 0;         // the same, by UnmapWithdrawn
   std::map<uint64_t, Mapping> mappings_;  // by number of the exported entry
   std::vector<Mapping> deferred_;         // withdrawn by the peer, still to be unmapped
   uint64_t deferred_bytes_ = 0;

@@ -5,9 +5,7 @@
 // segment (segment.h). A random token in the record is part of the socket's address, so another
 // user of the machine cannot bind the address first.
 //
-// Receives chunks of memory that peers send as file descriptors. A communicator has one inbox for
-// all its peers. A rank is identified by its place, the index of its record in the segment
-// (segment.h).
+// A communicator has one inbox for the chunks that its peers send.
 #ifndef NCCLTUNE_SENDRECV_PEERS_MAILBOX_H_
 #define NCCLTUNE_SENDRECV_PEERS_MAILBOX_H_
 

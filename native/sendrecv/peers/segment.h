@@ -5,8 +5,8 @@
 // creates the communicator, and NCCL's handshake waits for all ranks. So after the handshake all
 // ranks of the host are in the file.
 //
-// The table of the memory that this rank exports to its peers. The table is in the rank's record in
-// shared memory (segment.h). Each entry states which peers have mapped it.
+// A rank's record has the table of the memory that it exports to its peers. Each entry states which
+// peers have mapped it.
 #ifndef NCCLTUNE_SENDRECV_PEERS_SEGMENT_H_
 #define NCCLTUNE_SENDRECV_PEERS_SEGMENT_H_
 

@@ -330,7 +330,7 @@ class BusySender {
     while (PostedMessage() == 0 && machine_.Step(random)) {
     }
     const DeviceAddress other = receiver_.Allocate(kOtherCopy);
-    sender_.Copy(sender_.NewStream(), sender_.Import(receiver_, other), from_, kOtherCopy);
+    sender_.Copy(sender_.NewStream(), sender_.Import(other), from_, kOtherCopy);
     while (Count(other, kOtherCopy) < kOtherCopy && machine_.Step(random)) {
     }
     const uint64_t posted = PostedMessage();
@@ -345,7 +345,7 @@ class BusySender {
     LaneEnd& end = role == Role::kSender ? sends_ : receives_;
     Port& port = role == Role::kSender ? sender_port_ : receiver_port_;
     port.end = &end;
-    port.resolve = [this](uint64_t, uint64_t, uint64_t) { return sender_.Import(receiver_, to_); };
+    port.resolve = [this](uint64_t, uint64_t, uint64_t) { return sender_.Import(to_); };
     port.map_new = [] {};
     const GroupMessage message = {
         .port = &port, .address = at, .bytes = kLargeMessage, .allocation = 1, .can_copy = true};
@@ -378,8 +378,8 @@ class BusySender {
   // Sends wait for their receives, so nothing is staged.
   Policy policy_ = {.sends_may_wait = true};
   SoftMachine machine_{{.delay_bits = 0}};
-  SoftDriver& sender_ = machine_.Open(0);
-  SoftDriver& receiver_ = machine_.Open(1);
+  SoftDriver& sender_ = machine_.Open();
+  SoftDriver& receiver_ = machine_.Open();
   DeviceAddress from_ = Filled(sender_, 1);
   DeviceAddress to_ = Filled(receiver_, 0);
   std::unique_ptr<LaneMemory> memory_ = std::make_unique<LaneMemory>();
@@ -390,6 +390,7 @@ class BusySender {
   Port receiver_port_;
 };
 
+// Other copies must be able to run between the pieces of a message.
 TEST(Fairness, OthersComeBetweenThePiecesOfAMessage) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     EXPECT_LT(BusySender(100).ArrivedWithTheOther(seed), kLargeMessage) << seed;
@@ -398,7 +399,4 @@ TEST(Fairness, OthersComeBetweenThePiecesOfAMessage) {
 }
 
 }  // namespace
-
-// Other copies must be able to run between the pieces of a message.
-
 }  // namespace nccltune::sendrecv

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams that share one connection: what the software machine does with them, and programs whose
-// streams wait by kernels.
+// Programs whose streams share one connection and wait by kernels.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "sendrecv/lane/kernel_plan.h"
-#include "sendrecv/soft_driver.h"
 #include "sendrecv/world.h"
 
 namespace nccltune::sendrecv {
@@ -22,112 +20,6 @@ constexpr uint64_t kSlower = 8;
 #else
 constexpr uint64_t kSlower = 1;
 #endif
-
-// Two GPUs, of which the first has streams that share one connection.
-class OneConnection : public testing::Test {
- protected:
-  OneConnection() {
-    for (Stream* each : {&a_, &b_, &probe_}) *each = gpu_.NewStream();
-    const DeviceAddress far = other_.Allocate(64);
-    mine_ = gpu_.Allocate(64);
-    theirs_ = gpu_.Import(other_, far);
-  }
-
-  void WaitKernel(Stream stream) {
-    ASSERT_TRUE(gpu_.Kernel(stream, [] {}, [this] { return go_.load() != 0; }));
-  }
-  void Kernel(Stream stream) {
-    ASSERT_TRUE(gpu_.Kernel(stream, [] {}));
-  }
-  void Pull(Stream stream) { ASSERT_TRUE(gpu_.Copy(stream, mine_, theirs_, 64)); }
-  void Push(Stream stream) { ASSERT_TRUE(gpu_.Copy(stream, theirs_, mine_, 64)); }
-  void Within(Stream stream) { ASSERT_TRUE(gpu_.Copy(stream, mine_, mine_ + 32, 32)); }
-
-  // Returns which operations of another stream run while the others wait: k(ernel), i(n, a pull),
-  // o(ut, a push), w(ithin the GPU).
-  std::string Running(const std::function<void()>& enqueue) {
-    std::string running;
-    const std::pair<char, std::function<void()>> probes[] = {{'k', [this] { Kernel(probe_); }},
-                                                             {'i', [this] { Pull(probe_); }},
-                                                             {'o', [this] { Push(probe_); }},
-                                                             {'w', [this] { Within(probe_); }}};
-    for (const auto& [name, probe] : probes) {
-      go_ = 0;
-      enqueue();
-      probe();
-      Random random(1);
-      machine_.Run(random);
-      if (gpu_.IsComplete(probe_)) running += name;
-      go_ = 1;
-      EXPECT_TRUE(machine_.Run(random));
-    }
-    return running;
-  }
-
-  SoftMachine machine_{{.gpus = 2, .one_connection = true}};
-  SoftDriver& gpu_ = machine_.Open(0);
-  SoftDriver& other_ = machine_.Open(1);
-  Stream a_ = nullptr;
-  Stream b_ = nullptr;
-  Stream probe_ = nullptr;
-  DeviceAddress mine_ = 0;
-  DeviceAddress theirs_ = 0;
-  Flag go_ = 0;
-  Flag written_ = 0;
-};
-
-// The rows of benchmarks/results/one-connection.md.
-TEST_F(OneConnection, AStreamMemoryWaitBlocksKernels) {
-  EXPECT_EQ(Running([this] { gpu_.WaitValue(a_, go_, 1); }), "io");
-}
-TEST_F(OneConnection, AWaitKernelBlocksNothing) {
-  EXPECT_EQ(Running([this] { WaitKernel(a_); }), "kiow");
-}
-TEST_F(OneConnection, ACopyBehindItBlocksItsEngine) {
-  EXPECT_EQ(Running([this] {
-              WaitKernel(a_);
-              Push(a_);
-            }),
-            "kiw");
-  EXPECT_EQ(Running([this] {
-              WaitKernel(a_);
-              Pull(a_);
-            }),
-            "kow");
-}
-TEST_F(OneConnection, AKernelBehindTheCopyBlocksKernels) {
-  EXPECT_EQ(Running([this] {
-              WaitKernel(a_);
-              Push(a_);
-              Kernel(a_);
-            }),
-            "i");
-}
-TEST_F(OneConnection, AWaitForAnEventBehindTheCopyBlocksKernels) {
-  Event event = gpu_.NewEvent();
-  EXPECT_EQ(Running([&] {
-              WaitKernel(a_);
-              Push(a_);
-              gpu_.Record(event, a_);
-              gpu_.WaitEvent(b_, event);
-            }),
-            "i");
-}
-TEST_F(OneConnection, AWriteBehindTheCopyBlocksNothingElse) {
-  EXPECT_EQ(Running([this] {
-              WaitKernel(a_);
-              Push(a_);
-              gpu_.WriteValue(a_, written_, 1);
-            }),
-            "kiw");
-}
-TEST_F(OneConnection, AKernelBehindAWaitKernelBlocksLaterKernels) {
-  EXPECT_EQ(Running([this] {
-              WaitKernel(a_);
-              Kernel(a_);
-            }),
-            "io");
-}
 
 MessageTransfer Transfer(MessageTransfer::Kind kind, std::vector<MessageSlot>* slots, size_t index,
                          LaneMemory* lane) {

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <ostream>
 #include <utility>
 
 namespace nccltune::sendrecv {
@@ -31,120 +30,50 @@ constexpr uint8_t kFresh = 0xEE;
 
 }  // namespace
 
-SoftEngine::SoftEngine(int gpus, unsigned delay_bits)
-    : delay_bits_(delay_bits), copy_engines_(static_cast<size_t>(gpus)) {}
-
-void SoftEngine::NewContext(int process, int gpu, size_t hardware_queues) {
-  Context context;
-  context.process = process;
-  context.gpu = gpu;
-  for (size_t i = 0; i < hardware_queues; ++i) {
-    context.queues.push_back(queues_.emplace_back(std::make_shared<Queue>()));
+size_t SoftEngine::NewGpu() {
+  Gpu& gpu = gpus_.emplace_back();
+  if (one_connection_) {
+    gpu = {.shared = NewQueue(), .pushes = NewQueue(), .pulls = NewQueue(), .copy_engine = {}};
   }
-  contexts_.push_back(std::move(context));
+  return gpus_.size() - 1;
 }
 
-void SoftEngine::NewSharedContext(int process, int gpu) {
-  NewContext(process, gpu, 1);
-  contexts_.back().pushes = queues_.emplace_back(std::make_shared<Queue>());
-  contexts_.back().pulls = queues_.emplace_back(std::make_shared<Queue>());
+uint64_t SoftEngine::NewStream(size_t gpu) {
+  StreamState& stream = streams_.emplace_back();
+  stream.number = streams_.size();
+  stream.gpu = gpu;
+  stream.queue = stream.last_queue = one_connection_ ? gpus_[gpu].shared : NewQueue();
+  if (one_connection_) stream.records = NewQueue();
+  return stream.number;
 }
 
-uint64_t SoftEngine::NewStream(size_t context_number) {
-  Context& context = contexts_[context_number];
-  auto stream = std::make_unique<StreamState>();
-  stream->number = ++numbers_;
-  stream->context = context_number;
-  if (context.queues.empty()) {
-    stream->queue = queues_.emplace_back(std::make_shared<Queue>());
-  } else {
-    stream->queue = context.queues[context.next_queue++ % context.queues.size()];
-  }
-  stream->last_queue = stream->queue;
-  if (context.pulls != nullptr) {
-    stream->records = queues_.emplace_back(std::make_shared<Queue>());
-  }
-  streams_.push_back(stream.get());
-  return by_number_.emplace(stream->number, std::move(stream)).first->first;
-}
-
-bool SoftEngine::DeleteStream(uint64_t stream) {
-  const auto found = by_number_.find(stream);
-  if (found == by_number_.end() || found->second->deleted) return false;
-  found->second->deleted = true;
-  if (found->second->pending == 0) Forget(*found->second);
-  return true;
-}
-
-void SoftEngine::Forget(const StreamState& stream) {
-  std::erase(streams_, &stream);
-  if (contexts_[stream.context].queues.empty()) std::erase(queues_, stream.queue);
-  if (stream.records != nullptr) std::erase(queues_, stream.records);
-  by_number_.erase(stream.number);
-}
-
-bool SoftEngine::HasStream(size_t context, uint64_t stream) const {
-  const auto found = by_number_.find(stream);
-  return found != by_number_.end() && !found->second->deleted && found->second->context == context;
+bool SoftEngine::HasStream(size_t gpu, uint64_t stream) const {
+  return stream > 0 && stream <= streams_.size() && streams_[stream - 1].gpu == gpu;
 }
 
 void SoftEngine::Enqueue(uint64_t stream, Work work) {
-  StreamState& state = *by_number_.at(stream);
+  StreamState& state = streams_[stream - 1];
   ++state.pending;
   ++pending_;
-  const std::shared_ptr<Queue> chosen = QueueFor(state, work);
-  if (!std::holds_alternative<work::Record>(work)) state.last_queue = chosen;
-  Queue& queue = *chosen;
-  if (queue.operations.empty()) queue.due = kUndrawn;
-  queue.operations.push_back(
+  Queue* const queue = QueueFor(state, work);
+  if (!std::holds_alternative<work::Record>(work)) state.last_queue = queue;
+  if (queue->operations.empty()) queue->due = kUndrawn;
+  queue->operations.push_back(
       {.stream = &state, .work = std::move(work), .sequence = ++state.enqueued});
 }
 
-std::shared_ptr<SoftEngine::Queue> SoftEngine::QueueFor(const StreamState& stream,
-                                                        const Work& work) const {
-  const Context& context = contexts_[stream.context];
-  if (context.pulls == nullptr) return stream.queue;
+SoftEngine::Queue* SoftEngine::QueueFor(const StreamState& stream, const Work& work) const {
+  if (!one_connection_) return stream.queue;
+  const Gpu& gpu = gpus_[stream.gpu];
   if (const auto* copy = std::get_if<work::Copy>(&work)) {
     const auto far = [&](DeviceAddress address) {
-      const std::optional<int> gpu = memory_.GpuOf(address);
-      return gpu && *gpu != context.gpu;
+      return memory_.GpuOf(address).value_or(stream.gpu) != stream.gpu;
     };
-    if (far(copy->to)) return context.pushes;
-    return far(copy->from) ? context.pulls : stream.queue;
+    if (far(copy->to)) return gpu.pushes;
+    return far(copy->from) ? gpu.pulls : stream.queue;
   }
   if (std::holds_alternative<work::WriteValue>(work)) return stream.last_queue;
   return std::holds_alternative<work::Record>(work) ? stream.records : stream.queue;
-}
-
-void SoftEngine::Kill(int process) {
-  memory_.Kill(process);
-  const std::vector<StreamState*> streams = streams_;
-  for (StreamState* stream : streams) {
-    const Context& context = contexts_[stream->context];
-    if (context.process != process) continue;
-    size_t dropped = 0;
-    for (const std::shared_ptr<Queue>& queue : queues_) {
-      const size_t here = std::erase_if(queue->operations, [&](const Operation& operation) {
-        return operation.stream == stream;
-      });
-      if (here > 0) queue->due = kUndrawn;
-      dropped += here;
-    }
-    if (stream->running && !stream->in_body) {
-      std::erase(copy_engines_[static_cast<size_t>(context.gpu)], stream);
-      stream->running.reset();
-      ++dropped;
-    }
-    stream->pending -= dropped;
-    pending_ -= dropped;
-    stream->deleted = true;
-    if (stream->pending == 0) Forget(*stream);
-  }
-}
-
-bool SoftEngine::Idle(uint64_t stream) const {
-  const auto found = by_number_.find(stream);
-  return found == by_number_.end() || found->second->pending == 0;
 }
 
 bool SoftEngine::CanStart(const Queue& queue) const {
@@ -159,17 +88,16 @@ bool SoftEngine::CanGoOn(const StreamState& stream) const {
   if (const auto* kernel = std::get_if<work::Kernel>(&*stream.running)) {
     return !kernel->until || kernel->until();
   }
-  const int gpu = contexts_[stream.context].gpu;
-  return copy_engines_[static_cast<size_t>(gpu)].front() == &stream;
+  return gpus_[stream.gpu].copy_engine.front() == &stream;
 }
 
 bool SoftEngine::CanMove(size_t actor) const {
-  return actor < queues_.size() ? CanStart(*queues_[actor])
-                                : CanGoOn(*streams_[actor - queues_.size()]);
+  return actor < queues_.size() ? CanStart(queues_[actor])
+                                : CanGoOn(streams_[actor - queues_.size()]);
 }
 
 uint64_t& SoftEngine::Due(size_t actor) {
-  return actor < queues_.size() ? queues_[actor]->due : streams_[actor - queues_.size()]->due;
+  return actor < queues_.size() ? queues_[actor].due : streams_[actor - queues_.size()].due;
 }
 
 bool SoftEngine::Moves() const {
@@ -184,9 +112,9 @@ bool SoftEngine::Moves() const {
 
 uint64_t SoftEngine::NextWake() const {
   uint64_t next = work::kNever;
-  for (const StreamState* stream : streams_) {
-    if (!stream->running || stream->in_body) continue;
-    const auto* kernel = std::get_if<work::Kernel>(&*stream->running);
+  for (const StreamState& stream : streams_) {
+    if (!stream.running || stream.in_body) continue;
+    const auto* kernel = std::get_if<work::Kernel>(&*stream.running);
     if (kernel != nullptr && kernel->wake) next = std::min(next, kernel->wake());
   }
   return next;
@@ -232,9 +160,9 @@ bool SoftEngine::Step(Random& random, Body& body) {
   ++now_;
   Due(*actor) = kUndrawn;
   if (*actor < queues_.size()) {
-    Start(*queues_[*actor], random);
+    Start(queues_[*actor], random);
   } else {
-    GoOn(*streams_[*actor - queues_.size()], random, body);
+    GoOn(streams_[*actor - queues_.size()], random, body);
   }
   return true;
 }
@@ -265,7 +193,7 @@ void SoftEngine::StartCopy(StreamState& stream, work::Copy copy, Random& random,
   copy.pieces = std::clamp<size_t>(random() % kMostPieces + 1, 1, std::max(copy.bytes, size_t{1}));
   copy.first = random() % copy.pieces;
   copy.backwards = random() % 2 == 0;
-  auto& engine = copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)];
+  auto& engine = gpus_[stream.gpu].copy_engine;
   engine.insert(first ? engine.begin() : engine.end(), &stream);
   stream.due = kUndrawn;
   stream.running = copy;
@@ -280,11 +208,10 @@ void SoftEngine::GoOn(StreamState& stream, Random& random, Body& body) {
     return;
   }
   if (!MovePiece(stream, std::get<work::Copy>(*stream.running))) return;
-  copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)].pop_front();
+  gpus_[stream.gpu].copy_engine.pop_front();
   stream.running.reset();
   Queue& queue = *stream.queue;
-  const bool own = contexts_[stream.context].pulls == nullptr;
-  if (own && !queue.operations.empty() && queue.operations.front().stream == &stream) {
+  if (!one_connection_ && !queue.operations.empty() && queue.operations.front().stream == &stream) {
     if (const auto* next = std::get_if<work::Copy>(&queue.operations.front().work)) {
       StartCopy(stream, *next, random, true);
       queue.operations.pop_front();
@@ -295,7 +222,7 @@ void SoftEngine::GoOn(StreamState& stream, Random& random, Body& body) {
 }
 
 void SoftEngine::Finish(const Body& body) {
-  StreamState& stream = *by_number_.at(body.stream);
+  StreamState& stream = streams_[body.stream - 1];
   stream.in_body = false;
   --bodies_;
   stream.running.reset();
@@ -306,19 +233,21 @@ void SoftEngine::End(StreamState& stream) {
   ++stream.finished;
   --stream.pending;
   --pending_;
-  if (stream.deleted && stream.pending == 0) Forget(stream);
 }
 
 uint8_t* SoftEngine::FindEnd(const StreamState& stream, const work::Copy& copy, bool to) {
   std::string why;
-  uint8_t* const found =
-      memory_.Find(contexts_[stream.context].process, to ? copy.to : copy.from, copy.bytes, why);
-  if (found == nullptr) errors_.push_back(CopyText(stream, copy, to, why));
+  const DeviceAddress address = to ? copy.to : copy.from;
+  uint8_t* const found = memory_.Find(stream.gpu, address, copy.bytes, why);
+  if (found == nullptr) {
+    errors_.push_back(TextOf(stream) + ": copy of " + std::to_string(copy.bytes) + " bytes from " +
+                      Hex(copy.from) + " to " + Hex(copy.to) + ", " +
+                      (to ? "destination" : "source") + ": " + why);
+  }
   return found;
 }
 
 bool SoftEngine::MovePiece(const StreamState& stream, work::Copy& copy) {
-  // Checked at each piece, because the memory may have been freed since the last one.
   uint8_t* const to = FindEnd(stream, copy, true);
   const uint8_t* const from = FindEnd(stream, copy, false);
   if (to == nullptr || from == nullptr) return true;
@@ -336,26 +265,21 @@ std::string Hex(DeviceAddress address) {
   return text.data();
 }
 
-DeviceAddress SoftMemory::NextAddress(size_t bytes) {
+DeviceAddress SoftMemory::Add(size_t gpu, std::shared_ptr<Allocation> allocation) {
   const DeviceAddress at = next_;
-  next_ += (bytes + kGap - 1) / kGap * kGap + kGap;
+  next_ += (allocation->bytes.size() + kGap - 1) / kGap * kGap + kGap;
+  mappings_[at] = {.gpu = gpu, .allocation = std::move(allocation)};
   return at;
 }
 
-void SoftMemory::Put(DeviceAddress at, int process, int gpu, size_t bytes) {
-  const auto allocation = std::make_shared<Allocation>();
-  allocation->number = ++allocations_;
-  allocation->process = process;
-  allocation->gpu = gpu;
-  allocation->bytes.assign(bytes, kFresh);
-  mappings_[at] = {.process = process, .bytes = bytes, .allocation = allocation};
+DeviceAddress SoftMemory::Allocate(size_t gpu, size_t bytes) {
+  return Add(gpu, std::make_shared<Allocation>(
+                      Allocation{.gpu = gpu, .bytes = std::vector<uint8_t>(bytes, kFresh)}));
 }
 
-DeviceAddress SoftMemory::Allocate(int process, int gpu, size_t bytes) {
-  if (bytes == 0) return 0;
-  const DeviceAddress at = NextAddress(bytes);
-  Put(at, process, gpu, bytes);
-  return at;
+DeviceAddress SoftMemory::Import(size_t gpu, DeviceAddress address) {
+  const auto* const there = At(address);
+  return Add(gpu, there->second.allocation) + (address - there->first);
 }
 
 const std::pair<const DeviceAddress, SoftMemory::Mapping>* SoftMemory::At(
@@ -364,152 +288,65 @@ const std::pair<const DeviceAddress, SoftMemory::Mapping>* SoftMemory::At(
   return after == mappings_.begin() ? nullptr : &*std::prev(after);
 }
 
-bool SoftMemory::AllocateAt(int process, int gpu, DeviceAddress at, size_t bytes) {
-  const auto* const there = At(at);
-  if (bytes == 0 || there == nullptr || there->second.process != process ||
-      there->second.imported || !there->second.allocation->freed ||
-      at - there->first >= there->second.bytes ||
-      bytes > there->second.bytes - (at - there->first)) {
-    return false;
-  }
-  // The parts before and after the new allocation stay unmapped.
-  const DeviceAddress start = there->first;
-  mappings_.erase(start);
-  Put(at, process, gpu, bytes);
-  return true;
-}
-
-bool SoftMemory::Free(int process, DeviceAddress address) {
-  const auto found = mappings_.find(address);
-  if (found == mappings_.end() || found->second.process != process || found->second.imported ||
-      found->second.allocation->freed) {
-    return false;
-  }
-  found->second.allocation->freed = true;
-  std::vector<uint8_t>().swap(found->second.allocation->bytes);
-  return true;
-}
-
-DeviceAddress SoftMemory::Import(int process, int owner, DeviceAddress address) {
-  std::string why;
-  if (Find(owner, address, 0, why) == nullptr) return 0;
-  const auto* const there = At(address);
-  const DeviceAddress at = NextAddress(there->second.bytes);
-  mappings_[at] = {.process = process,
-                   .bytes = there->second.bytes,
-                   .imported = true,
-                   .allocation = there->second.allocation};
-  return at + (address - there->first);
-}
-
-bool SoftMemory::Unmap(int process, DeviceAddress start) {
-  const auto found = mappings_.find(start);
-  if (found == mappings_.end() || found->second.process != process || !found->second.imported ||
-      found->second.unmapped) {
-    return false;
-  }
-  found->second.unmapped = true;
-  return true;
-}
-
-void SoftMemory::Kill(int process) {
-  for (auto& [start, mapping] : mappings_) {
-    if (mapping.process == process) mapping.unmapped = true;
-  }
-}
-
-std::string SoftMemory::NameOf(const Mapping& mapping) {
-  const Allocation& allocation = *mapping.allocation;
-  return "allocation " + std::to_string(allocation.number) + " (" + std::to_string(mapping.bytes) +
-         " bytes on GPU " + std::to_string(allocation.gpu) + ", process " +
-         std::to_string(allocation.process) + ")";
-}
-
-std::optional<int> SoftMemory::GpuOf(DeviceAddress address) const {
+std::optional<size_t> SoftMemory::GpuOf(DeviceAddress address) const {
   const auto* const there = At(address);
   if (there == nullptr) return std::nullopt;
   return there->second.allocation->gpu;
 }
 
-uint8_t* SoftMemory::Find(int process, DeviceAddress address, size_t bytes, std::string& why) {
+uint8_t* SoftMemory::Find(size_t gpu, DeviceAddress address, size_t bytes, std::string& why) {
   const auto* const there = At(address);
   if (there == nullptr) {
     why = "nothing is there";
     return nullptr;
   }
-  const Mapping& mapping = there->second;
+  Allocation& allocation = *there->second.allocation;
   const size_t offset = address - there->first;
-  if (offset > mapping.bytes || bytes > mapping.bytes - offset) {
-    why = std::to_string(offset + bytes - mapping.bytes) + " bytes past the end of " +
-          NameOf(mapping);
-  } else if (mapping.process != process) {
-    why = "not reachable: " + NameOf(mapping) + " as process " + std::to_string(mapping.process) +
-          " sees it";
-  } else if (mapping.allocation->freed) {
-    why = NameOf(mapping) + " was freed";
-  } else if (mapping.unmapped) {
-    why = NameOf(mapping) + " was unmapped";
-  } else {
-    return mapping.allocation->bytes.data() + offset;
+  if (offset > allocation.bytes.size() || bytes > allocation.bytes.size() - offset) {
+    why = std::to_string(offset + bytes - allocation.bytes.size()) + " bytes past the end of " +
+          std::to_string(allocation.bytes.size()) + " bytes of GPU " +
+          std::to_string(allocation.gpu);
+    return nullptr;
   }
-  return nullptr;
+  if (there->second.gpu != gpu) {
+    why = "an address of the process of GPU " + std::to_string(there->second.gpu);
+    return nullptr;
+  }
+  return allocation.bytes.data() + offset;
 }
 
 // The texts of the software engine: why nothing can run, and which operations were wrong.
-std::ostream& operator<<(std::ostream& out, const Waiting& waiting) { return out << waiting.what; }
-
-std::string SoftEngine::TextOf(const StreamState& stream) const {
-  std::string text = "GPU " + std::to_string(contexts_[stream.context].gpu) + ", stream " +
-                     std::to_string(stream.number);
-  const auto named = names_.find(reinterpret_cast<const void*>(stream.number));
-  if (named != names_.end()) text += " (" + named->second + ")";
-  return text;
+std::string SoftEngine::TextOf(const StreamState& stream) {
+  return "GPU " + std::to_string(stream.gpu) + ", stream " + std::to_string(stream.number) +
+         (stream.name.empty() ? "" : " (" + stream.name + ")");
 }
 
-std::string SoftEngine::CopyText(const StreamState& stream, const work::Copy& copy, bool to,
-                                 const std::string& why) const {
-  return TextOf(stream) + ": copy of " + std::to_string(copy.bytes) + " bytes from " +
-         Hex(copy.from) + " to " + Hex(copy.to) + ", " + (to ? "destination" : "source") + ": " +
-         why;
-}
-
-Waiting SoftEngine::Reason(const StreamState& stream) const {
-  Waiting waiting{.gpu = contexts_[stream.context].gpu,
-                  .stream = reinterpret_cast<Stream>(stream.number),
-                  .what = TextOf(stream)};
-  if (stream.running) {
-    waiting.what += ": a kernel waits";
-    return waiting;
-  }
-  const auto queue = std::ranges::find_if(queues_, [&](const std::shared_ptr<Queue>& each) {
-    return std::ranges::any_of(each->operations, [&](const Operation& operation) {
+std::string SoftEngine::Reason(const StreamState& stream) const {
+  const std::string text = TextOf(stream) + ": ";
+  if (stream.running) return text + "a kernel waits";
+  const auto queue = std::ranges::find_if(queues_, [&](const Queue& each) {
+    return std::ranges::any_of(each.operations, [&](const Operation& operation) {
       return operation.stream == &stream && operation.sequence == stream.finished + 1;
     });
   });
-  if (queue == queues_.end()) return waiting;
-  const Operation& front = (*queue)->operations.front();
-  if (front.stream != &stream) {
-    waiting.what += ": is behind " + TextOf(*front.stream) + " in a hardware queue";
-  } else if (const auto* value = std::get_if<work::WaitValue>(&front.work)) {
-    waiting.flag = value->flag;
-    waiting.value = value->value;
-    const auto named = names_.find(value->flag);
-    waiting.what +=
-        ": waits for flag " +
-        (named != names_.end() ? named->second : Hex(reinterpret_cast<uintptr_t>(value->flag))) +
-        " to reach " + std::to_string(value->value) + ", it is " +
-        std::to_string(value->flag->load(std::memory_order_acquire));
-  } else if (const auto* event = std::get_if<work::WaitEvent>(&front.work)) {
-    waiting.what += ": waits for an event of stream " + std::to_string(event->mark->stream);
+  if (queue == queues_.end()) return text;
+  const Operation& front = queue->operations.front();
+  if (front.stream != &stream) return text + "is behind " + TextOf(*front.stream) + " in a queue";
+  if (const auto* value = std::get_if<work::WaitValue>(&front.work)) {
+    return text + "waits for a flag to reach " + std::to_string(value->value) + ", it is " +
+           std::to_string(value->flag->load(std::memory_order_acquire));
   }
-  return waiting;
+  if (const auto* event = std::get_if<work::WaitEvent>(&front.work)) {
+    return text + "waits for an event of stream " + std::to_string(event->mark->stream);
+  }
+  return text;
 }
 
-std::vector<Waiting> SoftEngine::Blocked() const {
-  std::vector<Waiting> blocked;
+std::vector<std::string> SoftEngine::Blocked() const {
+  std::vector<std::string> blocked;
   if (Moves()) return blocked;
-  for (const StreamState* stream : streams_) {
-    if (stream->pending > 0) blocked.push_back(Reason(*stream));
+  for (const StreamState& stream : streams_) {
+    if (stream.pending > 0) blocked.push_back(Reason(stream));
   }
   return blocked;
 }

@@ -3,11 +3,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <tuple>
 #include <utility>
+#include <vector>
+
+#include "sendrecv/soft_driver.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -27,6 +33,120 @@ uint8_t ContentOf(size_t message, uint64_t byte) {
   return static_cast<uint8_t>(131 * message + 7 * byte + 1);
 }
 
+// A model of NCCL's own send and receive. The messages of a pair stay in order. A send alone
+// completes when its bytes are in a buffer of limited size; a send in a group with receives
+// completes when it is received. A group is one kernel, in which all messages progress at once.
+class NativeLane {
+ public:
+  explicit NativeLane(uint64_t capacity) : capacity_(capacity) {}
+
+  struct Message {
+    uint64_t bytes = 0;
+    bool send_begun = false;
+    bool receive_begun = false;
+    bool eager = false;
+    bool buffered = false;
+    bool delivered = false;
+    std::vector<uint8_t> data;
+  };
+
+  // Returns the next message in this side's order.
+  std::shared_ptr<Message> Next(Role role) {
+    const std::scoped_lock lock(mutex_);
+    const size_t index = next_[static_cast<size_t>(role)]++;
+    if (messages_.size() == index) messages_.push_back(std::make_shared<Message>());
+    return messages_[index];
+  }
+
+  // `data` and `eager` are given by the sender.
+  void Begin(Message& message, Role role, std::vector<uint8_t> data, bool eager) {
+    const std::scoped_lock lock(mutex_);
+    if (role == Role::kReceiver) {
+      message.receive_begun = true;
+    } else {
+      message.send_begun = true;
+      message.eager = eager;
+      message.bytes = data.size();
+      message.data = std::move(data);
+    }
+    Advance();
+  }
+
+  // Advances all messages that can progress, and returns whether this one is complete. Thread-safe.
+  bool Over(const Message& message, Role role) {
+    const std::scoped_lock lock(mutex_);
+    Advance();
+    return message.delivered || (role == Role::kSender && message.buffered);
+  }
+
+ private:
+  // Messages are processed in order. One that cannot continue blocks those after it.
+  void Advance() {
+    for (; first_ < messages_.size(); ++first_) {
+      Message& message = *messages_[first_];
+      if (!message.send_begun || !message.receive_begun) break;
+      message.delivered = true;
+      if (message.buffered) held_ -= message.bytes;
+    }
+    for (size_t i = first_; i < messages_.size(); ++i) {
+      Message& message = *messages_[i];
+      if (message.buffered) continue;
+      if (!message.send_begun || !message.eager || held_ + message.bytes > capacity_) break;
+      message.buffered = true;
+      held_ += message.bytes;
+    }
+  }
+
+  const uint64_t capacity_;
+  std::mutex mutex_;
+  uint64_t held_ = 0;
+  size_t next_[2] = {};
+  std::vector<std::shared_ptr<Message>> messages_;
+  size_t first_ = 0;  // index of the first message that is not delivered
+};
+
+struct NativeCall {
+  NativeLane* lane = nullptr;
+  Role role = Role::kSender;
+  DeviceAddress address = 0;
+  uint64_t bytes = 0;
+};
+
+// Enqueues one ncclGroup in a stream. Returns false if the driver refuses.
+bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls) {
+  struct One {
+    NativeCall call;
+    std::shared_ptr<NativeLane::Message> message;
+  };
+  const bool receives = std::ranges::any_of(
+      calls, [](const NativeCall& each) { return each.role == Role::kReceiver; });
+  auto all = std::make_shared<std::vector<One>>();
+  for (const NativeCall& call : calls) {
+    all->push_back({call, call.lane->Next(call.role)});
+  }
+  const auto begin = [all, &driver, eager = !receives] {
+    for (const One& one : *all) {
+      std::vector<uint8_t> data;
+      if (one.call.role == Role::kSender) {
+        data.resize(one.call.bytes);
+        driver.Read(one.call.address, data.data(), data.size());
+      }
+      one.call.lane->Begin(*one.message, one.call.role, std::move(data), eager);
+    }
+  };
+  const auto over = [all] {
+    return std::ranges::all_of(
+        *all, [](const One& one) { return one.call.lane->Over(*one.message, one.call.role); });
+  };
+  const auto receive = [all, &driver] {
+    for (const One& one : *all) {
+      if (one.call.role == Role::kSender) continue;
+      driver.Write(one.call.address, one.message->data.data(), one.message->data.size());
+    }
+  };
+  return driver.Kernel(stream, begin) && driver.Kernel(stream, receive, over);
+}
+
 // What both sides of a lane share.
 struct SharedLane {
   SharedLane() : native(kEagerLimit) {}
@@ -40,73 +160,21 @@ struct SharedLane {
   Port ports[2];
 };
 
-// Lets other ranks run before each operation.
-class Interrupted final : public Driver {
- public:
-  Interrupted(Driver& driver, const std::function<void()>& pause)
-      : driver_(driver), pause_(pause) {}
-
-  Stream NewStream() override { return driver_.NewStream(); }
-  void DeleteStream(Stream stream) override { driver_.DeleteStream(stream); }
-  Event NewEvent() override { return driver_.NewEvent(); }
-  void DeleteEvent(Event event) override { driver_.DeleteEvent(event); }
-  bool Record(Event event, Stream stream) override {
-    pause_();
-    return driver_.Record(event, stream);
-  }
-  bool WaitEvent(Stream stream, Event event) override {
-    pause_();
-    return driver_.WaitEvent(stream, event);
-  }
-  bool Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) override {
-    pause_();
-    return driver_.Copy(stream, to, from, bytes);
-  }
-  bool WriteValue(Stream stream, Flag& flag, uint32_t value) override {
-    pause_();
-    return driver_.WriteValue(stream, flag, value);
-  }
-  bool WaitValue(Stream stream, Flag& flag, uint32_t value) override {
-    pause_();
-    return driver_.WaitValue(stream, flag, value);
-  }
-  bool Capturing(Stream stream) override { return driver_.Capturing(stream); }
-  GroupStarts& starts() override { return driver_.starts(); }
-  bool LaunchGate(Stream stream, const GateKernel& gate) override {
-    pause_();
-    return driver_.LaunchGate(stream, gate);
-  }
-  bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override {
-    pause_();
-    return driver_.LaunchExchange(stream, exchange);
-  }
-  bool IsComplete(Stream stream) override {
-    pause_();
-    return driver_.IsComplete(stream);
-  }
-  bool HasDefaultPriority(Stream stream) override { return driver_.HasDefaultPriority(stream); }
-
- private:
-  Driver& driver_;
-  const std::function<void()>& pause_;
-};
-
 class World {
  public:
   World(const Program& program, double possible, const Policy& policy, const LaneSettings& lanes,
-        const SoftOptions& options)
+        unsigned delay_bits)
       : program_(program),
         possible_(possible),
         policy_(policy),
         lane_settings_(lanes),
-        machine_(options),
+        machine_({.one_connection = policy.kernel_waits, .delay_bits = delay_bits}),
         next_(program.ranks),
-        pauses_(program.ranks),
         busy_(program.ranks),
         waits_(program.ranks),
         helpers_(program.ranks) {
     for (size_t rank = 0; rank < program.ranks; ++rank) {
-      SoftDriver& driver = machine_.Open(static_cast<int>(rank));
+      SoftDriver& driver = machine_.Open();
       drivers_.push_back(&driver);
       memory_.push_back(driver.Allocate(program.messages.size() * kPlace));
       streams_.emplace_back();
@@ -127,7 +195,6 @@ class World {
   void RunNext(size_t rank, Random& random, const std::function<bool(uint64_t)>& moment,
                const std::function<void()>& pause) {
     const Step& step = program_.steps[rank][next_[rank]++];
-    pauses_[rank] = pause;
     SoftDriver& driver = *drivers_[rank];
     const Stream stream = streams_[rank][step.stream];
     std::vector<GroupMessage> messages;
@@ -168,10 +235,10 @@ class World {
               return native() ? NativeStart::kComplete : NativeStart::kRefused;
             },
     };
-    Interrupted interrupted(driver, pause);
+    driver.SetPause(pause);
     const GroupOutcome outcome = RunGroup({{.messages = std::move(messages),
                                             .stream = stream,
-                                            .driver = &interrupted,
+                                            .driver = &driver,
                                             .helpers = &helpers_[rank]}},
                                           context);
     if (outcome.enqueue_rest) {
@@ -179,6 +246,7 @@ class World {
       if (!native() || !outcome.enqueue_rest())
         Trouble("CUDA refused what comes behind NCCL's part");
     }
+    driver.SetPause(nullptr);
     if (!outcome.error.empty()) Trouble(outcome.error);
     {
       const std::scoped_lock lock(mutex_);
@@ -192,26 +260,6 @@ class World {
       waits_[rank] = true;
       driver.Kernel(stream, [this, rank] { waits_[rank] = false; });
     }
-  }
-
-  // Waits for all streams, including the library's.
-  bool Finish() {
-    bool over = true;
-    for (size_t rank = 0; rank < program_.ranks; ++rank) {
-      for (const Stream stream : streams_[rank]) over &= drivers_[rank]->Synchronize(stream);
-    }
-    for (size_t rank = 0; rank < program_.ranks; ++rank) {
-      for (const Stream stream : helpers_[rank].all()) over &= drivers_[rank]->Synchronize(stream);
-    }
-    for (const auto& [key, lane] : lanes_) {
-      for (const size_t side : {0U, 1U}) {
-        SoftDriver& driver = *drivers_[side == 0 ? std::get<1>(key) : std::get<2>(key)];
-        for (const Stream stream : lane->ports[side].streams) {
-          over &= stream == nullptr || driver.Synchronize(stream);
-        }
-      }
-    }
-    return over;
   }
 
   bool HasNext(size_t rank) const { return next_[rank] < program_.steps[rank].size(); }
@@ -259,7 +307,7 @@ class World {
     text << trouble_;
     for (const std::string& error : machine_.Errors()) text << error << "\n";
     if (!over) {
-      for (const Waiting& waiting : machine_.Stuck()) text << waiting << "\n";
+      for (const std::string& waits : machine_.Stuck()) text << waits << "\n";
     }
     ran.trouble = text.str();
     return ran;
@@ -295,17 +343,16 @@ class World {
       machine_.Name(port.streams[PlanStream::kToPeer],
                     port.name + (role == Role::kSender ? ", sender" : ", receiver"));
       if (buffer == 0) buffer = drivers_[sent.to]->Allocate(kVccl.lane_bytes());
-      const DeviceAddress slots =
-          role == Role::kReceiver ? buffer : driver.Import(*drivers_[sent.to], buffer);
+      const DeviceAddress slots = role == Role::kReceiver ? buffer : driver.Import(buffer);
       auto& channels = lane->channels[static_cast<size_t>(role)];
       channels = std::make_unique<vccl::Channels>(kVccl, lane->memory->vccl, role, slots);
       port.channels = [channels = channels.get()] { return channels; };
-      const DeviceAddress base = driver.Import(*drivers_[peer], memory_[peer]);
+      const DeviceAddress base = driver.Import(memory_[peer]);
       if (role == Role::kSender) {
         lane->staging = std::make_unique<Staging>(driver.Allocate(kStaging), kStaging);
         // Other ranks may run at this point. The code must not rely on anything it read before.
         port.staging = [this, mine, staging = lane->staging.get()] {
-          pauses_[mine]();
+          drivers_[mine]->Pause();
           return staging;
         };
         // At the first call the peer has not mapped it yet.
@@ -316,7 +363,7 @@ class World {
       }
       port.map_new = [] {};
       const DeviceAddress staging =
-          role == Role::kReceiver ? driver.Import(*drivers_[peer], lane->staging->base()) : 0;
+          role == Role::kReceiver ? driver.Import(lane->staging->base()) : 0;
       port.resolve = [base, peer, staging](uint64_t allocation, uint64_t offset, uint64_t) {
         if (allocation == kStagingNumber) return staging + offset;
         return allocation == peer + 1 ? base + offset : 0;
@@ -364,30 +411,21 @@ class World {
   std::vector<DeviceAddress> memory_;
   std::vector<std::vector<Stream>> streams_;
   std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<SharedLane>> lanes_;
-  std::vector<size_t> next_;                   // by rank
-  std::vector<std::function<void()>> pauses_;  // by rank: called inside its present group
-  std::vector<char> busy_;                     // by rank: it is inside a group
-  std::vector<char> waits_;                    // by rank: it waits for its stream
-  std::vector<HelperStreams> helpers_;         // by rank
+  std::vector<size_t> next_;            // by rank
+  std::vector<char> busy_;              // by rank: it is inside a group
+  std::vector<char> waits_;             // by rank: it waits for its stream
+  std::vector<HelperStreams> helpers_;  // by rank
   std::mutex mutex_;
   std::map<Path, size_t> paths_;
   size_t full_ = 0;
   std::string trouble_;
 };
 
-SoftOptions OptionsFor(const Program& program, const Policy& policy) {
-  SoftOptions options;
-  options.one_connection = policy.kernel_waits;
-  options.gpus = static_cast<int>(program.ranks);
-  options.delay_bits = 5;
-  return options;
-}
-
 }  // namespace
 
 Ran RunProgram(const Program& program, Random& random, double possible, const Policy& policy,
                const LaneSettings& lanes) {
-  World world(program, possible, policy, lanes, OptionsFor(program, policy));
+  World world(program, possible, policy, lanes, 5);
   while (world.HasAnyNext()) {
     // Stuck: no rank and no operation can continue, and the program is not complete.
     if (!world.RunAny(random) && !world.machine().Step(random)) break;
@@ -398,106 +436,26 @@ Ran RunProgram(const Program& program, Random& random, double possible, const Po
 
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
                         const Policy& policy, const LaneSettings& lanes) {
-  SoftOptions options = OptionsFor(program, policy);
-  options.delay_bits = 2;
-  options.seed = seed;
-  World world(program, possible, policy, lanes, options);
-  world.machine().Start(2);
-  world.machine().RunHosts(static_cast<int>(program.ranks), [&](int number) {
-    const auto rank = static_cast<size_t>(number);
-    Random random(seed + rank);
-    while (world.HasNext(rank)) {
-      int moments = 20;
-      world.RunNext(
-          rank, random,
-          [&](uint64_t) {
-            std::this_thread::yield();
-            return --moments > 0;
-          },
-          [] { std::this_thread::yield(); });
-    }
-  });
-  return world.Result(world.Finish());
-}
-
-std::shared_ptr<NativeLane::GroupMessage> NativeLane::At(size_t index) {
-  while (messages_.size() <= index) messages_.push_back(std::make_shared<GroupMessage>());
-  return messages_[index];
-}
-
-std::shared_ptr<NativeLane::GroupMessage> NativeLane::Next(Role role) {
-  const std::scoped_lock lock(mutex_);
-  return At(next_[static_cast<size_t>(role)]++);
-}
-
-void NativeLane::Begin(GroupMessage& message, Role role, std::vector<uint8_t> data, bool eager) {
-  const std::scoped_lock lock(mutex_);
-  if (role == Role::kReceiver) {
-    message.receive_begun = true;
-  } else {
-    message.send_begun = true;
-    message.eager = eager;
-    message.bytes = data.size();
-    message.data = std::move(data);
-  }
-  Advance();
-}
-
-// Messages are processed in order. One that cannot continue blocks those after it.
-void NativeLane::Advance() {
-  for (; first_ < messages_.size(); ++first_) {
-    GroupMessage& message = *messages_[first_];
-    if (!message.send_begun || !message.receive_begun) break;
-    message.delivered = true;
-    if (message.buffered) held_ -= message.bytes;
-  }
-  for (size_t i = first_; i < messages_.size(); ++i) {
-    GroupMessage& message = *messages_[i];
-    if (message.buffered) continue;
-    if (!message.send_begun || !message.eager || held_ + message.bytes > capacity_) break;
-    message.buffered = true;
-    held_ += message.bytes;
-  }
-}
-
-bool NativeLane::Over(const GroupMessage& message, Role role) {
-  const std::scoped_lock lock(mutex_);
-  Advance();
-  return message.delivered || (role == Role::kSender && message.buffered);
-}
-
-bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls) {
-  struct One {
-    NativeCall call;
-    std::shared_ptr<NativeLane::GroupMessage> message;
-  };
-  const bool receives = std::ranges::any_of(
-      calls, [](const NativeCall& each) { return each.role == Role::kReceiver; });
-  auto all = std::make_shared<std::vector<One>>();
-  for (const NativeCall& call : calls) {
-    all->push_back({call, call.lane->Next(call.role)});
-  }
-  const auto begin = [all, &driver, eager = !receives] {
-    for (const One& one : *all) {
-      std::vector<uint8_t> data;
-      if (one.call.role == Role::kSender) {
-        data.resize(one.call.bytes);
-        driver.Read(one.call.address, data.data(), data.size());
+  World world(program, possible, policy, lanes, 2);
+  world.machine().Start(2, seed);
+  std::vector<std::thread> ranks;
+  for (size_t rank = 0; rank < program.ranks; ++rank) {
+    ranks.emplace_back([&world, seed, rank] {
+      Random random(seed + rank);
+      while (world.HasNext(rank)) {
+        int moments = 20;
+        world.RunNext(
+            rank, random,
+            [&](uint64_t) {
+              std::this_thread::yield();
+              return --moments > 0;
+            },
+            [] { std::this_thread::yield(); });
       }
-      one.call.lane->Begin(*one.message, one.call.role, std::move(data), eager);
-    }
-  };
-  const auto over = [all] {
-    return std::ranges::all_of(
-        *all, [](const One& one) { return one.call.lane->Over(*one.message, one.call.role); });
-  };
-  const auto receive = [all, &driver] {
-    for (const One& one : *all) {
-      if (one.call.role == Role::kSender) continue;
-      driver.Write(one.call.address, one.message->data.data(), one.message->data.size());
-    }
-  };
-  return driver.Kernel(stream, begin) && driver.Kernel(stream, receive, over);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return world.Result(world.machine().Finish());
 }
 
 }  // namespace nccltune::sendrecv

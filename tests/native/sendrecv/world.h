@@ -6,19 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "sendrecv/group/group.h"
 #include "sendrecv/lane/gate.h"
 #include "sendrecv/lane/message_lane.h"
 #include "sendrecv/programs.h"
-#include "sendrecv/soft_driver.h"
+#include "sendrecv/soft_engine.h"
 
 namespace nccltune::sendrecv {
 
@@ -58,53 +53,6 @@ Ran RunProgram(const Program& program, Random& random, double possible,
 // Does the same with a thread for each rank.
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
                         const Policy& policy = kCopies, const LaneSettings& lanes = {});
-
-// A model of NCCL's own send and receive. The messages of a pair stay in order. A send alone
-// completes when its bytes are in a buffer of limited size; a send in a group with receives
-// completes when it is received. A group is one kernel, in which all messages progress at once.
-
-class NativeLane {
- public:
-  explicit NativeLane(uint64_t capacity) : capacity_(capacity) {}
-
-  struct GroupMessage {
-    uint64_t bytes = 0;
-    bool send_begun = false;
-    bool receive_begun = false;
-    bool eager = false;
-    bool buffered = false;
-    bool delivered = false;
-    std::vector<uint8_t> data;
-  };
-
-  // Returns the next message in this side's order.
-  std::shared_ptr<GroupMessage> Next(Role role);
-  // Advances all messages that can progress, and returns whether this one is complete. Thread-safe.
-  bool Over(const GroupMessage& message, Role role);
-  // `data` and `eager` are given by the sender.
-  void Begin(GroupMessage& message, Role role, std::vector<uint8_t> data, bool eager);
-
- private:
-  std::shared_ptr<GroupMessage> At(size_t index);
-  void Advance();
-
-  const uint64_t capacity_;
-  std::mutex mutex_;
-  uint64_t held_ = 0;
-  size_t next_[2] = {};
-  std::vector<std::shared_ptr<GroupMessage>> messages_;
-  size_t first_ = 0;  // index of the first message that is not delivered
-};
-
-struct NativeCall {
-  NativeLane* lane = nullptr;
-  Role role = Role::kSender;
-  DeviceAddress address = 0;
-  uint64_t bytes = 0;
-};
-
-// Enqueues one ncclGroup in a stream. Returns false if the driver refuses.
-bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls);
 
 // A gate that is open for both sides before their first message.
 struct OpenedGate {

@@ -17,6 +17,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,74 +40,57 @@ std::shared_ptr<Communicator> Join(const std::string& key, int rank) {
   return made;
 }
 
-// A record of rank 0's segment, so that a test can change it.
-RankRecord& RecordOf(const std::string& key, size_t place) {
-  std::string why;
-  return Segment::Open(key, &why)->memory().records[place];
-}
-
-// Joins both ranks in this process. `change` modifies rank 1's record before rank 0 looks for its
-// peer.
-Port* PortTo(const std::string& name, const std::function<void(RankRecord&)>& change) {
-  const std::string key = name + " " + std::to_string(getpid());
-  const auto zero = Join(key, 0);
-  const auto one = Join(key, 1);
-  change(RecordOf(key, 1));
-  zero->Begin(0);
-  one->Begin(1);
-  Port* const port = zero->FindPort(1, Role::kSender, true);
-  // A copy, because the communicator's own port ends with it.
-  static Port copy;
-  if (port != nullptr) copy = *port;
-  EXPECT_TRUE(zero->Close() && one->Close());
-  return port == nullptr ? nullptr : &copy;
+// Returns a copy of rank 0's port to rank 1, if there is one. `change` modifies rank 1's record
+// before rank 0 looks for its peer.
+std::optional<Port> PortTo(const std::string& name,
+                           const std::function<void(RankRecord&)>& change) {
+  LocalRanks ranks(name);
+  change(ranks.record(1));
+  ranks.Begin();
+  const Port* const port = ranks.sends();
+  return port == nullptr ? std::nullopt : std::optional<Port>(*port);
 }
 
 TEST(Communicator, KnowsARankOfItsOwnProcess) {
-  const Port* const port = PortTo("own", [](RankRecord&) {});
-  ASSERT_NE(port, nullptr);
+  const auto port = PortTo("own", [](RankRecord&) {});
+  ASSERT_TRUE(port);
   EXPECT_TRUE(port->same_process);
 }
 
 TEST(Communicator, TakesAProcessWithTheSamePidForAnother) {
-  const Port* const port = PortTo("pid", [](RankRecord& record) { ++record.process.low; });
-  ASSERT_NE(port, nullptr);
+  const auto port = PortTo("pid", [](RankRecord& record) { ++record.process.low; });
+  ASSERT_TRUE(port);
   EXPECT_FALSE(port->same_process);
-  const Port* const nobody = PortTo("nobody", [](RankRecord& record) { record.process = {}; });
-  ASSERT_NE(nobody, nullptr);
+  const auto nobody = PortTo("nobody", [](RankRecord& record) { record.process = {}; });
+  ASSERT_TRUE(nobody);
   EXPECT_FALSE(nobody->same_process) << "a rank without a token is no other's neighbour";
 }
 
 TEST(Communicator, PublishesTheTokenOfItsMailbox) {
-  const std::string key = "mailbox " + std::to_string(getpid());
-  const auto zero = Join(key, 0);
-  const auto one = Join(key, 1);
-  EXPECT_NE(RecordOf(key, 0).mailbox, Token{});
-  EXPECT_NE(RecordOf(key, 1).mailbox, Token{});
-  EXPECT_NE(RecordOf(key, 0).mailbox, RecordOf(key, 1).mailbox);
+  LocalRanks ranks("mailbox");
+  EXPECT_NE(ranks.record(0).mailbox, Token{});
+  EXPECT_NE(ranks.record(1).mailbox, Token{});
+  EXPECT_NE(ranks.record(0).mailbox, ranks.record(1).mailbox);
+  ranks.Begin();
 }
 
 TEST(Communicator, LeavesAnotherReleaseAndAnotherHostToNccl) {
-  EXPECT_EQ(PortTo("release", [](RankRecord& record) { ++record.protocol; }), nullptr);
-  EXPECT_EQ(PortTo("host", [](RankRecord& record) { record.host = 7; }), nullptr);
-  EXPECT_EQ(PortTo("settings", [](RankRecord& record) { ++record.settings_hash; }), nullptr);
+  EXPECT_FALSE(PortTo("release", [](RankRecord& record) { ++record.protocol; }));
+  EXPECT_FALSE(PortTo("host", [](RankRecord& record) { record.host = 7; }));
+  EXPECT_FALSE(PortTo("settings", [](RankRecord& record) { ++record.settings_hash; }));
 }
 
 // Without a lane between the two ranks, only the record shows that the peer has abandoned
 // the communicator.
 TEST(Communicator, APeerLearnsThatItWasGivenUp) {
-  const std::string key = "given up " + std::to_string(getpid());
-  const auto zero = Join(key, 0);
-  const auto one = Join(key, 1);
-  zero->Begin(0);
-  one->Begin(1);
-  EXPECT_NE(zero->FloorOf(1), UINT64_MAX) << "they are peers";
-  EXPECT_EQ(zero->Failure().why, "");
-  EXPECT_FALSE(zero->needs_check());
-  one->Break("the communicator was aborted");
-  EXPECT_EQ(zero->Failure().why, "") << "no message is lost";
-  EXPECT_TRUE(zero->needs_check());
-  EXPECT_TRUE(zero->Close() && one->Close());
+  LocalRanks ranks("given up");
+  ranks.Begin();
+  EXPECT_NE(ranks[0]->FloorOf(1), UINT64_MAX) << "they are peers";
+  EXPECT_EQ(ranks[0]->Failure().why, "");
+  EXPECT_FALSE(ranks[0]->needs_check());
+  ranks[1]->Break("the communicator was aborted");
+  EXPECT_EQ(ranks[0]->Failure().why, "") << "no message is lost";
+  EXPECT_TRUE(ranks[0]->needs_check());
 }
 
 // The peer's process may be stopped, and NCCL would not wait for it.
@@ -194,39 +178,30 @@ TEST(EnqueuedWork, NcclsMessagesAreLostOnlySomeTimeAfterTheirPeer) {
   work.Clear();
 }
 
-bool IsExported(Communicator& communicator, Segment& segment, uint64_t number) {
-  communicator.WithdrawStale();
-  return std::ranges::any_of(segment.memory().records[0].exports, [&](const ExportEntry& entry) {
-    return entry.number.load() == number;
-  });
-}
-
-// Rank 0 exports a span of two chunks. Then the chunk that no message uses is replaced.
+// Memory of captured messages stays exported until the communicator ends. Rank 0 exports a span of
+// two chunks. Then the chunk that no message uses is replaced.
 TEST(GraphMemory, StaysExportedWhenAnotherChunkIsReplaced) {
   for (const bool captured : {false, true}) {
-    const std::string key = "graph memory " + std::to_string(getpid());
-    std::string why;
     SendRecvOptions options;
     options.policy.graphs = true;
-    std::shared_ptr<Communicator> ranks[2];
-    for (const int rank : {0, 1}) {
-      soft::UseGpu(rank);
-      ranks[rank] = Communicator::Join(key, rank, options, &why);
-      ASSERT_NE(ranks[rank], nullptr) << why;
-    }
-    const std::shared_ptr<Segment> segment = Segment::Open(key, &why);
-    for (const int rank : {0, 1}) ranks[rank]->Begin(rank);
-    Port* const sends = ranks[0]->FindPort(1, Role::kSender, true);
-    soft::UseGpu(1);
-    Port* const receives = ranks[1]->FindPort(0, Role::kReceiver, true);
+    LocalRanks ranks("graph memory", options, options);
+    ranks.Begin();
+    Port* const sends = ranks.sends();
+    Port* const receives = ranks.receives();
     ASSERT_TRUE(sends != nullptr && receives != nullptr);
     soft::UseGpu(0);
     Segments memory(2, 2);
     const auto find = [&](size_t chunk) {
       return ranks[0]->FindMemory(1, Role::kSender, memory.at(chunk * kChunk), kChunk);
     };
+    const auto is_exported = [&](uint64_t number) {
+      ranks[0]->WithdrawStale();
+      return std::ranges::any_of(ranks.record(0).exports, [&](const ExportEntry& entry) {
+        return entry.number.load() == number;
+      });
+    };
     const uint64_t number = find(0).number;
-    ASSERT_TRUE(IsExported(*ranks[0], *segment, number));
+    ASSERT_TRUE(is_exported(number));
     if (captured) {
       const CapturedMessage first = sends->end->Capture(kChunk, number, 0);
       receives->end->Capture(kChunk, 1, 0);
@@ -236,8 +211,7 @@ TEST(GraphMemory, StaysExportedWhenAnotherChunkIsReplaced) {
     memory.Unmap(1);
     memory.Map(1);
     EXPECT_NE(find(1).number, number) << "the old span gets no more messages";
-    EXPECT_EQ(IsExported(*ranks[0], *segment, number), captured);
-    EXPECT_TRUE(ranks[0]->Close() && ranks[1]->Close());
+    EXPECT_EQ(is_exported(number), captured);
   }
 }
 
@@ -248,6 +222,7 @@ bool Sleeps(int thread) {
   return stat.find(") S ") != std::string::npos;
 }
 
+// Two threads may have groups of the same communicators, in opposite orders.
 TEST(LockOrder, IsTheSameForAllGroups) {
   soft::UseGpu(0);
   std::shared_ptr<Communicator> comms[2];
@@ -290,17 +265,10 @@ TEST(LockOrder, IsTheSameForAllGroups) {
 }
 
 TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
-  const std::string key = "retired " + std::to_string(getpid());
-  std::shared_ptr<Communicator> ranks[2];
-  for (const int rank : {0, 1}) {
-    soft::UseGpu(rank);
-    std::string why;
-    ranks[rank] = Communicator::Join(key, rank, {}, &why);
-    ASSERT_NE(ranks[rank], nullptr) << why;
-  }
-  for (const int rank : {0, 1}) ranks[rank]->Begin(rank);
-  Port* const sends = ranks[0]->FindPort(1, Role::kSender, true);
-  Port* const receives = ranks[1]->FindPort(0, Role::kReceiver, true);
+  LocalRanks ranks("retired");
+  ranks.Begin();
+  Port* const sends = ranks.sends();
+  Port* const receives = ranks.receives();
   ASSERT_TRUE(sends != nullptr && receives != nullptr);
   const uint64_t number = sends->end->Post(8, 1, 0, MessageDecision::kFetch).number;
 
@@ -321,13 +289,7 @@ TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
   retired.Release(std::chrono::milliseconds(1));
   EXPECT_TRUE(received.load());
   receiver.join();
-  EXPECT_TRUE(ranks[1]->Close());
 }
 
 }  // namespace
-
-// Memory of captured messages stays exported until the communicator ends.
-
-// Two threads may have groups of the same communicators, in opposite orders.
-
 }  // namespace nccltune::sendrecv

@@ -1,97 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <memory>
-#include <string>
 
 #include "sendrecv/calls/message_call.h"
 #include "sendrecv/counts.h"
-#include "sendrecv/stand_in/processes.h"
+#include "sendrecv/engine/sharing.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-// Ranks 0 and 1 of a communicator, both in this process.
-class EligibilityTest : public testing::Test {
- protected:
-  void Make(const SendRecvOptions& zero, const SendRecvOptions& one) {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    const std::string key = test.name() + std::to_string(getpid());
-    for (const int rank : {0, 1}) {
-      soft::UseGpu(rank);
-      std::string why;
-      ranks_[rank] = Communicator::Join(key, rank, rank == 0 ? zero : one, &why);
-      ASSERT_NE(ranks_[rank], nullptr) << why;
-    }
-    for (const int rank : {0, 1}) ranks_[rank]->Begin(rank);
-  }
-  void TearDown() override {
-    for (const auto& rank : ranks_) EXPECT_TRUE(rank->Close());
-  }
+// A send from rank 0 to rank 1.
+MessageCall Send(const LocalRanks& ranks, uint64_t bytes) {
+  static char buffer = 0;
+  return {.role = Role::kSender,
+          .buffer = &buffer,
+          .count = bytes,
+          .type = nccl::kInt8,
+          .peer = 1,
+          .communicator = ranks[0]};
+}
 
-  // A send from rank 0 to rank 1.
-  MessageCall Send(uint64_t bytes) const {
-    return {.role = Role::kSender,
-            .buffer = &buffer_,
-            .count = bytes,
-            .type = nccl::kInt8,
-            .peer = 1,
-            .communicator = ranks_[0]};
-  }
+Eligibility OfSend(const LocalRanks& ranks, uint64_t bytes) {
+  return EligibilityOf(Send(ranks, bytes));
+}
 
-  std::shared_ptr<Communicator> ranks_[2];
-  mutable char buffer_ = 0;
-};
+const uint64_t kFrom = SendRecvOptions().from;
 
-TEST_F(EligibilityTest, BeginsAtTheLowerOfBothThresholds) {
+TEST(Eligibility, BeginsAtTheLowerOfBothThresholds) {
   SendRecvOptions zero;
   SendRecvOptions one;
   zero.from = 5000;
   one.from = 4000;
-  Make(zero, one);
-  EXPECT_EQ(EligibilityOf(Send(3999)), Eligibility::kNative);
-  EXPECT_EQ(EligibilityOf(Send(4000)), Eligibility::kEligible);
+  LocalRanks ranks("thresholds", zero, one);
+  ranks.Begin();
+  EXPECT_EQ(OfSend(ranks, 3999), Eligibility::kNative);
+  EXPECT_EQ(OfSend(ranks, 4000), Eligibility::kEligible);
 }
 
-TEST_F(EligibilityTest, EndsWhenTheLaneIsClosed) {
-  Make({}, {});
-  const uint64_t large = SendRecvOptions().from;
-  EXPECT_EQ(EligibilityOf(Send(large)), Eligibility::kEligible);
-  Port* const port = ranks_[0]->FindPort(1, Role::kSender, true);
+TEST(Eligibility, EndsWhenTheLaneIsClosed) {
+  LocalRanks ranks("closed");
+  ranks.Begin();
+  EXPECT_EQ(OfSend(ranks, kFrom), Eligibility::kEligible);
+  Port* const port = ranks.sends();
   ASSERT_NE(port, nullptr);
-  EXPECT_EQ(EligibilityOf(Send(large)), Eligibility::kEligible);
+  EXPECT_EQ(OfSend(ranks, kFrom), Eligibility::kEligible);
   ASSERT_TRUE(port->end->Close());
-  EXPECT_EQ(EligibilityOf(Send(large)), Eligibility::kNative);
+  EXPECT_EQ(OfSend(ranks, kFrom), Eligibility::kNative);
 }
 
-TEST_F(EligibilityTest, WhatNcclChecksAtTheCallIsNotTracked) {
-  Make({}, {});
-  MessageCall call = Send(SendRecvOptions().from);
+TEST(Eligibility, WhatNcclChecksAtTheCallIsNotTracked) {
+  LocalRanks ranks("tracked");
+  ranks.Begin();
+  MessageCall call = Send(ranks, kFrom);
   call.peer = 0;
   EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "a message of a rank to itself";
-  call = Send(0);
+  call = Send(ranks, 0);
   EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "no bytes";
-  call = Send(SIZE_MAX);
+  call = Send(ranks, SIZE_MAX);
   call.type = nccl::DataType{7};  // 4 bytes
   EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "more bytes than a number can hold";
-  call = Send(SendRecvOptions().from);
+  call = Send(ranks, kFrom);
   call.buffer = nullptr;
   EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "no memory";
 }
 
-TEST_F(EligibilityTest, APeerWithOtherSettingsHasNone) {
+TEST(Eligibility, APeerWithOtherSettingsAndADryRunHaveNone) {
   SendRecvOptions other;
   other.policy.graphs = true;
-  Make({}, other);
-  EXPECT_EQ(EligibilityOf(Send(SendRecvOptions().from)), Eligibility::kNative);
-}
-
-TEST_F(EligibilityTest, ADryRunHasNone) {
+  LocalRanks ranks("other settings", {}, other);
+  ranks.Begin();
+  EXPECT_EQ(OfSend(ranks, kFrom), Eligibility::kNative);
   SendRecvOptions dry;
   dry.dry_run = true;
-  Make(dry, dry);
-  EXPECT_EQ(EligibilityOf(Send(SendRecvOptions().from)), Eligibility::kNative);
+  LocalRanks dry_ranks("dry", dry, dry);
+  dry_ranks.Begin();
+  EXPECT_EQ(OfSend(dry_ranks, kFrom), Eligibility::kNative);
 }
 
 TEST(Counts, NameWhatWasTakenAlone) {

@@ -99,6 +99,27 @@ void Segments::Write(int seed) {
   EXPECT_EQ(soft::cuMemcpyHtoD_v2(base_, data.data(), data.size()), soft::kCudaSuccess);
 }
 
+LocalRanks::LocalRanks(const std::string& name, const SendRecvOptions& zero,
+                       const SendRecvOptions& one) {
+  const std::string key = name + " " + std::to_string(getpid());
+  std::string why;
+  for (const int rank : {0, 1}) {
+    soft::UseGpu(rank);
+    ranks_[rank] = Communicator::Join(key, rank, rank == 0 ? zero : one, &why);
+    EXPECT_NE(ranks_[rank], nullptr) << why;
+  }
+  segment_ = Segment::Open(key, &why);
+}
+
+// The watcher may hold a lock at this moment.
+LocalRanks::~LocalRanks() {
+  for (const auto& rank : ranks_) EXPECT_TRUE(soft::Soon([&] { return rank->Close(); }));
+}
+
+void LocalRanks::Begin() {
+  for (const int rank : {0, 1}) ranks_[rank]->Begin(rank);
+}
+
 size_t OpenDescriptors() {
   return Count([](int, const std::string&) { return true; });
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "sendrecv/group/communicator.h"
 #include "sendrecv/memory/exported_memory.h"
 #include "sendrecv/memory/imported_memory.h"
 #include "sendrecv/stand_in/processes.h"
@@ -106,6 +107,30 @@ class Segments {
   size_t room_;
   int types_;
   std::set<size_t> mapped_;
+};
+
+// Ranks 0 and 1 of a communicator, both in this process, each on a GPU of its own.
+class LocalRanks {
+ public:
+  // `name`: different for each test.
+  explicit LocalRanks(const std::string& name, const SendRecvOptions& zero = {},
+                      const SendRecvOptions& one = {});
+  // Closes both.
+  ~LocalRanks();
+  LocalRanks(const LocalRanks&) = delete;
+  LocalRanks& operator=(const LocalRanks&) = delete;
+
+  void Begin();
+  const std::shared_ptr<Communicator>& operator[](size_t rank) const { return ranks_[rank]; }
+  // Lets a test change what a rank publishes.
+  RankRecord& record(size_t rank) { return segment_->memory().records[rank]; }
+  // Returns the ends of the lane from rank 0 to rank 1.
+  Port* sends() { return ranks_[0]->FindPort(1, Role::kSender, true); }
+  Port* receives() { return ranks_[1]->FindPort(0, Role::kReceiver, true); }
+
+ private:
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Communicator> ranks_[2];
 };
 
 // Number of open descriptors of this process.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "sendrecv/hooks/interpose.h"
@@ -16,89 +17,45 @@ bool Wants(std::string_view what) {
   return wanted != nullptr && what == wanted;
 }
 
+// The arguments that are printed, of two functions.
+std::string Words(const auto&... /*arguments*/) { return ""; }
+std::string Words(const void* /*buffer*/, size_t count, nccl::DataType type, int peer,
+                  nccl::Comm /*comm*/, nccl::Stream /*stream*/) {
+  return " " + std::to_string(count) + " " + std::to_string(type) + " " + std::to_string(peer);
+}
+std::string Words(nccl::Comm* /*comm*/, int ranks, const nccl::UniqueId& id, int rank,
+                  nccl::CommConfig* /*config*/) {
+  return " " + std::to_string(ranks) + " " + std::to_string(id.internal[0]) + " " +
+         std::to_string(static_cast<unsigned char>(id.internal[127])) + " " + std::to_string(rank);
+}
+
+void Seen(std::string_view call, const std::string& words = "") {
+  std::printf("intercepted %s%s\n", call.data(), words.c_str());
+  if (call == "Send" && Wants("throws")) throw std::runtime_error("as it was asked");
+}
+
 class Probe : public Interceptor {
  public:
   using Interceptor::Interceptor;
 
-  nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
-    Seen("CommInitRank");
-    return Interceptor::CommInitRank(comm, ranks, id, rank);
+#define IN_GROUPS(name, arguments, ...)                                            \
+  nccl::Result name(ThreadState& /*thread*/ __VA_OPT__(, ) __VA_ARGS__) override { \
+    Seen(#name, Words arguments);                                                  \
+    return native().name arguments;                                                \
   }
-  nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
-                                  nccl::CommConfig* config) override {
-    std::printf("intercepted CommInitRankConfig %d %d %d %d\n", ranks, id.internal[0],
-                static_cast<unsigned char>(id.internal[127]), rank);
-    return Interceptor::CommInitRankConfig(comm, ranks, id, rank, config);
+#define HANDLED(name, arguments, ...)       \
+  nccl::Result name(__VA_ARGS__) override { \
+    Seen(#name, Words arguments);           \
+    return native().name arguments;         \
   }
-  nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
-                                    nccl::UniqueId* id, nccl::CommConfig* config) override {
-    Seen("CommInitRankScalable");
-    return Interceptor::CommInitRankScalable(comm, ranks, rank, ids, id, config);
-  }
-  nccl::Result CommInitAll(nccl::Comm* comms, int devices, const int* list) override {
-    Seen("CommInitAll");
-    return Interceptor::CommInitAll(comms, devices, list);
-  }
-  nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                         nccl::CommConfig* config) override {
-    Seen("CommSplit");
-    return Interceptor::CommSplit(comm, color, key, made, config);
-  }
-  nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                          nccl::CommConfig* config, int flags) override {
-    Seen("CommShrink");
-    return Interceptor::CommShrink(comm, excluded, count, made, config, flags);
-  }
-  nccl::Result CommDestroy(nccl::Comm comm) override {
-    Seen("CommDestroy");
-    return Interceptor::CommDestroy(comm);
-  }
-  nccl::Result CommAbort(nccl::Comm comm) override {
-    Seen("CommAbort");
-    return Interceptor::CommAbort(comm);
-  }
-  nccl::Result CommRevoke(nccl::Comm comm, int flags) override {
-    Seen("CommRevoke");
-    return Interceptor::CommRevoke(comm, flags);
-  }
-  nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error) override {
-    Seen("CommGetAsyncError");
-    return Interceptor::CommGetAsyncError(comm, error);
-  }
-  nccl::Result GroupStart(ThreadState& thread) override {
-    Seen("GroupStart");
-    return Interceptor::GroupStart(thread);
-  }
-  nccl::Result GroupEnd(ThreadState& thread) override {
-    Seen("GroupEnd");
-    return Interceptor::GroupEnd(thread);
-  }
-  nccl::Result GroupSimulateEnd(ThreadState& thread, nccl::SimInfo* info) override {
-    Seen("GroupSimulateEnd");
-    return Interceptor::GroupSimulateEnd(thread, info);
-  }
+#define ENQUEUED(...)
+#define OBSERVED(...)
+#include "sendrecv/hooks/hooked_functions.inc"
+
   nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call) override {
     Seen("a call that enqueues");
     return Interceptor::Enqueue(thread, call);
   }
-  nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm) override {
-    Seen("RedOpDestroy");
-    return Interceptor::RedOpDestroy(thread, op, comm);
-  }
-  nccl::Result Send(ThreadState& thread, const void* buffer, size_t count, nccl::DataType type,
-                    int peer, nccl::Comm comm, nccl::Stream stream) override {
-    std::printf("intercepted Send %zu %d %d\n", count, static_cast<int>(type), peer);
-    if (Wants("throws")) throw std::runtime_error("as it was asked");
-    return Interceptor::Send(thread, buffer, count, type, peer, comm, stream);
-  }
-  nccl::Result Recv(ThreadState& thread, void* buffer, size_t count, nccl::DataType type, int peer,
-                    nccl::Comm comm, nccl::Stream stream) override {
-    Seen("Recv");
-    return Interceptor::Recv(thread, buffer, count, type, peer, comm, stream);
-  }
-
- private:
-  static void Seen(const char* call) { std::printf("intercepted %s\n", call); }
 };
 
 }  // namespace

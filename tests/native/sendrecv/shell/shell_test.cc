@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -26,17 +25,10 @@ const std::string kProbeAsNccl = PROBE_AS_NCCL;
 const std::string kProbeFolder = kProbeAsNccl.substr(0, kProbeAsNccl.rfind('/'));
 constexpr int kFunctions = 193;
 
-using Environment = std::map<std::string, std::string>;
-
 // Returns standard output and standard error, followed by the exit status if it is not 0.
 std::string OutputOf(const std::string& command, Environment environment) {
-#ifdef NCCLTUNE_SANITIZED
-  // A preloaded library comes before the sanitizer's runtime.
-  environment["ASAN_OPTIONS"] = "verify_asan_link_order=0";
-#endif
-  std::string line = "env -u NCCLTUNE_SENDRECV -u NCCLTUNE_SENDRECV_NCCL";
-  for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
-  return AllOutputOf(line + " " + command);
+  environment.insert({{"NCCLTUNE_SENDRECV", kUnset}, {"NCCLTUNE_SENDRECV_NCCL", kUnset}});
+  return AllOutputOf(InEnvironment(environment, command));
 }
 
 // Runs a program that is linked with NCCL, with our library preloaded.
@@ -59,12 +51,6 @@ std::string AsNccl(const std::string& what, const std::string& folder,
 std::string Called(const std::string& how) {
   const std::string functions = std::to_string(kFunctions);
   return "called " + how + functions + ", wrong 0\n";
-}
-
-int Count(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
 }
 
 TEST(Shell, ForwardsEachFunctionWithAllItsArguments) {
@@ -210,8 +196,8 @@ TEST(Shell, OthersBeforeNcclGoOnOnceAndDoNotGoRound) {
                 "\nintercepted Send 0 0 0\ntraced\nncclSend: forwarded to pncclSend\n");
   const std::string before =
       Preloaded("ncclSend", std::string(TRACER ":") + PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(Count(before, "traced"), 1) << before;
-  EXPECT_EQ(Count(before, "intercepted Send"), 1) << before;
+  EXPECT_EQ(CountIn(before, "traced"), 1) << before;
+  EXPECT_EQ(CountIn(before, "intercepted Send"), 1) << before;
 }
 
 TEST(Shell, BothWaysAtOnce) {
@@ -222,7 +208,7 @@ TEST(Shell, BothWaysAtOnce) {
 TEST(Shell, AnOlderNccl) {
   const std::string output =
       Preloaded("answers", PROBE, {{"LD_LIBRARY_PATH", kOldFolder}, {"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(Count(output, "\n"), kFunctions + 1 + 16) << output;
+  EXPECT_EQ(CountIn(output, "\n"), kFunctions + 1 + 16) << output;
   EXPECT_NE(output.find("intercepted Recv\n"), std::string::npos) << output;
   for (const char* const line :
        {"ncclCommSplit: 5\n", "pncclSend: 5\n", "ncclAlltoAllConfig: 5\n", "ncclTeamLsa: 0 0 0\n",
@@ -246,14 +232,14 @@ TEST(Shell, TheVariableNamesTheNccl) {
 TEST(Shell, WithoutAnNcclEveryCallFailsAndOneLineStatesWhy) {
   const std::string output =
       AsNccl("answers", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", "/nowhere/libnccl.so.2"}});
-  EXPECT_EQ(Count(output, "nccltune: NCCLTUNE_SENDRECV_NCCL: /nowhere/libnccl.so.2: "), 1)
+  EXPECT_EQ(CountIn(output, "nccltune: NCCLTUNE_SENDRECV_NCCL: /nowhere/libnccl.so.2: "), 1)
       << output;
-  EXPECT_EQ(Count(output, "\n"), kFunctions + 1) << output;
-  EXPECT_EQ(Count(output, ": nccltune: no NCCL was found\n"), 4) << output;
-  EXPECT_EQ(Count(output, ": nothing\n"), 5) << output;
-  EXPECT_EQ(Count(output, ": 0 0 0\n"), 10) << output;
-  EXPECT_EQ(Count(output, ": 0\n"), 6) << output;
-  EXPECT_EQ(Count(output, ": 2\n"), kFunctions - 4 - 5 - 10 - 6) << output;
+  EXPECT_EQ(CountIn(output, "\n"), kFunctions + 1) << output;
+  EXPECT_EQ(CountIn(output, ": nccltune: no NCCL was found\n"), 4) << output;
+  EXPECT_EQ(CountIn(output, ": nothing\n"), 5) << output;
+  EXPECT_EQ(CountIn(output, ": 0 0 0\n"), 10) << output;
+  EXPECT_EQ(CountIn(output, ": 0\n"), 6) << output;
+  EXPECT_EQ(CountIn(output, ": 2\n"), kFunctions - 4 - 5 - 10 - 6) << output;
 }
 
 TEST(Shell, ItselfIsNoNccl) {
@@ -274,7 +260,7 @@ TEST(Shell, WithoutAnNcclTheLineListsWhatWasSearched) {
   if (output == "ncclSend: 0\n" || output.find("ncclSend: 2\n") == std::string::npos) {
     GTEST_SKIP() << "this machine has an NCCL where the loader looks";
   }
-  EXPECT_EQ(Count(output, "\n"), 2) << output;
+  EXPECT_EQ(CountIn(output, "\n"), 2) << output;
   for (const std::string& part :
        {std::string("nccltune: no NCCL was found: none is loaded besides "), kAsNcclFolder + ":",
         std::string("; set NCCLTUNE_SENDRECV_NCCL to its path\n")}) {
@@ -293,16 +279,16 @@ TEST(Shell, ABadSettingIsNamedOnce) {
 
 TEST(Shell, ManyThreadsAreTheFirst) {
   const std::string output = Preloaded("threads", PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(Count(output, "made: "), 1) << output;
-  EXPECT_EQ(Count(output, "intercepted GroupStart\n"), 16) << output;
+  EXPECT_EQ(CountIn(output, "made: "), 1) << output;
+  EXPECT_EQ(CountIn(output, "intercepted GroupStart\n"), 16) << output;
   EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
   EXPECT_EQ(AsNccl("threads", kAsNcclFolder), "threads 16, wrong 0\n");
 }
 
 TEST(Shell, ThreadsThatComeLaterSeeWhatTheFirstOneMade) {
   const std::string output = Preloaded("later", PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(Count(output, "made: "), 1) << output;
-  EXPECT_EQ(Count(output, "intercepted GroupStart\n"), 16) << output;
+  EXPECT_EQ(CountIn(output, "made: "), 1) << output;
+  EXPECT_EQ(CountIn(output, "intercepted GroupStart\n"), 16) << output;
   EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
 }
 
@@ -321,6 +307,7 @@ TEST(Shell, AChildAndItsParentEachHaveAFirst) {
                 kFake + "\nintercepted Recv\nncclRecv: forwarded\n");
 }
 
+// The two shipped libraries: exported symbols, needed libraries, soname.
 class SharedObject : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -388,7 +375,4 @@ TEST_P(SharedObject, HasNcclsNameWhereItStandsForIt) {
 INSTANTIATE_TEST_SUITE_P(Shell, SharedObject, testing::Values(SHELL, SHELL_AS_NCCL));
 
 }  // namespace
-
-// Checks of the two shipped libraries: exported symbols, needed libraries and versions, soname.
-
 }  // namespace nccltune::sendrecv

@@ -16,75 +16,49 @@ namespace {
 
 constexpr int kVersion = 13000;
 
-struct ErrorText {
-  const char* name;
-  const char* text;
-};
-
-const std::map<CUresult, ErrorText>& Errors() {
-  static const auto* const errors = new std::map<CUresult, ErrorText>{
-      {kCudaSuccess, {"CUDA_SUCCESS", "no error"}},
-      {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
-      {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
-      {kNotInitialized, {"CUDA_ERROR_NOT_INITIALIZED", "initialization error"}},
-      {kInvalidDevice, {"CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}},
-      {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
-      {kPeerAccessUnsupported,
-       {"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported"}},
-      {kInvalidHandle, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
-      {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
-      {kNotReady, {"CUDA_ERROR_NOT_READY", "device not ready"}},
-      {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
-      {kPeerAccessAlreadyEnabled,
-       {"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"}},
-      {kHostMemoryAlreadyRegistered,
-       {"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "memory is already registered"}},
-      {kHostMemoryNotRegistered,
-       {"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "memory was not registered"}},
-      {kNotSupported, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
-      {kStreamCaptureUnsupported,
-       {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when capturing"}},
-      {kStreamCaptureInvalidated,
-       {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error"}},
-      {kStreamCaptureUnmatched,
-       {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not begun in this stream"}},
-      {kStreamCaptureUnjoined,
-       {"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"}},
-      {kCapturedEvent,
-       {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded"}},
+const char* NameOf(CUresult error) {
+  static const auto& names = *new std::map<CUresult, const char*>{
+      {kCudaSuccess, "CUDA_SUCCESS"},
+      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED"},
+      {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
+      {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+      {kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+      {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {kNotFound, "CUDA_ERROR_NOT_FOUND"},
+      {kNotReady, "CUDA_ERROR_NOT_READY"},
+      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {kPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
+      {kHostMemoryAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+      {kHostMemoryNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
+      {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED"},
+      {kStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {kStreamCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+      {kStreamCaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+      {kStreamCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+      {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
   };
-  return *errors;
+  const auto found = names.find(error);
+  return found == names.end() ? nullptr : found->second;
 }
 
 bool IsDevice(CUdevice device) { return device >= 0 && device < Machine::Get().options.gpus; }
 
+// Those that the library asks for.
 int Attribute(int attribute) {
   const CudaOptions& options = Machine::Get().options;
   switch (attribute) {
-    case 16:  // MULTIPROCESSOR_COUNT
-      return 132;
-    case 40:  // ASYNC_ENGINE_COUNT
-      return 3;
+    case 41:  // UNIFIED_ADDRESSING
+      return 1;
     case 75:  // COMPUTE_CAPABILITY_MAJOR
       return options.Lacks("hopper") ? 8 : 9;
-    case 41:   // UNIFIED_ADDRESSING
-    case 115:  // MEMORY_POOLS_SUPPORTED
-    case 19:   // CAN_MAP_HOST_MEMORY
-      return 1;
     case 91:  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
     case 99:  // HOST_REGISTER_SUPPORTED
       return options.Lacks("hostregister") ? 0 : 1;
     case 92:   // CAN_USE_STREAM_MEM_OPS_V1
-    case 93:   // CAN_USE_64_BIT_STREAM_MEM_OPS_V1
-    case 94:   // CAN_USE_STREAM_WAIT_VALUE_NOR_V1
     case 122:  // CAN_USE_64_BIT_STREAM_MEM_OPS
-    case 123:  // CAN_USE_STREAM_WAIT_VALUE_NOR
       return options.Lacks("memops") ? 0 : 1;
-    case 102:  // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-    case 103:  // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-      return options.Lacks("vmm") ? 0 : 1;
-    case 125:  // IPC_EVENT_SUPPORTED
-      return options.Lacks("ipc") ? 0 : 1;
     default:
       return 0;
   }
@@ -104,16 +78,11 @@ CUresult cuDriverGetVersion(int* version) {
 }
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  const auto found = Errors().find(error);
-  *name = found == Errors().end() ? nullptr : found->second.name;
+  *name = NameOf(error);
   return *name == nullptr ? kInvalidValue : kCudaSuccess;
 }
 
-CUresult cuGetErrorString(CUresult error, const char** text) {
-  const auto found = Errors().find(error);
-  *text = found == Errors().end() ? nullptr : found->second.text;
-  return *text == nullptr ? kInvalidValue : kCudaSuccess;
-}
+CUresult cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(error, text); }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   SOFT_ENTER();
@@ -139,7 +108,7 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   SOFT_ENTER();
   if (!IsDevice(device)) return kInvalidDevice;
   // PCI_BUS_ID.
-  *value = attribute == 33 ? device + 1 : Attribute(attribute);
+  *value = Attribute(attribute);
   return kCudaSuccess;
 }
 

@@ -79,7 +79,6 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                      const CUmemAllocationProp* prop, unsigned long long flags) {
   SOFT_ENTER();
-  if (Machine::Get().options.Lacks("vmm")) return kNotSupported;
   if (flags != 0 || !Valid(*prop) || bytes == 0 || bytes % kGranularity != 0) return kInvalidValue;
   // Fabric handles are not supported.
   if ((prop->requestedHandleTypes & ~kPosixFd) != 0) return kNotSupported;
@@ -106,7 +105,6 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment,
                              CUdeviceptr wanted, unsigned long long flags) {
   SOFT_ENTER();
-  if (Machine::Get().options.Lacks("vmm")) return kNotSupported;
   if (flags != 0 || bytes == 0 || bytes % kGranularity != 0) return kInvalidValue;
   *pointer = Memory::Get().Reserve(bytes, alignment, wanted);
   return *pointer == 0 ? kOutOfMemory : kCudaSuccess;
@@ -185,7 +183,6 @@ CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle ha
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         int type) {
   SOFT_ENTER();
-  if (Machine::Get().options.Lacks("vmm")) return kNotSupported;
   if (type != kPosixFd) return kInvalidValue;
   Allocation allocation;
   allocation.backing = Backing::Open(static_cast<int>(reinterpret_cast<intptr_t>(shareable)));

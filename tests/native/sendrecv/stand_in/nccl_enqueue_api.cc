@@ -228,69 +228,48 @@ SOFT_NCCL(ncclWaitSignal, (int /*count*/, ncclWaitSignalDesc_t* /*descriptors*/,
   return Operation(comm, kNcclInt8, 0, stream).End();
 }
 
-namespace {
-
 // A bad configuration makes the whole group fail.
-ncclResult_t CheckConfig(const ncclCollConfig_t* config) {
-  const bool well = config == nullptr || config->magic == 0xcafebeef;
-  return well ? kNcclSuccess : FailGroup(Fail(kNcclInvalidArgument, "no configuration"));
-}
-
-}  // namespace
-
-SOFT_NCCL(ncclAllGatherConfig, (const void* from, void* to, size_t count, ncclDataType_t type,
-                                ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclAllGather(from, to, count, type, comm, stream);
-}
-
-SOFT_NCCL(ncclAllReduceConfig,
-          (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
-           ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclAllReduce(from, to, count, type, op, comm, stream);
-}
-
-SOFT_NCCL(ncclAlltoAllConfig, (const void* from, void* to, size_t count, ncclDataType_t type,
-                               ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclAlltoAll(from, to, count, type, comm, stream);
-}
-
-SOFT_NCCL(ncclBroadcastConfig,
-          (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-           CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclBroadcast(from, to, count, type, root, comm, stream);
-}
-
-SOFT_NCCL(ncclGatherConfig,
-          (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-           CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclGather(from, to, count, type, root, comm, stream);
-}
-
-SOFT_NCCL(ncclReduceConfig,
-          (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-           ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclReduce(from, to, count, type, op, root, comm, stream);
-}
-
-SOFT_NCCL(ncclReduceScatterConfig,
-          (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
-           ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclReduceScatter(from, to, count, type, op, comm, stream);
-}
-
-SOFT_NCCL(ncclScatterConfig,
-          (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-           CUstream stream, const ncclCollConfig_t* config)) {
-  if (const ncclResult_t result = CheckConfig(config)) return result;
-  return acts::ncclScatter(from, to, count, type, root, comm, stream);
-}
+#define SOFT_NCCL_WITH_CONFIG(name, parameters, arguments)                       \
+  SOFT_NCCL(name##Config, parameters) {                                          \
+    const bool well = config == nullptr || config->magic == 0xcafebeef;          \
+    if (!well) return FailGroup(Fail(kNcclInvalidArgument, "no configuration")); \
+    return acts::name arguments;                                                 \
+  }
+SOFT_NCCL_WITH_CONFIG(ncclAllGather,
+                      (const void* from, void* to, size_t count, ncclDataType_t type,
+                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
+                      (from, to, count, type, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclAllReduce,
+                      (const void* from, void* to, size_t count, ncclDataType_t type,
+                       ncclRedOp_t op, ncclComm_t comm, CUstream stream,
+                       const ncclCollConfig_t* config),
+                      (from, to, count, type, op, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclAlltoAll,
+                      (const void* from, void* to, size_t count, ncclDataType_t type,
+                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
+                      (from, to, count, type, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclBroadcast,
+                      (const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
+                      (from, to, count, type, root, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclGather,
+                      (const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
+                      (from, to, count, type, root, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclReduce,
+                      (const void* from, void* to, size_t count, ncclDataType_t type,
+                       ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream,
+                       const ncclCollConfig_t* config),
+                      (from, to, count, type, op, root, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclReduceScatter,
+                      (const void* from, void* to, size_t count, ncclDataType_t type,
+                       ncclRedOp_t op, ncclComm_t comm, CUstream stream,
+                       const ncclCollConfig_t* config),
+                      (from, to, count, type, op, comm, stream))
+SOFT_NCCL_WITH_CONFIG(ncclScatter,
+                      (const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
+                      (from, to, count, type, root, comm, stream))
 
 SOFT_NCCL(ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void* /*scalar*/, ncclDataType_t /*type*/,
                                      int /*residence*/, ncclComm_t handle)) {

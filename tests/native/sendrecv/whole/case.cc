@@ -24,14 +24,6 @@ void TakeEnvironment(int rank) {
   }
 }
 
-ncclResult_t Send(CUdeviceptr from, size_t bytes, int peer, ncclComm_t comm, CUstream stream) {
-  return ncclSend(At(from), bytes, kNcclUint8, peer, comm, stream);
-}
-
-ncclResult_t Receive(CUdeviceptr to, size_t bytes, int peer, ncclComm_t comm, CUstream stream) {
-  return ncclRecv(At(to), bytes, kNcclUint8, peer, comm, stream);
-}
-
 uint64_t NativeSends() {
   uint64_t sends = 0;
   uint64_t receives = 0;
@@ -48,15 +40,62 @@ void Free(const Pair& pair) {
   EXPECT_EQ(cuMemFree_v2(pair.to), kCudaSuccess);
 }
 
-ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, ncclComm_t comm,
-                      CUstream stream) {
+void Grouped(const std::function<void()>& calls) {
+  EXPECT_EQ(ncclGroupStart(), kNcclSuccess);
+  calls();
+  EXPECT_EQ(ncclGroupEnd(), kNcclSuccess);
+}
+
+Member Member::In(ncclComm_t other, int rank_there, int peer_there) const {
+  return {.ranks = ranks,
+          .rank = rank_there,
+          .comm = other,
+          .stream = stream,
+          .pair = pair,
+          .peer = peer_there};
+}
+
+Member Member::With(const Pair& other) const {
+  Member with = In(comm, rank, peer);
+  with.pair = other;
+  return with;
+}
+
+void Member::Put(int seed) const {
+  EXPECT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(pair.bytes, seed).data(), pair.bytes), kCudaSuccess);
+}
+
+void Member::Clear() const { EXPECT_EQ(cuMemsetD8_v2(pair.to, 0xEE, pair.bytes), kCudaSuccess); }
+
+void Member::ExpectReceived(int seed) const {
+  EXPECT_EQ(Fetch(pair.to, pair.bytes), Pattern(pair.bytes, seed)) << "rank " << rank;
+}
+
+void Member::Send() const {
+  EXPECT_EQ(ncclSend(At(pair.from), pair.bytes, kNcclUint8, peer, comm, stream), kNcclSuccess);
+}
+
+void Member::Receive() const {
+  EXPECT_EQ(ncclRecv(At(pair.to), pair.bytes, kNcclUint8, peer, comm, stream), kNcclSuccess);
+}
+
+void Member::Wait() const { EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess); }
+
+bool Member::Ends() const {
+  return Soon([&] { return cuStreamQuery(stream) != kNotReady; });
+}
+
+ncclResult_t Member::Exchange(int round) const {
   const int seed = 10 * (round + 1);
-  EXPECT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(pair.bytes, seed + rank).data(), pair.bytes),
-            kCudaSuccess);
-  EXPECT_EQ(cuMemsetD8_v2(pair.to, 0xEE, pair.bytes), kCudaSuccess);
+  Put(seed + rank);
+  Clear();
   ncclResult_t result = ncclGroupStart();
-  if (result == kNcclSuccess) result = Send(pair.from, pair.bytes, peer, comm, stream);
-  if (result == kNcclSuccess) result = Receive(pair.to, pair.bytes, peer, comm, stream);
+  if (result == kNcclSuccess) {
+    result = ncclSend(At(pair.from), pair.bytes, kNcclUint8, peer, comm, stream);
+  }
+  if (result == kNcclSuccess) {
+    result = ncclRecv(At(pair.to), pair.bytes, kNcclUint8, peer, comm, stream);
+  }
   const ncclResult_t ended = ncclGroupEnd();
   if (result == kNcclSuccess) result = ended;
   if (result != kNcclSuccess) return result;
@@ -68,28 +107,33 @@ ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, ncclComm_
       << rank << " hangs";
   if (result != kNcclSuccess) return result;
   EXPECT_EQ(ncclCommGetAsyncError(comm, &result), kNcclSuccess);
-  if (result == kNcclSuccess) {
-    EXPECT_EQ(Fetch(pair.to, pair.bytes), Pattern(pair.bytes, seed + peer)) << "rank " << rank;
-  }
+  if (result == kNcclSuccess) ExpectReceived(seed + peer);
   return result;
 }
 
-void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stream, int rounds) {
+void Member::Warm(int rounds) const {
   for (int round = 0; round < rounds; ++round) {
-    ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-    two.Meet();
+    ASSERT_EQ(Exchange(round), kNcclSuccess);
+    Meet();
   }
 }
 
-void RunTwo(int rounds, const TwoRanksCase& body) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream, rounds));
-    body(two, rank, comm, stream, pair);
-  });
+void Member::Destroy() const { EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess); }
+
+void Member::Abort() const { EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess); }
+
+void RunRanks(int count, int rounds, const std::function<void(Member&)>& body, int killed) {
+  Ranks ranks(count);
+  ranks.Run(
+      [&](int rank) {
+        TakeEnvironment(rank);
+        ncclComm_t comm = Init(ranks, count, rank);
+        ASSERT_NE(comm, nullptr);
+        Member own = {.ranks = ranks, .rank = rank, .comm = comm};
+        ASSERT_NO_FATAL_FAILURE(own.Warm(rounds));
+        body(own);
+      },
+      killed);
 }
 
 bool LearnsOfAnError(ncclComm_t comm) {

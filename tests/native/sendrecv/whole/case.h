@@ -26,10 +26,6 @@ inline constexpr int kWarm = 4;
 void TakeEnvironment(int rank);
 
 inline void* At(soft::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
-soft::ncclResult_t Send(soft::CUdeviceptr from, size_t bytes, int peer, soft::ncclComm_t comm,
-                        soft::CUstream stream);
-soft::ncclResult_t Receive(soft::CUdeviceptr to, size_t bytes, int peer, soft::ncclComm_t comm,
-                           soft::CUstream stream);
 
 // Returns how many sends of this process NCCL has got so far.
 uint64_t NativeSends();
@@ -42,20 +38,51 @@ struct Pair {
 };
 Pair NewPair(size_t bytes);
 void Free(const Pair& pair);
-// Runs one group with a send to `peer` and a receive from it, and checks the contents, which depend
-// on the round. Returns the first error.
-soft::ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, soft::ncclComm_t comm,
-                            soft::CUstream stream);
 
-// Repeats exchanges. After kWarm of them both ranks have mapped each other's memory.
-void Warm(soft::Ranks& two, const Pair& pair, int rank, soft::ncclComm_t comm,
-          soft::CUstream stream, int rounds = kWarm);
+// Makes calls in a group.
+void Grouped(const std::function<void()>& calls);
 
-// Runs a case of two ranks. Each gets a communicator, a stream, and buffers of kBytes with which it
-// has made `rounds` exchanges.
-using TwoRanksCase = std::function<void(soft::Ranks& two, int rank, soft::ncclComm_t comm,
-                                        soft::CUstream stream, const Pair& pair)>;
-void RunTwo(int rounds, const TwoRanksCase& body);
+// One rank of a case. Its functions expect success.
+struct Member {
+  soft::Ranks& ranks;
+  int rank = 0;
+  soft::ncclComm_t comm = nullptr;
+  soft::CUstream stream = soft::NewStream();
+  Pair pair = NewPair(kBytes);
+  int peer = 1 - rank;  // of the calls below
+
+  // This rank in another communicator, or with other buffers.
+  Member In(soft::ncclComm_t other, int rank_there, int peer_there) const;
+  Member With(const Pair& other) const;
+
+  void Meet() const { ranks.Meet(); }
+  // Write the content of a seed to what is sent, overwrite what is received, and compare it.
+  void Put(int seed) const;
+  void Clear() const;
+  void ExpectReceived(int seed) const;
+
+  void Send() const;
+  void Receive() const;
+  // Makes this rank's call for a message of rank `sender`.
+  void Transfer(int sender) const { rank == sender ? Send() : Receive(); }
+  void Wait() const;
+  // Returns whether the stream is idle within half a minute.
+  bool Ends() const;
+  // Runs one group with a send to the peer and a receive from it, and checks the contents, which
+  // depend on the round. Returns the first error.
+  soft::ncclResult_t Exchange(int round) const;
+  // Repeats exchanges. After kWarm of them both ranks have mapped each other's memory.
+  void Warm(int rounds = kWarm) const;
+  void Destroy() const;
+  void Abort() const;
+};
+
+// Runs a case in a process for each rank. Two ranks have made `rounds` exchanges before. `killed`:
+// a rank that is expected to die by SIGKILL.
+void RunRanks(int count, int rounds, const std::function<void(Member&)>& body, int killed = -1);
+inline void RunTwo(int rounds, const std::function<void(Member&)>& body) {
+  RunRanks(2, rounds, body);
+}
 
 // Polls for an error like a framework's watchdog. Returns false if there is none within half a
 // minute.

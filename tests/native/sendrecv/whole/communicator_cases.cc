@@ -2,10 +2,8 @@
 //
 // Communicators that are created and ended: split, shrunk, aborted, in groups and in threads.
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -20,28 +18,28 @@ namespace {
 using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
 
 // Exchanges messages and checks that copy engines carried some of them.
-void ExchangeSome(ncclComm_t comm, int rank, int peer, CUstream stream, const Pair& pair) {
+void ExchangeSome(const Member& own) {
   const uint64_t before = NativeSends();
-  for (int round = 0; round < 2 * kWarm; ++round) {
-    ASSERT_EQ(Exchange(pair, round, rank, peer, comm, stream), kNcclSuccess);
-  }
+  for (int round = 0; round < 2 * kWarm; ++round) ASSERT_EQ(own.Exchange(round), kNcclSuccess);
   EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
 }
 
+ncclComm_t Split(const Member& own, int color, int key, ncclConfig_t* config = nullptr) {
+  ncclComm_t made = nullptr;
+  EXPECT_EQ(ncclCommSplit(own.comm, color, key, &made, config), kNcclSuccess);
+  return made;
+}
+
 TEST(Comms, SplitAndShrunk) {
-  Ranks three(3);
-  three.Run([&](int rank) {
-    ncclComm_t comm = Init(three, 3, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunRanks(3, 0, [](const Member& own) {
+    const int rank = own.rank;
     for (int turn = 0; turn < 2; ++turn) {
-      ncclComm_t half = nullptr;
-      const int color = rank == 2 ? kNcclNoColor : 1;
-      ASSERT_EQ(ncclCommSplit(comm, color, -rank, &half, nullptr), kNcclSuccess);
+      ncclComm_t half = Split(own, rank == 2 ? kNcclNoColor : 1, -rank);
       // In the split communicator the ranks have the opposite order.
       if (rank != 2) {
-        ExchangeSome(half, 1 - rank, rank, stream, pair);
-        EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
+        const Member in_half = own.In(half, 1 - rank, rank);
+        ExchangeSome(in_half);
+        in_half.Destroy();
       } else {
         EXPECT_EQ(half, nullptr);
       }
@@ -49,112 +47,100 @@ TEST(Comms, SplitAndShrunk) {
     if (rank != 1) {
       int excluded = 1;
       ncclComm_t rest = nullptr;
-      ASSERT_EQ(ncclCommShrink(comm, &excluded, 1, &rest, nullptr, 0), kNcclSuccess);
-      ExchangeSome(rest, rank / 2, 1 - rank / 2, stream, pair);
-      EXPECT_EQ(ncclCommDestroy(rest), kNcclSuccess);
+      ASSERT_EQ(ncclCommShrink(own.comm, &excluded, 1, &rest, nullptr, 0), kNcclSuccess);
+      const Member in_rest = own.In(rest, rank / 2, 1 - rank / 2);
+      ExchangeSome(in_rest);
+      in_rest.Destroy();
     }
     // The first communicator still works.
-    if (rank != 2) ExchangeSome(comm, rank, 1 - rank, stream, pair);
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-    Free(pair);
+    if (rank != 2) ExchangeSome(own);
+    own.Destroy();
+    Free(own.pair);
   });
 }
 
-struct TwoGpus {
-  ncclComm_t comms[2] = {};
-  Pair pairs[2];
-  CUstream streams[2] = {};
-
-  TwoGpus() {
-    EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), kNcclSuccess);
-    for (int gpu = 0; gpu < 2; ++gpu) {
-      UseGpu(gpu);
-      pairs[gpu] = NewPair(kBytes);
-      streams[gpu] = NewStream();
-    }
-  }
-  ~TwoGpus() {
-    for (int gpu = 0; gpu < 2; ++gpu) {
-      UseGpu(gpu);
-      EXPECT_EQ(ncclCommDestroy(comms[gpu]), kNcclSuccess);
-      Free(pairs[gpu]);
-    }
-  }
-};
-
-TEST(Comms, OneThreadForTwoGpus) {
+// Both ranks of a communicator in one process. `body` gets a member for each.
+void RunTwoGpus(const std::function<void(const std::vector<Member>&)>& body) {
   Ranks one(1);
   one.Run([&](int) {
-    TwoGpus both;
+    ncclComm_t comms[2] = {};
+    EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), kNcclSuccess);
+    std::vector<Member> members;
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      UseGpu(gpu);
+      members.push_back({.ranks = one, .rank = gpu, .comm = comms[gpu]});
+    }
+    body(members);
+    EXPECT_LT(NativeSends(), static_cast<uint64_t>(4 * kWarm));
+    for (const Member& each : members) {
+      UseGpu(each.rank);
+      each.Destroy();
+      Free(each.pair);
+    }
+  });
+}
+
+TEST(Comms, OneThreadForTwoGpus) {
+  RunTwoGpus([](const std::vector<Member>& both) {
     for (int round = 0; round < 2 * kWarm; ++round) {
-      for (int gpu = 0; gpu < 2; ++gpu) {
-        UseGpu(gpu);
-        ASSERT_EQ(
-            cuMemcpyHtoD_v2(both.pairs[gpu].from, Pattern(kBytes, 2 * round + gpu).data(), kBytes),
-            kCudaSuccess);
+      for (const Member& each : both) {
+        UseGpu(each.rank);
+        each.Put(2 * round + each.rank);
       }
-      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-      for (int gpu = 0; gpu < 2; ++gpu) {
-        const Pair& pair = both.pairs[gpu];
-        ASSERT_EQ(Send(pair.from, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
-                  kNcclSuccess);
-        ASSERT_EQ(Receive(pair.to, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
-                  kNcclSuccess);
-      }
-      ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
-      for (int gpu = 0; gpu < 2; ++gpu) {
-        UseGpu(gpu);
-        ASSERT_EQ(cuStreamSynchronize(both.streams[gpu]), kCudaSuccess);
-        EXPECT_EQ(Fetch(both.pairs[gpu].to, kBytes), Pattern(kBytes, 2 * round + 1 - gpu));
+      Grouped([&] {
+        for (const Member& each : both) {
+          each.Send();
+          each.Receive();
+        }
+      });
+      for (const Member& each : both) {
+        UseGpu(each.rank);
+        each.Wait();
+        each.ExpectReceived(2 * round + each.peer);
       }
     }
-    EXPECT_LT(NativeSends(), static_cast<uint64_t>(4 * kWarm));
   });
 }
 
 TEST(Comms, AThreadForEachGpu) {
-  Ranks one(1);
-  one.Run([&](int) {
-    TwoGpus both;
-    const auto drive = [&](int gpu) {
-      UseGpu(gpu);
-      const Pair& pair = both.pairs[gpu];
-      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kBytes, gpu).data(), kBytes), kCudaSuccess);
+  RunTwoGpus([](const std::vector<Member>& both) {
+    const auto drive = [](const Member& own) {
+      UseGpu(own.rank);
+      own.Put(own.rank);
       for (int round = 0; round < 2 * kWarm; ++round) {
-        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kBytes), kCudaSuccess);
-        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-        ASSERT_EQ(Send(pair.from, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
-                  kNcclSuccess);
-        ASSERT_EQ(Receive(pair.to, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
-                  kNcclSuccess);
-        ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
-        ASSERT_EQ(cuStreamSynchronize(both.streams[gpu]), kCudaSuccess);
-        EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, 1 - gpu));
+        own.Clear();
+        Grouped([&] {
+          own.Send();
+          own.Receive();
+        });
+        own.Wait();
+        own.ExpectReceived(own.peer);
       }
     };
-    std::thread other(drive, 1);
-    drive(0);
+    std::thread other(drive, both[1]);
+    drive(both[0]);
     other.join();
-    EXPECT_LT(NativeSends(), static_cast<uint64_t>(4 * kWarm));
   });
+}
+
+ncclUniqueId NewId(Ranks& ranks, int rank) {
+  if (rank == 0) {
+    EXPECT_EQ(ncclGetUniqueId(&ranks.shared().id), kNcclSuccess);
+  }
+  ranks.Meet();
+  return ranks.shared().id;
 }
 
 TEST(Comms, MadeInAGroup) {
   Ranks two(2);
   two.Run([&](int rank) {
     UseGpu(rank);
-    if (rank == 0) {
-      ASSERT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
-    }
-    two.Meet();
+    const ncclUniqueId id = NewId(two, rank);
     ncclComm_t comm = nullptr;
-    ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-    ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
-    ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
-    const Pair pair = NewPair(kBytes);
-    CUstream stream = NewStream();
-    ExchangeSome(comm, rank, 1 - rank, stream, pair);
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    Grouped([&] { EXPECT_EQ(ncclCommInitRank(&comm, 2, id, rank), kNcclSuccess); });
+    const Member own = {.ranks = two, .rank = rank, .comm = comm};
+    ExchangeSome(own);
+    own.Destroy();
   });
 }
 
@@ -168,113 +154,102 @@ bool IsDone(ncclComm_t comm) {
 
 ncclComm_t InitLater(Ranks& ranks, int count, int rank) {
   UseGpu(rank);
-  if (rank == 0) {
-    EXPECT_EQ(ncclGetUniqueId(&ranks.shared().id), kNcclSuccess);
-  }
-  ranks.Meet();
+  const ncclUniqueId id = NewId(ranks, rank);
   ncclConfig_t config;
   config.blocking = 0;
   ncclComm_t comm = nullptr;
-  EXPECT_EQ(ncclCommInitRankConfig(&comm, count, ranks.shared().id, rank, &config),
-            kNcclInProgress);
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, count, id, rank, &config), kNcclInProgress);
   return comm;
+}
+
+// Runs ranks with a nonblocking communicator.
+void RunLater(int count, const std::function<void(const Member&)>& body) {
+  Ranks ranks(count);
+  ranks.Run([&](int rank) {
+    ncclComm_t comm = InitLater(ranks, count, rank);
+    ASSERT_TRUE(IsDone(comm));
+    body({.ranks = ranks, .rank = rank, .comm = comm});
+  });
 }
 
 constexpr int kRounds = 4 * kWarm;
 
-// The same for a nonblocking communicator.
-void ExchangeLater(Ranks& ranks, ncclComm_t comm, int peer, CUstream stream, const Pair& pair) {
+bool IsBegun(ncclResult_t result) { return result == kNcclSuccess || result == kNcclInProgress; }
+
+// Like ExchangeSome, for a nonblocking communicator.
+void ExchangeLater(const Member& own) {
   const uint64_t before = NativeSends();
   for (int round = 0; round < kRounds; ++round) {
-    ranks.Meet();
+    own.Meet();
     ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-    ASSERT_EQ(Send(pair.from, kBytes, peer, comm, stream), kNcclSuccess);
-    ASSERT_EQ(Receive(pair.to, kBytes, peer, comm, stream), kNcclSuccess);
-    const ncclResult_t result = ncclGroupEnd();
-    ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress) << result;
-    ASSERT_TRUE(IsDone(comm));
+    own.Send();
+    own.Receive();
+    ASSERT_TRUE(IsBegun(ncclGroupEnd()));
+    ASSERT_TRUE(IsDone(own.comm));
   }
-  ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+  own.Wait();
   EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
 }
 
 // Nonblocking communicators. The program polls NCCL until each call is complete, as it must.
 TEST(Comms, ThatDoNotBlock) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = InitLater(two, 2, rank);
-    ASSERT_TRUE(IsDone(comm));
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    ExchangeLater(two, comm, 1 - rank, stream, pair);
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-    Free(pair);
+  RunLater(2, [](const Member& own) {
+    ExchangeLater(own);
+    own.Destroy();
+    Free(own.pair);
   });
 }
 
 // One rank gets the handle of its child and sends before the other rank polls.
 TEST(Comms, PartsOfOneThatDoesNotBlock) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = InitLater(two, 2, rank);
-    ASSERT_TRUE(IsDone(comm));
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
-    const Pair other = NewPair(kBytes);
+  RunLater(2, [](const Member& own) {
+    const Pair pairs[] = {own.pair, NewPair(kBytes)};
     for (int turn = 0; turn < 2; ++turn) {
       ncclComm_t part = nullptr;
       // In the split communicator the ranks have the opposite order.
-      if (turn == 0) {
-        ASSERT_EQ(ncclCommSplit(comm, 1, -rank, &part, nullptr), kNcclSuccess);
-      } else {
+      if (turn == 1) {
         ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-        ASSERT_EQ(ncclCommSplit(comm, 1, -rank, &part, nullptr), kNcclSuccess);
+      }
+      ASSERT_EQ(ncclCommSplit(own.comm, 1, -own.rank, &part, nullptr), kNcclSuccess);
+      if (turn == 1) {
         ASSERT_EQ(ncclGroupEnd(), kNcclInProgress);
       }
-      if (rank == 0) {
-        ASSERT_TRUE(IsDone(comm));
+      // To rank 0 there, from rank 1.
+      const auto begin = [&] {
+        ASSERT_TRUE(IsDone(own.comm));
         ASSERT_NE(part, nullptr);
-        for (const Pair& each : {pair, other}) {
-          const ncclResult_t result = Send(each.from, kBytes, 0, part, stream);
-          ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress) << result;
+        for (const Pair& each : pairs) {
+          ASSERT_TRUE(IsBegun(
+              own.rank == 0 ? ncclSend(At(each.from), kBytes, kNcclUint8, 0, part, own.stream)
+                            : ncclRecv(At(each.to), kBytes, kNcclUint8, 1, part, own.stream)));
           ASSERT_TRUE(IsDone(part));
         }
-        ASSERT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+        ASSERT_TRUE(own.Ends());
+      };
+      if (own.rank == 0) begin();
+      own.Meet();
+      if (own.rank == 1) {
+        begin();
+        for (const Pair& each : pairs) own.With(each).ExpectReceived(0);
       }
-      two.Meet();
-      if (rank == 1) {
-        ASSERT_TRUE(IsDone(comm));
-        ASSERT_NE(part, nullptr);
-        for (const Pair& each : {pair, other}) {
-          const ncclResult_t result = Receive(each.to, kBytes, 1, part, stream);
-          ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress) << result;
-          ASSERT_TRUE(IsDone(part));
-          ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
-          EXPECT_EQ(Fetch(each.to, kBytes), Pattern(kBytes, 0));
-        }
-      }
-      ExchangeLater(two, part, rank, stream, pair);
-      EXPECT_EQ(ncclCommDestroy(part), kNcclSuccess);
+      const Member in_part = own.In(part, own.peer, own.rank);
+      ExchangeLater(in_part);
+      in_part.Destroy();
     }
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    own.Destroy();
     EXPECT_EQ(CountSegments(), 0U);
-    Free(pair);
-    Free(other);
+    for (const Pair& each : pairs) Free(each);
   });
 }
 
 // Children of a child, and a shrunk communicator that some ranks are not part of.
 TEST(Comms, PartsOfPartsThatDoNotBlock) {
-  Ranks three(3);
-  three.Run([&](int rank) {
-    ncclComm_t comm = InitLater(three, 3, rank);
-    ASSERT_TRUE(IsDone(comm));
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunLater(3, [](const Member& own) {
+    const int rank = own.rank;
     ncclComm_t half = nullptr;
     const int color = rank == 2 ? kNcclNoColor : 1;
-    ASSERT_EQ(ncclCommSplit(comm, color, -rank, &half, nullptr), kNcclSuccess);
-    ASSERT_TRUE(IsDone(comm));
+    ASSERT_EQ(ncclCommSplit(own.comm, color, -rank, &half, nullptr), kNcclSuccess);
+    ASSERT_TRUE(IsDone(own.comm));
     ASSERT_EQ(half == nullptr, rank == 2);
     ncclComm_t quarter = nullptr;
     if (rank != 2) {
@@ -282,40 +257,37 @@ TEST(Comms, PartsOfPartsThatDoNotBlock) {
       ASSERT_EQ(ncclCommSplit(half, 0, rank, &quarter, &config), kNcclSuccess);
       ASSERT_TRUE(IsDone(half));
       // This communicator blocks.
-      ExchangeSome(quarter, rank, 1 - rank, stream, pair);
+      ExchangeSome(own.In(quarter, rank, 1 - rank));
     }
-    three.Meet();
+    own.Meet();
     ncclComm_t rest = nullptr;
     if (rank != 1) {
       int excluded = 1;
-      ASSERT_EQ(ncclCommShrink(comm, &excluded, 1, &rest, nullptr, 0), kNcclSuccess);
-      ASSERT_TRUE(IsDone(comm));
-      ExchangeLater(three, rest, 1 - rank / 2, stream, pair);
+      ASSERT_EQ(ncclCommShrink(own.comm, &excluded, 1, &rest, nullptr, 0), kNcclSuccess);
+      ASSERT_TRUE(IsDone(own.comm));
+      ExchangeLater(own.In(rest, rank / 2, 1 - rank / 2));
     } else {
-      for (int round = 0; round < kRounds; ++round) three.Meet();
+      for (int round = 0; round < kRounds; ++round) own.Meet();
     }
-    three.Meet();
-    for (ncclComm_t each : {quarter, half, rest, comm}) {
+    own.Meet();
+    for (ncclComm_t each : {quarter, half, rest, own.comm}) {
       EXPECT_EQ(ncclCommDestroy(each), kNcclSuccess);
     }
     EXPECT_EQ(CountSegments(), 0U);
-    Free(pair);
+    Free(own.pair);
   });
 }
 
 // The parent is aborted while a child is being created. NCCL abandons the child, and the program
 // gets its handle to abort it.
 TEST(Comms, PartsOfOneThatIsAborted) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = InitLater(two, 2, rank);
-    ASSERT_TRUE(IsDone(comm));
+  RunLater(2, [](const Member& own) {
     ncclComm_t part = nullptr;
-    if (rank == 0) {
-      ASSERT_EQ(ncclCommSplit(comm, 1, rank, &part, nullptr), kNcclSuccess);
+    if (own.rank == 0) {
+      ASSERT_EQ(ncclCommSplit(own.comm, 1, own.rank, &part, nullptr), kNcclSuccess);
     }
-    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-    EXPECT_EQ(part != nullptr, rank == 0);
+    own.Abort();
+    EXPECT_EQ(part != nullptr, own.rank == 0);
     EXPECT_EQ(ncclCommAbort(part), kNcclSuccess);
     EXPECT_TRUE(Soon([] { return CountSegments() == 0; }));
   });
@@ -323,19 +295,18 @@ TEST(Comms, PartsOfOneThatIsAborted) {
 
 // Only one of the two ranks is nonblocking. Both must number the split communicators alike.
 TEST(Comms, ThatBlockOnOneSide) {
-  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
+  RunTwo(0, [](const Member& own) {
     ncclConfig_t config;
-    config.blocking = rank;
+    config.blocking = own.rank;
     for (ncclConfig_t* const each : {&config, static_cast<ncclConfig_t*>(nullptr)}) {
-      ncclComm_t half = nullptr;
       // Its parent blocks.
-      ASSERT_EQ(ncclCommSplit(comm, 0, rank, &half, each), kNcclSuccess);
-      ExchangeLater(two, half, 1 - rank, stream, pair);
-      two.Meet();
-      EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
+      const Member half = own.In(Split(own, 0, own.rank, each), own.rank, own.peer);
+      ExchangeLater(half);
+      own.Meet();
+      half.Destroy();
     }
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-    Free(pair);
+    own.Destroy();
+    Free(own.pair);
   });
 }
 
@@ -343,20 +314,20 @@ TEST(Comms, ThatBlockOnOneSide) {
 TEST(Comms, ThatDoNotBlockAndAreAborted) {
   Ranks two(2);
   two.Run([&](int rank) {
-    ncclComm_t comm = InitLater(two, 2, rank);
-    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    EXPECT_EQ(ncclCommAbort(InitLater(two, 2, rank)), kNcclSuccess);
     two.Meet();
-    comm = InitLater(two, 2, rank);
+    ncclComm_t comm = InitLater(two, 2, rank);
     ASSERT_TRUE(IsDone(comm));
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+    const Member own = {.ranks = two, .rank = rank, .comm = comm};
+    Member small = own;
+    small.pair.bytes = 64;
     for (int round = 0; round < 2 * kWarm; ++round) {
       two.Meet();
       ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
       // NCCL carries the small message in each group.
-      for (const size_t bytes : {size_t{64}, kBytes}) {
-        ASSERT_EQ(Send(pair.from, bytes, 1 - rank, comm, stream), kNcclSuccess);
-        ASSERT_EQ(Receive(pair.to, bytes, 1 - rank, comm, stream), kNcclSuccess);
+      for (const Member& each : {small, own}) {
+        each.Send();
+        each.Receive();
       }
       const ncclResult_t result = ncclGroupEnd();
       if (round + 1 == 2 * kWarm) {
@@ -365,11 +336,11 @@ TEST(Comms, ThatDoNotBlockAndAreAborted) {
       } else {
         ASSERT_EQ(result, kNcclInProgress);
         ASSERT_TRUE(IsDone(comm));
-        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+        own.Wait();
       }
     }
-    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+    own.Abort();
+    EXPECT_TRUE(own.Ends());
     two.Meet();
   });
 }
@@ -377,74 +348,64 @@ TEST(Comms, ThatDoNotBlockAndAreAborted) {
 // A receive without a send ends when another thread aborts. After that the program can create new
 // communicators.
 TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
-  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
-    ExchangeSome(comm, rank, 1 - rank, stream, pair);
-    two.Meet();
-    ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, comm, stream), kNcclSuccess);
-    two.Meet();
-    if (rank == 0) {
-      std::thread([&] { EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess); }).join();
+  RunTwo(0, [](Member& own) {
+    ExchangeSome(own);
+    own.Meet();
+    own.Receive();
+    own.Meet();
+    if (own.rank == 0) {
+      std::thread([&] { own.Abort(); }).join();
     } else {
-      EXPECT_TRUE(LearnsOfAnError(comm));
-      EXPECT_NE(Send(pair.from, kBytes, 0, comm, stream), kNcclSuccess);
-      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+      EXPECT_TRUE(LearnsOfAnError(own.comm));
+      EXPECT_NE(ncclSend(At(own.pair.from), kBytes, kNcclUint8, 0, own.comm, own.stream),
+                kNcclSuccess);
+      own.Abort();
     }
-    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
-    two.Meet();
-    if (rank == 0) {
-      ASSERT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
-    }
-    two.Meet();
-    ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
-    ExchangeSome(comm, rank, 1 - rank, stream, pair);
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-    Free(pair);
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(own.stream) == kCudaSuccess; }));
+    own.Meet();
+    ASSERT_EQ(ncclCommInitRank(&own.comm, 2, NewId(own.ranks, own.rank), own.rank), kNcclSuccess);
+    ExchangeSome(own);
+    own.Destroy();
+    Free(own.pair);
   });
 }
 
 // Some frameworks end a communicator by an abort.
 TEST(Comms, AnAbortWhenAllIsOverIsNoErrorElsewhere) {
-  Ranks three(3);
-  three.Run([&](int rank) {
-    ncclComm_t comm = Init(three, 3, rank);
-    CUstream stream = NewStream();
-    const Pair pair = NewPair(kBytes);
+  RunRanks(3, 0, [](Member& own) {
     for (int first = 0; first < 3; ++first) {
       const int second = (first + 1) % 3;
-      if (rank == first) ExchangeSome(comm, rank, second, stream, pair);
-      if (rank == second) ExchangeSome(comm, rank, first, stream, pair);
-      three.Meet();
+      own.peer = own.rank == first ? second : first;
+      if (own.rank == first || own.rank == second) ExchangeSome(own);
+      own.Meet();
     }
-    if (rank == 2) {
-      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-    }
-    three.Meet();
-    if (rank != 2) {
-      ExchangeSome(comm, rank, 1 - rank, stream, pair);
-      EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    if (own.rank == 2) own.Abort();
+    own.Meet();
+    own.peer = 1 - own.rank;
+    if (own.rank != 2) {
+      ExchangeSome(own);
+      own.Destroy();
     }
   });
 }
 
 // The peer learns of a rank that aborts and then ends at once.
 TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
-  RunTwo(0, [&](Ranks& two, int rank, ncclComm_t comm, CUstream stream, const Pair& pair) {
-    ExchangeSome(comm, rank, 1 - rank, stream, pair);
-    two.Meet();
-    if (rank == 1) {
-      ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
+  RunTwo(0, [](const Member& own) {
+    ExchangeSome(own);
+    own.Meet();
+    if (own.rank == 1) own.Receive();
+    own.Meet();
+    if (own.rank == 0) {
+      own.ranks.shared().numbers[0] = getpid();
+      own.Abort();
     }
-    two.Meet();
-    if (rank == 0) {
-      two.shared().numbers[0] = getpid();
-      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-    }
-    two.Meet();
-    if (rank == 0) return;
-    AwaitEnd(two.shared().numbers[0]);
-    EXPECT_TRUE(LearnsOfAnError(comm));
-    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
-    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    own.Meet();
+    if (own.rank == 0) return;
+    AwaitEnd(own.ranks.shared().numbers[0]);
+    EXPECT_TRUE(LearnsOfAnError(own.comm));
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(own.stream) == kCudaSuccess; }));
+    own.Abort();
   });
 }
 
@@ -452,27 +413,21 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
 // application has seen the error, or until 10 s have passed.
 TEST(Comms, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
   for (const bool asks : {true, false}) {
-    Ranks two(2);
-    two.Run(
-        [&](int rank) {
-          ncclComm_t comm = Init(two, 2, rank);
-          CUstream stream = NewStream();
-          const Pair pair = NewPair(kBytes);
-          ExchangeSome(comm, rank, 1 - rank, stream, pair);
-          if (rank == 0) {
-            ASSERT_EQ(Receive(pair.to, kBytes, 1, comm, stream), kNcclSuccess);
-          }
-          two.Meet();
-          if (rank == 1) kill(getpid(), SIGKILL);
+    RunRanks(
+        2, 0,
+        [asks](const Member& own) {
+          ExchangeSome(own);
+          if (own.rank == 0) own.Receive();
+          own.Meet();
+          if (own.rank == 1) kill(getpid(), SIGKILL);
           std::this_thread::sleep_for(std::chrono::seconds(2));
-          EXPECT_EQ(cuStreamQuery(stream), kNotReady);
-          const auto over = [&] { return cuStreamQuery(stream) != kNotReady; };
+          EXPECT_EQ(cuStreamQuery(own.stream), kNotReady);
           if (!asks) {
-            EXPECT_TRUE(Soon(over));
+            EXPECT_TRUE(own.Ends());
           }
-          EXPECT_TRUE(LearnsOfAnError(comm));
-          EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-          EXPECT_TRUE(Soon(over));
+          EXPECT_TRUE(LearnsOfAnError(own.comm));
+          own.Abort();
+          EXPECT_TRUE(own.Ends());
           std::printf("peer lost\n");
         },
         1);
@@ -480,37 +435,22 @@ TEST(Comms, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
 }
 
 TEST(Comms, ComeAndGoWithoutATrace) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    UseGpu(rank);
-    const Pair pair = NewPair(kBytes);
-    CUstream stream = NewStream();
+  RunTwo(0, [](Member& own) {
+    own.Destroy();
     size_t free = 0;
     size_t files = 0;
     size_t threads = 0;
     for (int turn = 0; turn < 20; ++turn) {
-      if (rank == 0) {
-        ASSERT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
-      }
-      two.Meet();
-      ncclComm_t comm = nullptr;
-      ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
-      for (int round = 0; round < kWarm; ++round) {
-        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-        two.Meet();
-      }
+      ASSERT_EQ(ncclCommInitRank(&own.comm, 2, NewId(own.ranks, own.rank), own.rank), kNcclSuccess);
+      own.Warm();
       // Posted after the receive as a send alone, so it is staged.
-      if (rank == 1) {
-        ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
-      }
-      two.Meet();
-      if (rank == 0) {
-        ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
-      }
-      ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
-      two.Meet();
-      ASSERT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-      two.Meet();
+      if (own.rank == 1) own.Receive();
+      own.Meet();
+      if (own.rank == 0) own.Send();
+      own.Wait();
+      own.Meet();
+      own.Destroy();
+      own.Meet();
       EXPECT_EQ(CountSegments(), 0U);
       size_t total = 0;
       size_t now = 0;
@@ -527,7 +467,7 @@ TEST(Comms, ComeAndGoWithoutATrace) {
       }
     }
     // No mapping of the peer's memory is left, so it can be freed.
-    Free(pair);
+    Free(own.pair);
   });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Preloaded before the send/recv library. Makes system calls on the library's shared file fail.
-// CASE_FAULT=function:n:error is read from the environment when the process makes its n-th such
-// call.
+// CASE_FAULT=function:n:error is read from the environment at each such call. The n-th call of the
+// process fails, with n+ all later ones as well.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,7 +42,9 @@ bool Fails(const char* function) {
   const size_t first = fault.find(':');
   const size_t second = fault.find(':', first + 1);
   if (fault.substr(0, first) != function) return false;
-  if (++g_calls != std::atoi(fault.c_str() + first + 1)) return false;
+  const int calls = ++g_calls;
+  const int failing = std::atoi(fault.c_str() + first + 1);
+  if (calls < failing || (calls > failing && fault[second - 1] != '+')) return false;
   errno = ErrorOf(fault.substr(second + 1));
   return true;
 }

@@ -9,8 +9,10 @@
 
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "program_output.h"
 
@@ -55,23 +57,50 @@ inline bool Has(const std::string& text, const std::string& part) {
   return CountIn(text, part) > 0;
 }
 
-inline bool Well(const std::string& output) {
-  return !Has(output, "status ") && Has(output, "PASSED  ] 1 test");
+inline constexpr const char* kWarning = "nccltune sendrecv WARN ";
+// The path of messages that copy engines have pushed or pulled.
+inline constexpr const char* kDirect = "copy engine, pu";
+inline constexpr const char* kPushed = "copy engine, pushed: ";
+
+// What an output must be.
+struct Texts {
+  std::vector<std::string> has = {};
+  std::vector<std::string> lacks = {};
+  std::map<std::string, int> counts = {};  // by text
+};
+
+inline void ExpectTexts(const std::string& output, const Texts& texts) {
+  for (const std::string& each : texts.has)
+    EXPECT_TRUE(Has(output, each)) << each << "\n" << output;
+  for (const std::string& each : texts.lacks) {
+    EXPECT_FALSE(Has(output, each)) << each << "\n" << output;
+  }
+  for (const auto& [each, count] : texts.counts) {
+    EXPECT_EQ(CountIn(output, each), count) << each << "\n" << output;
+  }
 }
 
-inline constexpr const char* kWarning = "nccltune sendrecv WARN ";
-inline constexpr const char* kAllNative[] = {"rank 0: native 7,", "rank 1: native 7,"};
+inline std::string ExpectWell(const std::string& output, Texts texts = {}) {
+  texts.has.emplace_back("PASSED  ] 1 test");
+  texts.lacks.emplace_back("status ");
+  ExpectTexts(output, texts);
+  return output;
+}
+
+// Runs a case that must pass. Returns its output.
+inline std::string WellCase(const std::string& name, const Texts& texts = {},
+                            const Environment& environment = {}, const std::string& wrap = "") {
+  return ExpectWell(Case(name, environment, wrap), texts);
+}
+
+inline const std::vector<std::string> kAllNative = {"rank 0: native 7,", "rank 1: native 7,"};
 
 // NCCL carries all messages, and each process logs one line with the reason.
 inline void ExpectNative(const Environment& environment, const std::string& why, int warnings,
                          const std::string& wrap = "") {
-  const std::string output = Case("Exchange.Rounds", environment, wrap);
-  EXPECT_TRUE(Well(output)) << output;
-  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
-  EXPECT_EQ(CountIn(output, kWarning), warnings) << output;
-  if (warnings > 0) {
-    EXPECT_EQ(CountIn(output, why), warnings) << output;
-  }
+  Texts texts = {.has = kAllNative, .counts = {{kWarning, warnings}}};
+  if (warnings > 0) texts.counts[why] = warnings;
+  WellCase("Exchange.Rounds", texts, environment, wrap);
 }
 
 }  // namespace nccltune::sendrecv

@@ -22,12 +22,6 @@ using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL'
 
 constexpr size_t kSmall = 4000;
 
-void Grouped(const std::function<void()>& calls) {
-  EXPECT_EQ(ncclGroupStart(), kNcclSuccess);
-  calls();
-  EXPECT_EQ(ncclGroupEnd(), kNcclSuccess);
-}
-
 CUdeviceptr Word() {
   const CUdeviceptr word = Fill(sizeof(uint32_t), -1);
   EXPECT_EQ(cuMemsetD8_v2(word, 0, sizeof(uint32_t)), kCudaSuccess);
@@ -36,10 +30,8 @@ CUdeviceptr Word() {
 
 // A rank, with the buffers for its exchanges.
 struct Rank {
-  int rank = 0;
-  ncclComm_t comm = nullptr;
+  Member own;
   ncclComm_t other = nullptr;
-  CUstream stream = NewStream();
   CUstream beside = NewStream();
   Pair small = NewPair(kSmall);
   Pair more = NewPair(kSmall);
@@ -47,33 +39,31 @@ struct Rank {
   CUdeviceptr data = Fill(kSmall, 0);
   CUdeviceptr word = Word();
 
-  int peer() const { return 1 - rank; }
-  void Send(const Pair& pair, CUstream where = nullptr) const {
-    EXPECT_EQ(sendrecv::Send(pair.from, pair.bytes, peer(), comm, Where(where)), kNcclSuccess);
+  void Send(const Pair& pair) const { own.With(pair).Send(); }
+  void Receive(const Pair& pair) const { own.With(pair).Receive(); }
+  void Both(const Pair& pair) const {
+    Send(pair);
+    Receive(pair);
   }
-  void Receive(const Pair& pair, CUstream where = nullptr) const {
-    EXPECT_EQ(sendrecv::Receive(pair.to, pair.bytes, peer(), comm, Where(where)), kNcclSuccess);
+  Rank In(CUstream stream) const {
+    Rank there = *this;
+    there.own.stream = stream;
+    return there;
   }
-  void Both(const Pair& pair, CUstream where = nullptr) const {
-    Send(pair, where);
-    Receive(pair, where);
-  }
-  // Exchanges messages while the stream beside it waits.
+  // Exchanges messages while the other stream waits.
   void BothAlone(const Pair& pair, CUstream where, CUstream waits) const {
     EXPECT_EQ(cuStreamWaitValue32_v2(waits, word, 1, kWaitGeq), kCudaSuccess);
-    Grouped([&] { Both(pair, where); });
-    EXPECT_TRUE(Soon([&] { return cuStreamQuery(where) != kNotReady; }));
+    Grouped([&] { In(where).Both(pair); });
+    EXPECT_TRUE(In(where).own.Ends());
     const uint32_t values[] = {1, 0};
     EXPECT_EQ(cuMemcpyHtoD_v2(word, &values[0], sizeof(uint32_t)), kCudaSuccess);
-    EXPECT_TRUE(Soon([&] { return cuStreamQuery(waits) != kNotReady; }));
+    EXPECT_TRUE(In(waits).own.Ends());
     EXPECT_EQ(cuMemcpyHtoD_v2(word, &values[1], sizeof(uint32_t)), kCudaSuccess);
   }
   void Broadcast() const {
-    EXPECT_EQ(ncclBroadcast(At(data), At(data), kSmall, kNcclUint8, 0, comm, stream), kNcclSuccess);
+    EXPECT_EQ(ncclBroadcast(At(data), At(data), kSmall, kNcclUint8, 0, own.comm, own.stream),
+              kNcclSuccess);
   }
-
- private:
-  CUstream Where(CUstream where) const { return where == nullptr ? stream : where; }
 };
 
 // One kind of group: how many small messages it has, and between which buffers.
@@ -84,108 +74,109 @@ struct Shape {
 };
 
 std::vector<Shape> Shapes() {
-  const auto usual = [](const Rank& own) { Grouped([&] { own.Both(own.small); }); };
+  const auto usual = [](const Rank& all) { Grouped([&] { all.Both(all.small); }); };
   return {
       {usual},
-      {[](const Rank& own) {
+      {[](const Rank& all) {
         Grouped([&] {
-          own.Receive(own.small);
-          own.Send(own.small);
+          all.Receive(all.small);
+          all.Send(all.small);
         });
       }},
-      {[](const Rank& own) {
+      {[](const Rank& all) {
         Grouped([&] {
-          EXPECT_EQ(ncclSend(At(own.small.from), kSmall / 4, kNcclInt32, own.peer(), own.comm,
-                             own.stream),
-                    kNcclSuccess);
+          const Member own = all.own.With(all.small);
           EXPECT_EQ(
-              ncclRecv(At(own.small.to), kSmall / 4, kNcclInt32, own.peer(), own.comm, own.stream),
+              ncclSend(At(own.pair.from), kSmall / 4, kNcclInt32, own.peer, own.comm, own.stream),
+              kNcclSuccess);
+          EXPECT_EQ(
+              ncclRecv(At(own.pair.to), kSmall / 4, kNcclInt32, own.peer, own.comm, own.stream),
               kNcclSuccess);
         });
       }},
-      {[](const Rank& own) { own.BothAlone(own.small, own.stream, own.beside); }},
-      {[](const Rank& own) { own.BothAlone(own.small, own.beside, own.stream); }},
+      {[](const Rank& all) { all.BothAlone(all.small, all.own.stream, all.beside); }},
+      {[](const Rank& all) { all.BothAlone(all.small, all.beside, all.own.stream); }},
       // The receiver posts the two messages in the opposite order. They are of two communicators.
-      {[](const Rank& own) {
-         Rank with_other = own;
-         std::swap(with_other.comm, with_other.other);
+      {[](const Rank& all) {
+         Rank with_other = all;
+         with_other.own.comm = all.other;
          for (const int sender : {0, 1}) {
-           if (own.rank == sender) {
-             own.Send(own.small);
-             with_other.Send(own.more);
+           if (all.own.rank == sender) {
+             all.Send(all.small);
+             with_other.Send(all.more);
            } else {
-             with_other.Receive(own.more);
-             own.Receive(own.small);
+             with_other.Receive(all.more);
+             all.Receive(all.small);
            }
          }
        },
        4,
        {&Rank::small, &Rank::more}},
-      {[](const Rank& own) {
-        Grouped([&] { own.Send(own.small, own.beside), own.Receive(own.small); });
+      {[](const Rank& all) {
+        Grouped([&] { all.In(all.beside).Send(all.small), all.Receive(all.small); });
       }},
       // Two exchanges in one group, which has twice as many calls as the usual group.
-      {[](const Rank& own) {
+      {[](const Rank& all) {
          Grouped([&] {
-           own.Both(own.small);
-           own.Both(own.more);
+           all.Both(all.small);
+           all.Both(all.more);
          });
        },
        4,
        {&Rank::small, &Rank::more}},
       // Like the usual group, but with large messages.
-      {[](const Rank& own) { Grouped([&] { own.Both(own.large); }); }, 0, {&Rank::large}},
-      {[&](const Rank& own) {
+      {[](const Rank& all) { Grouped([&] { all.Both(all.large); }); }, 0, {&Rank::large}},
+      {[&](const Rank& all) {
          Grouped([&] {
-           own.Both(own.small);
-           own.Both(own.large);
+           all.Both(all.small);
+           all.Both(all.large);
          });
        },
        2,
        {&Rank::small, &Rank::large}},
-      {[](const Rank& own) {
+      {[](const Rank& all) {
          Grouped([&] {
-           own.Both(own.large);
-           own.Both(own.small);
+           all.Both(all.large);
+           all.Both(all.small);
          });
        },
        2,
        {&Rank::small, &Rank::large}},
-      {[](const Rank& own) {
+      {[](const Rank& all) {
         Grouped([&] {
-          own.Both(own.small);
-          own.Broadcast();
+          all.Both(all.small);
+          all.Broadcast();
         });
       }},
-      {[](const Rank& own) {
+      {[](const Rank& all) {
         Grouped([&] {
-          own.Broadcast();
-          own.Both(own.small);
+          all.Broadcast();
+          all.Both(all.small);
         });
       }},
       // Each message in its own group.
-      {[](const Rank& own) {
-        if (own.rank == 0) own.Send(own.small);
-        own.Receive(own.small);
-        if (own.rank == 1) own.Send(own.small);
+      {[](const Rank& all) {
+        if (all.own.rank == 0) all.Send(all.small);
+        all.Receive(all.small);
+        if (all.own.rank == 1) all.Send(all.small);
       }},
-      {[&](const Rank& own) {
+      {[&](const Rank& all) {
         Grouped([&] {
-          Grouped([&] { own.Send(own.small); });
-          own.Receive(own.small);
+          Grouped([&] { all.Send(all.small); });
+          all.Receive(all.small);
         });
       }},
-      {[](const Rank& own) {
-        own.Broadcast();
-        Grouped([&] { own.Both(own.small); });
-        own.Broadcast();
+      {[](const Rank& all) {
+        all.Broadcast();
+        Grouped([&] { all.Both(all.small); });
+        all.Broadcast();
       }},
       // Messages without bytes.
-      {[](const Rank& own) {
+      {[](const Rank& all) {
          Grouped([&] {
-           Pair empty = own.small;
+           Pair empty = all.small;
            empty.bytes = 0;
-           own.Both(empty);
+           all.Both(empty);
          });
        },
        0,
@@ -194,34 +185,31 @@ std::vector<Shape> Shapes() {
   };
 }
 
-void Check(const Rank& own, const Shape& shape, int round) {
-  const std::vector<Pair Rank::*> all = {&Rank::small, &Rank::more, &Rank::large};
-  for (const auto& each : all) {
-    const Pair& pair = own.*each;
-    ASSERT_EQ(
-        cuMemcpyHtoD_v2(pair.from, Pattern(pair.bytes, 10 * round + own.rank).data(), pair.bytes),
-        kCudaSuccess);
-    ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, pair.bytes), kCudaSuccess);
+void Check(const Rank& all, const Shape& shape, int round) {
+  const std::vector<Pair Rank::*> pairs = {&Rank::small, &Rank::more, &Rank::large};
+  for (const auto& each : pairs) {
+    const Member own = all.own.With(all.*each);
+    own.Put(10 * round + own.rank);
+    own.Clear();
   }
-  shape.run(own);
-  for (CUstream stream : {own.stream, own.beside}) {
-    ASSERT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; })) << "round " << round;
+  shape.run(all);
+  for (CUstream stream : {all.own.stream, all.beside}) {
+    ASSERT_TRUE(all.In(stream).own.Ends()) << "round " << round;
   }
-  for (const auto& each : all) {
-    const Pair& pair = own.*each;
+  for (const auto& each : pairs) {
+    const Pair& pair = all.*each;
     const bool used = std::ranges::find(shape.pairs, each) != shape.pairs.end();
     const std::vector<uint8_t> untouched(pair.bytes, 0xEE);
     EXPECT_EQ(Fetch(pair.to, pair.bytes),
-              used ? Pattern(pair.bytes, 10 * round + own.peer()) : untouched)
+              used ? Pattern(pair.bytes, 10 * round + all.own.peer) : untouched)
         << "round " << round;
   }
 }
 
 // The number of exchanges is printed, and compared with the library's count.
 TEST(Small, GroupsThatComeAgainAndOthers) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    Rank own = {.rank = rank, .comm = Init(two, 2, rank), .other = Init(two, 2, rank)};
+  RunTwo(0, [](const Member& own) {
+    Rank all = {.own = own, .other = Init(own.ranks, 2, own.rank)};
     const std::vector<Shape> shapes = Shapes();
     std::mt19937 random(7);
     int messages = 0;
@@ -230,18 +218,18 @@ TEST(Small, GroupsThatComeAgainAndOthers) {
       const size_t kind = random() % shapes.size();
       const auto times = static_cast<int>(1 + random() % 4);
       for (int i = 0; i < times; ++i) {
-        ASSERT_NO_FATAL_FAILURE(Check(own, shapes[kind], ++round)) << kind;
+        ASSERT_NO_FATAL_FAILURE(Check(all, shapes[kind], ++round)) << kind;
         messages += shapes[kind].messages;
       }
-      two.Meet();
+      own.Meet();
       if (random() % 8 == 0) {
         // The next communicator may get the same address.
-        EXPECT_EQ(ncclCommDestroy(own.comm), kNcclSuccess);
-        own.comm = Init(two, 2, rank);
+        all.own.Destroy();
+        all.own.comm = Init(own.ranks, 2, own.rank);
       }
     }
-    EXPECT_EQ(ncclCommDestroy(own.comm), kNcclSuccess);
-    EXPECT_EQ(ncclCommDestroy(own.other), kNcclSuccess);
+    all.own.Destroy();
+    EXPECT_EQ(ncclCommDestroy(all.other), kNcclSuccess);
     std::printf("exchanged: small: %d messages\n", messages);
   });
 }
@@ -254,12 +242,11 @@ TEST(Small, GroupsOfThreadsThatEnd) {
       ncclComm_t comms[] = {Init(two, 2, rank), Init(two, 2, rank)};
       std::vector<std::thread> threads;
       for (ncclComm_t comm : comms) {
-        threads.emplace_back([rank, comm] {
+        threads.emplace_back([&two, rank, comm] {
           UseGpu(rank);
-          CUstream stream = NewStream();
-          const Pair pair = NewPair(kSmall);
+          const Member own = {.ranks = two, .rank = rank, .comm = comm, .pair = NewPair(kSmall)};
           for (int round = 0; round < 300; ++round) {
-            if (Exchange(pair, round, rank, 1 - rank, comm, stream) != kNcclSuccess) {
+            if (own.Exchange(round) != kNcclSuccess) {
               ADD_FAILURE() << "round " << round;
               return;
             }
@@ -274,65 +261,28 @@ TEST(Small, GroupsOfThreadsThatEnd) {
 
 // Repeated groups have no event, so the loss of the peer must be found without one.
 TEST(Small, GroupsWithAPeerThatIsKilled) {
-  Ranks two(2);
-  two.Run(
-      [&](int rank) {
-        ncclComm_t comm = Init(two, 2, rank);
-        CUstream stream = NewStream();
-        const Pair pair = NewPair(kSmall);
-        ASSERT_EQ(Exchange(pair, 0, rank, 1 - rank, comm, stream), kNcclSuccess);
-        two.Meet();
-        const int times = rank == 0 ? 6 : 3;
+  RunRanks(
+      2, 0,
+      [](Member& own) {
+        own.pair = NewPair(kSmall);
+        own.Warm(1);
+        const int times = own.rank == 0 ? 6 : 3;
         for (int i = 0; i < times; ++i) {
           Grouped([&] {
-            EXPECT_EQ(Send(pair.from, kSmall, 1 - rank, comm, stream), kNcclSuccess);
-            EXPECT_EQ(Receive(pair.to, kSmall, 1 - rank, comm, stream), kNcclSuccess);
+            own.Send();
+            own.Receive();
           });
         }
-        if (rank == 1) {
-          EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
-        }
-        two.Meet();
-        if (rank == 1) kill(getpid(), SIGKILL);
-        EXPECT_TRUE(LearnsOfAnError(comm));
-        EXPECT_EQ(cuStreamQuery(stream), kNotReady);
-        EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-        EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+        if (own.rank == 1) own.Wait();
+        own.Meet();
+        if (own.rank == 1) kill(getpid(), SIGKILL);
+        EXPECT_TRUE(LearnsOfAnError(own.comm));
+        EXPECT_EQ(cuStreamQuery(own.stream), kNotReady);
+        own.Abort();
+        EXPECT_TRUE(own.Ends());
         std::printf("peer lost\n");
       },
       1);
-}
-
-// NCCL refuses a repeated group. Its messages never run, so they must not be counted. Both ranks
-// must still number the next large message alike. Later groups are not affected.
-TEST(Small, AGroupThatIsRefusedIsNotCounted) {
-  Ranks two(2);
-  two.Run([&](int rank) {
-    ncclComm_t comm = Init(two, 2, rank);
-    CUstream stream = NewStream();
-    const Pair small = NewPair(kSmall);
-    const Pair large = NewPair(kBytes);
-    Warm(two, large, rank, comm, stream);
-    for (int round = 0; round < 3; ++round) {
-      ASSERT_EQ(Exchange(small, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-    }
-    if (rank == 0) {
-      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-      EXPECT_EQ(Send(small.from, kSmall, 1, comm, stream), kNcclSuccess);
-      EXPECT_EQ(Receive(small.to, kSmall, 1, comm, stream), kNcclSuccess);
-      ncclComm_t made = nullptr;
-      EXPECT_EQ(ncclCommGrow(comm, 2, nullptr, -1, &made, nullptr), kNcclInvalidArgument);
-      EXPECT_EQ(ncclGroupEnd(), kNcclInvalidArgument);
-    }
-    const uint64_t sends = NativeSends();
-    softNcclTrace();
-    ASSERT_EQ(Exchange(large, 9, rank, 1 - rank, comm, stream), kNcclSuccess);
-    EXPECT_EQ(NativeSends(), sends);
-    const std::string trace = softNcclTrace();
-    EXPECT_EQ(trace.find("GroupEnd"), trace.rfind("GroupEnd")) << trace;
-    two.Meet();
-    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-  });
 }
 
 }  // namespace

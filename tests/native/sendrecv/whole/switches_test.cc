@@ -15,12 +15,9 @@
 namespace nccltune::sendrecv {
 namespace {
 
-std::string ByCopyEngines(const Environment& environment) {
-  const std::string output = Case("Exchange.Rounds", environment);
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_GE(CountIn(output, "copy engine, p"), 2) << output;
-  EXPECT_FALSE(Has(output, kWarning)) << output;
-  return output;
+void ByCopyEngines(const Environment& environment) {
+  const std::string output = WellCase("Exchange.Rounds", {.lacks = {kWarning}}, environment);
+  EXPECT_GE(CountIn(output, kDirect), 2) << output;
 }
 
 class Switches : public testing::Test {
@@ -91,10 +88,9 @@ TEST_F(Switches, NothingIsPushedOverPcie) {
   Environment graphs = any;
   graphs["NCCLTUNE_SENDRECV_GRAPHS"] = "1";
   output += Programs("13 6 20 3 plain 1048576 all 0 graphs", graphs);
-  EXPECT_EQ(CountIn(output, "well: 120 messages\n"), 3) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
-  EXPECT_FALSE(Has(output, "copy engine, pushed: ")) << output;
-  EXPECT_TRUE(Has(output, "NCCL: received before it was sent")) << output;
+  ExpectTexts(output, {.has = {"copy engine, pulled: ", "NCCL: received before it was sent"},
+                       .lacks = {kPushed},
+                       .counts = {{"well: 120 messages\n", 3}}});
 }
 
 TEST_F(Switches, LevelsAreComparedWithTheLink) {
@@ -108,9 +104,7 @@ TEST_F(Switches, LevelsAreComparedWithTheLink) {
   }
   for (const auto& [link, level] :
        {std::pair("pix", "PIX"), {"pxb", "none"}, {"pxb", "2"}, {"phb", "PHB"}, {"sys", "SYS"}}) {
-    const std::string output = Case("Exchange.Rounds", with(link, level));
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_FALSE(Has(output, kWarning)) << link << " " << level << "\n" << output;
+    WellCase("Exchange.Rounds", {.lacks = {kWarning}}, with(link, level));
   }
 }
 
@@ -133,20 +127,24 @@ TEST_F(Switches, BlockingLaunchesLeaveAllToNccl) {
 
 // A debugger may block launches without the variable.
 TEST_F(Switches, ALaunchThatBlocksIsAnErrorAndNoHang) {
-  const std::string output = Case("Limit.LaunchesThatBlock", {{"SOFT_CUDA_BLOCKING", "1"},
-                                                              {"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
-                                                              {"NCCLTUNE_SENDRECV_EAGER", "0"}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "the launch of a kernel has not returned for 10 s")) << output;
+  WellCase("Limit.LaunchesThatBlock", {.has = {"the launch of a kernel has not returned for 10 s"}},
+           {{"SOFT_CUDA_BLOCKING", "1"},
+            {"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+            {"NCCLTUNE_SENDRECV_EAGER", "0"}});
 }
 
+// By CUDA_DEVICE_MAX_CONNECTIONS. With 1 streams wait by kernels. SOFT_CUDA_QUEUES=1 makes the
+// streams share so many connections.
 std::string OutputWith(const std::string& command, Environment environment) {
   environment.insert({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"SOFT_CUDA_QUEUES", "1"}});
   return OutputOf(command, environment);
 }
 
-std::string CaseWith(const std::string& name, const Environment& environment = {}) {
-  return OutputWith(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment);
+std::string CaseWith(const std::string& name, const Texts& texts = {},
+                     const Environment& environment = {}) {
+  return ExpectWell(
+      OutputWith(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment),
+      texts);
 }
 
 std::string ProgramsWith(const std::string& arguments, const Environment& environment = {}) {
@@ -156,12 +154,10 @@ std::string ProgramsWith(const std::string& arguments, const Environment& enviro
 // By default the threshold is four times as high as with more connections.
 TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
   const auto with = [](const std::string& bytes, const std::string& connections) {
-    const std::string output =
-        CaseWith("Exchange.Rounds", {{"NCCLTUNE_SENDRECV_FROM", kUnset},
-                                     {"CASE_BYTES", bytes},
-                                     {"CUDA_DEVICE_MAX_CONNECTIONS", connections}});
-    EXPECT_TRUE(Well(output)) << output;
-    return output;
+    return CaseWith("Exchange.Rounds", {},
+                    {{"NCCLTUNE_SENDRECV_FROM", kUnset},
+                     {"CASE_BYTES", bytes},
+                     {"CUDA_DEVICE_MAX_CONNECTIONS", connections}});
   };
   EXPECT_GT(CountIn(with("8388608", "1"), "copy engine, pulled: "), 0);
   EXPECT_EQ(CountIn(with("8388604", "1"), "copy engine, "), 0);
@@ -170,10 +166,8 @@ TEST(WithOneConnection, CopyEnginesCarryFromEightMebibytesOn) {
 
 // The kernels of the context that was reset must not be launched.
 TEST(WithOneConnection, KernelsAreLoadedAnewAfterAReset) {
-  const std::string output = CaseWith("Resets.NewCommunicatorsAfterOne");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(CountIn(output, "copy engine, pulled: "), 2) << output;
-  EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+  CaseWith("Resets.NewCommunicatorsAfterOne",
+           {.lacks = {"WARN"}, .counts = {{"copy engine, pulled: ", 2}}});
 }
 
 TEST(WithOneConnection, RandomProgramsEndWell) {
@@ -182,12 +176,10 @@ TEST(WithOneConnection, RandomProgramsEndWell) {
     for (const char* const arguments : {"1 3 20 3", "2 3 20 3", "3 3 20 4", "5 3 20 2"}) {
       output += ProgramsWith(arguments + std::string(" plain"), {{"SOFT_CUDA_QUEUES", queues}});
     }
-    EXPECT_EQ(CountIn(output, "well: 60 messages\n"), 4) << output;
+    ExpectTexts(output, {.has = {"NCCL: received before it was sent, with one connection "},
+                         .lacks = {kPushed, "WARN"},
+                         .counts = {{"well: 60 messages\n", 4}}});
     EXPECT_GT(CountIn(output, "copy engine, pulled: "), 4) << output;
-    EXPECT_EQ(CountIn(output, "copy engine, pushed: "), 0) << output;
-    EXPECT_GT(CountIn(output, "NCCL: received before it was sent, with one connection "), 0)
-        << output;
-    EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
   }
 }
 
@@ -196,8 +188,7 @@ TEST(WithOneConnection, ProgramsOfOtherKindsEndWell) {
   output +=
       ProgramsWith("13 8 20 3 plain 1048576 all 0 graphs", {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}});
   output += ProgramsWith("3 8 20 3 plain 1048576 all 0 later");
-  EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 3) << output;
-  EXPECT_EQ(CountIn(output, "WARN"), 0) << output;
+  ExpectTexts(output, {.lacks = {"WARN"}, .counts = {{"well: 160 messages\n", 3}}});
 }
 
 TEST(WithOneConnection, AKilledRankIsAnErrorForTheOthers) {
@@ -227,9 +218,9 @@ TEST(WithOneConnection, ARefusedCallIsAnErrorEverywhere) {
        {"cuModuleLoadData:1", "cuModuleGetFunction:2", "cuMemsetD8Async:1", "cuLaunchKernel:1",
         "cuLaunchKernel:2", "cuLaunchKernel:3", "cuLaunchKernel:4", "cuLaunchKernel:5",
         "cuLaunchKernel:6", "cuMemcpyDtoDAsync:1", "cuStreamWriteValue32:1", "cuStreamCreate:3"}) {
+    SCOPED_TRACE(refused);
     const std::string output = CaseWith(
-        "Exchange.WithARefusal", {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
-    EXPECT_TRUE(Well(output)) << refused << "\n" << output;
+        "Exchange.WithARefusal", {}, {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
     // An error on both ranks, or on neither.
     EXPECT_NE(CountIn(output, ": error\n"), 1) << refused << "\n" << output;
   }
@@ -237,12 +228,9 @@ TEST(WithOneConnection, ARefusedCallIsAnErrorEverywhere) {
 
 // The sender's kernel waits for a receive that comes after the limit.
 TEST(WithOneConnection, AWaitEndsAfterItsLimit) {
-  const std::string output =
-      CaseWith("Limit.ASendWithoutAReceive",
-               {{"NCCLTUNE_SENDRECV_WAIT_LIMIT", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_GE(CountIn(output, "a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"), 1)
-      << output;
+  CaseWith("Limit.ASendWithoutAReceive",
+           {.has = {"a message is not complete after NCCLTUNE_SENDRECV_WAIT_LIMIT"}},
+           {{"NCCLTUNE_SENDRECV_WAIT_LIMIT", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
 }
 
 // The program's own choice decides, also if it is made inside the program.
@@ -273,10 +261,9 @@ TEST(Connections, StreamsThatWaitAreLimited) {
   };
   const std::string few = routes("16");
   const std::string many = routes("32");
-  EXPECT_EQ(CountIn(few + many, "well: 120 messages\n"), 2) << few << many;
-  EXPECT_GT(CountIn(few, "too few connections to the GPU are left"), 0) << few;
-  EXPECT_GT(CountIn(few, "copy engine, pushed: "), 0) << few;
-  EXPECT_EQ(CountIn(many, "too few connections to the GPU are left"), 0) << many;
+  ExpectTexts(few + many, {.counts = {{"well: 120 messages\n", 2}}});
+  ExpectTexts(few, {.has = {"too few connections to the GPU are left", kPushed}});
+  ExpectTexts(many, {.lacks = {"too few connections to the GPU are left"}});
 }
 
 // Streams share connections, and one that waits keeps the others of its connection waiting.
@@ -287,22 +274,16 @@ TEST(Connections, RandomProgramsWithSixteen) {
     output += ProgramsWith(std::to_string(seed) + " 3 20 " + std::to_string(2 + seed % 3),
                            {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}, {"SOFT_CUDA_QUEUES", "1"}});
   }
-  EXPECT_EQ(CountIn(output, "well: 60 messages\n"), kSeeds) << output;
-  EXPECT_GT(CountIn(output, "copy engine, staged: "), 0) << output;
+  ExpectTexts(output,
+              {.has = {"copy engine, staged: "}, .counts = {{"well: 60 messages\n", kSeeds}}});
 }
 
 TEST(Connections, NcclCarriesAllWithFew) {
   for (const char* const few : {"", "0", "2", "15"}) {
     ExpectAllNative({{"CUDA_DEVICE_MAX_CONNECTIONS", few}}, "must be 1 or at least 16", 2);
   }
-  const std::string output = CaseWith("Exchange.Rounds", {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_GT(CountIn(output, "copy engine, pushed: "), 0) << output;
+  CaseWith("Exchange.Rounds", {.has = {kPushed}}, {{"CUDA_DEVICE_MAX_CONNECTIONS", "16"}});
 }
 
 }  // namespace
-
-// Tests of the shipped library by CUDA_DEVICE_MAX_CONNECTIONS, on the stand-ins. With 1 streams
-// wait by kernels. SOFT_CUDA_QUEUES=1 makes the streams share so many connections.
-
 }  // namespace nccltune::sendrecv

@@ -24,14 +24,12 @@ TEST(Whole, RandomProgramsByAllPaths) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     output += Programs(std::to_string(seed) + " 3 20 " + std::to_string(2 + seed % 3));
   }
-  EXPECT_EQ(CountIn(output, "well: 60 messages\n"), kSeeds) << output;
-  for (const char* const path :
-       {"copy engine, pushed: ", "copy engine, pulled: ", "copy engine, staged: ", "NCCL: small: ",
-        "NCCL: sent before it was received: ", "NCCL: decided by the peer: ",
-        "NCCL: memory not mapped by the peer yet: "}) {
-    EXPECT_TRUE(Has(output, path)) << path << "\n" << output;
-  }
-  EXPECT_FALSE(Has(output, "WARN")) << output;
+  ExpectTexts(output,
+              {.has = {kPushed, "copy engine, pulled: ", "copy engine, staged: ", "NCCL: small: ",
+                       "NCCL: sent before it was received: ", "NCCL: decided by the peer: ",
+                       "NCCL: memory not mapped by the peer yet: "},
+               .lacks = {"WARN"},
+               .counts = {{"well: 60 messages\n", kSeeds}}});
 }
 
 // Memory in chunks, some of which are unmapped and replaced at their addresses between rounds.
@@ -40,11 +38,9 @@ TEST(Whole, RandomProgramsInMappedMemory) {
   for (const char* const arguments : {"1 8 20 3", "3 8 20 2", "5 8 20 4"}) {
     output += Programs(arguments + std::string(" plain 3000000 all mapped"));
   }
-  EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 3) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
-  EXPECT_FALSE(Has(output, "memory cannot be shared")) << output;
-  EXPECT_FALSE(Has(output, "WARN")) << output;
+  ExpectTexts(output, {.has = {kPushed, "copy engine, pulled: "},
+                       .lacks = {"memory cannot be shared", "WARN"},
+                       .counts = {{"well: 160 messages\n", 3}}});
 }
 
 // Some groups are captured together with those they exchange messages with. Their graphs run once
@@ -56,10 +52,10 @@ TEST(Whole, RandomProgramsWithGraphs) {
       output += Programs(seed + std::string(" 8 20 3 plain 1048576 all 0 graphs"),
                          {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}, {"NCCLTUNE_SENDRECV_EAGER", eager}});
     }
-    EXPECT_EQ(CountIn(output, "well: 160 messages\n"), 2) << output;
-    EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-    EXPECT_TRUE(Has(output, "NCCL: captured in a graph, or after a captured message: ")) << output;
-    EXPECT_FALSE(Has(output, "WARN")) << output;
+    ExpectTexts(output,
+                {.has = {kPushed, "NCCL: captured in a graph, or after a captured message: "},
+                 .lacks = {"WARN"},
+                 .counts = {{"well: 160 messages\n", 2}}});
   }
 }
 
@@ -71,10 +67,9 @@ TEST(Whole, RandomProgramsWithGraphsInMappedMemory) {
     output += Programs(arguments + std::string(" plain 1048576 all 0 mapped single graphs"),
                        {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}, {"NCCLTUNE_SENDRECV_EAGER", "0"}});
   }
-  EXPECT_EQ(CountIn(output, "well: 2000 messages\n"), 1) << output;
-  EXPECT_EQ(CountIn(output, "well: 800 messages\n"), 2) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-  EXPECT_FALSE(Has(output, "WARN")) << output;
+  ExpectTexts(output, {.has = {kPushed},
+                       .lacks = {"WARN"},
+                       .counts = {{"well: 2000 messages\n", 1}, {"well: 800 messages\n", 2}}});
 }
 
 // Programs that rely on NCCL's buffers and that complete on the stand-in alone. Seed 12 is left
@@ -88,9 +83,9 @@ TEST(Whole, RandomProgramsThroughBuffersOfReceivers) {
                            {"NCCLTUNE_SENDRECV_CHUNK", "64K"}};
   for (const Environment& settings : {Environment{{"NCCLTUNE_SENDRECV_POLICY", "vccl"}}, few}) {
     const std::string output = Programs("3 10 20 4 plain 3145728", settings);
-    EXPECT_TRUE(Has(output, "well: 200 messages")) << output;
-    EXPECT_TRUE(Has(output, "copy engine, through the receiver's buffer: ")) << output;
-    EXPECT_FALSE(Has(output, "copy engine, pushed")) << output;
+    ExpectTexts(output,
+                {.has = {"well: 200 messages", "copy engine, through the receiver's buffer: "},
+                 .lacks = {kPushed}});
   }
   const std::string killed = Programs("3 200 20 3 plain 1048576 kill", few);
   EXPECT_TRUE(Has(killed, "well: all learned of the end of rank ")) << killed;
@@ -99,8 +94,7 @@ TEST(Whole, RandomProgramsThroughBuffersOfReceivers) {
 TEST(Whole, RandomProgramsInPieces) {
   const std::string output =
       Programs("5 10 20 4 plain 3145728", {{"NCCLTUNE_SENDRECV_CHUNK", "100K"}});
-  EXPECT_TRUE(Has(output, "well: 200 messages")) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  ExpectTexts(output, {.has = {"well: 200 messages", kPushed}});
 }
 
 TEST(Whole, RandomProgramsOfCommunicatorsThatDoNotBlock) {
@@ -108,10 +102,9 @@ TEST(Whole, RandomProgramsOfCommunicatorsThatDoNotBlock) {
   for (const char* const words : {"3 6 20 2 plain 1048576 all", "4 6 20 4 plain 1048576 all"}) {
     output += Programs(words + std::string(" 0 later"));
   }
-  EXPECT_EQ(CountIn(output, "well: 120 messages\n"), 2) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-  EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
-  EXPECT_FALSE(Has(output, "WARN")) << output;
+  ExpectTexts(output, {.has = {kPushed, "copy engine, staged: "},
+                       .lacks = {"WARN"},
+                       .counts = {{"well: 120 messages\n", 2}}});
   const std::string killed = Programs("3 200 20 3 plain 1048576 kill 0 later");
   EXPECT_TRUE(Has(killed, "well: all learned of the end of rank ")) << killed;
 }
@@ -134,10 +127,9 @@ TEST(Whole, EveryoneLearnsOfARanksEnd) {
 TEST(Whole, OffThereIsNothingOfOurs) {
   for (const Environment& off :
        {Environment{{"NCCLTUNE_SENDRECV", "0"}}, Environment{{"NCCLTUNE_SENDRECV", ""}}}) {
-    const std::string output = Case("Exchange.Rounds", off);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_TRUE(Has(output, "rank 0: native 7, segments 0,")) << output;
-    EXPECT_FALSE(Has(output, "nccltune sendrecv")) << output;
+    const std::string output =
+        WellCase("Exchange.Rounds",
+                 {.has = {"rank 0: native 7, segments 0,"}, .lacks = {"nccltune sendrecv"}}, off);
     // There must be as many threads as without the library.
     const size_t at = output.find("threads ");
     const std::string threads = output.substr(at, output.find('\n', at) - at + 1);
@@ -146,20 +138,15 @@ TEST(Whole, OffThereIsNothingOfOurs) {
 }
 
 TEST(Whole, OnItExchangesByCopyEngines) {
-  const std::string output = Case("Exchange.Rounds");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_FALSE(Has(output, "native 7,")) << output;
-  EXPECT_EQ(CountIn(output, "copy engine, "), CountIn(output, "copy engine, p")) << output;
-  EXPECT_GE(CountIn(output, "copy engine, p"), 2) << output;
-  EXPECT_FALSE(Has(output, kWarning)) << output;
+  const std::string output = WellCase("Exchange.Rounds", {.lacks = {"native 7,", kWarning}});
+  EXPECT_EQ(CountIn(output, "copy engine, "), CountIn(output, kDirect)) << output;
+  EXPECT_GE(CountIn(output, kDirect), 2) << output;
 }
 
 TEST(Whole, ADryRunCountsWhatACopyEngineWouldHaveCarried) {
-  const std::string output = Case("Exchange.Rounds", {{"NCCLTUNE_SENDRECV", "dry-run"}});
-  EXPECT_TRUE(Well(output)) << output;
-  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
-  EXPECT_TRUE(Has(output, "NCCL: dry run, a copy engine would have carried it: ")) << output;
-  EXPECT_FALSE(Has(output, "copy engine, p")) << output;
+  Texts texts = {.has = kAllNative, .lacks = {kDirect}};
+  texts.has.emplace_back("NCCL: dry run, a copy engine would have carried it: ");
+  WellCase("Exchange.Rounds", texts, {{"NCCLTUNE_SENDRECV", "dry-run"}});
 }
 
 TEST(Whole, SettingsThatDiffer) {
@@ -198,7 +185,9 @@ TEST(Whole, OthersHaveRoomInASmallSharedMemory) {
   };
   const std::string output = run({});
   if (Has(output, "unshare: ")) GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
-  EXPECT_TRUE(Well(output)) << output;
+  ExpectWell(output, {.has = {kPushed},
+                      .counts = {{kWarning, 2},
+                                 {" KiB free, of which 2 ranks take at most a quarter", 2}}});
   // The stand-in for NCCL takes some as well.
   const auto taken = [](const std::string& text) {
     return std::atoi(text.c_str() + text.find("taken: ") + 7);
@@ -206,15 +195,15 @@ TEST(Whole, OthersHaveRoomInASmallSharedMemory) {
   const std::string without = run({{"NCCLTUNE_SENDRECV", "0"}});
   EXPECT_GT(taken(output), taken(without)) << output << without;
   EXPECT_LE(taken(output) - taken(without), 4096 / 4) << output << without;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-  EXPECT_EQ(CountIn(output, kWarning), 2) << output;
-  EXPECT_EQ(CountIn(output, " KiB free, of which 2 ranks take at most a quarter"), 2) << output;
 }
 
 TEST(Whole, LocksThatAreLostAreNoEnd) {
-  const std::string output = Case("Exchange.GoesOnAfterLocksAreLost");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_FALSE(Has(output, kWarning)) << output;
+  WellCase("Exchange.GoesOnAfterLocksAreLost", {.lacks = {kWarning}});
+}
+
+const std::string& Faults() {
+  static const auto& preload = *new std::string(std::string(FAULTS) + ":" + LIBRARY);
+  return preload;
 }
 
 // On one rank or on both.
@@ -228,67 +217,57 @@ std::vector<Environment> Where(const std::string& variable) {
 // A lane is used only if both sides can use it. Otherwise NCCL carries its messages, without an
 // error and without a warning.
 TEST(Whole, ALaneThatOneSideCannotUseIsLeftToNccl) {
-  const std::string preload = std::string(FAULTS) + ":" + LIBRARY;
   // The calls of a process, in order: for the communicator, for its own record, for its two lanes.
   for (const char* const fault : {"fallocate:3:ENOSPC", "fallocate:4:ENOSPC",
                                   "fallocate:3:EOPNOTSUPP", "mmap:2:ENOMEM", "mmap:3:ENOMEM"}) {
+    SCOPED_TRACE(fault);
     for (Environment& environment : Where(std::string("CASE_FAULT=") + fault)) {
-      environment["LD_PRELOAD"] = preload;
+      environment["LD_PRELOAD"] = Faults();
       environment["NCCL_DEBUG"] = "INFO";
-      const std::string output = Case("Exchange.Rounds", environment);
-      EXPECT_TRUE(Well(output)) << fault << "\n" << output;
-      EXPECT_FALSE(Has(output, kWarning)) << fault << "\n" << output;
-      EXPECT_TRUE(Has(output, "nccltune sendrecv INFO NCCL carries all messages ")) << output;
-      EXPECT_TRUE(Has(output, "NCCL: peer on another host, or unable to use copy engines: "))
-          << fault << "\n"
-          << output;
+      WellCase("Exchange.Rounds",
+               {.has = {"nccltune sendrecv INFO NCCL carries all messages ",
+                        "NCCL: peer on another host, or unable to use copy engines: "},
+                .lacks = {kWarning}},
+               environment);
     }
   }
   for (const char* const refused : {"cuMemHostRegister:1", "cuMemHostRegister:2"}) {
     for (const Environment& environment : Where(std::string("SOFT_CUDA_REFUSE=") + refused)) {
-      const std::string output = Case("Exchange.WithARefusal", environment);
-      EXPECT_TRUE(Well(output)) << refused << "\n" << output;
-      EXPECT_EQ(CountIn(output, ": all\n"), 2) << refused << "\n" << output;
-      EXPECT_FALSE(Has(output, kWarning)) << refused << "\n" << output;
+      SCOPED_TRACE(refused);
+      WellCase("Exchange.WithARefusal", {.lacks = {kWarning}, .counts = {{": all\n", 2}}},
+               environment);
     }
   }
 }
 
 TEST(Whole, AFileThatOneSideCannotUseLeavesAllToNccl) {
-  const std::string preload = std::string(FAULTS) + ":" + LIBRARY;
   for (const char* const fault : {"open:1:EMFILE", "ftruncate:1:ENOSPC", "fallocate:1:ENOSPC",
                                   "fallocate:2:ENOSPC", "mmap:1:ENOMEM", "fcntl:1:ENOLCK"}) {
+    SCOPED_TRACE(fault);
     for (Environment& environment : Where(std::string("CASE_FAULT=") + fault)) {
-      environment["LD_PRELOAD"] = preload;
-      const std::string output = Case("Exchange.Rounds", environment);
-      EXPECT_TRUE(Well(output)) << fault << "\n" << output;
-      for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
-      EXPECT_TRUE(Has(output, "NCCL carries all sends and receives: ")) << output;
+      environment["LD_PRELOAD"] = Faults();
+      Texts texts = {.has = kAllNative};
+      texts.has.emplace_back("NCCL carries all sends and receives: ");
+      WellCase("Exchange.Rounds", texts, environment);
     }
   }
 }
 
 // Signals without SA_RESTART must not cause a failure.
 TEST(Whole, AnInterruptedCallIsRepeated) {
-  const std::string preload = std::string(FAULTS) + ":" + LIBRARY;
   for (const char* const fault : {"open:1:EINTR", "ftruncate:1:EINTR", "fallocate:1:EINTR",
                                   "fallocate:2:EINTR", "fallocate:3:EINTR", "fcntl:1:EINTR"}) {
-    const std::string output =
-        Case("Exchange.Rounds", {{"LD_PRELOAD", preload}, {"CASE_FAULT", fault}});
-    EXPECT_TRUE(Well(output)) << fault << "\n" << output;
-    EXPECT_FALSE(Has(output, "native 7,")) << fault << "\n" << output;
-    EXPECT_FALSE(Has(output, kWarning)) << fault << "\n" << output;
+    SCOPED_TRACE(fault);
+    WellCase("Exchange.Rounds", {.lacks = {"native 7,", kWarning}},
+             {{"LD_PRELOAD", Faults()}, {"CASE_FAULT", fault}});
   }
 }
 
 // The program's communicator still works.
 TEST(Whole, WithoutAThreadMessagesGoOn) {
-  const std::string output =
-      Case("Exchange.Rounds", {{"LD_PRELOAD", std::string(FAULTS) + ":" + LIBRARY},
-                               {"CASE_FAULT", "pthread_create:1:EAGAIN"}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(CountIn(output, "cannot start the thread that checks peers: "), 2) << output;
-  EXPECT_TRUE(Has(output, "copy engine, p")) << output;
+  WellCase("Exchange.Rounds",
+           {.has = {kDirect}, .counts = {{"cannot start the thread that checks peers: ", 2}}},
+           {{"LD_PRELOAD", Faults()}, {"CASE_FAULT", "pthread_create:1:EAGAIN"}});
 }
 
 // CUDA refuses one stream or event at some point.
@@ -297,9 +276,8 @@ TEST(Whole, AStreamOrEventThatIsRefusedIsNoError) {
     for (const char* const call : {"1", "2", "3", "4"}) {
       for (const Environment& environment :
            Where("SOFT_CUDA_REFUSE=" + std::string(function) + call)) {
-        const std::string output = Case("Exchange.WithARefusal", environment);
-        EXPECT_TRUE(Well(output)) << function << call << "\n" << output;
-        EXPECT_EQ(CountIn(output, ": all\n"), 2) << function << call << "\n" << output;
+        SCOPED_TRACE(std::string(function) + call);
+        WellCase("Exchange.WithARefusal", {.counts = {{": all\n", 2}}}, environment);
       }
     }
   }
@@ -309,9 +287,8 @@ TEST(Whole, ARefusedCallOfCudaIsAnErrorEverywhere) {
   for (const char* const refused :
        {"cuEventRecord:3", "cuStreamWaitEvent:1", "cuMemcpyDtoDAsync:2", "cuStreamWaitValue32:2",
         "cuStreamWriteValue32:2", "cuIpcOpenMemHandle:1", "cuIpcGetMemHandle:1"}) {
-    const std::string output =
-        Case("Exchange.WithARefusal", {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
-    EXPECT_TRUE(Well(output)) << refused << "\n" << output;
+    const std::string output = WellCase(
+        "Exchange.WithARefusal", {}, {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
     // An error on both ranks, or on neither.
     EXPECT_NE(CountIn(output, ": error\n"), 1) << refused << "\n" << output;
   }
@@ -336,67 +313,52 @@ TEST(Whole, ACrowdOfMessages) {
                                {"NCCLTUNE_SENDRECV_FROM", "4K"},
                                {"SOFT_CUDA_DELAY_US", "0"}};
     if (each.both) environment["CROWD_BOTH"] = "1";
-    const std::string what = std::string(each.count) + " " + each.group0 + " " + each.group1;
-    const std::string output = Case("Crowd.OfMessagesInGroups", environment);
-    EXPECT_TRUE(Well(output)) << what << "\n" << output;
-    EXPECT_FALSE(Has(output, kWarning)) << what << "\n" << output;
-    EXPECT_FALSE(Has(output, "NCCL: captured")) << what << "\n" << output;
-    EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << what << "\n" << output;
+    Texts texts = {.has = {kPushed}, .lacks = {kWarning, "NCCL: captured"}};
     if (std::string(each.group0) == each.count) {
-      EXPECT_TRUE(Has(output, "NCCL: no free slot between the two ranks: ")) << what << "\n"
-                                                                             << output;
+      texts.has.emplace_back("NCCL: no free slot between the two ranks: ");
     }
+    SCOPED_TRACE(std::string(each.count) + " " + each.group0 + " " + each.group1);
+    WellCase("Crowd.OfMessagesInGroups", texts, environment);
   }
 }
 
 TEST(Whole, SendsThatAreReceivedLateAreLeftForTheReceiver) {
   for (const char* const name :
        {"Exchange.SendsThatAreReceivedLate", "Exchange.SendsOfAProcessThatEndsEarly"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
-    EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
-    EXPECT_FALSE(Has(output, kWarning)) << output;
+    WellCase(name,
+             {.has = {"copy engine, staged: ", "copy engine, pulled: "}, .lacks = {kWarning}});
   }
 }
 
 TEST(Whole, ASignalReportsWhatIsWaitedFor) {
-  const std::string output = CaseWithChecks("Exchange.AReceiveThatIsAskedAbout");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(
-      CountIn(output,
-              ", rank 0 to rank 1: message 5, 393216 bytes, pushed: received, not yet sent, the "
-              "first stream has reached it\n"),
-      4)
-      << output;
+  ExpectWell(
+      CaseWithChecks("Exchange.AReceiveThatIsAskedAbout"),
+      {.counts = {{", rank 0 to rank 1: message 5, 393216 bytes, pushed: received, not yet sent, "
+                   "the first stream has reached it\n",
+                   4}}});
 }
 
 TEST(Whole, AFileSwitchesItOffWithoutARestart) {
   const std::string file = testing::TempDir() + "/off-" + std::to_string(getpid());
-  const std::string output = Case("Exchange.SwitchedOffAndOn",
-                                  {{"NCCLTUNE_SENDRECV_OFF_FILE", file}, {"NCCL_DEBUG", "INFO"}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "NCCL: switched off: ")) << output;
   // One rank that is off is enough for both, so the other may not have looked in between.
-  EXPECT_GE(CountIn(output, " exists: NCCL carries all later messages\n"), 1) << output;
-  EXPECT_GE(CountIn(output, " was removed: copy engines carry messages again\n"), 1) << output;
+  WellCase("Exchange.SwitchedOffAndOn",
+           {.has = {"NCCL: switched off: ", " exists: NCCL carries all later messages\n",
+                    " was removed: copy engines carry messages again\n"}},
+           {{"NCCLTUNE_SENDRECV_OFF_FILE", file}, {"NCCL_DEBUG", "INFO"}});
 }
 
 TEST(Whole, NcclsLogHasTheCountsByRoute) {
-  const std::string output = Case("Exchange.Rounds", {{"NCCL_DEBUG", "INFO"}});
-  for (const char* const rank : {"0", "1"}) {
-    EXPECT_TRUE(Has(output, std::string("nccltune sendrecv INFO rank ") + rank +
-                                " ends; messages of this process so far: copy engine, "))
-        << output;
-  }
+  const std::string ends = " ends; messages of this process so far: copy engine, ";
+  WellCase(
+      "Exchange.Rounds",
+      {.has = {"nccltune sendrecv INFO rank 0" + ends, "nccltune sendrecv INFO rank 1" + ends}},
+      {{"NCCL_DEBUG", "INFO"}});
 }
 
 TEST(Whole, AGreenContextIsLeftToNcclUnlessThePeerHasDecided) {
-  const std::string rounds = Case("Exchange.InAStreamOfAGreenContext");
-  EXPECT_TRUE(Well(rounds)) << rounds;
-  EXPECT_EQ(CountIn(rounds, "NCCL: stream of another CUDA context: 1 messages, 393216 bytes\n"), 1)
-      << rounds;
-  EXPECT_EQ(CountIn(rounds, "NCCL: decided by the peer: 1 messages, 393216 bytes\n"), 1) << rounds;
+  WellCase("Exchange.InAStreamOfAGreenContext",
+           {.counts = {{"NCCL: stream of another CUDA context: 1 messages, 393216 bytes\n", 1},
+                       {"NCCL: decided by the peer: 1 messages, 393216 bytes\n", 1}}});
 }
 
 TEST(Whole, AScraperReadsTheCounts) {
@@ -411,68 +373,51 @@ TEST(Whole, AScraperReadsTheCounts) {
   std::filesystem::last_write_time(
       folder / "of_another_program.prom",
       std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
-  const std::string output =
-      Case("Exchange.AScrape", {{"NCCLTUNE_SENDRECV_METRICS", folder.string()}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(CountIn(output, "# TYPE nccltune_sendrecv_messages_total counter\n"), 2) << output;
-  EXPECT_EQ(CountIn(output, "route=\"copy engine, pushed\"} "), 4) << output;
-  EXPECT_EQ(CountIn(output, "nccltune_sendrecv_off 0\n"), 2) << output;
+  WellCase("Exchange.AScrape",
+           {.counts = {{"# TYPE nccltune_sendrecv_messages_total counter\n", 2},
+                       {"route=\"copy engine, pushed\"} ", 4},
+                       {"nccltune_sendrecv_off 0\n", 2}}},
+           {{"NCCLTUNE_SENDRECV_METRICS", folder.string()}});
   EXPECT_TRUE(std::filesystem::remove(folder / "of_another_program.prom"));
   EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the files end with their processes";
   std::filesystem::remove_all(folder);
 }
 
 TEST(Whole, SizesThatDifferNameRanksAndBytes) {
-  const std::string output = Case("Wrong.SizesThatDifferAreAnErrorOnBothSides");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "refused\n")) << output;
-  EXPECT_EQ(CountIn(output,
-                    "rank 0 to rank 1: message 5 has 786432 bytes at the sender and "
-                    "393216 at the receiver\n"),
-            2)
-      << output;
+  WellCase("Wrong.SizesThatDifferAreAnErrorOnBothSides",
+           {.has = {"refused\n"},
+            .counts = {{"rank 0 to rank 1: message 5 has 786432 bytes at the sender and "
+                        "393216 at the receiver\n",
+                        2}}});
 }
 
 TEST(Whole, Memory) {
-  const std::string pool = Case("Memory.OfAPoolGoesByNccl");
-  EXPECT_TRUE(Well(pool)) << pool;
-  EXPECT_EQ(CountIn(pool, "NCCL: memory cannot be shared: "), 2) << pool;
+  WellCase("Memory.OfAPoolGoesByNccl", {.counts = {{"NCCL: memory cannot be shared: ", 2}}});
   for (const char* const name :
        {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation",
         "Memory.ThatIsFreedWhileAnotherCommunicatorWaits", "Memory.ThatIsFreedIsGivenBack",
         "Memory.ThatIsFreedBesideACollective"}) {
-    const std::string output = CaseWithChecks(name);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_FALSE(Has(output, kWarning)) << output;
+    ExpectWell(CaseWithChecks(name), {.lacks = {kWarning}});
   }
 }
 
 TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
-  const std::string output = Case("Group.OfACollectiveAndMessagesInTwoStreams");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "copy engine, p")) << output;
+  WellCase("Group.OfACollectiveAndMessagesInTwoStreams", {.has = {kDirect}});
 }
 
 TEST(Whole, GroupsThatAreSimulatedOrRefusedOrHaveOtherWork) {
   for (const char* const name :
        {"Simulated.GroupsAreNothingToPeers", "Grouped.CollectivesOfMessagesStayInOrder",
         "Grouped.WhatIsRefusedRunsNowhere"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-    EXPECT_FALSE(Has(output, kWarning)) << output;
+    WellCase(name, {.has = {kPushed}, .lacks = {kWarning}});
   }
-  for (const char* const name :
-       {"Grouped.ARevokedCommunicatorIsNccls", "Grouped.ACommunicatorThatEndsThere"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-  }
+  WellCase("Grouped.ARevokedCommunicatorIsNccls");
+  WellCase("Grouped.ACommunicatorThatEndsThere");
 }
 
 // Whether a group is looked up or repeated, its messages are sent and counted once.
 TEST(Whole, SmallGroupsThatComeAgain) {
-  const std::string output = Case("Small.GroupsThatComeAgainAndOthers");
-  EXPECT_TRUE(Well(output)) << output;
+  const std::string output = WellCase("Small.GroupsThatComeAgainAndOthers");
   const std::string line = "exchanged: small: ";
   const size_t at = output.find(line) + line.size();
   ASSERT_LT(at, output.size()) << output;
@@ -480,58 +425,43 @@ TEST(Whole, SmallGroupsThatComeAgain) {
   EXPECT_GT(std::stoi(messages), 200) << output;
   EXPECT_EQ(CountIn(output, "NCCL: small: " + messages + " messages"), 2) << output;
 
-  const std::string threads = Case("Small.GroupsOfThreadsThatEnd");
-  EXPECT_TRUE(Well(threads)) << threads;
-  EXPECT_EQ(CountIn(threads, "NCCL: small: 3600 messages"), 2) << threads;
-
-  const std::string refused = Case("Small.AGroupThatIsRefusedIsNotCounted");
-  EXPECT_TRUE(Well(refused)) << refused;
-
-  const std::string killed = Case("Small.GroupsWithAPeerThatIsKilled");
-  EXPECT_TRUE(Well(killed) && Has(killed, "peer lost\n")) << killed;
+  WellCase("Small.GroupsOfThreadsThatEnd", {.counts = {{"NCCL: small: 3600 messages", 2}}});
+  WellCase("Small.AGroupThatIsRefusedIsNotCounted");
+  WellCase("Small.GroupsWithAPeerThatIsKilled", {.has = {"peer lost\n"}});
 }
 
 TEST(Whole, AProfilerSeesEachMessage) {
 #ifdef NVTX_TOOL
-  const std::string output = Case("Exchange.Rounds", {{"NVTX_INJECTION64_PATH", NVTX_TOOL}});
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(CountIn(output, "depth 0, range: 1 send, 1 receive, 1572864 bytes\n"), 14) << output;
   // Pushed, or pulled if the receiver is late.
-  EXPECT_TRUE(Has(output, "depth 1, mark: rank 0 to rank 1: 786432 bytes, copy engine, pu"))
-      << output;
-  EXPECT_EQ(CountIn(output, "depth 1, mark: "), 28) << output;
+  WellCase("Exchange.Rounds",
+           {.has = {"depth 1, mark: rank 0 to rank 1: 786432 bytes, copy engine, pu"},
+            .counts = {{"depth 0, range: 1 send, 1 receive, 1572864 bytes\n", 14},
+                       {"depth 1, mark: ", 28}}},
+           {{"NVTX_INJECTION64_PATH", NVTX_TOOL}});
 #else
   GTEST_SKIP() << "no NVTX headers (pip install nvidia-nvtx)";
 #endif
 }
 
+// NCCL carries what only one side captures and what may not wait.
+const std::vector<const char*> kCapturedByNccl = {"Capture.OnOneSideAlone",
+                                                  "Capture.OfAllThreadsGoesOnWhateverElseIsDone",
+                                                  "Capture.BehindADirectCallOfThePeerIsAnError"};
+
 TEST(Whole, Captures) {
-  for (const char* const name : {"Capture.RunsThreeTimesAndMessagesGoOn", "Capture.OnOneSideAlone",
-                                 "Capture.OfAllThreadsGoesOnWhateverElseIsDone",
-                                 "Capture.BehindADirectCallOfThePeerIsAnError"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-  }
+  WellCase("Capture.RunsThreeTimesAndMessagesGoOn");
+  for (const char* const name : kCapturedByNccl) WellCase(name);
 }
 
 TEST(Whole, CapturesOnBothSidesAreCopied) {
   const Environment graphs = {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}};
-  const std::string output = Case("Capture.OfGroupsOnAllSides", graphs);
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-  EXPECT_FALSE(Has(output, "NCCL: captured")) << output;
-  const std::string killed = Case("Capture.OfAPeerThatIsKilled", graphs);
-  EXPECT_TRUE(Well(killed) && Has(killed, "peer lost\n")) << killed;
-  // NCCL carries what only one side captures and what may not wait, as without the setting.
+  WellCase("Capture.OfGroupsOnAllSides", {.has = {kPushed}, .lacks = {"NCCL: captured"}}, graphs);
+  WellCase("Capture.OfAPeerThatIsKilled", {.has = {"peer lost\n"}}, graphs);
   for (const char* const eager : {"0", "1M"}) {
     Environment more = graphs;
     more["NCCLTUNE_SENDRECV_EAGER"] = eager;
-    for (const char* const name :
-         {"Capture.OnOneSideAlone", "Capture.OfAllThreadsGoesOnWhateverElseIsDone",
-          "Capture.BehindADirectCallOfThePeerIsAnError"}) {
-      const std::string other = Case(name, more);
-      EXPECT_TRUE(Well(other)) << name << " " << eager << "\n" << other;
-    }
+    SCOPED_TRACE(eager);
+    for (const char* const name : kCapturedByNccl) WellCase(name, {}, more);
   }
 }
 
@@ -540,29 +470,23 @@ TEST(Whole, CommunicatorsOfAllKinds) {
        {"Comms.SplitAndShrunk", "Comms.OneThreadForTwoGpus", "Comms.AThreadForEachGpu",
         "Comms.MadeInAGroup", "Comms.AnAbortWhenAllIsOverIsNoErrorElsewhere",
         "Comms.ComeAndGoWithoutATrace"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_FALSE(Has(output, kWarning)) << output;
+    WellCase(name, {.lacks = {kWarning}});
   }
 }
 
 TEST(Whole, GoesOnAfterAResetOfTheContext) {
-  const std::string output = Case("Resets.NewCommunicatorsAfterOne");
-  EXPECT_TRUE(Well(output)) << output;
+  const std::string output = WellCase("Resets.NewCommunicatorsAfterOne");
   EXPECT_GT(CountIn(output, "copy engine, "), 1) << output;
 }
 
 TEST(Whole, APeerThatEndsAfterAResetIsNoCrash) {
-  const std::string output = CaseWithChecks("Resets.APeerEndsAfterOne");
-  EXPECT_TRUE(Well(output)) << output;
+  ExpectWell(CaseWithChecks("Resets.APeerEndsAfterOne"));
 }
 
 TEST(Whole, AnAbortEndsWaitsEverywhere) {
   for (const char* const name :
        {"Comms.AnAbortEndsAReceiveAndThePeerLearnsOfIt", "Comms.AnAbortAndAnEndAreLearnedOf"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_EQ(CountIn(output, "rank 0 has abandoned the communicator"), 1) << output;
+    WellCase(name, {.counts = {{"rank 0 has abandoned the communicator", 1}}});
   }
 }
 
@@ -570,22 +494,15 @@ TEST(Whole, CommunicatorsThatDoNotBlock) {
   for (const char* const name :
        {"Comms.ThatDoNotBlock", "Comms.ThatBlockOnOneSide", "Comms.PartsOfOneThatDoesNotBlock",
         "Comms.PartsOfPartsThatDoNotBlock"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-    EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
-    EXPECT_FALSE(Has(output, kWarning)) << output;
+    WellCase(name, {.has = {kPushed}, .lacks = {kWarning}});
   }
-  for (const char* const name :
-       {"Comms.ThatDoNotBlockAndAreAborted", "Comms.PartsOfOneThatIsAborted"}) {
-    const std::string output = Case(name);
-    EXPECT_TRUE(Well(output)) << output;
-  }
+  WellCase("Comms.ThatDoNotBlockAndAreAborted");
+  WellCase("Comms.PartsOfOneThatIsAborted");
 }
 
 TEST(Whole, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
-  const std::string output = Case("Comms.WhatWaitsForADeadRankWaitsUntilSomebodyKnows");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_EQ(CountIn(output, "peer lost\n"), 2) << output;
+  const std::string output = WellCase("Comms.WhatWaitsForADeadRankWaitsUntilSomebodyKnows",
+                                      {.counts = {{"peer lost\n", 2}}});
   EXPECT_GE(CountIn(output, "rank 1 has ended\n"), 2) << output;
 }
 
