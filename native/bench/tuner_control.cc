@@ -25,16 +25,16 @@ std::unique_ptr<TunerControl> TunerControl::Open(const std::string& path, std::s
     return nullptr;
   }
   decltype(&nccltune_tuner_control_version) version = nullptr;
-  if (!Find(library, "nccltune_tuner_control_version", &version) ||
-      !Find(library, "nccltune_tuner_force", &control->force_) ||
-      !Find(library, "nccltune_tuner_release", &control->release_) ||
-      !Find(library, "nccltune_tuner_record", &control->record_) ||
-      !Find(library, "nccltune_tuner_last_table", &control->last_table_) ||
-      !Find(library, "nccltune_tuner_last_decision", &control->last_decision_)) {
+  control->version_ = Find(library, "nccltune_tuner_control_version", &version) ? version() : 0;
+  const bool complete = Find(library, "nccltune_tuner_force", &control->force_) &&
+                        Find(library, "nccltune_tuner_release", &control->release_) &&
+                        Find(library, "nccltune_tuner_record", &control->record_) &&
+                        Find(library, "nccltune_tuner_last_table", &control->last_table_) &&
+                        Find(library, "nccltune_tuner_device_decision", &control->device_decision_);
+  if (control->version_ < 1 || (control->version_ >= NCCLTUNE_TUNER_CONTROL_VERSION && !complete)) {
     *error = "is not nccltune's tuner plugin: it has no control interface";
     return nullptr;
   }
-  control->version_ = version();
   if (control->version_ < NCCLTUNE_TUNER_CONTROL_VERSION) {
     *error = "is an older nccltune's tuner plugin (control interface " +
              std::to_string(control->version_) + ", needed is " +
@@ -55,10 +55,11 @@ bool TunerControl::Apply(Collective collective, const Choice& choice) {
 
 bool TunerControl::Record(bool on) { return record_(on ? 1 : 0) == NCCLTUNE_TUNER_OK; }
 
-std::optional<nccltune_tuner_decision> TunerControl::LastDecision(Collective collective) const {
+std::optional<nccltune_tuner_decision> TunerControl::LastDecision(Collective collective,
+                                                                  int device) const {
   nccltune_tuner_decision decision{};
   if (!IsTuned(collective) ||
-      last_decision_(NumberFor(collective), &decision) != NCCLTUNE_TUNER_OK) {
+      device_decision_(device, NumberFor(collective), &decision) != NCCLTUNE_TUNER_OK) {
     return std::nullopt;
   }
   return decision;

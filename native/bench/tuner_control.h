@@ -30,9 +30,9 @@ class TunerControl {
 
   bool Record(bool on);
 
-  // Returns the plugin's decision about the newest call of the collective, if that call was
-  // recorded or forced.
-  std::optional<nccltune_tuner_decision> LastDecision(Collective collective) const;
+  // Returns the plugin's decision about the newest call of the collective on that CUDA device, if
+  // that call was recorded or forced.
+  std::optional<nccltune_tuner_decision> LastDecision(Collective collective, int device) const;
 
   // Returns NCCL's predictions for the newest recorded call of the collective with that size.
   std::optional<nccltune_tuner_table> LastTable(Collective collective, size_t bytes) const;
@@ -46,7 +46,7 @@ class TunerControl {
   decltype(&nccltune_tuner_release) release_ = nullptr;
   decltype(&nccltune_tuner_record) record_ = nullptr;
   decltype(&nccltune_tuner_last_table) last_table_ = nullptr;
-  decltype(&nccltune_tuner_last_decision) last_decision_ = nullptr;
+  decltype(&nccltune_tuner_device_decision) device_decision_ = nullptr;
 };
 
 }  // namespace nccltune::bench

@@ -107,7 +107,8 @@ abi::Result Connect(void* context, int device, void* handle, void** send_comm,
   return plugin::Connect(context, device, handle, send_comm);
 }
 
-// For v7 and later, which add a device handle.
+// For v6, and with a device handle for v7 and later.
+using plugin::Accept;
 abi::Result Accept(void* listen_comm, void** recv_comm, abi::NetDeviceHandle** /*recv_device*/) {
   return plugin::Accept(listen_comm, recv_comm);
 }
@@ -149,177 +150,42 @@ abi::Result Irecv(void* recv_comm, int count, void** data, size_t* sizes, int* /
 // of connections.
 abi::Result SetNetAttr(void* /*context*/, abi::NetAttr* /*attributes*/) { return abi::kSuccess; }
 
+// The struct of one version. The type of each member selects the overload.
+template <typename Net, int version>
+constexpr Net Table() noexcept {
+  Net net = {};
+  net.name = plugin::kName;
+  net.init = Init<version>;
+  net.devices = plugin::Devices;
+  net.get_properties = GetProperties;
+  net.listen = plugin::Listen;
+  net.connect = Connect;
+  net.accept = Accept;
+  net.reg_mr = RegMr;
+  net.dereg_mr = plugin::DeregMr;
+  net.isend = Isend;
+  net.irecv = Irecv;
+  net.iflush = plugin::Iflush;
+  net.test = plugin::Test;
+  net.close_send = plugin::CloseSend;
+  net.close_recv = plugin::CloseRecv;
+  net.close_listen = plugin::CloseListen;
+  if constexpr (version >= 9) net.make_v_device = plugin::MakeVDevice;
+  if constexpr (version >= 11) {
+    net.finalize = plugin::Finalize;
+    net.set_net_attr = SetNetAttr;
+  }
+  return net;
+}
+
 }  // namespace
 
-extern "C" {
-
-NCCLTUNE_EXPORT extern const abi::NetV6 ncclNetPlugin_v6;
-const abi::NetV6 ncclNetPlugin_v6 = {
-    .name = plugin::kName,
-    .init = Init<6>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = plugin::Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-};
-
-NCCLTUNE_EXPORT extern const abi::NetV7 ncclNetPlugin_v7;
-const abi::NetV7 ncclNetPlugin_v7 = {
-    .name = plugin::kName,
-    .init = Init<7>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-    .get_device_mr = nullptr,
-    .irecv_consumed = nullptr,
-};
-
-NCCLTUNE_EXPORT extern const abi::NetV8 ncclNetPlugin_v8;
-const abi::NetV8 ncclNetPlugin_v8 = {
-    .name = plugin::kName,
-    .init = Init<8>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-    .get_device_mr = nullptr,
-    .irecv_consumed = nullptr,
-};
-
-NCCLTUNE_EXPORT extern const abi::NetV9 ncclNetPlugin_v9;
-const abi::NetV9 ncclNetPlugin_v9 = {
-    .name = plugin::kName,
-    .init = Init<9>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-    .get_device_mr = nullptr,
-    .irecv_consumed = nullptr,
-    .make_v_device = plugin::MakeVDevice,
-};
-
-NCCLTUNE_EXPORT extern const abi::NetV10 ncclNetPlugin_v10;
-const abi::NetV10 ncclNetPlugin_v10 = {
-    .name = plugin::kName,
-    .init = Init<10>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-    .get_device_mr = nullptr,
-    .irecv_consumed = nullptr,
-    .make_v_device = plugin::MakeVDevice,
-};
-
-NCCLTUNE_EXPORT extern const abi::NetV11 ncclNetPlugin_v11;
-const abi::NetV11 ncclNetPlugin_v11 = {
-    .name = plugin::kName,
-    .init = Init<11>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-    .get_device_mr = nullptr,
-    .irecv_consumed = nullptr,
-    .make_v_device = plugin::MakeVDevice,
-    .finalize = plugin::Finalize,
-    .set_net_attr = SetNetAttr,
-};
-
-NCCLTUNE_EXPORT extern const abi::NetV12 ncclNetPlugin_v12;
-const abi::NetV12 ncclNetPlugin_v12 = {
-    .name = plugin::kName,
-    .init = Init<12>,
-    .devices = plugin::Devices,
-    .get_properties = GetProperties,
-    .listen = plugin::Listen,
-    .connect = Connect,
-    .accept = Accept,
-    .reg_mr = RegMr,
-    .reg_mr_dma_buf = nullptr,
-    .dereg_mr = plugin::DeregMr,
-    .isend = Isend,
-    .irecv = Irecv,
-    .iflush = plugin::Iflush,
-    .test = plugin::Test,
-    .close_send = plugin::CloseSend,
-    .close_recv = plugin::CloseRecv,
-    .close_listen = plugin::CloseListen,
-    .get_device_mr = nullptr,
-    .irecv_consumed = nullptr,
-    .make_v_device = plugin::MakeVDevice,
-    .finalize = plugin::Finalize,
-    .set_net_attr = SetNetAttr,
-};
-
-}  // extern "C"
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV6 ncclNetPlugin_v6 = Table<abi::NetV6, 6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV7 ncclNetPlugin_v7 = Table<abi::NetV7, 7>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV8 ncclNetPlugin_v8 = Table<abi::NetV8, 8>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV9 ncclNetPlugin_v9 = Table<abi::NetV9, 9>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV10 ncclNetPlugin_v10 = Table<abi::NetV10, 10>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV11 ncclNetPlugin_v11 = Table<abi::NetV11, 11>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::NetV12 ncclNetPlugin_v12 = Table<abi::NetV12, 12>();
 
 }  // namespace nccltune::net

@@ -26,18 +26,11 @@ constexpr int64_t kAckEagerNs = 2 * kNsPerMs;
 constexpr int64_t kIdleAckNs = 500 * kNsPerMs;
 constexpr int64_t kHeldCheckNs = 20 * kNsPerMs;
 constexpr int64_t kBetweenWaitingFramesNs = kNsPerSecond;
-constexpr const char* kNoAnswer = "the peer's host does not answer";
 constexpr const char* kClosed = "the peer has closed the connection";
 constexpr const char* kNoRoom = "the buffer for data that the application has not posted is full";
 constexpr const char* kStrange = "the peer sent an invalid frame";
 
 }  // namespace
-
-int ReceiveFlowBase::Start(uint32_t events) {
-  events_ = events;
-  number_ = worker_->Add(this);
-  return worker_->Watch(number_, socket_.fd(), events_);
-}
 
 void ReceiveFlowBase::Adopt(Descriptor socket) {
   {
@@ -45,7 +38,7 @@ void ReceiveFlowBase::Adopt(Descriptor socket) {
     adopt_ = std::move(socket);
     adopted_ = true;
   }
-  worker_->Wake();
+  worker().Wake();
 }
 
 void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
@@ -61,16 +54,13 @@ void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
   writable_ = true;
   path_.Reset();
   // The flow is still up here if the peer noticed the end of the old socket before we did.
-  if (up_) {
-    ++receiver_.counters().flow_ends;
-    stats_.WentDown(true);
-  }
+  if (up_) CountEnd(true);
   up_ = true;
   epoll_events_ = EPOLLIN;
-  ++receiver_.counters().flow_returns;
+  ++owner_.counters().flow_returns;
   stats_.CameUp(socket_.fd());
-  receiver_.FlowsChanged(now_ns, false, {});
-  if (const int error = worker_->Watch(number_, socket_.fd(), events_); error != 0) {
+  owner_.FlowsChanged(now_ns, false, {});
+  if (const int error = Watch(socket_.fd()); error != 0) {
     // The peer connects again.
     Down(now_ns, false, {"epoll_ctl: " + ErrorWords(error)});
   }
@@ -78,42 +68,23 @@ void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
 
 bool ReceiveFlowBase::Work(int64_t now_ns) {
   if (adopted_) TakeAdopted(now_ns);
-  if (now_ns >= tick_ns_) {
-    tick_ns_ = now_ns + kBetweenTicksNs;
-    receiver_.Tick(now_ns);
-    stats_.Sample(now_ns, socket_.fd(), false);
-  }
-  if (receiver_.failed()) {
-    if (socket_) Down(now_ns, false, {"the connection has failed"});
-    return false;
-  }
+  if (!Tick(now_ns)) return false;
   if ((epoll_events_ & EPOLLOUT) != 0) {
     epoll_events_ &= ~uint32_t{EPOLLOUT};
     writable_ = true;
     if (up_) WriteUnsent();
   }
-  if (up_ && path_.Due(now_ns)) {
-    const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
-    if (facts && path_.IsDead(now_ns, *facts)) Down(now_ns, false, {kNoAnswer, true});
-  }
   return up_ && WorkUp(now_ns);
 }
 
-bool ReceiveFlowBase::IsSaturated(int64_t now_ns) const { return receiver_.IsDeep(now_ns); }
-
-int64_t ReceiveFlowBase::NextNs() const {
-  if (receiver_.failed()) return INT64_MAX;
-  return up_ ? std::min(NextUpNs(), path_.NextNs()) : NowNs() + kNsPerSecond;
-}
+int64_t ReceiveFlowBase::NextDownNs() const { return NowNs() + kNsPerSecond; }
 
 void ReceiveFlowBase::Down(int64_t now_ns, bool bye, const SocketEnd& end) {
   up_ = false;
   socket_.Close();
   Reset();
-  const bool died = !bye && !receiver_.failed();
-  if (died) ++receiver_.counters().flow_ends;
-  stats_.WentDown(died);
-  receiver_.FlowsChanged(now_ns, bye, end);
+  CountEnd(!bye && !owner_.failed());
+  owner_.FlowsChanged(now_ns, bye, end);
 }
 
 bool ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
@@ -233,7 +204,7 @@ ReceiveFlow::Step ReceiveFlow::ReadHeader(int64_t now_ns) {
 // The read may bring fewer bytes. An empty chunk is completed without a read.
 ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
   std::optional<std::byte*> to;
-  if (!stashing_) to = receiver_.Pin(header_);
+  if (!stashing_) to = owner_.Pin(header_);
   if (!to) own_.resize(header_.length);
   const size_t left = header_.length - body_filled_;
   std::array<iovec, 2> parts = {{
@@ -245,7 +216,7 @@ ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
   const size_t of_body = std::min(moved.bytes, left);
   body_filled_ += of_body;
   const bool done = body_filled_ == header_.length;
-  if (to) receiver_.Unpin(header_, done);
+  if (to) owner_.Unpin(header_, done);
   if (left != 0) {
     const Step step = CheckRead(moved, left + header_bytes_.size(), now_ns);
     if (step != Step::kMore) return step;
@@ -257,10 +228,10 @@ ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
 ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64_t now_ns) {
   stats_.AddTransferred(header_.length, 1);
   if (!placed && !stashing_) {
-    ++receiver_.counters().not_wanted;
+    ++owner_.counters().not_wanted;
     stats_.Duplicate();
   }
-  if (!placed && stashing_ && !receiver_.Stash(header_, std::exchange(own_, {}))) {
+  if (!placed && stashing_ && !owner_.Stash(header_, std::exchange(own_, {}))) {
     Down(now_ns, false, {kNoRoom});
     return Step::kDown;
   }
@@ -286,7 +257,7 @@ ReceiveFlow::Step ReceiveFlow::HeaderDone(int64_t now_ns) {
 // Decides what happens to the chunk of the current header. The chunk is read now if its request is
 // posted or complete. Otherwise the flow waits. An invalid chunk takes the flow down.
 ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
-  const Receiver::ChunkState place = receiver_.Locate(header_);
+  const Receiver::ChunkState place = owner_.Locate(header_);
   if (place == Receiver::ChunkState::kInvalid) {
     Down(now_ns, false, {kStrange});
     return Step::kDown;
@@ -309,8 +280,8 @@ ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
 // the application has posted the request. It also ends if the receiver is stalled: the chunk is
 // then read into our own memory. Until then, a kWaiting frame is sent every second.
 ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
-  const bool posted = receiver_.posted() > header_.request;
-  if (!posted && !receiver_.stalled(now_ns)) {
+  const bool posted = owner_.posted() > header_.request;
+  if (!posted && !owner_.stalled(now_ns)) {
     if (now_ns - waiting_sent_ns_ < kBetweenWaitingFramesNs) return Step::kWait;
     if (SendReverseFrame({FrameType::kWaiting, 0})) waiting_sent_ns_ = now_ns;
     return Step::kWait;
@@ -346,7 +317,7 @@ void ReceiveFlow::Reset() {
 
 void ExpressReceiveFlow::Poll() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !up() || receiver_.failed()) return;
+  if (!lock || !up() || owner_.failed()) return;
   ReadAll(NowNs());
   if (!up()) worker().Wake();
 }
@@ -359,7 +330,7 @@ void ExpressReceiveFlow::Ready(uint32_t events) {
 bool ExpressReceiveFlow::Work(int64_t now_ns) {
   // Check without the lock: a spinning thread runs this check all the time, and the application's
   // thread needs the lock.
-  if (up() && !receiver_.failed() && !adopted() && now_ns < next_check_ns_) return false;
+  if (up() && !owner_.failed() && !adopted() && now_ns < next_check_ns_) return false;
   next_check_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
   return ReceiveFlowBase::Work(now_ns);
@@ -410,7 +381,7 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
   std::array<iovec, 2> parts = {{{nullptr, 0}, {bytes_.data() + end_, bytes_.size() - end_}}};
   std::optional<std::byte*> to;
   if (large_) {
-    if (!large_stashed_) to = receiver_.Pin(large_header_);
+    if (!large_stashed_) to = owner_.Pin(large_header_);
     if (!to) own_.resize(large_header_.length);
     parts[0] = {(to ? *to : own_.data()) + large_filled_, large_header_.length - large_filled_};
   }
@@ -418,7 +389,7 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
   const IoResult moved = ReadSome(socket_.fd(), std::span(parts).subspan(large_ ? 0 : 1));
   const size_t of_large = std::min(moved.bytes, parts[0].iov_len);
   const bool whole = large_ && of_large == parts[0].iov_len;
-  if (to) receiver_.Unpin(large_header_, whole);
+  if (to) owner_.Unpin(large_header_, whole);
   if (moved.would_block()) return false;
   if (moved.error != 0 || moved.bytes == 0) {
     Down(now_ns, false, EndOf(moved));
@@ -431,7 +402,7 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
     ++frames_;
     bytes_unacked_ += large_header_.length;
     stats_.AddTransferred(large_header_.length, 1);
-    if (large_stashed_ && !receiver_.Stash(large_header_, std::exchange(own_, {}))) {
+    if (large_stashed_ && !owner_.Stash(large_header_, std::exchange(own_, {}))) {
       Down(now_ns, false, {kNoRoom});
       return false;
     }
@@ -450,12 +421,12 @@ bool ExpressReceiveFlow::Parse(int64_t now_ns) {
       return false;
     }
     const DataHeader& header = forward->data;
-    const Receiver::ChunkState place = receiver_.Locate(header);
+    const Receiver::ChunkState place = owner_.Locate(header);
     if (place == Receiver::ChunkState::kInvalid) {
       Down(now_ns, false, {kStrange});
       return false;
     }
-    if (place == Receiver::ChunkState::kNotPosted && !receiver_.stalled(now_ns)) return false;
+    if (place == Receiver::ChunkState::kNotPosted && !owner_.stalled(now_ns)) return false;
     const size_t length = kDataHeaderBytes + header.length;
     if (rest.size() < length) {
       if (length > bytes_.size()) BeginLarge(header, place);
@@ -463,9 +434,9 @@ bool ExpressReceiveFlow::Parse(int64_t now_ns) {
     }
     const std::byte* const body = rest.data() + kDataHeaderBytes;
     if (place == Receiver::ChunkState::kNotPosted) {
-      if (!receiver_.Stash(header, {body, body + header.length})) return false;
+      if (!owner_.Stash(header, {body, body + header.length})) return false;
     } else {
-      receiver_.Put(header, body);
+      owner_.Put(header, body);
     }
     begin_ += length;
     ++frames_;
@@ -483,10 +454,10 @@ void ExpressReceiveFlow::BeginLarge(const DataHeader& header, Receiver::ChunkSta
   const std::byte* const body = bytes_.data() + begin_ + kDataHeaderBytes;
   large_filled_ = std::min<size_t>(end_ - begin_ - kDataHeaderBytes, header.length);
   std::optional<std::byte*> to;
-  if (!large_stashed_) to = receiver_.Pin(header);
+  if (!large_stashed_) to = owner_.Pin(header);
   if (!to) own_.resize(header.length);
   std::copy(body, body + large_filled_, to ? *to : own_.data());
-  if (to) receiver_.Unpin(header, false);
+  if (to) owner_.Unpin(header, false);
   begin_ = 0;
   end_ = 0;
   large_ = true;

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/connection_stats.h"
+#include "net/flow.h"
 #include "net/pool.h"
 #include "net/receiver.h"
 #include "net/socket.h"
@@ -23,31 +23,16 @@
 
 namespace nccltune::net {
 
-class ReceiveFlowBase : public Task {
+// The base of a receiver's flows. A flow that is down waits for a new socket.
+class ReceiveFlowBase : public FlowBase<Receiver> {
  public:
   ReceiveFlowBase(Receiver& receiver, std::shared_ptr<PoolThread> worker, Descriptor socket)
-      : receiver_(receiver),
-        stats_(receiver.stats().NextFlow()),
-        socket_(std::move(socket)),
-        path_(receiver.context().settings.path_timeout_ms),
-        worker_(std::move(worker)) {
-    stats_.CameUp(socket_.fd());
-  }
+      : FlowBase(receiver, std::move(worker), std::move(socket)) {}
 
-  // Starts the flow. Returns 0 or the error of epoll_ctl.
-  [[nodiscard]] int Start(uint32_t events);
-  void Stop() { worker_->Remove(number_); }
   // Passes a new socket to the flow's thread, which replaces the old one. Callable from any thread.
   void Adopt(Descriptor socket);
 
-  void Ready(uint32_t events) override { epoll_events_ |= events; }
   bool Work(int64_t now_ns) override;
-  int64_t NextNs() const override;
-  bool IsSaturated(int64_t now_ns) const override;
-  void OnException(const char* what) noexcept override { receiver_.FailByException(what); }
-
-  PoolThread& worker() const { return *worker_; }
-  bool up() const { return up_.load(); }
 
   // Sends an acknowledgement that is due and a bye (the frame that ends a flow regularly), and
   // closes the socket.
@@ -55,37 +40,25 @@ class ReceiveFlowBase : public Task {
 
  protected:
   bool adopted() const { return adopted_.load(); }
-  virtual bool WorkUp(int64_t now_ns) = 0;
-  virtual int64_t NextUpNs() const = 0;
+  int64_t NextDownNs() const override;
   // Resets the state after the socket was replaced or closed.
   virtual void Reset() = 0;
-  // Returns the number of frames that have arrived, and the number that is acknowledged.
   struct FrameCounts {
     uint64_t arrived = 0;
     uint64_t acknowledged = 0;
   };
+  // Returns the number of frames that have arrived, and the number that is acknowledged.
   virtual FrameCounts frame_counts() const = 0;
 
-  void Down(int64_t now_ns, bool bye, const SocketEnd& end);
+  void Down(int64_t now_ns, bool bye, const SocketEnd& end) override;
   // Sends a frame. Returns false if the socket is full; the frame is then not sent at all. Work is
   // called when the socket has room, and the caller sends a new frame then.
   bool SendReverseFrame(const ReverseFrame& frame);
-
-  Receiver& receiver_;
-  FlowStats stats_;
-  Descriptor socket_;
-  PathWatch path_;
-  uint32_t epoll_events_ = 0;
 
  private:
   void TakeAdopted(int64_t now_ns);
   void WriteUnsent();
 
-  std::shared_ptr<PoolThread> worker_;
-  uint64_t number_ = 0;
-  uint32_t events_ = 0;
-  int64_t tick_ns_ = 0;
-  std::atomic<bool> up_ = true;
   std::vector<std::byte> unsent_frame_;  // unsent rest of a frame
   bool writable_ = true;                 // false after EAGAIN, until epoll reports EPOLLOUT
 

@@ -44,44 +44,12 @@ FlowChunk FrameOf(uint64_t request) {
 
 }  // namespace
 
-SendFlowBase::SendFlowBase(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer)
-    : sender_(sender),
-      stats_(sender.stats().NextFlow()),
-      socket_(dialer.Take()),
-      path_(sender.context().settings.path_timeout_ms),
-      worker_(std::move(worker)),
-      dialer_(std::move(dialer)) {
-  stats_.CameUp(socket_.fd());
-}
-
-int SendFlowBase::Start(uint32_t events) {
-  events_ = events;
-  number_ = worker_->Add(this);
-  return worker_->Watch(number_, socket_.fd(), events_);
-}
-
 bool SendFlowBase::Work(int64_t now_ns) {
-  if (now_ns >= tick_ns_) {
-    tick_ns_ = now_ns + kBetweenTicksNs;
-    sender_.Tick(now_ns);
-    stats_.Sample(now_ns, socket_.fd(), sender_.has_unacked_frames() || sender_.pending());
-  }
-  if (sender_.failed()) {
-    if (socket_) Down(now_ns, false, {"the connection has failed"});
-    return false;
-  }
-  if (up_ && path_.Due(now_ns)) {
-    const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
-    if (facts && path_.IsDead(now_ns, *facts)) {
-      Down(now_ns, false, {"the peer's host does not answer", true});
-    }
-  }
+  if (!Tick(now_ns)) return false;
   return up_ ? WorkUp(now_ns) : ComeUp(now_ns);
 }
 
-int64_t SendFlowBase::NextNs() const {
-  if (sender_.failed()) return INT64_MAX;
-  if (up_) return std::min(NextUpNs(), path_.NextNs());
+int64_t SendFlowBase::NextDownNs() const {
   // epoll reports events of the dialer's socket, but the dialer's timeouts must be polled.
   return dialing_ ? NowNs() + kNsPerSecond : dial_at_ns_;
 }
@@ -95,10 +63,8 @@ void SendFlowBase::Down(int64_t now_ns, bool bye, const SocketEnd& end) {
   // more, the peer has ended.
   dial_at_ns_ = now_ns;
   dialing_ = false;
-  const bool died = !bye && !sender_.failed();
-  if (died) ++sender_.counters().flow_ends;
-  stats_.WentDown(died);
-  sender_.FlowsChanged(now_ns, false, end);
+  CountEnd(!bye && !owner_.failed());
+  owner_.FlowsChanged(now_ns, false, end);
 }
 
 bool SendFlowBase::ComeUp(int64_t now_ns) {
@@ -109,7 +75,7 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
     dialing_ = true;
     epoll_events_ = 0;
     if (dialer_.fd() >= 0) {
-      const int error = worker_->Watch(number_, dialer_.fd(), events_ | EPOLLIN | EPOLLOUT);
+      const int error = Watch(dialer_.fd(), EPOLLIN | EPOLLOUT);
       if (error != 0) {
         // Without epoll, the peer's answer would not be noticed.
         dialer_.Take().Close();
@@ -118,7 +84,7 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
       }
     }
     if (dialer_.shortage() != 0) {
-      ReportShortage(sender_.context().log, "connect", dialer_.shortage());
+      ReportShortage(owner_.context().log, "connect", dialer_.shortage());
     }
   }
   const Dialer::State state = dialer_.Step(now_ns);
@@ -131,9 +97,9 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
     // Read and write once without an event: the socket may have ended already, and epoll would not
     // report that again.
     epoll_events_ |= EPOLLIN | EPOLLOUT;
-    ++sender_.counters().flow_returns;
+    ++owner_.counters().flow_returns;
     stats_.CameUp(socket_.fd());
-    sender_.FlowsChanged(now_ns, false, {});
+    owner_.FlowsChanged(now_ns, false, {});
     return true;
   }
   const bool gone = state == Dialer::State::kRefused || state == Dialer::State::kRejected;
@@ -145,7 +111,7 @@ void SendFlowBase::DialFailed(int64_t now_ns, bool gone, const SocketEnd& end) {
   dialing_ = false;
   dial_at_ns_ = now_ns + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, kLongestPauseNs);
-  sender_.FlowsChanged(now_ns, gone, end);
+  owner_.FlowsChanged(now_ns, gone, end);
 }
 
 // Bulk flows, for large messages
@@ -189,7 +155,7 @@ bool SendFlow::WorkUp(int64_t now_ns) {
   if (!up()) return true;
   if ((epoll_events_ & EPOLLOUT) != 0) writable_ = true;
   epoll_events_ = 0;
-  if (writing_ && pinned_ && reclaims_ != sender_.reclaims()) ReleaseBuffer();
+  if (writing_ && pinned_ && reclaims_ != owner_.reclaims()) ReleaseBuffer();
   for (int i = 0; i < kFramesATurn && writable_; ++i) {
     if (!writing_ && !Next(now_ns)) break;
     worked = true;
@@ -200,7 +166,7 @@ bool SendFlow::WorkUp(int64_t now_ns) {
 }
 
 int64_t SendFlow::NextUpNs() const {
-  const bool waits = sender_.has_unacked_frames() || sender_.pending() || zero_copy_.outstanding();
+  const bool waits = owner_.has_unacked_frames() || owner_.pending() || zero_copy_.outstanding();
   return waits ? NowNs() + kAckPollNs : INT64_MAX;
 }
 
@@ -213,7 +179,7 @@ bool SendFlow::ReadReverseFrames(int64_t now_ns) {
   const uint64_t written = begun_ - (writing_ ? 1 : 0);
   const bool well = reverse_frames_.Read(
       socket_.fd(), (epoll_events_ & kGone) != 0, &end, &something, [&](const ReverseFrame& frame) {
-        if (frame.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
+        if (frame.type == FrameType::kWaiting) owner_.PeerWaits(now_ns);
         bye |= frame.type == FrameType::kBye;
         if (frame.type != FrameType::kAck) return true;
         if (frame.value < acknowledged || frame.value > written) {
@@ -243,21 +209,21 @@ bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
   stats_.AddTransferred(bytes, count);
   stats_.SetUndelivered(undelivered_);
   stats_.SetRate(rate_.rate());
-  sender_.Acknowledged(done, now_ns);
+  owner_.Acknowledged(done, now_ns);
   return true;
 }
 
 bool SendFlow::Next(int64_t now_ns) {
   const bool idle = undelivered_ == 0;
-  if (sender_.pending()) {
+  if (owner_.pending()) {
     if (undelivered_ >= rate_.Cap(fastest_)) return false;
   } else {
-    if (!idle || !sender_.has_unacked_frames() || now_ns < late_check_ns_) return false;
+    if (!idle || !owner_.has_unacked_frames() || now_ns < late_check_ns_) return false;
     late_check_ns_ = now_ns + kLateCheckNs;
   }
   // Read the counter before Take: another copy of the chunk may be acknowledged at any time. WorkUp
   // notices that by a change of the counter.
-  const uint64_t reclaims = sender_.reclaims();
+  const uint64_t reclaims = owner_.reclaims();
   // Allocate the frame before Take, because Take pins the chunk and nothing may throw afterwards.
   frames_.emplace_back();
   const std::optional<Sender::AssignedChunk> taken = TakeChunk(now_ns);
@@ -280,7 +246,7 @@ bool SendFlow::Next(int64_t now_ns) {
 std::optional<Sender::AssignedChunk> SendFlow::TakeChunk(int64_t now_ns) {
   std::optional<Sender::AssignedChunk> taken;
   try {
-    taken = sender_.Take(*this, now_ns);
+    taken = owner_.Take(*this, now_ns);
   } catch (...) {
     frames_.pop_back();
     throw;
@@ -353,11 +319,11 @@ bool SendFlow::Write(int64_t now_ns) {
 
 void SendFlow::UnpinFrame() {
   pinned_ = false;
-  if (zero_copy_.Finish()) sender_.Written(frames_.back());
+  if (zero_copy_.Finish()) owner_.Written(frames_.back());
 }
 
 void SendFlow::Released(std::span<const uint64_t> requests) {
-  for (const uint64_t request : requests) sender_.Written(FrameOf(request));
+  for (const uint64_t request : requests) owner_.Written(FrameOf(request));
 }
 
 // Reads the kernel's reports of zero-copy sends. The reports arrive as a socket error (EPOLLERR)
@@ -380,7 +346,7 @@ bool SendFlow::ReadKernelReports(int64_t now_ns) {
 
 void SendFlow::EndIfHeldTooLong(int64_t now_ns) {
   std::optional<uint64_t> held = zero_copy_.oldest();
-  if (held && !sender_.IsBufferWanted(FrameOf(*held))) held.reset();
+  if (held && !owner_.IsBufferWanted(FrameOf(*held))) held.reset();
   const bool again = held && held == held_;
   held_ = held;
   if (!again) return;
@@ -393,7 +359,7 @@ void SendFlow::WarnIfDyingTooLong(int64_t now_ns) {
     dying_warned_ = false;
   } else if (now_ns - zero_copy_.dying_since_ns() > kDyingTooLongNs &&
              !std::exchange(dying_warned_, true)) {
-    sender_.context().log.Warn(
+    owner_.context().log.Warn(
         "the kernel has held data of a dead flow for more than 10 s, and requests wait for it; set "
         "NCCLTUNE_NET_ZEROCOPY=0 to avoid this");
   }
@@ -403,8 +369,8 @@ void SendFlow::WarnIfDyingTooLong(int64_t now_ns) {
 // other flows have delivered all chunks of the request: only then does the application wait for
 // this flow.
 void SendFlow::ReleaseBuffer() {
-  reclaims_ = sender_.reclaims();
-  if (!sender_.IsBufferWanted(frames_.back())) return;
+  reclaims_ = owner_.reclaims();
+  if (!owner_.IsBufferWanted(frames_.back())) return;
   copied_rest_.assign(body_, body_ + body_left_);
   body_ = copied_rest_.data();
   UnpinFrame();
@@ -428,7 +394,7 @@ void SendFlow::WentDown() {
   shared_rate_ = 0;
   full_ = false;
   path_.Reset();
-  sender_.Requeue(frames_);
+  owner_.Requeue(frames_);
   frames_.clear();
 }
 
@@ -503,7 +469,7 @@ void ExpressSendFlow::Ready(uint32_t events) {
 bool ExpressSendFlow::Work(int64_t now_ns) {
   // Check without the lock: a spinning thread runs this check all the time, and the application's
   // thread needs the lock.
-  if (up() && !sender_.failed() && now_ns < next_check_ns_) return false;
+  if (up() && !owner_.failed() && now_ns < next_check_ns_) return false;
   next_check_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
   const bool worked = SendFlowBase::Work(now_ns);
@@ -513,15 +479,15 @@ bool ExpressSendFlow::Work(int64_t now_ns) {
 }
 
 int64_t ExpressSendFlow::NextUpNs() const {
-  return NowNs() + (sender_.express_late() ? kBetweenTicksNs : kEagerAckTimeoutNs / 2);
+  return NowNs() + (owner_.express_late() ? kBetweenTicksNs : kEagerAckTimeoutNs / 2);
 }
 
 bool ExpressSendFlow::WorkUp(int64_t now_ns) {
-  const bool unheard = sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs;
+  const bool unheard = owner_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs;
   if ((epoll_events_ & kGone) != 0 || unheard) ReadReverseFrames(now_ns);
   if (!up()) return true;
-  if (unheard && sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs) {
-    sender_.ExpressIsLate();
+  if (unheard && owner_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs) {
+    owner_.ExpressIsLate();
   }
   const bool tried = !left_.empty() && (epoll_events_ & EPOLLOUT) != 0;
   epoll_events_ = 0;
@@ -557,7 +523,7 @@ bool ExpressSendFlow::ReadReverseFrames(int64_t now_ns) {
   acknowledged_ = acknowledged;
   const std::vector<uint64_t> done(numbers_.begin(), numbers_.begin() + count);
   numbers_.erase(numbers_.begin(), numbers_.begin() + count);
-  if (!done.empty()) sender_.AcknowledgedExpress(done, now_ns);
+  if (!done.empty()) owner_.AcknowledgedExpress(done, now_ns);
   if (!well || bye) Down(now_ns, bye, bye ? SocketEnd{"the peer has closed the connection"} : end);
   return something;
 }
@@ -567,7 +533,7 @@ void ExpressSendFlow::WentDown() {
   acknowledged_ = 0;
   reverse_frames_ = ReverseFrameReader();
   path_.Reset();
-  sender_.RequeueExpress(numbers_);
+  owner_.RequeueExpress(numbers_);
   numbers_.clear();
 }
 

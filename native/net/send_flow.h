@@ -21,6 +21,7 @@
 
 #include "net/connection_stats.h"
 #include "net/dialer.h"
+#include "net/flow.h"
 #include "net/flow_rate.h"
 #include "net/pool.h"
 #include "net/sender.h"
@@ -29,57 +30,32 @@
 
 namespace nccltune::net {
 
-// The base of a sender's flows: a socket that is up or reconnecting.
-class SendFlowBase : public Task {
+// The base of a sender's flows. A flow that is down reconnects.
+class SendFlowBase : public FlowBase<Sender> {
  public:
   // `dialer` must be in state kReady.
-  SendFlowBase(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer);
+  SendFlowBase(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer)
+      : FlowBase(sender, std::move(worker), dialer.Take()), dialer_(std::move(dialer)) {}
 
-  // Starts the flow. All flows of the sender must have been created. Returns 0 or the error of
-  // epoll_ctl.
-  [[nodiscard]] int Start(uint32_t events);
-  // Stops the flow. No pool thread calls the flow afterwards.
-  void Stop() { worker_->Remove(number_); }
-
-  void Ready(uint32_t events) override { epoll_events_ |= events; }
   bool Work(int64_t now_ns) override;
-  int64_t NextNs() const override;
-  bool IsSaturated(int64_t now_ns) const override { return sender_.IsDeep(now_ns); }
-  void OnException(const char* what) noexcept override { sender_.FailByException(what); }
-
-  PoolThread& worker() const { return *worker_; }
-  bool up() const { return up_.load(); }
 
  protected:
-  virtual bool WorkUp(int64_t now_ns) = 0;
   // Called when the flow goes down, before its socket is closed. Queues the flow's unacknowledged
   // chunks at the sender again.
   virtual void WentDown() = 0;
-  virtual int64_t NextUpNs() const { return INT64_MAX; }
+  int64_t NextDownNs() const override;
+  bool waits() const override { return owner_.has_unacked_frames() || owner_.pending(); }
 
-  // Takes the flow down. `bye`: the peer closed the flow regularly.
-  void Down(int64_t now_ns, bool bye, const SocketEnd& end);
-  IoResult Read(std::span<iovec> into) { return ReadSome(socket_.fd(), into); }
-
-  Sender& sender_;
-  FlowStats stats_;
-  Descriptor socket_;
-  PathWatch path_;
-  uint32_t epoll_events_ = 0;  // events that epoll reported since they were last handled
+  void Down(int64_t now_ns, bool bye, const SocketEnd& end) override;
 
  private:
   bool ComeUp(int64_t now_ns);
   void DialFailed(int64_t now_ns, bool gone, const SocketEnd& end);
 
-  std::shared_ptr<PoolThread> worker_;
   Dialer dialer_;
-  uint64_t number_ = 0;
-  uint32_t events_ = 0;
-  std::atomic<bool> up_ = true;
   bool dialing_ = false;
   int64_t dial_at_ns_ = 0;
   int64_t pause_ns_ = 0;
-  int64_t tick_ns_ = 0;
 };
 
 // Reads the reverse frames: the frames from the receiver to the sender (wire.h).

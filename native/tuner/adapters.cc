@@ -65,60 +65,35 @@ abi::Result GetChunkSize(void* context, abi::TunedCollective collective, size_t 
   return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);
 }
 
+// The struct of one version. The type of each member selects the overload.
+template <typename Tuner, int version>
+constexpr Tuner Table() noexcept {
+  Tuner tuner = {};
+  tuner.name = kPluginName;
+  tuner.init = Init<version>;
+  tuner.get_coll_info = GetCollInfo;
+  if constexpr (version < 5) {
+    tuner.destroy = Stop;
+  } else {
+    tuner.finalize = Stop;
+  }
+  if constexpr (version >= 6) tuner.get_chunk_size = GetChunkSize;
+  return tuner;
+}
+
 }  // namespace
 
-extern "C" {
-
-NCCLTUNE_EXPORT extern const abi::TunerV2 ncclTunerPlugin_v2;
-const abi::TunerV2 ncclTunerPlugin_v2 = {
-    .name = kPluginName,
-    .init = Init<2>,
-    .get_coll_info = GetCollInfo,
-    .destroy = Stop,
-};
-
-NCCLTUNE_EXPORT extern const abi::TunerV3 ncclTunerPlugin_v3;
-const abi::TunerV3 ncclTunerPlugin_v3 = {
-    .name = kPluginName,
-    .init = Init<3>,
-    .get_coll_info = GetCollInfo,
-    .destroy = Stop,
-};
-
-NCCLTUNE_EXPORT extern const abi::TunerV4 ncclTunerPlugin_v4;
-const abi::TunerV4 ncclTunerPlugin_v4 = {
-    .name = kPluginName,
-    .init = Init<4>,
-    .get_coll_info = GetCollInfo,
-    .destroy = Stop,
-};
-
-NCCLTUNE_EXPORT extern const abi::TunerV5 ncclTunerPlugin_v5;
-const abi::TunerV5 ncclTunerPlugin_v5 = {
-    .name = kPluginName,
-    .init = Init<5>,
-    .get_coll_info = GetCollInfo,
-    .finalize = Stop,
-};
-
-NCCLTUNE_EXPORT extern const abi::TunerV6 ncclTunerPlugin_v6;
-const abi::TunerV6 ncclTunerPlugin_v6 = {
-    .name = kPluginName,
-    .init = Init<6>,
-    .get_coll_info = GetCollInfo,
-    .finalize = Stop,
-    .get_chunk_size = GetChunkSize,
-};
-
-NCCLTUNE_EXPORT extern const abi::TunerV7 ncclTunerPlugin_v7;
-const abi::TunerV7 ncclTunerPlugin_v7 = {
-    .name = kPluginName,
-    .init = Init<7>,
-    .get_coll_info = GetCollInfo,
-    .finalize = Stop,
-    .get_chunk_size = GetChunkSize,
-};
-
-}  // extern "C"
+extern "C" NCCLTUNE_EXPORT constinit const abi::TunerV2 ncclTunerPlugin_v2 =
+    Table<abi::TunerV2, 2>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::TunerV3 ncclTunerPlugin_v3 =
+    Table<abi::TunerV3, 3>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::TunerV4 ncclTunerPlugin_v4 =
+    Table<abi::TunerV4, 4>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::TunerV5 ncclTunerPlugin_v5 =
+    Table<abi::TunerV5, 5>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::TunerV6 ncclTunerPlugin_v6 =
+    Table<abi::TunerV6, 6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::TunerV7 ncclTunerPlugin_v7 =
+    Table<abi::TunerV7, 7>();
 
 }  // namespace nccltune::tuner

@@ -57,6 +57,7 @@ struct TunerContext {
   RuleSet rules;
   Scale scale;
   int interface_version = 0;
+  int device = -1;  // the CUDA device of the rank; -1: unknown
   // The two members below are used only for interface v2; see support_matrix.h.
   bool measured_here = false;
   bool filtered = false;

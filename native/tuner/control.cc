@@ -89,5 +89,15 @@ int nccltune_tuner_last_table(int collective, size_t bytes, nccltune_tuner_table
 
 int nccltune_tuner_last_decision(int collective, nccltune_tuner_decision* decision) {
   if (!tuner::IsCollective(collective) || decision == nullptr) return NCCLTUNE_TUNER_INVALID;
-  return tuner::FindDecision(collective, decision) ? NCCLTUNE_TUNER_OK : NCCLTUNE_TUNER_NOTHING;
+  return tuner::FindDecision(tuner::kAnyDevice, collective, decision) ? NCCLTUNE_TUNER_OK
+                                                                      : NCCLTUNE_TUNER_NOTHING;
+}
+
+int nccltune_tuner_device_decision(int device, int collective, nccltune_tuner_decision* decision) {
+  if (device < 0 || device >= tuner::kDevices || !tuner::IsCollective(collective) ||
+      decision == nullptr) {
+    return NCCLTUNE_TUNER_INVALID;
+  }
+  return tuner::FindDecision(device, collective, decision) ? NCCLTUNE_TUNER_OK
+                                                           : NCCLTUNE_TUNER_NOTHING;
 }

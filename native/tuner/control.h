@@ -24,7 +24,7 @@ extern "C" {
 
 /* Increased when a function or a field is added. Existing functions and fields keep
  * their meaning and layout. */
-#define NCCLTUNE_TUNER_CONTROL_VERSION 1
+#define NCCLTUNE_TUNER_CONTROL_VERSION 2
 
 #define NCCLTUNE_TUNER_EXPORT __attribute__((visibility("default")))
 
@@ -122,10 +122,16 @@ NCCLTUNE_TUNER_EXPORT int nccltune_tuner_record(int on);
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_table(int collective, size_t bytes,
                                                     struct nccltune_tuner_table* table);
 
-/* Copies the newest decision about the collective. Returns NCCLTUNE_TUNER_NOTHING if there
- * is none. */
+/* Copies the newest decision about the collective on any communicator of the process. Returns
+ * NCCLTUNE_TUNER_NOTHING if there is none. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_decision(int collective,
                                                        struct nccltune_tuner_decision* decision);
+
+/* Since version 2. Copies the newest decision about the collective on the communicators of that
+ * CUDA device, thus of one rank if each rank of the process has its own GPU. A communicator whose
+ * device is unknown counts for every device. */
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_device_decision(int device, int collective,
+                                                         struct nccltune_tuner_decision* decision);
 
 #ifdef __cplusplus
 }

@@ -30,10 +30,17 @@ struct Records {
   std::mutex mutex;
   uint64_t sequence = 0;
   std::array<TableSet, kSets> tables{};  // sequence 0 marks a free entry
-  std::array<nccltune_tuner_decision, abi::kNumCollectives> decisions{};
+  // The last element counts for every device.
+  std::array<std::array<nccltune_tuner_decision, abi::kNumCollectives>, kDevices + 1> decisions{};
 };
 
 constinit Records records;
+
+nccltune_tuner_decision& DecisionOf(int device, int collective) {
+  const bool known = device >= 0 && device < kDevices;
+  return records
+      .decisions[static_cast<size_t>(known ? device : kDevices)][static_cast<size_t>(collective)];
+}
 
 TableSet& SetOf(int collective, uint64_t bytes) {
   uint64_t hash = (bytes + 1) * 0x9e3779b97f4a7c15U;
@@ -85,18 +92,18 @@ Orders Unpacked(uint64_t word) {
   return orders;
 }
 
-void RecordCall(nccltune_tuner_decision* decision, nccltune_tuner_table* table) {
+void RecordCall(int device, nccltune_tuner_decision* decision, nccltune_tuner_table* table) {
   const std::lock_guard<std::mutex> lock(records.mutex);
   decision->sequence = ++records.sequence;
-  records.decisions[static_cast<size_t>(decision->collective)] = *decision;
+  DecisionOf(device, decision->collective) = *decision;
   if (table == nullptr) return;
   table->sequence = decision->sequence;
   KeepTable(*table);
 }
 
-void RecordChunk(int collective, uint64_t before, uint64_t after, bool refused) {
+void RecordChunk(int device, int collective, uint64_t before, uint64_t after, bool refused) {
   const std::lock_guard<std::mutex> lock(records.mutex);
-  nccltune_tuner_decision& decision = records.decisions[static_cast<size_t>(collective)];
+  nccltune_tuner_decision& decision = DecisionOf(device, collective);
   decision.chunk_bytes_before = before;
   decision.chunk_bytes = after;
   if (refused) decision.outcome |= NCCLTUNE_TUNER_CHUNK_REFUSED;
@@ -126,11 +133,16 @@ bool FindNewestTable(int collective, nccltune_tuner_table* table) {
   return newest != 0;
 }
 
-bool FindDecision(int collective, nccltune_tuner_decision* decision) {
+bool FindDecision(int device, int collective, nccltune_tuner_decision* decision) {
   const std::lock_guard<std::mutex> lock(records.mutex);
-  const nccltune_tuner_decision& kept = records.decisions[static_cast<size_t>(collective)];
-  if (kept.sequence == 0) return false;
-  *decision = kept;
+  const nccltune_tuner_decision* newest = &DecisionOf(kDevices, collective);
+  for (int each = 0; each < kDevices; ++each) {
+    if (device != kAnyDevice && device != each) continue;
+    const nccltune_tuner_decision& kept = DecisionOf(each, collective);
+    if (kept.sequence > newest->sequence) newest = &kept;
+  }
+  if (newest->sequence == 0) return false;
+  *decision = *newest;
   return true;
 }
 

@@ -41,16 +41,21 @@ inline uint64_t OrderWord(int collective) {
   return internal::order_words[static_cast<size_t>(collective)].load(std::memory_order_acquire);
 }
 
+// Decisions are recorded for each CUDA device from 0 to kDevices - 1. Communicators whose device is
+// unknown or has a higher number count for every device.
+inline constexpr int kDevices = 64;
+inline constexpr int kAnyDevice = -1;
+
 // Gives the decision and its table the next sequence number, and stores both. `table` may be null.
-void RecordCall(nccltune_tuner_decision* decision, nccltune_tuner_table* table);
+void RecordCall(int device, nccltune_tuner_decision* decision, nccltune_tuner_table* table);
 
 // Adds the result of a chunk size request to the newest decision about the collective.
-void RecordChunk(int collective, uint64_t before, uint64_t after, bool refused);
+void RecordChunk(int device, int collective, uint64_t before, uint64_t after, bool refused);
 
 // Each function copies a record to its last argument. It returns false if there is no such record.
 bool FindTable(int collective, uint64_t bytes, nccltune_tuner_table* table);
 bool FindNewestTable(int collective, nccltune_tuner_table* table);
-bool FindDecision(int collective, nccltune_tuner_decision* decision);
+bool FindDecision(int device, int collective, nccltune_tuner_decision* decision);
 
 }  // namespace nccltune::tuner
 

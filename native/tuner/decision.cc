@@ -126,7 +126,7 @@ void DecideUnderOrders(const TunerContext& communicator, const Call& call, const
   } else {
     ApplyRule(communicator, call, offer, channels, &decision);
   }
-  RecordCall(&decision, has_table ? &table : nullptr);
+  RecordCall(communicator.device, &decision, has_table ? &table : nullptr);
 }
 
 template void DecideUnderOrders(const TunerContext&, const Call&, const Orders&, const TableOffer&,
@@ -144,7 +144,7 @@ void DecideChunk(const TunerContext& communicator, int collective, int algorithm
   const bool refused = wanted != 0 && !IsSafeChunk(wanted, proposed, algorithm, protocol);
   if (wanted != 0 && !refused) *chunk_bytes = wanted;
   if (!orders.forced && !orders.recording) return;
-  RecordChunk(collective, proposed, *chunk_bytes, refused);
+  RecordChunk(communicator.device, collective, proposed, *chunk_bytes, refused);
 }
 
 namespace {

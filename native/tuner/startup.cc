@@ -188,6 +188,7 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
   auto communicator = std::make_unique<TunerContext>();
   communicator->scale = arguments.scale;
   communicator->interface_version = arguments.interface_version;
+  communicator->device = running.device;
   communicator->filtered =
       arguments.interface_version == 2 && (IsSet("NCCL_ALGO") || IsSet("NCCL_PROTO"));
   if (settings.path.empty()) {
@@ -233,16 +234,17 @@ std::optional<NcclVersion> RunningNccl(abi::LogFunction log) {
   return NcclVersionFromCode(code);
 }
 
-std::optional<std::string> RunningGpu() {
+void FindGpu(RunningPlatform* running) {
   const SharedLibrary cuda = SharedLibrary::Loaded("libcuda.so.1");
   auto* get_device = cuda.Find<CuCtxGetDevice>("cuCtxGetDevice");
   auto* get_name = cuda.Find<CuDeviceGetName>("cuDeviceGetName");
-  if (get_device == nullptr || get_name == nullptr) return std::nullopt;
+  if (get_device == nullptr || get_name == nullptr) return;
   int device = 0;
   std::array<char, 256> name{};
-  if (get_device(&device) != 0) return std::nullopt;
-  if (get_name(name.data(), static_cast<int>(name.size()) - 1, device) != 0) return std::nullopt;
-  return std::string(name.data());
+  if (get_device(&device) != 0) return;
+  running->device = device;
+  if (get_name(name.data(), static_cast<int>(name.size()) - 1, device) != 0) return;
+  running->gpu = name.data();
 }
 
 bool SameRelease(const NcclVersion& a, const NcclVersion& b) {
@@ -251,7 +253,12 @@ bool SameRelease(const NcclVersion& a, const NcclVersion& b) {
 
 }  // namespace
 
-RunningPlatform FindRunning(abi::LogFunction log) { return {RunningNccl(log), RunningGpu()}; }
+RunningPlatform FindRunning(abi::LogFunction log) {
+  RunningPlatform running;
+  running.nccl = RunningNccl(log);
+  FindGpu(&running);
+  return running;
+}
 
 std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running) {
   std::vector<std::string> reasons;

@@ -40,6 +40,7 @@ void ForgetWarnings();
 struct RunningPlatform {
   std::optional<NcclVersion> nccl;
   std::optional<std::string> gpu;  // of the calling thread's current CUDA context
+  int device = -1;                 // of that context; -1: unknown
 };
 
 // Queries the libraries that the process has loaded; unknown values stay empty. `log` is NCCL's

@@ -49,15 +49,6 @@ def test_what_env_names_is_a_plugin_of_every_interface(tmp_path: Path) -> None:
         assert name == settings["NCCL_NET"].encode()
 
 
-@pytest.mark.parametrize("interface", [6, 8, 11, 12])
-def test_messages_of_all_sizes_arrive(interface: int) -> None:
-    report = transferred(
-        net_path(), "--sizes", "0,1,32K,64K,3M", "--messages", "20", "--interface", str(interface)
-    )
-    assert report["interface"] == interface
-    assert [rank["received"]["messages"] for rank in report["ranks"]] == [20, 20]
-
-
 def test_a_folder_has_it_under_the_name_that_nccl_looks_for(tmp_path: Path) -> None:
     found = net_path().parent / "nccltune-net" / "libnccl-net.so"
     assert found.read_bytes() == net_path().read_bytes()

@@ -57,19 +57,19 @@ def test_programs_start(system: System, native: Path, program: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "library"),
+    ("library", "arguments"),
     [
-        ("tuner", "libnccl-tuner-nccltune.so"),
-        ("net", "libnccl-net-nccltune.so"),
-        ("net", "nccltune-net/libnccl-net.so"),
+        ("libnccl-tuner-nccltune.so", "ncclTunerPlugin_v 2 7 leaves"),
+        ("libnccl-net-nccltune.so", "ncclNetPlugin_v 6 12 stays"),
+        ("nccltune-net/libnccl-net.so", "ncclNetPlugin_v 6 12 stays"),
     ],
 )
 def test_plugins_open_from_c(
-    system: System, native: Path, tmp_path: Path, room: str, library: str
+    system: System, native: Path, tmp_path: Path, library: str, arguments: str
 ) -> None:
-    source = ROOT / "tests" / "native" / room / "dlopen_c_test.c"
+    source = ROOT / "tests" / "native" / "dlopen_c_test.c"
     program = compiled(source, tmp_path / "opens", system.architecture)
-    done = system.run(program, str(native / "lib" / library))
+    done = system.run(program, str(native / "lib" / library), *arguments.split())
     assert done.returncode == 0, done.stderr
 
 

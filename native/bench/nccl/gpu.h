@@ -36,6 +36,7 @@ class Gpu {
   Gpu& operator=(const Gpu&) = delete;
 
   int ordinal() const { return ordinal_; }
+  cu::Device device() const { return device_; }
   int rank() const { return rank_; }
   // The layout of the prepared step.
   const CallLayout& layout() const { return layout_; }

@@ -383,7 +383,8 @@ class Runner {
     {
       const Observer::ObservationScope scope(observer_, gpu_.rank());
       if (auto error = graph.Capture([this] { return Calls(step_.iterations); })) return error;
-      outcome_->observation = observer_.Collect(step_.collective, gpu_.layout().bytes, gpu_.rank());
+      outcome_->observation =
+          observer_.Collect(step_.collective, gpu_.layout().bytes, gpu_.rank(), gpu_.device());
     }
     if (auto error = graph.Launch()) return error;
     if (auto error = Barrier()) return error;
@@ -440,7 +441,7 @@ std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
   const Observer::ObservationScope scope(observer, gpu.rank());
   if (auto error = gpu.FirstCall(step)) return error;
   if (auto error = gpu.Wait()) return error;
-  *observation = observer.Collect(step.collective, gpu.layout().bytes, gpu.rank());
+  *observation = observer.Collect(step.collective, gpu.layout().bytes, gpu.rank(), gpu.device());
   return std::nullopt;
 }
 

@@ -200,7 +200,8 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
     return gpu.Wait();
   };
   failure = OnAll(task, Limit(options_.start_limit), "the first all-reduce");
-  const auto decision = body_->control->LastDecision(Collective::kAllReduce);
+  const auto decision =
+      body_->control->LastDecision(Collective::kAllReduce, body_->gpus.front().device());
   if (!failure && !decision) {
     failure = StepError{
         ErrorKind::kNccl,

@@ -59,9 +59,8 @@ bool IsApplied(const Step& step, const Observation& observation) {
     return observation.decision->source == NCCLTUNE_TUNER_BY_FORCE &&
            observation.decision->outcome == NCCLTUNE_TUNER_APPLIED;
   }
-  // With several ranks in one process, the plugin's newest decision is sometimes about another call
-  // (seen with 2.32.3, in 24 of 770 calls). So judge by the profiler's record. Without such a
-  // record, the choice counts as not applied.
+  // NCCL has not asked the plugin about this call. So judge by the profiler's record. Without such
+  // a record, the choice counts as not applied.
   return probed && wanted.known() &&
          (step.choice.channels <= 0 || observation.probed->channels <= step.choice.channels);
 }
@@ -79,12 +78,12 @@ Observer::ObservationScope::~ObservationScope() {
   if (--observer_.observers_ == 0) observer_.control_.Record(false);
 }
 
-Observation Observer::Collect(Collective collective, size_t bytes, int rank) const {
+Observation Observer::Collect(Collective collective, size_t bytes, int rank, int device) const {
   Observation observation;
   observation.probed = CallProbe::Take(rank);
   // If the newest decision is about another size, NCCL did not ask the plugin about this call. So
   // drop the decision.
-  observation.decision = control_.LastDecision(collective);
+  observation.decision = control_.LastDecision(collective, device);
   if (observation.decision && observation.decision->bytes != bytes) observation.decision.reset();
   observation.table = control_.LastTable(collective, bytes);
   return observation;

@@ -73,9 +73,9 @@ class Observer {
     const CallProbe::Listening listening_;
   };
 
-  // Returns the records of the call that `rank` has just completed or captured. `bytes` is the size
-  // of that call.
-  Observation Collect(Collective collective, size_t bytes, int rank) const;
+  // Returns the records of the call that `rank` has just completed or captured on its CUDA device.
+  // `bytes` is the size of that call.
+  Observation Collect(Collective collective, size_t bytes, int rank, int device) const;
 
  private:
   TunerControl& control_;

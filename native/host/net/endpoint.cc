@@ -9,7 +9,8 @@
 namespace nccltune::host::net {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 40;  // NCCL_MAX_NET_SIZE_BYTES
+constexpr uint64_t kMaxBytes = uint64_t{1} << 40;        // NCCL_MAX_NET_SIZE_BYTES
+constexpr uint64_t kCommunicator = 0x6e63636c74756e65U;  // any number
 
 }  // namespace
 
@@ -29,14 +30,10 @@ bool PluginEndpoint::Open(std::string* error) {
 
 bool PluginEndpoint::Init() {
   const NetCheckOptions& options = process_.options();
-  contexts_.assign(static_cast<size_t>(options.communicators), nullptr);
-  uint64_t communicator = 0x6e63636c74756e65U;
-  for (void*& context : contexts_) {
-    const abi::Result result = plugin_->Init(++communicator, options.traffic_class, &context);
-    if (result != abi::kSuccess) return process_.PluginError("communicator", "init", result);
-  }
+  abi::Result result = plugin_->Init(kCommunicator, options.traffic_class, &context_);
+  if (result != abi::kSuccess) return process_.PluginError("communicator", "init", result);
   int count = -1;
-  const abi::Result result = plugin_->Devices(&count);
+  result = plugin_->Devices(&count);
   if (result != abi::kSuccess) return process_.PluginError("devices", "devices", result);
   if (count <= 0) return process_.Fail("the plugin has " + std::to_string(count) + " devices");
   device_ = options.device;
@@ -79,39 +76,29 @@ bool PluginEndpoint::Connect() {
       connection.number = number;
       connection.forward = forward;
       connection.sends = forward == (process_.rank() == 0);
-      connection.context = contexts_[static_cast<size_t>(number) % contexts_.size()];
       connections_.push_back(connection);
     }
   }
   if (!process_.Run({[this] { ListenAll(); }}) || !TakeHandles()) return false;
-  const auto connect = &PluginEndpoint::ConnectOnce;
-  const auto accept = &PluginEndpoint::AcceptOnce;
-  if (options.one_service_thread) {
-    return process_.Run({[&] { Repeat(0, {connect, accept}); }});
-  }
-  return process_.Run({[&] { Repeat(options.connect_delay_ms, {connect}); },
-                       [&] { Repeat(options.accept_delay_ms, {accept}); }});
+  return process_.Run({[this] { Repeat(&PluginEndpoint::ConnectOnce); },
+                       [this] { Repeat(&PluginEndpoint::AcceptOnce); }});
 }
 
-bool PluginEndpoint::ListenOnce(void* context, Listener* listener) {
+bool PluginEndpoint::ListenOnce(Listener* listener) {
   listener->handle = std::make_unique<GuardedBytes>("handle", kHandleBytes);
   const abi::Result result =
-      plugin_->Listen(context, device_, listener->handle->data(), &listener->comm);
+      plugin_->Listen(context_, device_, listener->handle->data(), &listener->comm);
   if (result != abi::kSuccess) return process_.PluginError("listener", "listen", result);
   if (const auto damage = listener->handle->TakeDamage()) return process_.Fail("listen " + *damage);
   return listener->comm != nullptr || process_.Fail("listen gave no listenComm");
 }
 
 void PluginEndpoint::ListenAll() {
-  idle_.resize(static_cast<size_t>(process_.options().idle_listens));
-  for (Listener& listener : idle_) {
-    if (!ListenOnce(contexts_[0], &listener)) return;
-  }
   for (size_t i = 0; i < connections_.size(); ++i) {
     if (connections_[i].sends) continue;
     listeners_.emplace_back();
     listeners_.back().connection = i;
-    if (!ListenOnce(connections_[i].context, &listeners_.back())) return;
+    if (!ListenOnce(&listeners_.back())) return;
   }
 }
 
@@ -143,8 +130,8 @@ bool PluginEndpoint::ConnectOnce() {
     Connection& connection = connections_[i];
     if (!connection.sends || connection.comm != nullptr) continue;
     // Pass the same buffer in every attempt, because a plugin may keep its state in it.
-    const abi::Result result = plugin_->Connect(connection.context, device_, handles_[i]->data(),
-                                                !process_.options().nulls, &connection.comm);
+    const abi::Result result =
+        plugin_->Connect(context_, device_, handles_[i]->data(), &connection.comm);
     if (result != abi::kSuccess) return process_.PluginError(connection.Name(), "connect", result);
     if (const auto damage = handles_[i]->TakeDamage()) {
       return process_.Fail(connection.Name() + ": connect " + *damage);
@@ -159,8 +146,7 @@ bool PluginEndpoint::AcceptOnce() {
   for (Listener& listener : listeners_) {
     Connection& connection = connections_[listener.connection];
     if (connection.comm != nullptr) continue;
-    const abi::Result result =
-        plugin_->Accept(listener.comm, !process_.options().nulls, &connection.comm);
+    const abi::Result result = plugin_->Accept(listener.comm, &connection.comm);
     if (result != abi::kSuccess) return process_.PluginError(connection.Name(), "accept", result);
     if (connection.comm == nullptr) {
       left = true;
@@ -175,14 +161,10 @@ bool PluginEndpoint::AcceptOnce() {
   return left;
 }
 
-void PluginEndpoint::Repeat(int delay_ms, const std::vector<bool (PluginEndpoint::*)()>& steps) {
+void PluginEndpoint::Repeat(bool (PluginEndpoint::*step)()) {
   const int64_t start = NowNs();
-  while (NowNs() - start < kMs * delay_ms && !process_.stopped()) poll(nullptr, 0, 1);
-  for (;;) {
-    bool left = false;
-    for (const auto step : steps) left = (this->*step)() || left;
-    if (!left || process_.stopped()) return;
-    if (NowNs() - start > kSecond * process_.options().timeout_s + kMs * delay_ms) {
+  while ((this->*step)() && !process_.stopped()) {
+    if (NowNs() - start > kSecond * process_.options().timeout_s) {
       for (const Connection& connection : connections_) {
         if (connection.comm != nullptr) continue;
         process_.Fail(connection.Name() + ": " + (connection.sends ? "connect" : "accept") +
@@ -210,21 +192,17 @@ void PluginEndpoint::CloseAll() {
       }
     }
   }
-  for (auto* const listeners : {&listeners_, &idle_}) {
-    for (Listener& listener : *listeners) {
-      if (listener.comm == nullptr) continue;
-      const abi::Result result = plugin_->CloseListen(std::exchange(listener.comm, nullptr));
-      if (result != abi::kSuccess) process_.PluginError("listener", "closeListen", result);
-    }
+  for (Listener& listener : listeners_) {
+    if (listener.comm == nullptr) continue;
+    const abi::Result result = plugin_->CloseListen(std::exchange(listener.comm, nullptr));
+    if (result != abi::kSuccess) process_.PluginError("listener", "closeListen", result);
   }
 }
 
 bool PluginEndpoint::Unload() {
   const bool ended = process_.Run({[this] {
-    for (void* const context : contexts_) {
-      const abi::Result result = plugin_->Finalize(context);
-      if (result != abi::kSuccess) process_.PluginError("communicator", "finalize", result);
-    }
+    const abi::Result result = plugin_->Finalize(context_);
+    if (result != abi::kSuccess) process_.PluginError("communicator", "finalize", result);
   }});
   plugin_.reset();
   return ended;

@@ -18,7 +18,6 @@ struct Connection {
   int number = 0;
   bool forward = true;  // from rank 0 to rank 1
   bool sends = false;   // whether this end sends
-  void* context = nullptr;
   void* comm = nullptr;
 
   // Returns a name such as "connection 3 forward".
@@ -57,21 +56,20 @@ class PluginEndpoint {
 
   bool Init();
   bool CheckProperties();
-  bool ListenOnce(void* context, Listener* listener);
+  bool ListenOnce(Listener* listener);
   void ListenAll();
   bool TakeHandles();
   // Make one call for each incomplete connection. Return true if a connection is still incomplete.
   bool ConnectOnce();
   bool AcceptOnce();
-  void Repeat(int delay_ms, const std::vector<bool (PluginEndpoint::*)()>& steps);
+  void Repeat(bool (PluginEndpoint::*step)());
   void CloseAll();
 
   HostProcess& process_;
   std::unique_ptr<NetPlugin> plugin_;
-  std::vector<void*> contexts_;
+  void* context_ = nullptr;
   std::vector<Connection> connections_;
   std::vector<Listener> listeners_;
-  std::vector<Listener> idle_;
   std::vector<std::unique_ptr<GuardedBytes>> handles_;  // handles of the peer, by connection
   int device_ = 0;
   NetProperties properties_;

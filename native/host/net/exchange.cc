@@ -14,9 +14,9 @@ namespace {
 
 constexpr unsigned kPassesPerTimeCheck = 256;
 
-double CpuSeconds(int who) {
+double CpuSeconds() {
   rusage usage{};
-  getrusage(who, &usage);
+  getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
@@ -35,22 +35,15 @@ bool Checks(const NetCheckOptions& options) {
 class MessageExchange::Meter {
  public:
   explicit Meter(const MessageExchange& exchange)
-      : exchange_(exchange),
-        start_ns_(NowNs()),
-        cpu_(CpuSeconds(RUSAGE_SELF)),
-        thread_cpu_(CpuSeconds(RUSAGE_THREAD)),
-        before_(Count()) {}
+      : exchange_(exchange), start_ns_(NowNs()), cpu_(CpuSeconds()), before_(Count()) {}
 
   void Read(Measured* out) const {
     const Measured now = Count();
     out->seconds = Seconds(NowNs() - start_ns_);
-    out->cpu_seconds = CpuSeconds(RUSAGE_SELF) - cpu_;
-    out->progress_cpu_seconds = CpuSeconds(RUSAGE_THREAD) - thread_cpu_;
+    out->cpu_seconds = CpuSeconds() - cpu_;
     out->sent = {now.sent.messages - before_.sent.messages, now.sent.bytes - before_.sent.bytes};
     out->received = {now.received.messages - before_.received.messages,
                      now.received.bytes - before_.received.bytes};
-    out->asked_again = now.asked_again - before_.asked_again;
-    out->tests = now.tests - before_.tests;
   }
 
  private:
@@ -60,8 +53,6 @@ class MessageExchange::Meter {
       TransferCount& flow = end->sends() ? count.sent : count.received;
       flow.messages += end->completed();
       flow.bytes += end->bytes();
-      count.asked_again += end->asked_again();
-      count.tests += end->tests();
     }
     return count;
   }
@@ -69,7 +60,6 @@ class MessageExchange::Meter {
   const MessageExchange& exchange_;
   int64_t start_ns_;
   double cpu_;
-  double thread_cpu_;
   Measured before_;
 };
 
@@ -104,12 +94,6 @@ bool MessageExchange::CheckMarks() {
   return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->CheckMarks(); });
 }
 
-uint64_t MessageExchange::outstanding() const {
-  uint64_t sum = 0;
-  for (const auto& end : ends_) sum += end->outstanding();
-  return sum;
-}
-
 bool MessageExchange::AllFinished() const {
   return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->finished(); });
 }
@@ -132,7 +116,7 @@ bool MessageExchange::Pass() {
         std::find_if(ends_.begin(), ends_.end(), [](const auto& end) { return !end->finished(); });
     const std::string what = (waiting == ends_.end() ? ends_.front() : *waiting)->Waiting();
     const std::string after = " after " + std::to_string(options_.timeout_s) + " s";
-    return process_.Fail(process_.peer_disturbed()
+    return process_.Fail(process_.peer_killed()
                              ? "rank 1 is lost, and the plugin reports no error" + after
                              : what + after + " without progress");
   }
@@ -153,9 +137,7 @@ void MessageExchange::Progress() {
 }
 
 void MessageExchange::Transfer() {
-  const bool loses_peer = options_.kill_after_ms >= 0 ||
-                          (options_.stop_after_ms >= 0 && options_.continue_after_ms < 0);
-  const bool endless = loses_peer || options_.close_in_flight;
+  const bool endless = options_.kill_after_ms >= 0 || options_.close_in_flight;
   for (const auto& end : ends_) end->set_limit(endless ? kNoLimit : options_.messages);
   const uint64_t enough = options_.messages * ends_.size() / 2;
   const Meter meter(*this);

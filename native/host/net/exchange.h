@@ -23,11 +23,8 @@ struct TransferCount {
 struct Measured {
   TransferCount sent;
   TransferCount received;
-  uint64_t asked_again = 0;
-  uint64_t tests = 0;
   double seconds = 0;
   double cpu_seconds = 0;
-  double progress_cpu_seconds = 0;  // CPU time of the thread that calls isend, irecv and test
 };
 
 class MessageExchange {
@@ -43,7 +40,6 @@ class MessageExchange {
   bool CheckGuards();
   void MarkOutstanding();
   bool CheckMarks();
-  uint64_t outstanding() const;
 
   const Measured& measured() const { return measured_; }
 

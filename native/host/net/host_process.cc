@@ -17,7 +17,7 @@ namespace nccltune::host::net {
 namespace {
 
 constexpr int kPollMs = 200;
-constexpr int kDisturbPollMs = 5;
+constexpr int kShortPollMs = 5;
 constexpr int kFailureExchangeMs = 2000;
 
 // A thread that Run started, and the time since which it has been in its current plugin call.
@@ -41,7 +41,7 @@ bool HostProcess::Fail(std::string text) {
 }
 
 bool HostProcess::ExpectsLoss() {
-  if (peer_disturbed()) return true;
+  if (peer_killed()) return true;
   if (!options_.close_in_flight) return false;
   // The peer's kClosing message uses another connection and may arrive after the plugin has noticed
   // the close.
@@ -72,7 +72,7 @@ void HostProcess::ReceiveFromPeer() {
   }
   if (link_->Has(PeerMessage::kClosing)) peer_closing_.store(true, std::memory_order_release);
   // If this test killed the peer, do not stop here, because the plugin must report the error.
-  if (link_->ended() && !peer_disturbed()) stopped_.store(true, std::memory_order_release);
+  if (link_->ended() && !peer_killed()) stopped_.store(true, std::memory_order_release);
 }
 
 void HostProcess::Post(PeerMessage type, std::string text) {
@@ -99,47 +99,18 @@ void HostProcess::SendPosted() {
   outbox_.clear();
 }
 
-void HostProcess::Disturb(int64_t now_ns) {
-  const auto due = [&](int after_ms) {
-    return after_ms >= 0 && now_ns - disturbing_since_ns_ >= kMs * after_ms;
-  };
-  if (options_.kill_after_ms >= 0) {
-    if (disturbances_ == 0 && due(options_.kill_after_ms)) {
-      disturbed_at_ns_.store(NowNs(), std::memory_order_release);
-      kill(peer_, SIGKILL);
-      ++disturbances_;
-    }
-    return;
-  }
-  const bool for_good = options_.continue_after_ms < 0;
-  if (disturbances_ == 0 && due(options_.stop_after_ms)) {
-    if (for_good) disturbed_at_ns_.store(NowNs(), std::memory_order_release);
-    kill(peer_, SIGSTOP);
-    ++disturbances_;
-  }
-  if (disturbances_ == 1 && !for_good && due(options_.stop_after_ms + options_.continue_after_ms)) {
-    kill(peer_, SIGCONT);
-    ++disturbances_;
-  }
-}
-
 bool HostProcess::Run(const std::vector<std::function<void()>>& parts) {
-  return RunWatched(parts, false);
+  return RunWatched(parts, 0);
 }
 
-bool HostProcess::RunDisturbed(const std::vector<std::function<void()>>& parts) {
-  const bool disturb = rank_ == 0 && (options_.kill_after_ms >= 0 || options_.stop_after_ms >= 0);
-  disturbing_since_ns_ = NowNs();
-  if (!RunWatched(parts, disturb)) return false;
-  const int wanted = options_.continue_after_ms >= 0 ? 2 : 1;
-  if (disturb && disturbances_ < wanted) {
-    kill(peer_, SIGCONT);
-    return Fail("the run ended before rank 1 was due to be killed, stopped or continued");
-  }
-  return true;
+bool HostProcess::RunAndKill(const std::vector<std::function<void()>>& parts) {
+  const bool kills = rank_ == 0 && options_.kill_after_ms >= 0;
+  const int64_t kill_at_ns = kills ? NowNs() + kMs * options_.kill_after_ms : 0;
+  if (!RunWatched(parts, kill_at_ns)) return false;
+  return !kills || peer_killed() || Fail("the run ended before rank 1 was due to be killed");
 }
 
-bool HostProcess::RunWatched(const std::vector<std::function<void()>>& parts, bool disturb) {
+bool HostProcess::RunWatched(const std::vector<std::function<void()>>& parts, int64_t kill_at_ns) {
   std::atomic<size_t> running{parts.size()};
   std::vector<Watched> threads(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -151,14 +122,17 @@ bool HostProcess::RunWatched(const std::vector<std::function<void()>>& parts, bo
     });
   }
   while (running.load() > 0) {
-    link_->Poll(disturb ? kDisturbPollMs : kPollMs, wake_.fd());
+    link_->Poll(kill_at_ns != 0 ? kShortPollMs : kPollMs, wake_.fd());
     wake_.Clear();
     SendPosted();
     ReceiveFromPeer();
     const int64_t now = NowNs();
-    if (disturb) Disturb(now);
+    if (kill_at_ns != 0 && now >= kill_at_ns && !peer_killed()) {
+      killed_at_ns_.store(now, std::memory_order_release);
+      kill(peer_, SIGKILL);
+    }
     // A closed link is always readable, so Poll does not wait. Wait here instead.
-    if (link_->ended() && running.load() > 0) poll(nullptr, 0, kDisturbPollMs);
+    if (link_->ended() && running.load() > 0) poll(nullptr, 0, kShortPollMs);
     for (Watched& watched : threads) {
       const char* const name = watched.slot.name.load(std::memory_order_relaxed);
       const uint64_t calls = watched.slot.calls.load(std::memory_order_relaxed);
@@ -176,7 +150,7 @@ bool HostProcess::RunWatched(const std::vector<std::function<void()>>& parts, bo
   }
   for (Watched& watched : threads) watched.thread.join();
   SendPosted();
-  return first_failure_.ok() && (!link_->ended() || peer_disturbed());
+  return first_failure_.ok() && (!link_->ended() || peer_killed());
 }
 
 void HostProcess::StartRound() {
@@ -213,7 +187,7 @@ int HostProcess::Finish() {
   std::string failure(sizeof at_ns, '\0');
   std::memcpy(failure.data(), &at_ns, sizeof at_ns);
   Send(PeerMessage::kFailure, failure + first_failure_.text());
-  if (rank_ == 0 && !peer_disturbed()) {
+  if (rank_ == 0 && !peer_killed()) {
     // An error here may be caused by an earlier error in the other process, which must then be
     // reported instead. The other process always answers, at least with the failure that was just
     // sent.

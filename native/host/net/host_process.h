@@ -103,7 +103,7 @@ class Event {
   Descriptor event_;
 };
 
-// An error that the plugin reported after its peer was killed, was stopped, or had closed its
+// An error that the plugin reported after its peer was killed, or had closed its
 // connections. Such an error is expected.
 struct PeerLossError {
   std::string call;
@@ -125,9 +125,9 @@ class HostProcess {
   // process exits.
   bool Run(const std::vector<std::function<void()>>& parts);
 
-  // Does the same as Run. While the functions run, rank 0 kills, stops or continues the other
-  // process if the options require this.
-  bool RunDisturbed(const std::vector<std::function<void()>>& parts);
+  // Does the same as Run. While the functions run, rank 0 kills the other process if the options
+  // require this.
+  bool RunAndKill(const std::vector<std::function<void()>>& parts);
 
   // Resets the state of the last round (from opening the plugin to closing it). Both processes must
   // have finished that round.
@@ -157,12 +157,11 @@ class HostProcess {
   // Returns whether the other process has started to close its connections.
   bool peer_closing() const { return peer_closing_.load(std::memory_order_acquire); }
 
-  // Return whether and when the other process was killed or stopped for good, and the error that
-  // the plugin reported after that.
-  bool peer_disturbed() const { return disturbed_at_ns_.load(std::memory_order_acquire) != 0; }
-  int64_t disturbed_at_ns() const { return disturbed_at_ns_.load(std::memory_order_acquire); }
+  // Return whether and when the other process was killed, and the error that the plugin reported
+  // after that.
+  bool peer_killed() const { return killed_at_ns() != 0; }
+  int64_t killed_at_ns() const { return killed_at_ns_.load(std::memory_order_acquire); }
   const std::optional<PeerLossError>& loss() const { return loss_; }
-  bool peer_ended() const { return link_->ended(); }
 
   // Ends a failed run and returns the exit status. Sends the failure to the other process. Rank 0
   // also waits for the failure of the other process, because the earlier of the two is reported.
@@ -170,10 +169,9 @@ class HostProcess {
   int Finish();
 
  private:
-  bool RunWatched(const std::vector<std::function<void()>>& parts, bool disturb);
+  bool RunWatched(const std::vector<std::function<void()>>& parts, int64_t kill_at_ns);
   void ReceiveFromPeer();
   void SendPosted();
-  void Disturb(int64_t now_ns);
   bool ExpectsLoss();
 
   const NetCheckOptions& options_;
@@ -187,9 +185,7 @@ class HostProcess {
   FirstFailure first_failure_;
   std::atomic<bool> stopped_{false};
   std::atomic<bool> peer_closing_{false};
-  std::atomic<int64_t> disturbed_at_ns_{0};
-  int64_t disturbing_since_ns_ = 0;
-  int disturbances_ = 0;
+  std::atomic<int64_t> killed_at_ns_{0};
   bool peer_failed_ = false;
   std::optional<PeerLossError> loss_;  // written by the progress thread and read after it has ended
 };

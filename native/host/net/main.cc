@@ -2,7 +2,6 @@
 // nccltune-net-host: moves messages through any net plugin, with the calls that NCCL makes.
 //
 // The files of this folder:
-//   adapter            NetPlugin for one interface version
 //   content            sizes and bytes of the test messages
 //   endpoint           the plugin and the connections of one process
 //   exchange           the work of the progress thread, for each mode
@@ -186,7 +185,6 @@ bool Session::Round() {
   common_report_.Set("direction", options.both ? "both" : "forward");
   common_report_.Set("window", options.window);
   common_report_.Set("sizes", options.sizes_text);
-  common_report_.Set("order", options.random_order ? "random" : "oldest");
   common_report_.Set("rounds", options.rounds);
   if (!endpoint_->Unload()) return false;
   const ProcessResources after = HeldNow();
@@ -194,15 +192,15 @@ bool Session::Round() {
   own_report_ = OwnReport();
   exchange_.reset();
   endpoint_.reset();
-  return process_.peer_disturbed() || process_.Barrier();
+  return process_.peer_killed() || process_.Barrier();
 }
 
 bool Session::RunAndClose() {
   const NetCheckOptions& options = process_.options();
   if (!process_.Run({[&] { exchange_->Register(); }}) || !process_.Barrier()) return false;
-  if (!process_.RunDisturbed({[&] { exchange_->Progress(); }})) return false;
+  if (!process_.RunAndKill({[&] { exchange_->Progress(); }})) return false;
   if (options.close_in_flight) return CloseInFlight();
-  if (!process_.peer_disturbed() && !process_.Barrier()) return false;
+  if (!process_.peer_killed() && !process_.Barrier()) return false;
   if (!process_.Run({[&] { exchange_->Deregister(); }}) || !endpoint_->Close()) return false;
   return exchange_->CheckGuards();
 }
@@ -221,11 +219,7 @@ json::Value Session::OwnReport() const {
   value.Set("seconds", Rounded(measured.seconds));
   value.Set("sent", TransferCountValue(measured.sent));
   value.Set("received", TransferCountValue(measured.received));
-  value.Set("asked_again", static_cast<int64_t>(measured.asked_again));
-  value.Set("tests", static_cast<int64_t>(measured.tests));
   value.Set("cpu_s", Rounded(measured.cpu_seconds));
-  value.Set("progress_cpu_s", Rounded(measured.progress_cpu_seconds));
-  value.Set("outstanding_at_close", static_cast<int64_t>(exchange_->outstanding()));
   value.Set("profiler_calls", static_cast<int64_t>(NetPlugin::ProfilerCalls()));
   json::Value left;
   left.Set("threads", left_behind_.threads);
@@ -241,7 +235,7 @@ bool Session::PrintReport() {
     return true;
   }
   json::Value theirs;
-  if (!process_.peer_disturbed()) {
+  if (!process_.peer_killed()) {
     std::string text;
     json::Error error;
     if (!process_.Await(PeerMessage::kReport, &text)) return false;
@@ -257,9 +251,9 @@ bool Session::PrintReport() {
   if (const std::optional<PeerLossError>& loss = process_.loss()) {
     lost.Set("call", loss->call);
     lost.Set("result", loss->result);
-    if (process_.peer_disturbed()) {
+    if (process_.peer_killed()) {
       lost.Set("after_s",
-               Rounded(1e-9 * static_cast<double>(loss->at_ns - process_.disturbed_at_ns())));
+               Rounded(1e-9 * static_cast<double>(loss->at_ns - process_.killed_at_ns())));
     }
   }
   line.Set("peer_lost", std::move(lost));
@@ -338,15 +332,13 @@ int RunBoth(const NetCheckOptions& options) {
   int statuses[2] = {0, 0};
   waitpid(processes[0], &statuses[0], 0);
   const bool reported = ReportedResult(statuses[0]);
-  // Kill rank 1 if it is stopped, or if one of its calls hangs.
-  const bool disturbed = options.kill_after_ms >= 0 || options.stop_after_ms >= 0;
-  if (disturbed || (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded)) {
-    kill(processes[1], SIGKILL);
-  }
+  // Kill rank 1 if one of its calls hangs.
+  const bool killed = options.kill_after_ms >= 0;
+  if (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded) kill(processes[1], SIGKILL);
   waitpid(processes[1], &statuses[1], 0);
   if (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded) return WEXITSTATUS(statuses[0]);
   const bool succeeded = WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == kRankSucceeded;
-  if (reported && (succeeded || disturbed)) return kOk;
+  if (reported && (succeeded || killed)) return kOk;
   // Neither rank has reported an error, so the plugin or a signal ended one of them.
   const bool first_vanished =
       reported || (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == kPeerVanished);
@@ -364,18 +356,13 @@ int RunOne(const NetCheckOptions& options) {
                  options.rendezvous.c_str(), error.c_str());
     return kCannotRun;
   }
-  const bool disturbs =
-      options.rank == 0 && (options.kill_after_ms >= 0 || options.stop_after_ms >= 0);
-  const pid_t peer = disturbs ? link->peer_process() : 0;
-  if (disturbs && peer == 0) {
-    std::fputs("error: the other process is not visible here, so it cannot be killed or stopped\n",
-               stderr);
+  const bool kills = options.rank == 0 && options.kill_after_ms >= 0;
+  const pid_t peer = kills ? link->peer_process() : 0;
+  if (kills && peer == 0) {
+    std::fputs("error: the other process is not visible here, so it cannot be killed\n", stderr);
     return kCannotRun;
   }
   const int status = RunRank(options, options.rank, std::move(link), peer);
-  // Kill the peer if the run failed, or if no option continues the peer. A peer that is still
-  // stopped would never exit.
-  if (peer != 0 && (status != kOk || options.continue_after_ms < 0)) kill(peer, SIGKILL);
   if (status == kPeerVanished) {
     std::fputs("error: the other process ended during the run\n", stderr);
     return kFailed;

@@ -107,7 +107,6 @@ bool MessageEnd::Fill() {
 
 void MessageEnd::Prepare(Slot* slot, uint64_t bytes) {
   slot->sequence = posted_;
-  slot->arrived = false;
   slot->request = UnsetRequest();
   slot->message_bytes = bytes;
   slot->posted_bytes = bytes;
@@ -131,23 +130,19 @@ bool MessageEnd::Post(bool* moved) {
   // Prepare the slot, unless an earlier attempt for the same message already prepared it and got no
   // request.
   if (slot.data == nullptr || slot.sequence != posted_) Prepare(&slot, SizeOf(posted_));
-  const bool optional = !sends() && options_.optional_completion;
-  slot.request = optional ? OptionalCompletion() : UnsetRequest();
-  void* const phandle = options_.nulls ? nullptr : &slot.phandle;
+  slot.request = UnsetRequest();
   const int tag = connection_.forward ? 0 : 1;
-  const abi::Result result = sends() ? plugin.Isend(connection_.comm, slot.data, slot.posted_bytes,
-                                                    tag, slot.mhandle, phandle, &slot.request)
-                                     : plugin.Irecv(connection_.comm, slot.data, slot.posted_bytes,
-                                                    tag, slot.mhandle, phandle, &slot.request);
+  const abi::Result result = sends()
+                                 ? plugin.Isend(connection_.comm, slot.data, slot.posted_bytes, tag,
+                                                slot.mhandle, &slot.phandle, &slot.request)
+                                 : plugin.Irecv(connection_.comm, slot.data, slot.posted_bytes, tag,
+                                                slot.mhandle, &slot.phandle, &slot.request);
   const char* const call = sends() ? "isend" : "irecv";
   if (result != abi::kSuccess) return process_.PluginError(MessageName(posted_), call, result);
-  if (slot.request == UnsetRequest() || slot.request == OptionalCompletion()) {
+  if (slot.request == UnsetRequest()) {
     return FailMessage(posted_, std::string(call) + " did not set the request");
   }
-  if (slot.request == nullptr) {
-    ++asked_again_;
-    return true;
-  }
+  if (slot.request == nullptr) return true;
   *moved = true;
   ++posted_;
   outstanding_.push_back(free_.front());
@@ -156,49 +151,32 @@ bool MessageEnd::Post(bool* moved) {
 }
 
 bool MessageEnd::TestOne(bool* moved) {
-  const size_t place = options_.random_order ? random_() % outstanding_.size() : 0;
-  Slot& slot = slots_[outstanding_[place]];
-  if (!slot.arrived) {
-    int done = kUnset;
-    std::array<int, kMaxRecvs> sizes{};
-    sizes[0] = kUnset;
-    ++tests_;
-    const abi::Result result =
-        endpoint_.plugin().Test(slot.request, &done, options_.nulls ? nullptr : sizes.data());
-    if (result != abi::kSuccess) {
-      return process_.PluginError(MessageName(slot.sequence), "test", result);
-    }
-    // The plugin must always set `done`, because NCCL does not initialize it.
-    if (done == kUnset) return FailMessage(slot.sequence, "test did not set done");
-    if (done == 0) return true;
-    if (std::any_of(sizes.begin() + 1, sizes.end(), [](int size) { return size != 0; })) {
-      return FailMessage(slot.sequence, "test wrote more than one size");
-    }
-    slot.arrived = true;
-    if (sends() && sizes[0] != kUnset && static_cast<uint64_t>(sizes[0]) != slot.posted_bytes) {
-      return FailMessage(slot.sequence, "test reports " + std::to_string(sizes[0]) + " bytes");
-    }
-    if (!sends() && !CheckReceived(slot, sizes[0])) return false;
+  const Slot& slot = slots_[outstanding_.front()];
+  int done = kUnset;
+  std::array<int, kMaxRecvs> sizes{};
+  sizes[0] = kUnset;
+  const abi::Result result = endpoint_.plugin().Test(slot.request, &done, sizes.data());
+  if (result != abi::kSuccess) {
+    return process_.PluginError(MessageName(slot.sequence), "test", result);
   }
-  if (!sends() && check_ && options_.optional_completion &&
-      !content_.Matches(slot.sequence, slot.data, SizeOf(slot.sequence))) {
-    return true;  // like NCCL's kernels, poll the buffer until the data has arrived
+  // The plugin must always set `done`, because NCCL does not initialize it.
+  if (done == kUnset) return FailMessage(slot.sequence, "test did not set done");
+  if (done == 0) return true;
+  if (std::any_of(sizes.begin() + 1, sizes.end(), [](int size) { return size != 0; })) {
+    return FailMessage(slot.sequence, "test wrote more than one size");
+  }
+  const uint64_t expected = sends() ? slot.posted_bytes : SizeOf(slot.sequence);
+  if (sizes[0] == kUnset) {
+    if (!sends()) return FailMessage(slot.sequence, "test did not set the size");
+  } else if (sizes[0] < 0 || static_cast<uint64_t>(sizes[0]) != expected) {
+    return FailMessage(slot.sequence, "test reports " + std::to_string(sizes[0]) + " bytes");
   }
   *moved = true;
-  return Complete(place);
+  return Complete();
 }
 
-bool MessageEnd::CheckReceived(const Slot& slot, int reported) {
-  if (options_.nulls || options_.optional_completion) return true;
-  if (reported == kUnset) return FailMessage(slot.sequence, "test did not set the size");
-  if (reported < 0 || static_cast<uint64_t>(reported) != SizeOf(slot.sequence)) {
-    return FailMessage(slot.sequence, "test reports " + std::to_string(reported) + " bytes");
-  }
-  return true;
-}
-
-bool MessageEnd::Complete(size_t place) {
-  Slot& slot = slots_[outstanding_[place]];
+bool MessageEnd::Complete() {
+  Slot& slot = slots_[outstanding_.front()];
   const uint64_t size = SizeOf(slot.sequence);
   if (check_) {
     if (const auto difference = content_.Difference(slot.sequence, slot.data, size)) {
@@ -213,8 +191,8 @@ bool MessageEnd::Complete(size_t place) {
   slot.data = nullptr;
   bytes_ += size;
   ++completed_;
-  free_.push_back(outstanding_[place]);
-  outstanding_.erase(outstanding_.begin() + static_cast<std::ptrdiff_t>(place));
+  free_.push_back(outstanding_.front());
+  outstanding_.pop_front();
   return true;
 }
 
@@ -247,9 +225,7 @@ std::string MessageEnd::Waiting() const {
   if (outstanding_.empty()) {
     return MessageName(posted_) + ": " + (sends() ? "isend" : "irecv") + " gave no request";
   }
-  const Slot& slot = slots_[outstanding_.front()];
-  return MessageName(slot.sequence) +
-         (slot.arrived ? ": was reported done and has not arrived" : ": is not done");
+  return MessageName(slots_[outstanding_.front()].sequence) + ": is not done";
 }
 
 }  // namespace nccltune::host::net

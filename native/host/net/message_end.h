@@ -48,12 +48,8 @@ class MessageEnd {
   void EndAfter(uint64_t messages);
 
   bool sends() const { return connection_.sends; }
-  bool forward() const { return connection_.forward; }
   uint64_t completed() const { return completed_; }
   uint64_t bytes() const { return bytes_; }
-  uint64_t asked_again() const { return asked_again_; }
-  uint64_t tests() const { return tests_; }
-  size_t outstanding() const { return outstanding_.size(); }
 
   // Checks the guard bytes of all buffers. Returns false if some were overwritten.
   bool CheckGuards();
@@ -74,15 +70,12 @@ class MessageEnd {
     uint64_t message_bytes = 0;  // size of the message when the request was posted
     uint64_t posted_bytes = 0;   // size passed to isend or irecv
     unsigned char* data = nullptr;
-    // `test` has reported completion. With optional completion, the bytes may arrive later.
-    bool arrived = false;
     int phandle = 0;
   };
 
   bool Post(bool* moved);
   bool TestOne(bool* moved);
-  bool Complete(size_t place);
-  bool CheckReceived(const Slot& slot, int reported);
+  bool Complete();
   bool FailMessage(uint64_t sequence, const std::string& what);
   uint64_t SizeOf(uint64_t sequence) const;
   void Prepare(Slot* slot, uint64_t bytes);
@@ -103,8 +96,6 @@ class MessageEnd {
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
   uint64_t bytes_ = 0;
-  uint64_t asked_again_ = 0;
-  uint64_t tests_ = 0;
   std::optional<uint64_t> first_empty_;
 };
 

@@ -48,10 +48,6 @@ inline constexpr size_t kHandleBytes = 128;  // NCCL_NET_HANDLE_MAXSIZE
 inline constexpr int kPointerHost = 1;       // NCCL_PTR_HOST
 inline constexpr int kMaxRecvs = 8;          // NCCL_PROXY_MAX_SUBS: number of sizes passed to test
 
-// A value of *request in irecv. This value means that NCCL needs no completion for the receive (v9
-// and later).
-inline void* OptionalCompletion() { return reinterpret_cast<void*>(uintptr_t{1}); }
-
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
 std::string ResultName(int result);
 
@@ -97,8 +93,6 @@ class NetPlugin {
   virtual int version() const = 0;
   virtual const char* name() const = 0;
 
-  // From v11 on, calls the plugin's init for each communicator. Before v11, calls the plugin's init
-  // only if no other communicator exists.
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;
@@ -108,15 +102,12 @@ class NetPlugin {
   virtual abi::Result MakeVirtualDevice(const std::vector<int>& members, int* device) = 0;
 
   virtual abi::Result Listen(void* context, int device, void* handle, void** listen_comm) = 0;
-  // If `device_handle` is false, NULL is passed for the device handle, as NCCL sometimes does.
-  virtual abi::Result Connect(void* context, int device, void* handle, bool device_handle,
-                              void** send_comm) = 0;
-  virtual abi::Result Accept(void* listen_comm, bool device_handle, void** recv_comm) = 0;
+  virtual abi::Result Connect(void* context, int device, void* handle, void** send_comm) = 0;
+  virtual abi::Result Accept(void* listen_comm, void** recv_comm) = 0;
   virtual abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) = 0;
   virtual abi::Result DeregMr(void* comm, void* mhandle) = 0;
   virtual abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
                             void* phandle, void** request) = 0;
-  // If `phandle` is null, NULL is passed for the array of phandles.
   virtual abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
                             void* phandle, void** request) = 0;
   virtual abi::Result Test(void* request, int* done, int* sizes) = 0;

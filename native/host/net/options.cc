@@ -33,7 +33,6 @@ the plugin
   --interface N            6 to 12 (default: the newest that both sides have)
   --device N               device index (default: 0)
   --virtual-device A,B     create a virtual device from these devices and use it (v9 on)
-  --communicators N        number of contexts that share the connections (default: 1)
   --traffic-class N        (default: -1, none)
 
 the other process
@@ -57,18 +56,8 @@ the messages
   --rounds N               repeat everything from dlopen to dlclose (default: 1)
 
 how the plugin is called
-  --order oldest|random    which outstanding request is tested (default: oldest, as NCCL does)
-  --optional-completion    receives pass request 0x1 (v9 on)
-  --nulls                  pass NULL for sizes, phandles and device handles
-  --one-service-thread     call connect and accept from one thread (neither may block)
-  --idle-listens N         additional listeners without connections
-  --connect-delay MS       call accept for that long before connect
-  --accept-delay MS        call connect for that long before accept
   --close-in-flight        close with requests outstanding
   --kill-after MS          kill rank 1; rank 0's plugin must report an error
-  --stop-after MS          stop rank 1
-  --continue-after MS      continue it that much later; without this option, rank 0's plugin must
-                           report an error
   --timeout S              limit without progress, or for one call (default: 60)
   --log                    print the plugin's log lines to standard error
   --help
@@ -120,16 +109,6 @@ void AddSize(OptionTable& table, std::string_view name, uint64_t low, uint64_t h
   });
 }
 
-// Adds an option that takes one of two words, and sets *out to whether the word is `yes`.
-void AddEither(OptionTable& table, std::string_view name, std::string_view yes, std::string_view no,
-               bool* out) {
-  table.Value(name, [=](std::string_view text) -> std::string {
-    *out = text == yes;
-    if (text == yes || text == no) return {};
-    return Quoted(text) + " is neither " + std::string(yes) + " nor " + std::string(no);
-  });
-}
-
 std::string ReadMembers(std::string_view text, std::vector<int>* members) {
   for (;;) {
     const size_t end = text.find(',');
@@ -163,13 +142,16 @@ OptionTable TableFor(NetCheckOptions& options) {
   table.Number("--device", 0, 1 << 16, &options.device);
   table.Value("--virtual-device",
               [&options](std::string_view text) { return ReadMembers(text, &options.members); });
-  table.Number("--communicators", 1, 64, &options.communicators);
   table.Number("--traffic-class", -1, 1 << 16, &options.traffic_class);
   table.Flag("--fork", &options.fork);
   table.Path("--rendezvous", &options.rendezvous);
   table.Number("--rank", 0, 1, &options.rank);
   table.Number("--connections", 1, 4096, &options.connections);
-  AddEither(table, "--direction", "both", "forward", &options.both);
+  table.Value("--direction", [&options](std::string_view text) -> std::string {
+    options.both = text == "both";
+    if (options.both || text == "forward") return {};
+    return Quoted(text) + " is neither both nor forward";
+  });
   table.Value("--sizes", [&options](std::string_view text) -> std::string {
     options.sizes_text = text;
     if (ParseSizes(text, &options.sizes)) return {};
@@ -184,17 +166,8 @@ OptionTable TableFor(NetCheckOptions& options) {
   table.Flag("--check", &options.check);
   table.Number("--seed", uint64_t{0}, kAny, &options.seed);
   table.Number("--rounds", 1, 1 << 20, &options.rounds);
-  AddEither(table, "--order", "random", "oldest", &options.random_order);
-  table.Flag("--optional-completion", &options.optional_completion);
-  table.Flag("--nulls", &options.nulls);
-  table.Flag("--one-service-thread", &options.one_service_thread);
-  table.Number("--idle-listens", 0, 4096, &options.idle_listens);
-  table.Number("--connect-delay", 0, kHour, &options.connect_delay_ms);
-  table.Number("--accept-delay", 0, kHour, &options.accept_delay_ms);
   table.Flag("--close-in-flight", &options.close_in_flight);
   table.Number("--kill-after", 0, kHour, &options.kill_after_ms);
-  table.Number("--stop-after", 0, kHour, &options.stop_after_ms);
-  table.Number("--continue-after", 0, kHour, &options.continue_after_ms);
   table.Number("--timeout", 1, kHour, &options.timeout_s);
   table.Flag("--log", &options.log);
   return table;
@@ -208,16 +181,12 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
   if (options.fork != options.rendezvous.empty()) {
     return "give either --fork or --rendezvous";
   }
-  const bool loses_peer = options.kill_after_ms >= 0 || options.stop_after_ms >= 0;
-  if (loses_peer && options.mode != NetCheckMode::kThroughput &&
-      options.mode != NetCheckMode::kTransfer) {
-    return "--kill-after and --stop-after work only with transfer and throughput";
+  if (options.kill_after_ms >= 0 && options.mode == NetCheckMode::kIdle) {
+    return "--kill-after works only with transfer and throughput";
   }
-  if (options.continue_after_ms >= 0 && options.stop_after_ms < 0) {
-    return "--continue-after needs --stop-after";
-  }
-  if (options.close_in_flight && (options.mode != NetCheckMode::kTransfer || loses_peer)) {
-    return "--close-in-flight works only with transfer, without --kill-after and --stop-after";
+  if (options.close_in_flight &&
+      (options.mode != NetCheckMode::kTransfer || options.kill_after_ms >= 0)) {
+    return "--close-in-flight works only with transfer, without --kill-after";
   }
   if (options.mode == NetCheckMode::kThroughput) {
     if (!options.sizes.list.empty()) return "--sizes: throughput takes --slice";

@@ -22,7 +22,6 @@ struct NetCheckOptions {
   int interface = 0;  // version of the net interface; 0: the newest
   int device = 0;
   std::vector<int> members;  // members of a virtual device to create; empty: use `device`
-  int communicators = 1;
   int traffic_class = -1;
 
   // Connection to the other process.
@@ -46,17 +45,8 @@ struct NetCheckOptions {
   int rounds = 1;
 
   // Variations of the calls to the plugin.
-  bool random_order = false;
-  bool optional_completion = false;
-  bool nulls = false;
-  bool one_service_thread = false;
-  int idle_listens = 0;
-  int connect_delay_ms = 0;
-  int accept_delay_ms = 0;
   bool close_in_flight = false;
   int kill_after_ms = -1;
-  int stop_after_ms = -1;
-  int continue_after_ms = -1;  // time from the stop to the continuation
   int timeout_s = 60;
   bool log = false;
 };

@@ -360,22 +360,25 @@ TEST(Conductor, AFatalTableEndsTheRun) {
   EXPECT_EQ(run.Finish(), 4);
 }
 
+// A backend whose steps begin and block until it is aborted.
+Script Stuck(std::atomic<int>* begun, Latch* aborted) {
+  Script script;
+  script.run = [=](const Step&) {
+    ++*begun;
+    aborted->Wait();
+    return StepResult();
+  };
+  script.abort = [=] { aborted->Set(); };
+  return script;
+}
+
 // The death of any process, in a step and between two requests.
 class DeathTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(DeathTest, DuringAStepIsReportedInThePoint) {
   Latch aborted;
   std::atomic<int> begun = 0;
-  WholeRun run(3, [&](const World&) {
-    Script script;
-    script.run = [&](const Step&) {
-      ++begun;
-      aborted.Wait();
-      return StepResult();
-    };
-    script.abort = [&aborted] { aborted.Set(); };
-    return script;
-  });
+  WholeRun run(3, [&](const World&) { return Stuck(&begun, &aborted); });
   run.Hello();
   run.Send(MeasureLine());
   ASSERT_TRUE(Eventually([&] { return begun == 3; }));
@@ -407,16 +410,7 @@ INSTANTIATE_TEST_SUITE_P(EachProcess, DeathTest, ::testing::Values(0, 1, 2));
 TEST(Conductor, ASignalEndsAll) {
   Latch aborted;
   std::atomic<int> begun = 0;
-  WholeRun run(2, [&](const World&) {
-    Script script;
-    script.run = [&](const Step&) {
-      ++begun;
-      aborted.Wait();
-      return StepResult();
-    };
-    script.abort = [&aborted] { aborted.Set(); };
-    return script;
-  });
+  WholeRun run(2, [&](const World&) { return Stuck(&begun, &aborted); });
   run.Hello();
   run.Send(MeasureLine());
   ASSERT_TRUE(Eventually([&] { return begun == 2; }));

@@ -68,16 +68,6 @@ TEST(Pick, TakesANegativeCostForUnusableUntil230AndForTheBestFrom231) {
   EXPECT_EQ(PickOf(31, offered, answered), "ring/simple");
 }
 
-TEST(Pick, RunsAnUnusableEntryThatGotACostUntil230AndPassesOverItFrom231) {
-  const CostTable offered = Table({{"ring/ll", 6}});
-  CostTable answered = offered;
-  answered.at({abi::kNvls, abi::kSimple}) = 0.0f;
-  for (const int minor : kListed) {
-    EXPECT_EQ(PickOf(minor, offered, answered), "nvls/simple") << minor;
-  }
-  EXPECT_EQ(PickOf(31, offered, answered), "ring/ll");
-}
-
 TEST(Pick, FindsNothingInATableOfUnusableEntries) {
   const CostTable offered = Table({{"ring/ll", 6}});
   const CostTable none;
@@ -170,14 +160,6 @@ const NcclRules& ExactRules(int minor) {
   return *rules;
 }
 
-TEST(NcclRules, KnowWhichInterfaceIsNative) {
-  const int native[] = {2, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6, 7};  // 2.21 to 2.32
-  for (int minor = 21; minor <= 32; ++minor) {
-    EXPECT_EQ(ExactRules(minor).native_interface, native[minor - 21]) << minor;
-    EXPECT_EQ(ExactRules(minor).algorithms, minor < 23 ? 6 : 7) << minor;
-  }
-}
-
 TEST(NcclRules, KnowWhenBehaviourChanged) {
   for (int minor = 21; minor <= 32; ++minor) {
     const NcclRules& rules = ExactRules(minor);
@@ -189,7 +171,7 @@ TEST(NcclRules, KnowWhenBehaviourChanged) {
                                : minor < 31 ? Selection::kLeastNotNegative
                                             : Selection::kLeastOfOffered);
     EXPECT_EQ(rules.last_resort, minor == 22 || minor == 23);
-    EXPECT_EQ(rules.max_channels, minor < 25 ? 32 : 64);
+    EXPECT_EQ(rules.algorithms, minor < 23 ? 6 : 7);
   }
 }
 

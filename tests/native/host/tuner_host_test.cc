@@ -202,15 +202,6 @@ TEST_F(TunerHostTest, ReportsAnErrorOfFinalize) {
   EXPECT_EQ(Ask().failure->kind, "finished");
 }
 
-TEST_F(TunerHostTest, SurvivesATableOfMinusOnes) {
-  ASSERT_TRUE(Start(28, "set=all:-1"));
-  EXPECT_EQ(Ask().failure->kind, "no_usable_entry");
-  ASSERT_TRUE(Start(23, "set=all:-1"));
-  EXPECT_EQ(Codes(Ask().warnings), "last_resort");
-  ASSERT_TRUE(Start(31, "set=all:-1"));
-  EXPECT_EQ(Ask().selected, (Combination{abi::kNvlsTree, abi::kSimple}));
-}
-
 TEST_F(TunerHostTest, SeesWritesOutsideOfTheTable) {
   ASSERT_TRUE(Start(28, "set=21:0 set=-1:0 set=100:0"));
   const Decision decision = Ask();

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -152,26 +151,6 @@ TEST(HandleTest, APortOfZeroIsRefused) {
   invitation.ends[1].set_port(0);
   Bytes bytes = Written(invitation);
   EXPECT_FALSE(ReadHandle(bytes).has_value());
-}
-
-TEST(HandleTest, RandomBytesBehindTheMagicNeverGiveMoreThanFits) {
-  std::mt19937 random(11);
-  const Bytes good = Written(WithEnds(1, "10.1.2."));
-  size_t taken = 0;
-  for (int i = 0; i < 20'000; ++i) {
-    Bytes bytes;
-    for (std::byte& each : bytes) each = std::byte(random() & 0xffU);
-    std::copy_n(good.begin(), 6, bytes.begin());
-    bytes[6] = std::byte(random() % 8);
-    bytes[7] = std::byte(random() % 32);
-    const std::optional<Invitation> read = ReadHandle(bytes);
-    if (!read) continue;
-    ++taken;
-    ASSERT_GE(read->ends.size(), 1U);
-    ASSERT_LE(read->ends.size(), kMostAddressesV4);
-    for (const SocketEndpoint& end : read->ends) ASSERT_NE(end.port(), 0);
-  }
-  EXPECT_GT(taken, 100U);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "net/interfaces.h"
+#include "scoped_variable.h"
 
 namespace nccltune::net {
 
@@ -73,33 +74,6 @@ inline InterfaceAddress InterfaceOf(const std::string& name, const std::string& 
                                     unsigned scope = 0) {
   return {.name = name, .address = AddressOf(address, scope)};
 }
-
-// Sets a variable for the lifetime of the object; null removes it.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    const char* const before = std::getenv(name);
-    was_set_ = before != nullptr;
-    if (was_set_) before_ = before;
-    Set(value);
-  }
-  ~ScopedVariable() { Set(was_set_ ? before_.c_str() : nullptr); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  void Set(const char* value) const {
-    if (value == nullptr) {
-      unsetenv(name_);
-    } else {
-      setenv(name_, value, 1);
-    }
-  }
-
-  const char* name_;
-  bool was_set_ = false;
-  std::string before_;
-};
 
 }  // namespace nccltune::net
 

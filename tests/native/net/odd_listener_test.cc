@@ -75,24 +75,25 @@ class OddListenerTest : public testing::Test {
   HandleArray handle_ = {};
 };
 
-TEST_F(OddListenerTest, AnotherReleaseThatRefusesUs) {
-  const Descriptor flow = AwaitFlow();
-  SendBytes(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kOtherRelease}));
-  ExpectRefusal({"release " + std::to_string(kWireRelease + 4),
-                 "ours " + std::to_string(kWireRelease), "install one version"});
-}
+using Refusing = std::pair<Welcome, std::vector<std::string>>;  // a welcome and the words logged
 
-TEST_F(OddListenerTest, AnotherReleaseThatWouldTakeUs) {
-  const Descriptor flow = AwaitFlow();
-  SendBytes(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kTaken}));
-  ExpectRefusal({"release " + std::to_string(kWireRelease + 4),
-                 "ours " + std::to_string(kWireRelease), "install one version"});
-}
+class RefusingListenerTest : public OddListenerTest,
+                             public testing::WithParamInterface<Refusing> {};
 
-TEST_F(OddListenerTest, AConnectionThatItDoesNotKnow) {
+const std::vector<std::string> kOtherRelease = {"release " + std::to_string(kWireRelease + 4),
+                                                "ours " + std::to_string(kWireRelease),
+                                                "install one version"};
+INSTANTIATE_TEST_SUITE_P(
+    Welcomes, RefusingListenerTest,
+    testing::Values(Refusing{{kWireRelease + 4, WelcomeStatus::kOtherRelease}, kOtherRelease},
+                    Refusing{{kWireRelease + 4, WelcomeStatus::kTaken}, kOtherRelease},
+                    Refusing{{kWireRelease, WelcomeStatus::kUnknownConnection},
+                             {"the peer has closed this connection"}}));
+
+TEST_P(RefusingListenerTest, EndsTheAttemptWithAReason) {
   const Descriptor flow = AwaitFlow();
-  SendBytes(flow, Encode(Welcome{kWireRelease, WelcomeStatus::kUnknownConnection}));
-  ExpectRefusal({"the peer has closed this connection"});
+  SendBytes(flow, Encode(GetParam().first));
+  ExpectRefusal(GetParam().second);
 }
 
 TEST_F(OddListenerTest, SomebodyElsesAnswer) {
@@ -116,31 +117,16 @@ TEST_F(OddListenerTest, OneThatGoesAwayIsDialledAgain) {
 // A peer that was refused for its release must not block others.
 TEST_F(OddListenerTest, AListenerThatRefusedAReleaseTakesTheNextConnection) {
   Link link;
-  ASSERT_TRUE(link.stands());
   HandleArray handle = link.handle();
   Hello hello;
   hello.release = kWireRelease + 1;
   hello.token = ReadHandle(handle)->token;
   hello.flows = 2;
-  SocketResult old = StartConnecting(Loopback().nics.front(), link.end(), -1);
-  ASSERT_TRUE(Until([&] { return ConnectResult(old.socket.fd()) == 0; }));
-  SendBytes(old.socket, Encode(hello));
-  std::vector<std::byte> heard;
-  ASSERT_TRUE(Until([&] {
-    std::array<std::byte, kWelcomeBytes> bytes{};
-    iovec part = {bytes.data(), bytes.size()};
-    const IoResult moved = ReadSome(old.socket.fd(), {&part, 1});
-    heard.insert(heard.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(moved.bytes));
-    return !moved.would_block() && moved.bytes == 0;
-  }));
-  ASSERT_EQ(heard.size(), kWelcomeBytes);
-  const std::optional<Welcome> welcome = DecodeWelcome(std::span(heard).first<kWelcomeBytes>());
-  ASSERT_TRUE(welcome.has_value());
-  EXPECT_EQ(welcome->status, WelcomeStatus::kOtherRelease);
-  EXPECT_EQ(welcome->release, kWireRelease);
-  EXPECT_TRUE(
-      HasLine(TakeLines(), {"WARN", "127.0.0.1", "release " + std::to_string(kWireRelease + 1),
-                            "ours is " + std::to_string(kWireRelease)}));
+  Stranger old(link.end());
+  old.SendBytes(Encode(hello));
+  ASSERT_TRUE(Until([&] { return old.Closed(); }));
+  ASSERT_TRUE(old.Welcomed().has_value());
+  EXPECT_EQ(old.Welcomed()->status, WelcomeStatus::kOtherRelease);
   link.Join();
   EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
 }

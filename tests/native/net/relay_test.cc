@@ -153,6 +153,22 @@ TEST_F(RelayTest, WhenAllStallTheSenderReportsIt) {
                             "33554432 bytes outstanding", "nothing was delivered for 1 s"}));
 }
 
+// Small messages are copied, so their requests complete before they are delivered.
+TEST_F(RelayTest, WhenAllStallTheSenderOfSmallMessagesReportsIt) {
+  Connect(FourFlows(1));
+  ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
+  relay_->BefallAll(Fault::kStall);
+  const std::vector<std::byte> content = Content(1 << 10, 3);
+  EXPECT_TRUE(Until([&] {
+    TransferRequest* request = nullptr;
+    const abi::Result sent = Send(link_->sender, content.data(), content.size(), &request);
+    return (sent == abi::kSuccess && request != nullptr ? Finish(request).result : sent) ==
+           abi::kRemoteError;
+  }));
+  EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
+                                    " bytes outstanding", "nothing was delivered for 1 s"}));
+}
+
 TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsReportIt) {
   Connect(FourFlows());
   link_->CloseListener();

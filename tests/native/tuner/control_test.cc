@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -163,6 +164,38 @@ TEST_P(ControlTest, RecordsWhatTheRulesDecide) {
   EXPECT_EQ(second.channels, -1);
 }
 
+TEST_P(ControlTest, EachDeviceHasItsOwnNewestDecision) {
+  const ScopedLibrary cuda(CUDA_DOUBLE);
+  auto* const set_device = cuda.Find<void(int)>("set_current_device");
+  ASSERT_NE(set_device, nullptr);
+  const auto on_device = [&](int device) {
+    set_device(device);
+    return std::make_unique<TestTuner>(version(), kScale);
+  };
+  const auto bytes_on = [](int device) {
+    nccltune_tuner_decision decision{};
+    EXPECT_EQ(nccltune_tuner_device_decision(device, abi::kAllReduce, &decision),
+              NCCLTUNE_TUNER_OK);
+    return decision.bytes;
+  };
+  const auto second = on_device(2);
+  const auto last = on_device(63);
+  const auto unknown = on_device(-1);
+  nccltune_tuner_record(1);
+  second->Ask(MakeCall(7));
+  last->Ask(MakeCall(20000));
+  EXPECT_EQ(bytes_on(2), 7U);
+  EXPECT_EQ(bytes_on(63), 20000U);
+  EXPECT_EQ(LastDecision().bytes, 20000U);
+  if (version() >= 6) {
+    second->AskChunk(abi::kAllReduce, abi::kRing, abi::kLl, 1024);
+    EXPECT_EQ(LastDecision().chunk_bytes, 0U);
+  }
+  unknown->Ask(MakeCall(9));
+  EXPECT_EQ(bytes_on(2), 9U);
+  EXPECT_EQ(LastDecision().bytes, 9U);
+}
+
 TEST_P(TableControlTest, RecordsTheTableAsNcclHandedItOver) {
   const TestTuner tuner(version(), kScale);
   nccltune_tuner_table table{};
@@ -225,9 +258,7 @@ TEST_P(ChunkControlTest, ForcedChunkSizes) {
 }
 
 TEST_P(ChunkControlTest, OrdersGoBeforeARulesChunkSize) {
-  const ScopedFile file("allreduce,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
   const auto chunk = [&tuner] {
     return tuner.AskChunk(abi::kAllReduce, abi::kRing, abi::kSimple, 1024);
   };
@@ -296,6 +327,8 @@ TEST(Control, ArgumentsAreChecked) {
   nccltune_tuner_table table{};
   EXPECT_EQ(nccltune_tuner_last_decision(-1, &decision), NCCLTUNE_TUNER_INVALID);
   EXPECT_EQ(nccltune_tuner_last_decision(0, nullptr), NCCLTUNE_TUNER_INVALID);
+  EXPECT_EQ(nccltune_tuner_device_decision(-1, 0, &decision), NCCLTUNE_TUNER_INVALID);
+  EXPECT_EQ(nccltune_tuner_device_decision(64, 0, &decision), NCCLTUNE_TUNER_INVALID);
   EXPECT_EQ(nccltune_tuner_last_table(9, 0, &table), NCCLTUNE_TUNER_INVALID);
   EXPECT_EQ(nccltune_tuner_last_table(0, 0, nullptr), NCCLTUNE_TUNER_INVALID);
   for (int c = 0; c < abi::kNumCollectives; ++c) EXPECT_EQ(OrderWord(c), 0U);
@@ -342,9 +375,7 @@ TEST(Control, OrdersFitOneWord) {
 }
 
 TEST(Concurrency, ACallSeesAWholeOrderOrNone) {
-  const ScopedFile file("allreduce,0,9999,ring,ll,4,-1,-1,-1,-1,8192\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(6, {4, 32});
+  const RuledTuner tuner(6, "allreduce,0,9999,ring,ll,4,-1,-1,-1,-1,8192\n");
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;

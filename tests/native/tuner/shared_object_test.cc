@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "abi/tuner_v2.h"
@@ -16,56 +16,21 @@
 namespace nccltune::tuner {
 namespace {
 
-// Returns the output of a command; fails the test if the command fails.
-std::string OutputOf(const std::string& command) {
-  const ProgramOutput output = RunLine(command);
-  EXPECT_EQ(output.status, 0) << command;
-  return output.text;
-}
-
 TEST(SharedObject, ExportsExactlyThese) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  std::istringstream lines(OutputOf("readelf --wide --dyn-syms " TUNER_PLUGIN));
-  std::set<std::string> exported;
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string number;
-    std::string value;
-    std::string size;
-    std::string type;
-    std::string bind;
-    std::string visibility;
-    std::string section;
-    std::string name;
-    words >> number >> value >> size >> type >> bind >> visibility >> section >> name;
-    if (name.empty() || section == "UND" || number == "Num:") continue;
-    EXPECT_NE(bind, "UNIQUE") << name << " would keep dlclose from unloading the plugin";
-    exported.insert(name);
-  }
-  EXPECT_EQ(exported, (std::set<std::string>{
-                          "ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4",
-                          "ncclTunerPlugin_v5", "ncclTunerPlugin_v6", "ncclTunerPlugin_v7",
-                          "nccltune_tuner_control_version", "nccltune_tuner_version",
-                          "nccltune_tuner_force", "nccltune_tuner_release", "nccltune_tuner_record",
-                          "nccltune_tuner_last_table", "nccltune_tuner_last_decision"}));
+  EXPECT_EQ(ExportedSymbols(TUNER_PLUGIN),
+            (std::set<std::string>{
+                "ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4",
+                "ncclTunerPlugin_v5", "ncclTunerPlugin_v6", "ncclTunerPlugin_v7",
+                "nccltune_tuner_control_version", "nccltune_tuner_version", "nccltune_tuner_force",
+                "nccltune_tuner_release", "nccltune_tuner_record", "nccltune_tuner_last_table",
+                "nccltune_tuner_last_decision", "nccltune_tuner_device_decision"}));
 }
 
 #ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
 TEST(SharedObject, NeedsLibcAlone) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  // Parts of libc: the loader, and libraries that were separate before glibc 2.34.
-  const std::set<std::string> allowed = {"libc.so.6", "libpthread.so.0", "libdl.so.2",
-                                         "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
-  std::istringstream lines(OutputOf("readelf --wide --dynamic " TUNER_PLUGIN));
-  int needed = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find("(NEEDED)") == std::string::npos) continue;
-    ++needed;
-    const size_t open = line.find('[');
-    const std::string name = line.substr(open + 1, line.find(']') - open - 1);
-    EXPECT_EQ(allowed.count(name), 1U) << name;
-  }
-  EXPECT_GT(needed, 0);
+  ExpectLibcAlone(TUNER_PLUGIN);
 }
 #endif
 

@@ -2,7 +2,6 @@
 //
 // The result of init for an environment and a file, and its log lines. The test program exports
 // ncclGetVersion itself (nccl_double.cc), like a program that is linked with NCCL.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -463,25 +462,6 @@ TEST(Provenance, MeasuredHereNeedsBothToBeKnownAndEqual) {
   EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), {here.nccl, {}}));
 }
 
-// A library that stays loaded until the end of the scope.
-class ScopedLibrary {
- public:
-  explicit ScopedLibrary(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
-    EXPECT_NE(handle_, nullptr) << dlerror();
-  }
-  ~ScopedLibrary() { dlclose(handle_); }
-  ScopedLibrary(const ScopedLibrary&) = delete;
-  ScopedLibrary& operator=(const ScopedLibrary&) = delete;
-
-  template <typename Function>
-  Function* Find(const char* symbol) const {
-    return reinterpret_cast<Function*>(dlsym(handle_, symbol));
-  }
-
- private:
-  void* handle_;
-};
-
 TEST(Provenance, TheGpuIsThatOfTheCurrentContext) {
   EXPECT_EQ(FindRunning(nullptr).gpu, std::nullopt);  // libcuda is not loaded
   {
@@ -490,8 +470,10 @@ TEST(Provenance, TheGpuIsThatOfTheCurrentContext) {
     ASSERT_NE(set_device, nullptr);
     set_device(-1);
     EXPECT_EQ(FindRunning(nullptr).gpu, std::nullopt);  // no context
+    EXPECT_EQ(FindRunning(nullptr).device, -1);
     set_device(3);
     EXPECT_EQ(FindRunning(nullptr).gpu, "Double 3");
+    EXPECT_EQ(FindRunning(nullptr).device, 3);
   }
   EXPECT_EQ(FindRunning(nullptr).gpu, std::nullopt);  // the query must not keep it loaded
 }

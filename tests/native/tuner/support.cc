@@ -36,25 +36,6 @@ const void* StructOf(int version) {
 
 }  // namespace
 
-ScopedVariable::ScopedVariable(const char* name, const char* value) : name_(name) {
-  const char* const before = std::getenv(name);
-  was_set_ = before != nullptr;
-  if (was_set_) before_ = before;
-  if (value == nullptr) {
-    unsetenv(name);
-  } else {
-    setenv(name, value, 1);
-  }
-}
-
-ScopedVariable::~ScopedVariable() {
-  if (was_set_) {
-    setenv(name_.c_str(), before_.c_str(), 1);
-  } else {
-    unsetenv(name_.c_str());
-  }
-}
-
 ScopedFile::ScopedFile(std::string_view content) {
   path_ = ::testing::TempDir() + "nccltune-tuner-XXXXXX";
   const int descriptor = mkstemp(path_.data());

@@ -5,6 +5,7 @@
 #ifndef NCCLTUNE_TESTS_TUNER_SUPPORT_H_
 #define NCCLTUNE_TESTS_TUNER_SUPPORT_H_
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 
 #include "abi/tuner_types.h"
 #include "host/tuner_interface.h"
+#include "scoped_variable.h"
 #include "tuner/decision.h"
 
 namespace nccltune::tuner {
@@ -26,20 +28,6 @@ inline constexpr Scale kScale = {4, 32};
 inline std::string NameOfVersion(const ::testing::TestParamInfo<int>& test) {
   return "v" + std::to_string(test.param);
 }
-
-// Sets a variable, or removes it if the value is null, until the end of the scope.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value);
-  ~ScopedVariable();
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  std::string name_;
-  std::string before_;
-  bool was_set_;
-};
 
 // A file in the test's own directory.
 class ScopedFile {
@@ -53,6 +41,25 @@ class ScopedFile {
 
  private:
   std::string path_;
+};
+
+// A library that stays loaded until the end of the scope.
+class ScopedLibrary {
+ public:
+  explicit ScopedLibrary(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    EXPECT_NE(handle_, nullptr) << dlerror();
+  }
+  ~ScopedLibrary() { dlclose(handle_); }
+  ScopedLibrary(const ScopedLibrary&) = delete;
+  ScopedLibrary& operator=(const ScopedLibrary&) = delete;
+
+  template <typename Function>
+  Function* Find(const char* symbol) const {
+    return reinterpret_cast<Function*>(dlsym(handle_, symbol));
+  }
+
+ private:
+  void* handle_;
 };
 
 // A cost table with memory after it, so that a write past its end is detected.
@@ -107,6 +114,23 @@ class TestTuner {
   std::unique_ptr<host::TunerInterface> interface_;
   void* context_ = nullptr;
   std::vector<unsigned char> constants_;
+};
+
+// Sets NCCLTUNE_CONFIG to a file with this content until the end of the scope.
+class ScopedConfig {
+ public:
+  explicit ScopedConfig(std::string_view content) : file_(content) {}
+
+ private:
+  ScopedFile file_;
+  ScopedVariable variable_{"NCCLTUNE_CONFIG", file_.path().c_str()};
+};
+
+// A communicator of kScale with these rules.
+class RuledTuner : ScopedConfig, public TestTuner {
+ public:
+  RuledTuner(int version, std::string_view rules)
+      : ScopedConfig(rules), TestTuner(version, kScale) {}
 };
 
 // The pair that NCCL would run: named by v2, with the least cost since v3.

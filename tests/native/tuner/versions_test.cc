@@ -62,21 +62,17 @@ TEST_P(VersionsTest, WithoutAConfigurationNothingIsTouched) {
 }
 
 TEST_P(VersionsTest, WithoutAMatchNothingIsTouched) {
-  const ScopedFile file(
-      "allreduce,1024,2048,tree,ll,8,4,32\n"    // other sizes
-      "allreduce,0,9999,tree,ll,8,1,8\n"        // another scale
-      "allgather,0,9999,ring,ll,8,-1,-1\n"      // another collective
-      "allreduce,0,9999,tree,ll,8,-1,-1,7\n");  // other pipe ops
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(),
+                         "allreduce,1024,2048,tree,ll,8,4,32\n"    // other sizes
+                         "allreduce,0,9999,tree,ll,8,1,8\n"        // another scale
+                         "allgather,0,9999,ring,ll,8,-1,-1\n"      // another collective
+                         "allreduce,0,9999,tree,ll,8,-1,-1,7\n");  // other pipe ops
   ExpectUntouched(tuner.Ask(AllReduce(1023)), {});
   ExpectUntouched(tuner.Ask(AllReduce(2049)), {});
 }
 
 TEST_P(VersionsTest, AMatchChangesOneEntryAndNothingElse) {
-  const ScopedFile file("allreduce,1024,2048,tree,simple,-1,4,32\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,1024,2048,tree,simple,-1,4,32\n");
   const Answer answer = tuner.Ask(AllReduce(1024));
   EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
   EXPECT_EQ(answer.channels, 0);  // -1 in the file: not touched
@@ -86,18 +82,14 @@ TEST_P(VersionsTest, AMatchChangesOneEntryAndNothingElse) {
 }
 
 TEST_P(VersionsTest, ChannelsOfTheRuleArePassedOn) {
-  const ScopedFile file("allreduce,0,2048,ring,ll,12,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,2048,ring,ll,12,-1,-1\n");
   const Answer answer = tuner.Ask(AllReduce(2048));
   EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kRing, abi::kLl}));
   EXPECT_EQ(answer.channels, 12);
 }
 
 TEST_P(VersionsTest, WithoutChannelsInTheRuleTheNumberFromNcclStays) {
-  const ScopedFile file("allreduce,0,2048,ring,ll,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,2048,ring,ll,-1,-1,-1\n");
   CostTable table;
   host::CollInfoCall call;
   call.collective = abi::kAllReduce;
@@ -118,18 +110,14 @@ TEST_P(VersionsTest, WithoutChannelsInTheRuleTheNumberFromNcclStays) {
 }
 
 TEST_P(VersionsTest, CollnetChannelsAreNotPassedOn) {
-  const ScopedFile file("allreduce,0,2048,collnet_chain,simple,12,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,2048,collnet_chain,simple,12,-1,-1\n");
   const Answer answer = tuner.Ask(AllReduce(2048));
   EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kCollnetChain, abi::kSimple}));
   EXPECT_EQ(answer.channels, 0);
 }
 
 TEST_P(VersionsTest, ModelConstantsAreLeftAlone) {
-  const ScopedFile file("allreduce,0,2048,ring,ll,12,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,2048,ring,ll,12,-1,-1\n");
   tuner.Ask(AllReduce(1));
   EXPECT_EQ(tuner.constants().size(), version() < 5 ? 0U : version() < 7 ? 1152U : 1272U);
   EXPECT_TRUE(std::all_of(tuner.constants().begin(), tuner.constants().end(),
@@ -137,11 +125,9 @@ TEST_P(VersionsTest, ModelConstantsAreLeftAlone) {
 }
 
 TEST_P(TableVersionsTest, WhatNcclIgnoresIsNeverChosen) {
-  const ScopedFile file(
-      "allreduce,0,9999,nvls,simple,16,-1,-1\n"
-      "allreduce,0,9999,tree,ll128,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(),
+                         "allreduce,0,9999,nvls,simple,16,-1,-1\n"
+                         "allreduce,0,9999,tree,ll128,-1,-1,-1\n");
   for (const float ignored :
        {abi::kIgnore, -1e30F, -1e-30F, std::numeric_limits<float>::quiet_NaN()}) {
     CostTable table;
@@ -156,9 +142,7 @@ TEST_P(TableVersionsTest, WhatNcclIgnoresIsNeverChosen) {
 
 TEST_P(TableVersionsTest, ATableOfSixRowsIsNotOverrun) {
   // NCCL 2.22 has no PAT. The memory after its six rows does not belong to the tuner.
-  const ScopedFile file("allgather,0,9999,pat,simple,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allgather,0,9999,pat,simple,-1,-1,-1\n");
   CostTable table;
   int channels = 0;
   host::CollInfoCall call;
@@ -172,9 +156,7 @@ TEST_P(TableVersionsTest, ATableOfSixRowsIsNotOverrun) {
 }
 
 TEST_P(TableVersionsTest, APairWithAPredictedTimeOfZeroCanBeChosen) {
-  const ScopedFile file("allreduce,0,9999,tree,ll128,6,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,9999,tree,ll128,6,-1,-1\n");
   CostTable table;
   table.at(abi::kTree, abi::kLl128) = 0.0F;
   const Answer answer = tuner.Ask(AllReduce(5), table);
@@ -183,9 +165,7 @@ TEST_P(TableVersionsTest, APairWithAPredictedTimeOfZeroCanBeChosen) {
 }
 
 TEST_P(VersionsTest, RegisteredBuffersCountWhereTheyArePassed) {
-  const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1,-1,1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,9999,ring,ll,-1,-1,-1,-1,1\n");
   Call call = AllReduce(5);
   EXPECT_EQ(Chosen(tuner.Ask(call), version()), Pair{});
   call.registered = 1;
@@ -194,9 +174,7 @@ TEST_P(VersionsTest, RegisteredBuffersCountWhereTheyArePassed) {
 }
 
 TEST_P(VersionsTest, StrangeCallsAreLeftToNccl) {
-  const ScopedFile file("allreduce,0,18446744073709551615,ring,ll,4,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,18446744073709551615,ring,ll,4,-1,-1\n");
   for (const int collective : {-1, 5, 14, 1000}) {
     Call call = AllReduce(5);
     call.collective = collective;
@@ -207,9 +185,7 @@ TEST_P(VersionsTest, StrangeCallsAreLeftToNccl) {
 }
 
 TEST_P(TableVersionsTest, WithoutATableNothingIsChosen) {
-  const ScopedFile file("allreduce,0,9999,ring,ll,4,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,9999,ring,ll,4,-1,-1\n");
   int channels = 0;
   host::CollInfoCall call;
   call.collective = abi::kAllReduce;
@@ -255,14 +231,12 @@ size_t ChunkFor(const TestTuner& tuner, uint64_t bytes, int algorithm, int proto
 }
 
 TEST_P(ChunkVersionsTest, TheRuleOfTheCallGivesTheChunkSize) {
-  const ScopedFile file(
-      "allreduce,0,999,tree,simple,-1,-1,-1\n"
-      "allreduce,1000,1999,tree,simple,-1,-1,-1,-1,-1,65536\n"
-      "allreduce,2000,2999,tree,simple,-1,-1,-1,-1,-1,4096\n"
-      "allreduce,3000,3999,ring,simple,-1,-1,-1,-1,-1,65536\n"
-      "broadcast,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(),
+                         "allreduce,0,999,tree,simple,-1,-1,-1\n"
+                         "allreduce,1000,1999,tree,simple,-1,-1,-1,-1,-1,65536\n"
+                         "allreduce,2000,2999,tree,simple,-1,-1,-1,-1,-1,4096\n"
+                         "allreduce,3000,3999,ring,simple,-1,-1,-1,-1,-1,65536\n"
+                         "broadcast,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
   // NCCL passes the share of a channel. Only getCollInfo knows the size of the call.
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
   EXPECT_EQ(ChunkFor(tuner, 1000, abi::kTree, abi::kSimple), 65536U);
@@ -292,11 +266,9 @@ TEST_P(ChunkVersionsTest, TheRuleOfTheCallGivesTheChunkSize) {
 }
 
 TEST_P(ChunkVersionsTest, AChunkSizeGoesWithARowThatNcclCanRun) {
-  const ScopedFile file(
-      "allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,4096\n"
-      "allreduce,0,999,tree,simple,-1,-1,-1,-1,-1,65536\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(),
+                         "allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,4096\n"
+                         "allreduce,0,999,tree,simple,-1,-1,-1,-1,-1,65536\n");
   CostTable table;
   table.at(abi::kNvls, abi::kSimple) = abi::kIgnore;
   tuner.Ask(AllReduce(5), table);
@@ -305,12 +277,10 @@ TEST_P(ChunkVersionsTest, AChunkSizeGoesWithARowThatNcclCanRun) {
 }
 
 TEST_P(ChunkVersionsTest, ConditionsOfARowHoldForItsChunkSize) {
-  const ScopedFile file(
-      "allreduce,0,999,tree,simple,-1,-1,-1,2,-1,4096\n"
-      "allreduce,0,999,tree,simple,-1,-1,-1,-1,1,2048\n"
-      "allreduce,0,999,tree,simple,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(),
+                         "allreduce,0,999,tree,simple,-1,-1,-1,2,-1,4096\n"
+                         "allreduce,0,999,tree,simple,-1,-1,-1,-1,1,2048\n"
+                         "allreduce,0,999,tree,simple,-1,-1,-1\n");
   Call call = AllReduce(5);
   tuner.Ask(call);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
@@ -323,17 +293,14 @@ TEST_P(ChunkVersionsTest, ConditionsOfARowHoldForItsChunkSize) {
 }
 
 TEST_P(ChunkVersionsTest, ARulesChunkSizeMustBeSafe) {
-  const ScopedFile file("allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,65536\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,65536\n");
   tuner.Ask(AllReduce(5));
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 32768), 32768U);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 131072), 65536U);
 }
 
 TEST_P(ChunkVersionsTest, CommunicatorsDoNotShareTheirChunkSizes) {
-  const ScopedFile file("allreduce,0,999,tree,simple,-1,-1,-1,-1,-1,65536\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const ScopedConfig config("allreduce,0,999,tree,simple,-1,-1,-1,-1,-1,65536\n");
   const TestTuner one(version(), kScale);
   const TestTuner other(version(), kScale);
   one.Ask(AllReduce(5));
@@ -343,9 +310,7 @@ TEST_P(ChunkVersionsTest, CommunicatorsDoNotShareTheirChunkSizes) {
 }
 
 TEST_P(ChunkVersionsTest, WithoutAPlaceForTheChunkSizeNothingIsWritten) {
-  const ScopedFile file("allreduce,0,9999,ring,simple,-1,-1,-1,-1,-1,65536\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,9999,ring,simple,-1,-1,-1,-1,-1,65536\n");
   tuner.Ask(AllReduce(5));
   host::ChunkCall call;
   call.collective = abi::kAllReduce;
@@ -355,9 +320,7 @@ TEST_P(ChunkVersionsTest, WithoutAPlaceForTheChunkSizeNothingIsWritten) {
 }
 
 TEST_P(VersionsTest, AChunkSizeChangesNothingElse) {
-  const ScopedFile with("allreduce,0,999,tree,simple,8,-1,-1,-1,-1,65536\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", with.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,999,tree,simple,8,-1,-1,-1,-1,65536\n");
   const Answer answer = tuner.Ask(AllReduce(5));
   EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
   EXPECT_EQ(answer.channels, 8);
@@ -365,17 +328,14 @@ TEST_P(VersionsTest, AChunkSizeChangesNothingElse) {
 }
 
 TEST_P(VersionsTest, WorksWithoutALogger) {
-  const ScopedFile file("nonsense\nallreduce,0,9999,ring,ll,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const ScopedConfig config("nonsense\nallreduce,0,9999,ring,ll,-1,-1,-1\n");
   const TestTuner tuner(version(), kScale, /*with_log=*/false);
   EXPECT_EQ(Chosen(tuner.Ask(AllReduce(5)), version()), (Pair{abi::kRing, abi::kLl}));
   EXPECT_TRUE(TakeLog().empty());
 }
 
 TEST_P(VersionsTest, CollectivesAreNotLogged) {
-  const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1,-1,-1,2048\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(version(), kScale);
+  const RuledTuner tuner(version(), "allreduce,0,9999,ring,ll,-1,-1,-1,-1,-1,2048\n");
   EXPECT_EQ(TakeLog().size(), 1U);
   tuner.Ask(AllReduce(5));
   tuner.Ask(AllReduce(50000));
@@ -384,10 +344,9 @@ TEST_P(VersionsTest, CollectivesAreNotLogged) {
 }
 
 TEST_P(VersionsTest, CommunicatorsDoNotShareTheirRules) {
-  const ScopedFile file(
+  const ScopedConfig config(
       "allreduce,0,9999,ring,ll,-1,4,32\n"
       "allreduce,0,9999,tree,ll,-1,1,8\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner large(version(), {4, 32});
   const TestTuner small(version(), {1, 8});
   EXPECT_EQ(Chosen(large.Ask(AllReduce(5)), version()), (Pair{abi::kRing, abi::kLl}));
@@ -399,13 +358,12 @@ INSTANTIATE_TEST_SUITE_P(Tuner, TableVersionsTest, ::testing::Range(3, 8), NameO
 INSTANTIATE_TEST_SUITE_P(Tuner, ChunkVersionsTest, ::testing::Range(6, 8), NameOfVersion);
 
 TEST(TunerV2, KeepsToWhatNccl221CanRun) {
-  const ScopedFile file(
+  const RuledTuner tuner(
+      2,
       "allreduce,0,9999,nvls,simple,-1,-1,-1\n"  // four nodes: needs CollNet as well
       "allreduce,0,9999,tree,ll128,-1,-1,-1\n"   // not known to be safe here
       "allreduce,0,9999,tree,ll,-1,-1,-1\n"
       "broadcast,0,9999,tree,ll,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-  const TestTuner tuner(2, kScale);
   host::CollInfoCall call;
   int channels = 0;
   int algorithm = -1;
@@ -425,8 +383,7 @@ TEST(TunerV2, KeepsToWhatNccl221CanRun) {
 }
 
 TEST(TunerV2, EnvironmentFiltersBeatTheRules) {
-  const ScopedFile file("allreduce,0,9999,tree,ll,-1,-1,-1\n");
-  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const ScopedConfig config("allreduce,0,9999,tree,ll,-1,-1,-1\n");
   for (const char* variable : {"NCCL_ALGO", "NCCL_PROTO"}) {
     const ScopedVariable filter(variable, "Ring");
     TakeLog();

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, CallKind, conditions
+from nccltune.measure.bench.conditions import CallKind, conditions
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, Hello, PointError
 from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
-from nccltune.measure.engine.record import LineFile, timestamp
+from nccltune.measure.engine.record import LineFile, source_of, timestamp
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
-from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample, Source
+from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample
 from nccltune.model.scale import Scale
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -81,12 +81,8 @@ class PointRecord:
         self._tables = LineFile(study, names.TABLES, TableLine)
         self._to_disk = 0.0
         self._scale = Scale(hello.nodes, hello.ranks)
-        hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
-        self._source = Source(
-            tool=REPLAY_TOOL if hello.replay else TOOL,
-            version=hello.version,
-            nccl_version=hello.nccl.version,
-            host_hash=hosts[0] if hosts else None,
+        self._source = msgspec.structs.replace(
+            source_of(hello),
             process=secrets.token_hex(8),
             purpose=Purpose.VERIFY if verifying else Purpose.TUNE,
         )
@@ -99,27 +95,11 @@ class PointRecord:
         found: dict[PointKey, BenchPoint] = {}
         for sample in self._samples.stream():
             if self._is_ours(sample):
-                key = PointKey(
-                    sample.collective,
-                    sample.bytes,
-                    sample.choice,
-                    sample.round,
-                    sample.repeat,
-                    CallKind(sample.registered, sample.group_calls),
-                )
-                found.setdefault(key, _as_point(sample))
+                found.setdefault(_key(sample), _as_point(sample))
         for failure in self._failures.stream():
             if Scale(failure.nodes, failure.ranks) != self._scale:
                 continue
-            key = PointKey(
-                failure.collective,
-                failure.bytes,
-                failure.choice,
-                failure.round,
-                failure.repeat,
-                CallKind(failure.registered, failure.group_calls),
-            )
-            found[key] = BenchPoint(
+            found[_key(failure)] = BenchPoint(
                 bytes=failure.bytes,
                 choice=failure.choice,
                 round=failure.round,
@@ -246,6 +226,11 @@ class PointRecord:
             rank=point.error.rank if point.error else None,
             at=at,
         )
+
+
+def _key(line: Sample | FailedPoint) -> PointKey:
+    calls = CallKind(line.registered, line.group_calls)
+    return PointKey(line.collective, line.bytes, line.choice, line.round, line.repeat, calls)
 
 
 def _as_point(sample: Sample) -> BenchPoint:

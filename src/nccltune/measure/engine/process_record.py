@@ -17,9 +17,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from nccltune.analyze.stats import median
-from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
+from nccltune.measure.bench.conditions import conditions
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
-from nccltune.measure.engine.record import LineFile, timestamp
+from nccltune.measure.engine.record import LineFile, source_of, timestamp
 from nccltune.measure.engine.settings import Effective, Settings
 from nccltune.measure.engine.workload import Call
 from nccltune.model.collective import Collective
@@ -200,7 +200,6 @@ def sample_of(
     slower = None
     if point.load_us is not None and point.load_alone_us:
         slower = point.load_us / point.load_alone_us
-    hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
     return ProcessSample(
         study=study,
         process=process,
@@ -218,11 +217,6 @@ def sample_of(
         load_slower=slower,
         wrong=point.wrong,
         error=point.error.kind if point.error else None,
-        source=Source(
-            tool=REPLAY_TOOL if hello.replay else TOOL,
-            version=hello.version,
-            nccl_version=hello.nccl.version,
-            host_hash=hosts[0] if hosts else None,
-        ),
+        source=source_of(hello),
         at=timestamp(),
     )

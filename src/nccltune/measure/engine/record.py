@@ -9,7 +9,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL
+from nccltune.measure.bench.conversation import Hello
+from nccltune.model.sample import SCHEMA_VERSION, Source
 from nccltune.study import names
 from nccltune.study.files import Study
 
@@ -74,6 +76,16 @@ def write_summary(study: Study, summary: Summary) -> None:
     Raises StudyError for a failed write.
     """
     study.write_json(study.path / names.SWEEP, summary)
+
+
+def source_of(hello: Hello) -> Source:
+    """Return the source of the timings that a bench gives."""
+    return Source(
+        tool=REPLAY_TOOL if hello.replay else TOOL,
+        version=hello.version,
+        nccl_version=hello.nccl.version,
+        host_hash=next((gpu.host_hash for gpu in hello.gpus if gpu.host_hash), None),
+    )
 
 
 def timestamp() -> str:

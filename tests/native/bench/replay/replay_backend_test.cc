@@ -105,7 +105,7 @@ TEST_F(ReplayTest, ReportsTheRecording) {
   EXPECT_EQ(info_.nccl_version, "2.28.9");
   EXPECT_EQ(info_.nccl_from, "recording");
   EXPECT_EQ(info_.tuner_interface, 5);
-  EXPECT_EQ(info_.tuner_control, 1);
+  EXPECT_EQ(info_.tuner_control, NCCLTUNE_TUNER_CONTROL_VERSION);
   EXPECT_EQ(info_.nodes, 4);
   EXPECT_EQ(info_.ranks, 4);
   ASSERT_EQ(info_.gpus.size(), 4U);
@@ -430,7 +430,7 @@ TEST(TunerControl, OnlyOurPluginIsTaken) {
   EXPECT_TRUE(control->Record(true));
   EXPECT_TRUE(control->Record(false));
   EXPECT_FALSE(control->LastTable(Collective::kReduce, 1));
-  EXPECT_FALSE(control->LastDecision(Collective::kSendRecv));
+  EXPECT_FALSE(control->LastDecision(Collective::kSendRecv, 0));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A net plugin that moves bytes over one TCP connection in the simplest way, inside test(). It
-// breaks the contract in the way that NAIVE_FAULT names; faults about a message start with message
-// 10.
+// A net plugin of interface v12 that moves bytes over one TCP connection in the simplest way,
+// inside test(). It breaks the contract in the way that NAIVE_FAULT names; faults about a message
+// start with message 10.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,17 +18,10 @@
 #include <memory>
 #include <string_view>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "abi/net_v10.h"
-#include "abi/net_v11.h"
 #include "abi/net_v12.h"
-#include "abi/net_v6.h"
-#include "abi/net_v7.h"
-#include "abi/net_v8.h"
-#include "abi/net_v9.h"
 
 namespace nccltune {
 namespace {
@@ -117,39 +110,38 @@ sockaddr_in Loopback(uint16_t port) {
   return address;
 }
 
-Result Init(abi::LogFunction log) {
+Result Init(void** context, uint64_t /*communicator*/, abi::NetCommConfig* /*config*/,
+            abi::LogFunction log, abi::NetProfilerCallback profiler) {
+  *context = nullptr;
   log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
   log(abi::kLogWarn, 0x10, __FILE__, __LINE__, "naive is %s", "naive");
-  return Fault("init_fails") ? abi::kSystemError : abi::kSuccess;
+  void* event = nullptr;
+  const Result result = profiler(&event, 0, nullptr, 0, nullptr);
+  return Fault("init_fails") ? abi::kSystemError : result;
 }
+
+Result Finalize(void* /*context*/) { return abi::kSuccess; }
 
 Result Devices(int* count) {
   *count = Fault("no_devices") ? 0 : 1;
   return abi::kSuccess;
 }
 
-template <typename Properties>
-Result GetProperties(int /*device*/, Properties* properties) {
-  Properties own{};
-  static char name[] = "naive0";
-  own.name = name;
-  own.pci_path = nullptr;
+Result GetProperties(int /*device*/, abi::NetPropertiesV12* properties) {
+  abi::NetPropertiesV12 own{};
+  own.name = "naive0";
   own.ptr_support = 1;
-  own.speed = 10000;
-  own.latency = 0;
+  own.speed = Fault("unset_property") ? properties->speed : 10000;
   own.max_comms = 1024;
   own.max_recvs = 1;
-  if constexpr (requires { own.max_coll_bytes; }) {
-    own.max_p2p_bytes = own.max_coll_bytes = size_t{1} << 30;
-  }
-  if constexpr (requires { own.v_device; }) own.v_device.count = 1;
-  if (Fault("unset_property")) own.speed = properties->speed;
+  own.max_p2p_bytes = own.max_coll_bytes = size_t{1} << 30;
+  own.v_device.count = 1;
   *properties = own;
   if (Fault("properties_overrun")) std::memset(properties + 1, 1, 8);
   return abi::kSuccess;
 }
 
-Result Listen(void* handle, void** listen_comm) {
+Result Listen(void* /*context*/, int /*device*/, void* handle, void** listen_comm) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in address = Loopback(0);
   socklen_t length = sizeof address;
@@ -169,7 +161,8 @@ void NoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-Result Connect(void* handle, void** send_comm) {
+Result Connect(void* /*context*/, int /*device*/, void* handle, void** send_comm,
+               abi::NetDeviceHandle** /*send_device*/) {
   *send_comm = nullptr;
   if (Fault("connect_never")) return abi::kSuccess;
   uint16_t port = 0;
@@ -188,7 +181,7 @@ Result Connect(void* handle, void** send_comm) {
   return abi::kSuccess;
 }
 
-Result Accept(void* listen_comm, void** recv_comm) {
+Result Accept(void* listen_comm, void** recv_comm, abi::NetDeviceHandle** /*recv_device*/) {
   *recv_comm = nullptr;
   if (Fault("accept_hangs")) poll(nullptr, 0, -1);
   const int fd = accept4(*static_cast<int*>(listen_comm), nullptr, nullptr, SOCK_CLOEXEC);
@@ -200,16 +193,13 @@ Result Accept(void* listen_comm, void** recv_comm) {
   return abi::kSuccess;
 }
 
-Result RegMr(int type) {
+Result RegMr(void* /*comm*/, void* /*data*/, size_t /*size*/, int type, void** /*mhandle*/) {
   return type == 1 || Fault("takes_gpu_memory") ? abi::kSuccess : abi::kInvalidArgument;
 }
 
 Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
   Comm& comm = *static_cast<Comm*>(opaque);
   if (Fault("request_unset") && comm.posted == kFaultyMessage) return abi::kSuccess;
-  if (Fault("optional_left") && *request == reinterpret_cast<void*>(uintptr_t{1})) {
-    return abi::kSuccess;
-  }
   *request = nullptr;
   if (comm.requests.size() == kMaxRequests) return abi::kSuccess;
   if (Fault("null_for_ever") && comm.posted == kFaultyMessage) return abi::kSuccess;
@@ -231,6 +221,16 @@ Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
     comm.queue.push_back(comm.requests[comm.requests.size() - 2].get());
   }
   return abi::kSuccess;
+}
+
+Result Isend(void* comm, void* data, size_t size, int /*tag*/, void* /*mhandle*/, void* /*phandle*/,
+             void** request) {
+  return Post(comm, data, size, request);
+}
+
+Result Irecv(void* comm, int /*count*/, void** data, size_t* sizes, int* /*tags*/,
+             void** /*mhandles*/, void** /*phandles*/, void** request) {
+  return Post(comm, data[0], sizes[0], request);
 }
 
 // Applies the fault to a completed receive.
@@ -282,108 +282,32 @@ Result CloseListen(void* opaque) {
   return abi::kSuccess;
 }
 
-template <typename Size>
-Result RegMrOf(void* /*comm*/, void* /*data*/, Size /*size*/, int type, void** /*mhandle*/) {
-  return RegMr(type);
-}
-
 Result DeregMr(void* /*comm*/, void* /*mhandle*/) { return abi::kSuccess; }
-
-// Types that older interfaces lack are template parameters.
-template <int kVersion, typename Net>
-void SetInit(Net* net) {
-  if constexpr (kVersion >= 11) {
-    net->init = [](void** context, uint64_t, auto*, abi::LogFunction log, auto profiler) {
-      *context = new int(0);
-      void* event = nullptr;
-      const Result result = profiler(&event, 0, nullptr, 0, nullptr);
-      return result == abi::kSuccess ? Init(log) : result;
-    };
-    net->finalize = [](void* context) {
-      delete static_cast<int*>(context);
-      return abi::kSuccess;
-    };
-  } else if constexpr (kVersion >= 10) {
-    net->init = [](abi::LogFunction log, auto) { return Init(log); };
-  } else {
-    net->init = &Init;
-  }
-}
-
-template <int kVersion, typename Net>
-void SetConnect(Net* net) {
-  if constexpr (kVersion >= 11) {
-    net->listen = [](void*, int, void* handle, void** comm) { return Listen(handle, comm); };
-    net->connect = [](void*, int, void* handle, void** comm, auto**) {
-      return Connect(handle, comm);
-    };
-  } else {
-    net->listen = [](int, void* handle, void** comm) { return Listen(handle, comm); };
-    if constexpr (kVersion >= 10) {
-      net->connect = [](int, auto*, void* handle, void** comm, auto**) {
-        return Connect(handle, comm);
-      };
-    } else if constexpr (kVersion >= 7) {
-      net->connect = [](int, void* handle, void** comm, auto**) { return Connect(handle, comm); };
-    } else {
-      net->connect = [](int, void* handle, void** comm) { return Connect(handle, comm); };
-    }
-  }
-  if constexpr (kVersion >= 7) {
-    net->accept = [](void* listener, void** comm, auto**) { return Accept(listener, comm); };
-  } else {
-    net->accept = &Accept;
-  }
-}
-
-template <int kVersion, typename Net>
-void SetPost(Net* net) {
-  using Size = std::conditional_t<kVersion >= 9, size_t, int>;
-  if constexpr (kVersion >= 10) {
-    net->isend = [](void* comm, void* data, Size size, int, void*, void*, void** request) {
-      return Post(comm, data, size, request);
-    };
-    net->irecv = [](void* comm, int, void** data, Size* sizes, int*, void**, void**,
-                    void** request) { return Post(comm, data[0], sizes[0], request); };
-  } else {
-    net->isend = [](void* comm, void* data, Size size, int, void*, void** request) {
-      return Post(comm, data, static_cast<uint64_t>(size), request);
-    };
-    net->irecv = [](void* comm, int, void** data, Size* sizes, int*, void**, void** request) {
-      return Post(comm, data[0], static_cast<uint64_t>(sizes[0]), request);
-    };
-  }
-}
-
-template <int kVersion, typename Net, typename Properties>
-Net Table() {
-  Net net{};
-  net.name = "Naive";
-  SetInit<kVersion>(&net);
-  net.devices = &Devices;
-  net.get_properties = &GetProperties<Properties>;
-  SetConnect<kVersion>(&net);
-  net.reg_mr = &RegMrOf<std::conditional_t<kVersion >= 8, size_t, int>>;
-  net.dereg_mr = &DeregMr;
-  SetPost<kVersion>(&net);
-  net.test = &Test;
-  net.close_send = net.close_recv = &Close;
-  net.close_listen = &CloseListen;
-  return net;
-}
 
 }  // namespace
 }  // namespace nccltune
 
-#define EXPORTED(version)                                       \
-  extern "C" __attribute__((visibility("default")))             \
-  const nccltune::abi::NetV##version ncclNetPlugin_v##version = \
-      nccltune::Table<version, nccltune::abi::NetV##version,    \
-                      nccltune::abi::NetPropertiesV##version>()
-EXPORTED(6);
-EXPORTED(7);
-EXPORTED(8);
-EXPORTED(9);
-EXPORTED(10);
-EXPORTED(11);
-EXPORTED(12);
+extern "C" __attribute__((visibility("default"))) const nccltune::abi::NetV12 ncclNetPlugin_v12 = {
+    .name = "Naive",
+    .init = nccltune::Init,
+    .devices = nccltune::Devices,
+    .get_properties = nccltune::GetProperties,
+    .listen = nccltune::Listen,
+    .connect = nccltune::Connect,
+    .accept = nccltune::Accept,
+    .reg_mr = nccltune::RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = nccltune::DeregMr,
+    .isend = nccltune::Isend,
+    .irecv = nccltune::Irecv,
+    .iflush = nullptr,
+    .test = nccltune::Test,
+    .close_send = nccltune::Close,
+    .close_recv = nccltune::Close,
+    .close_listen = nccltune::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+    .make_v_device = nullptr,
+    .finalize = nccltune::Finalize,
+    .set_net_attr = nullptr,
+};

@@ -25,11 +25,6 @@ CommandResult RunCommand(const std::string& command) {
   return outcome;
 }
 
-CommandResult RunNaive(const std::string& arguments, const std::string& fault) {
-  return RunCommand("NAIVE_FAULT=" + fault + " " NET_HOST " " + arguments +
-                    " --plugin " NAIVE_NET_PLUGIN);
-}
-
 void ExpectMessages(const CommandResult& outcome, double messages) {
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value* const ranks = outcome.report.Find("ranks");

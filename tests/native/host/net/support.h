@@ -18,9 +18,6 @@ struct CommandResult {
 // Runs a shell command line.
 CommandResult RunCommand(const std::string& command);
 
-// Runs nccltune-net-host with the test plugin and the fault of that name ("" for none).
-CommandResult RunNaive(const std::string& arguments, const std::string& fault = "");
-
 // Checks that the reports of both ranks show this many messages in each direction, with all their
 // bytes.
 void ExpectMessages(const CommandResult& outcome, double messages);
