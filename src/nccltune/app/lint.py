@@ -22,7 +22,7 @@ from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch_lint import manifest, source
+from nccltune.launch_lint import manifest, output, source
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
@@ -196,7 +196,7 @@ def recognise(path: Path) -> LintKind:
     text = _text_of(path)
     if text.lstrip("\ufeff \t\r\n").startswith("<") or looks_like_matrix(text):
         return LintKind.TOPOLOGY
-    if manifest.is_manifest(text) or source.is_output(text):
+    if manifest.is_manifest(text) or output.is_output(text):
         return LintKind.LAUNCH
     plain = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
@@ -315,12 +315,12 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
 
 def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
     text = source.read_text(path)
-    if source.is_output(text) and not manifest.is_manifest(text):
+    if output.is_output(text) and not manifest.is_manifest(text):
         found = source.from_lines(text, site._replace(ran=True))
         checks: list[LaunchCheck] = []
         with contextlib.suppress(InputError):
             checks = check_all(found, flavors)
-        return LintedLaunch(str(path), checks, source.judge_output(text))
+        return LintedLaunch(str(path), checks, output.judge_output(text))
     findings: list[LaunchFinding] = []
     if manifest.is_manifest(text):
         documents = manifest.here_manifests(text, str(path))

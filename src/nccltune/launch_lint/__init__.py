@@ -5,6 +5,7 @@ A flavor is a launcher with its version, such as Open MPI 4.1. Slots are the num
 that a launcher may start on a host. The lead of a command is the words before the launcher.
 
 source.py      the commands of a line, a script or a test's output
+output.py      faults in how a test was started, from its output
 flow.py        loops, branches and functions of a script, and the texts behind `<<`
 directives.py  nodes, slots and GPUs that a script asks its scheduler for
 words.py       the words of a shell line, with their quotes

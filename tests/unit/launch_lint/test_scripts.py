@@ -8,7 +8,8 @@ import pytest
 from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.source import from_text, judge_output
+from nccltune.launch_lint.output import judge_output
+from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.starts import starts
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"

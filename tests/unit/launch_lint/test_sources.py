@@ -19,8 +19,9 @@ from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.manifest import documents_of, from_manifests, judge_manifests
 from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM, TABLES
+from nccltune.launch_lint.output import judge_output
 from nccltune.launch_lint.read import read
-from nccltune.launch_lint.source import from_text, judge_output
+from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import split
 from nccltune.model.errors import InputError
 

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find faults in how a test was started, from the test's output."""
+
+from nccltune.formats.nccl_tests.run import header_part
+from nccltune.launch_lint.finding import LaunchFinding, error, warning
+
+
+def is_output(text: str) -> bool:
+    """Return whether a text is an output of nccl-tests."""
+    return any(
+        (part := header_part(_bare(line))) is not None and part[0] == "parameters"
+        for line in text.splitlines()
+    )
+
+
+def judge_output(text: str) -> list[LaunchFinding]:
+    """Return findings on how a test was started, from the test's output.
+
+    The processes did not join one MPI job if there are several tables, and each has only rank 0 or
+    a second table begins before the first has ended. One table with only rank 0 is a warning.
+    Tables with other parameters are of other runs.
+    """
+    tables = done = before_end = 0
+    ranks: list[int] = []
+    runs: list[str] = []
+    for line in text.splitlines():
+        part = header_part(_bare(line))
+        if part is not None and part[0] == "parameters":
+            tables += 1
+            before_end += done == 0
+            runs.append(_bare(line))
+        elif part is not None and part[0] == "device":
+            ranks.append(int(part[1]["rank"]))
+        elif "Avg bus bandwidth" in line:
+            done += 1
+    alone = bool(ranks) and set(ranks) == {0}
+    if tables > 1 and (alone or before_end > 1) and all(run == runs[0] for run in runs):
+        each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
+        return [
+            error(
+                "no-mpi-build",
+                f"{tables} tables {each}: the processes did not know of each other, as when"
+                " nccl-tests was built without MPI",
+                "build it with make MPI=1 MPI_HOME=..., with the MPI whose mpirun starts it",
+            )
+        ]
+    if tables == 1 and alone:
+        return [
+            warning(
+                "one-rank",
+                "only 1 rank: nothing is sent, busbw is 0",
+                "give -g the GPUs of this node, or start more processes",
+            )
+        ]
+    return []
+
+
+def _bare(line: str) -> str:
+    """Return a line from its first `#` on, because launchers print a prefix before the line.
+
+    A line without `#` is returned unchanged.
+    """
+    at = line.find("#")
+    return line[at:] if at >= 0 else line
