@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune predict`: print what NCCL chooses on a machine by its own cost model, and why."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import PATH, option
+from nccltune.cli.options import PATH, binds, option
 from nccltune.cli.output import is_json, print_result, stdout, write_exact
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.predict import PredictRequest
 
 EPILOG = """\b
 Examples:
@@ -43,7 +48,8 @@ Examples:
     type=click.Choice(["csv", "simai"]),
     help="Print the times of all choices as CSV, or SimAI's busbw.yaml at the last size.",
 )
-def command(collectives: str, sizes: str, export: str | None, **options: Any) -> None:
+@binds(request="nccltune.app.predict:PredictRequest")
+def command(request: PredictRequest, export: str | None) -> None:
     """Print NCCL's choice at each size on a machine, the time its model gives it, and why.
 
     FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). The numbers are those of NCCL's own
@@ -54,20 +60,13 @@ def command(collectives: str, sizes: str, export: str | None, **options: Any) ->
     A study, or a LOG with the topology of its nodes, that has runs on 2 or more but fewer nodes
     than --nodes, also gives the time to expect there, with an interval of 80 %.
     """
-    from nccltune.app.predict import PredictRequest, predict_choices
+    from nccltune.app.predict import predict_choices
     from nccltune.app.predict_export import as_csv, as_simai
     from nccltune.cli.predict_screen import as_data, show
-    from nccltune.cli.requests import collectives_from, sizes_from, struct_from
     from nccltune.model.errors import InputError
 
     if export and is_json():
         raise InputError("has a form of its own, so it excludes --json", where="--export")
-    request = struct_from(
-        PredictRequest,
-        options,
-        collectives=collectives_from(collectives),
-        sizes=sizes_from(sizes),
-    )
     with working("searching rings and trees"):
         if export == "simai":
             text = as_simai(request)

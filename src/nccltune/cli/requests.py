@@ -7,7 +7,7 @@ An option sets the field of the same name. So verbs need not copy options one by
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -19,8 +19,6 @@ from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.sizes import parse_range
-
-T = TypeVar("T")
 
 
 def bound(
@@ -46,15 +44,11 @@ def bound(
             values["sizes"] = sizes_from(values["sizes"])
         if "collectives" in fields and values.get("collectives") is not None:
             values["collectives"] = collectives_from(values["collectives"])
-        arguments[argument] = struct_from(kind, values)
+        found = {name: values.pop(name) for name in fields if name in values}
+        arguments[argument] = kind(
+            **{name: value for name, value in found.items() if value is not None}
+        )
     return arguments | values
-
-
-def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
-    """Return a `kind` built from the verb's options, as `bound` does, and from `more`."""
-    fields = inspect.signature(kind).parameters
-    found = {name: options.pop(name) for name in fields if name in options}
-    return kind(**{name: value for name, value in found.items() if value is not None}, **more)
 
 
 def class_at(place: str) -> type[Any]:
