@@ -16,6 +16,7 @@ from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Prot
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.forced import Forced
+from nccltune.model.numbers import counted
 from nccltune.predict.communicator import Communicator
 from nccltune.predict.constants import (
     Constants,
@@ -370,7 +371,7 @@ class _Model:
         if graph.channels * cap < bus:
             words = (
                 f"the cap of {name} for {self.generation.value.title()} GPUs, "
-                f"{graph.channels} channels x {cap:g} GB/s"
+                f"{counted(graph.channels, 'channel')} x {cap:g} GB/s"
             )
             return single(graph.channels * cap), Limit(LimitKind.CHANNEL_CAP, words)
         return bus, limit
@@ -398,13 +399,13 @@ class _Model:
         if speed == cap:
             words = (
                 f"the cap of NVLSTree for {self.generation.value.title()} GPUs, "
-                f"{count} channels x {cap:g} GB/s"
+                f"{counted(count, 'channel')} x {cap:g} GB/s"
             )
             return bus, Limit(LimitKind.CHANNEL_CAP, words)
         if speed == inter:
-            words = f"the NVLS graph's bwInter, {count} channels x {inter:.4g} GB/s"
+            words = f"the NVLS graph's bwInter, {counted(count, 'channel')} x {inter:.4g} GB/s"
             return bus, Limit(LimitKind.INTER, words)
-        words = f"the NVLS graph's bwIntra, {count} channels x {intra:.4g} GB/s"
+        words = f"the NVLS graph's bwIntra, {counted(count, 'channel')} x {intra:.4g} GB/s"
         return bus, Limit(LimitKind.INTRA, words)
 
     def _collnet_bus(
@@ -530,5 +531,6 @@ def _steps(collective: Collective, ranks: int) -> int:
 
 
 def _graph_limit(graph: SearchResult, speed: float, share: float) -> Limit:
-    limit = Limit(LimitKind.GRAPH, f"the graph, {graph.channels} channels x {speed:.4g} GB/s")
+    words = f"the graph, {counted(graph.channels, 'channel')} x {speed:.4g} GB/s"
+    limit = Limit(LimitKind.GRAPH, words)
     return limit if share == 1.0 else limit.scaled(share)
