@@ -51,8 +51,10 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     records: list[StatedFailure] = []
     for raw in raws.values():
         rows: tuple[FailureLine, ...] = ()
+        if raw.name in _LOGS:
+            rows = evidence.parse(raw, lone_ranks)
         if raw.name == "test":
-            rows = (*evidence.parse(raw, wrong_rows), *evidence.parse(raw, lone_ranks))
+            rows = (*evidence.parse(raw, wrong_rows), *rows)
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
     kernel = [one for one in records if one.kind == "xid"]

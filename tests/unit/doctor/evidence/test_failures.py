@@ -136,12 +136,42 @@ def test_wrong_elements_in_a_table(old: str, new: str, tmp_path: Path) -> None:
     assert wrong_rows(TEST) == ()
 
 
-def test_processes_that_run_alone() -> None:
-    rank = "[1,0]<stdout>:#  Rank %2d Group  0 Pid %6d on h1 device  0 [0x1b] NVIDIA A100\n"
-    alone = lone_ranks("# Using devices\n" + rank % (0, 1101) + rank % (0, 1102))
-    assert [(one.line, one.times) for one in alone] == [(2, 2)]
-    assert lone_ranks(rank % (0, 1101) + rank % (1, 1102)) == ()
-    assert lone_ranks(rank % (0, 1101) + rank % (0, 1101)) == ()
+RANK = "[1,0]<stdout>:#  Rank %2d Group  0 Pid %6d on h1 device  0 [0x1b] NVIDIA A100\n"
+PAIR = RANK % (0, 1101) + RANK % (1, 1101)
+ROW = "        1024           256     float     sum    12.1    0.08    0.08  0e+00\n"
+AVG = "# Avg bus bandwidth    : 3.94\n"
+MPI = "mpirun -np 2 \\\n -H a,b ./all_reduce_perf -g 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# Using devices\n" + RANK % (0, 1101) + RANK % (0, 1102), [(2, 2)]),
+        (PAIR + "h1:1101:1109 [0] NCCL INFO Init\n" + PAIR.replace("1101", "77"), [(1, 2)]),
+        (PAIR + PAIR.replace("h1", "h2"), [(1, 2)]),
+        (MPI + AVG + "#\n" + AVG.replace("4", "5"), [(3, 2)]),
+        ("$ srun -N 2 all_gather_perf\n" + PAIR + ROW + PAIR.replace("h1", "h2"), [(2, 2)]),
+        (RANK % (0, 1101) + RANK % (1, 1102), []),
+        (PAIR + PAIR, []),
+        (PAIR + AVG + PAIR.replace("1101", "77") + AVG, []),
+        (PAIR + ROW + PAIR.replace("1101", "77"), []),
+        (PAIR + "$ ./all_reduce_perf -g 2\n" + PAIR.replace("1101", "77"), []),
+        (MPI + AVG + "and with another NIC:\n" + AVG, []),
+        (MPI + AVG + MPI + AVG, []),
+        ("for i in 1 2; do mpirun -np 2 all_reduce_perf; done\n" + AVG + AVG, []),
+        ("mpirun -np 1 all_reduce_perf -g 2\n" + AVG + AVG, []),
+        ("mpirun -np 2 sh -c 'all_reduce_perf; all_gather_perf'\n" + AVG + AVG, []),
+        (AVG + AVG, []),
+    ],
+)
+def test_processes_that_run_alone(text: str, found: list[tuple[int, int]]) -> None:
+    assert [(one.line, one.times) for one in lone_ranks(text)] == found
+
+
+def test_copies_are_found_where_only_summaries_are_pasted(tmp_path: Path) -> None:
+    put(tmp_path, "n1/job.out", MPI + AVG + "#\n" + AVG)
+    (facts,) = folder_facts(tmp_path)
+    assert "lone_ranks" in [one["kind"] for one in facts.named("failures")]
 
 
 def test_wrong_elements_in_json(tmp_path: Path) -> None:

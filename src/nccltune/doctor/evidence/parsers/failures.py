@@ -386,17 +386,48 @@ def wrong_rows(text: str) -> tuple[FailureLine, ...]:
     return (FailureLine("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
 
 
-_LONE_RANK = re.compile(r"^.{0,80}# +Rank +(\d+) .{0,40}\bPid +(\d+) on (\S+)", re.M)
+_LONE_RANK = re.compile(r"^.{0,80}# +Rank +(\d+) .{0,40}\bPid +(\d+) on +(\S+)")
+_SUMMARY = re.compile(r"^.{0,80}# Avg bus bandwidth\b")
+# One start of several processes of one test: no loop, no list of tests.
+_START = re.compile(
+    r"^(?!.*\b(?:for|while)\b.*\bdo\b)(?!.*_perf\b.*_perf\b)(?!.*\s(?:-np?|--np|--ntasks)[ =]1\s)"
+    r".*\b(?:mpirun|mpiexec|prterun|srun)\b.*_perf\b"
+)
+_TAG = r"(?:\[[\d,]+\](?:<\w+>:?)?|\d+:)?\s*"
+_ROW_BEGINS = re.compile(_TAG + r"\d+\s+\d+\s+[a-z]")
+_PRINTED = re.compile(_TAG + r"(?:#|\d|$)|.*NCCL (?:INFO|WARN)")
 
 
 def lone_ranks(text: str) -> tuple[FailureLine, ...]:
-    """Return one FailureLine if processes of nccl-tests each have rank 0 and no process has another
-    rank: MPI is not compiled in, or is not the launcher's."""
-    found = list(_LONE_RANK.finditer(text))
-    if len({match.group(2, 3) for match in found}) < 2 or any(int(match[1]) for match in found):
+    """Return one FailureLine if processes of one nccl-tests job do not know of each other: several
+    have the same rank, or one start prints several summaries. MPI is not compiled in, or is not the
+    launcher's.
+
+    Runs one after the other are no copies: a line that no test prints, or a row, is between them.
+    """
+    if "Pid " not in text and "# Avg bus" not in text:
         return ()
-    line = text.count("\n", 0, found[0].start()) + 1
-    return (FailureLine("lone_ranks", found[0][0].strip(), line, len(found)),)
+    alike: dict[str, dict[tuple[str, ...], tuple[int, str]]] = {}
+    started, command = False, ""
+    for number, line in enumerate((*text.split("\n"), "end"), 1):
+        command = command[:-1] + line if command.endswith("\\") else line
+        start = "_perf" in command and _START.match(command) is not None
+        summary = _SUMMARY.match(line)
+        if (match := _LONE_RANK.match(line)) is not None:
+            alike.setdefault(match[1], {}).setdefault((match[2], match[3]), (number, line))
+        elif summary and started:
+            alike.setdefault("summary", {})[(str(number),)] = (number, line)
+        elif (
+            start
+            or not _PRINTED.match(line)
+            or (not started and (summary or _ROW_BEGINS.match(line)))
+        ):
+            for found in alike.values():
+                if len(found) > 1:
+                    at, first = next(iter(found.values()))
+                    return (FailureLine("lone_ranks", first.strip(), at, len(found)),)
+            alike, started = {}, start
+    return ()
 
 
 def _starts(text: str, word: str) -> Iterator[int]:
