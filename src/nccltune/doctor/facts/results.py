@@ -64,7 +64,7 @@ class StatedFailure(FactRecord):
             "rdma_flushed, rdma_protection, rdma_not_ready, rdma_failed, rdma_no_path, "
             "rdma_address, rdma_memory, rdma_gpu_memory, verbs, rdma_event, gid_type, nics_mixed, "
             "ofi, ras, no_interface, peer_gone, local_socket, shm_access, calls_differ, usage, "
-            "versions_differ, topology_file, setting, warning"
+            "versions_differ, topology_file, setting, unregistered, stray_command, search, warning"
         ),
     ] = None
     text: Annotated[str | None, "the line"] = None

@@ -213,6 +213,9 @@ SHAPES = (
     (WARNING, "transport.cc:9 No transport found for rank 0[1000] -> rank 1[2000]"),
     (WARNING, "graph/paths.cc:9 Could not find intermediate GPU between GPU rank 0 and NIC 1"),
     (WARNING, "a message of a version that is not known"),
+    ("unregistered", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
+    ("stray_command", "proxy.cc:1111 [Service thread] Unknown command 790 from localRank -1"),
+    (WARNING, "proxy.cc:1111 [Service thread] Unknown command 790 from localRank 2"),
 )  # fmt: skip
 
 

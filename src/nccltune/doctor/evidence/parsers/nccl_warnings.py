@@ -115,6 +115,9 @@ _EVERYWHERE = frozenset(
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
+    ("", r"failed to IPC register userbuff", "unregistered"),
+    ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
+    ("", r"Could not find a path for pattern 4, falling back", "search"),
     ("", r"NET/OFI.*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
