@@ -313,3 +313,33 @@ def test_sizes_without_a_factor(arguments: str, expected: str | None) -> None:
 def test_the_last_of_two_values_counts() -> None:
     (held,) = _checked("mpirun -np 4 ./all_reduce_perf -b8 -e8G -f2 -b8 -e16G -f2 -g1").findings
     assert held.finding.message == "-e is given as 8G and 16G: 16G counts"
+
+
+EIGHT = "mpirun -np 16 -H a:8,b:8 {} all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+PAIR = "mpirun -np 2 -H a:1,b:1 {} all_reduce_perf -b 8 -e 8G -f 2 -g 1"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (EIGHT.format("-x NCCL_IB_HCA=mlx5_0"), ["all 8 GPUs of a node share mlx5_0"]),
+        (EIGHT.format("-x NCCL_IB_HCA==mlx5_3:1"), ["all 8 GPUs of a node share mlx5_3"]),
+        (EIGHT.format("-x NCCL_IB_HCA=mlx5"), []),
+        (EIGHT.format("-x NCCL_IB_HCA=mlx5_0,mlx5_2"), []),
+        (EIGHT.format("-x NCCL_IB_HCA=^mlx5_0"), []),
+        (PAIR.format("-x NCCL_IB_HCA=mlx5_0"), []),
+        (PAIR.format("-x MPI=1"), ["MPI=1 has no effect at run time"]),
+        ("NCCL_ALGO=TREE all_reduce_perf -g 8 -b 8 -e 8G -f 2", ["NCCL_ALGO=TREE: the result"]),
+        (
+            PAIR.format("-x NCCL_PROTO=Simple -x NCCL_MAX_NCHANNELS=2"),
+            ["NCCL_PROTO=Simple, NCCL_MAX_NCHANNELS=2: the result is that of this choice"],
+        ),
+        ("NCCL_MIN_NCHANNELS=4 sendrecv_perf -g 8 -b 8 -e 8G -f 2", ["NCCL_MIN_NCHANNELS=4: the"]),
+        ("NCCL_PROTO=LL sendrecv_perf -g 8 -b 8 -e 8G -f 2", []),
+    ],
+)
+def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> None:
+    (found,) = from_text(command, LaunchContext())
+    messages = [held.finding.message for held in check(found.line, found.site).findings]
+    assert len(messages) == len(expected)
+    assert all(part in message for part, message in zip(expected, messages, strict=True)), messages

@@ -450,14 +450,14 @@ def zero_cta(view: View, program: Program) -> Iterator[LaunchFinding]:
         )
 
 
-_SENDS = ("alltoall", "alltoallv", "sendrecv", "scatter", "gather", "hypercube")
+SENDS = ("alltoall", "alltoallv", "sendrecv", "scatter", "gather", "hypercube")
 
 
 @of_program
 def algorithm_of_sends(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find NCCL_ALGO for a test of sends and receives, which have no algorithm."""
     values = [v.value for v in view.variables if v.name == "NCCL_ALGO" and v.value]
-    if values and program.collective in _SENDS:
+    if values and program.collective in SENDS:
         yield note(
             "algorithm-of-sends",
             f"NCCL_ALGO={values[-1]} has no effect on {program.collective}: NCCL runs it as sends"

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, note, warning
-from nccltune.launch_lint.rules.variables import edits_of
+from nccltune.launch_lint.rules.arguments import SENDS
+from nccltune.launch_lint.rules.variables import edits_of, no_algorithm
+from nccltune.launch_lint.variables import fault, table
 from nccltune.launch_lint.words import is_open, whole_number
 
 Values = Mapping[str, str]
@@ -174,6 +176,26 @@ def tuner(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+_CHOICES = re.compile(r"NCCL_(?:ALGO|PROTO|NTHREADS|(?:MIN|MAX)_(?:NCHANNELS|CTAS|NRINGS))")
+
+
+def forced(view: View) -> Iterator[LaunchFinding]:
+    """Find a choice that is forced on a test: what it measures is not NCCL's default."""
+    if view.program is None or not view.program.collective or any(no_algorithm(view)):
+        return
+    found = [
+        f"{name}={value}"
+        for name, value in _values(view).items()
+        if value and _CHOICES.fullmatch(name) and fault(table()[name], value) is None
+        if view.program.collective not in SENDS or "CHANNELS" in name or "CTAS" in name
+    ]
+    if found:
+        yield note(
+            "choice-forced",
+            f"{', '.join(found)}: the result is that of this choice, not of NCCL's default",
+        )
+
+
 _NO_FILE = ("/dev/", "stdout", "stderr")
 
 
@@ -221,4 +243,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions, sockets, debug_file, tuner)
+RULES = (contradictions, sockets, debug_file, tuner, forced)

@@ -83,6 +83,14 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 " NCCLTUNE_SENDRECV_POLICY=vccl",
             )
             continue
+        if variable.name == "MPI" and variable.value == "1" and view.program is not None:
+            yield note(
+                "build-option",
+                "MPI=1 has no effect at run time: it is an option of make of nccl-tests",
+                "leave it out; a binary that was made without it starts each process as a test of"
+                " its own",
+            )
+            continue
         name, colon, value = variable.name.partition(":")
         if colon and name in table():
             yield error(
@@ -295,6 +303,12 @@ def _port_fault(variable: CommandVariable) -> LaunchFinding | None:
     )
 
 
+# Without "=", mlx5 and mlx5_1 are prefixes of several.
+_ONE_DEVICE = re.compile(r"(?!mlx[45]$|mlx5_1(?!\d))=?(\w*\d)(?::\d+)?")
+_MANY_GPUS = 4
+"""GPUs of a node that mostly has more than one RDMA device."""
+
+
 def devices(view: View) -> Iterator[LaunchFinding]:
     """Find values of `NCCL_IB_HCA` that name no RDMA device, or that match several by prefix."""
     for variable in view.variables:
@@ -337,6 +351,15 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 "hca-prefix",
                 "NCCL_IB_HCA takes prefixes: mlx5_1 is mlx5_10 to mlx5_19 as well;"
                 f" ={value} takes exact names",
+            )
+        placement, each = view.prediction.placement, view.gpus_per_process
+        gpus = placement.most * each if placement is not None and each is not None else 0
+        one = _ONE_DEVICE.fullmatch(value)
+        if one is not None and gpus >= _MANY_GPUS and nodes_of(view) > 1:
+            yield note(
+                "hca-shared",
+                f"NCCL_IB_HCA={value}: all {gpus} GPUs of a node share {one[1]}",
+                "leave it out where a node has more devices that reach the others",
             )
 
 
