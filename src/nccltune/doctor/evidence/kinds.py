@@ -229,7 +229,15 @@ _TEST = (
     *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),
     *(b"busbw #wrong", b"busbw  error", b'"nwrong"'),
 )
+# A row alone, with a launcher's tag before it or not.
+_TEST_ROW = re.compile(
+    rb"^(?:\[[\d,]+\]\S{0,12}|\d+:)?\s*\d+\s+\d+\s+(?:u?int\d+|half|float|double|b?float\d+|fp8|f8)\w*\s+"
+    rb"(?:sum|prod|min|max|avg|none|all|mulsum)\s+(?:-?\d+)?(?:\[\d+\])?\s+\d+\.\d",
+    re.M,
+)
 _DIAGNOSTICS = b"NCCL DIAG "
+_GPU_TABLE = b"| NVIDIA-SMI "
+"""Of two tables in one log, nobody knows which nodes they are of."""
 
 
 class FileItems(NamedTuple):
@@ -258,6 +266,8 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     if mark is not None and mark(head):
         return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
+    if printed and data.count(_GPU_TABLE) == 1:
+        printed = (*printed, "nvidia-smi")
     if printed:
         return FileItems(printed, sure=True)
     if end in _JOBS and not head.lstrip().startswith(b"<"):
@@ -287,7 +297,7 @@ def _is_log(data: bytes) -> bool:
 
 
 def _is_test(data: bytes) -> bool:
-    return any(mark in data for mark in _TEST)
+    return any(mark in data for mark in _TEST) or _TEST_ROW.search(data[:HEAD_BYTES]) is not None
 
 
 _PRINTED = (

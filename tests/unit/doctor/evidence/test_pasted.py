@@ -20,6 +20,7 @@ from nccltune.doctor.facts.network import (
     LinkErrors,
     NicCounter,
 )
+from nccltune.doctor.facts.results import TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
@@ -232,3 +233,32 @@ def test_a_log_of_nccl_2_3(tmp_path: Path) -> None:
     assert [(via.direction, via.via) for via in facts.value(LOG_VIAS)] == [
         ("receive", "NET/Socket/0")
     ]
+
+
+TABLE = """\
+| NVIDIA-SMI 550.90.07      Driver Version: 550.90.07      CUDA Version: 12.4 |
+|   0  NVIDIA A100-PCIE-40GB          On  | 00000000:01:00.0 Off |            0 |
+| N/A   30C    P0          36W / 250W     |      4MiB / 40960MiB |   0%  Default |
+|   1  NVIDIA A100-PCIE-40GB          On  | 00000000:02:00.0 Off |            0 |
+"""
+FAST = "1048576 262144 float sum -1{0} 100.0 10.49 18.35 0{0} 100.0 10.49 18.35 0\n"
+SLOW = "2097152 524288 float sum -1{0} 400.0 5.24 9.18 0{0} 400.0 5.24 9.18 0\n"
+
+
+def test_gpus_below_a_test(tmp_path: Path) -> None:
+    test = "# nThread 1 nGpus 2\n# Avg bus bandwidth : 3.9\n"
+    put(tmp_path, "n1/run.txt", test + TABLE)
+    put(tmp_path, "n2/run.txt", test + TABLE + TABLE)
+    one, of_two_nodes = folder_facts(tmp_path)
+    assert [gpu.name for gpu in one.value(GPUS) or []] == ["NVIDIA A100-PCIE-40GB"] * 2
+    assert of_two_nodes.value(GPUS) is None
+
+
+@pytest.mark.parametrize("tag", ["", "[0]   ", "[1,0]<stdout>: "])
+def test_rows_alone_are_a_test(tag: str, tmp_path: Path) -> None:
+    rows = (FAST + SLOW).format(tag if tag.startswith("[0]") else "")
+    put(tmp_path, "n1/in.txt", "".join(f"{tag}{row}\n" for row in rows.splitlines()))
+    assert kinds_of("in.txt", rows.encode()).items == ("test",)
+    (facts,) = folder_facts(tmp_path)
+    ((low, high),) = [(t.min_bytes, t.max_bytes) for t in facts.value(TESTS) or []]
+    assert (low, high) == (1048576, 2097152)

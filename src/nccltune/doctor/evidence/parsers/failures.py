@@ -356,12 +356,13 @@ _ROW = re.compile(
 )
 
 
+_TAGS = re.compile(r"\[\d+\](?=\s)")
 _JSON_WRONG = re.compile(r'"nwrong"\s*:\s*"?(\d{1,15})')
 
 
 def has_rows(text: str) -> bool:
-    """Return whether a text contains a row of an nccl-tests table."""
-    return "#wrong" in text and _ROW.search(text) is not None
+    """Return whether a text contains a row of an nccl-tests table, tagged by a launcher or not."""
+    return _ROW.search(_TAGS.sub(" ", text)) is not None
 
 
 def wrong_rows(text: str) -> tuple[FailureLine, ...]:
