@@ -15,7 +15,12 @@ from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_errors
 from nccltune.doctor.evidence.parsers.perftest import parse_perftest
 from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
-from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports, phys_name, state_name
+from nccltune.doctor.evidence.parsers.rdma_ports import (
+    parse_fabric_links,
+    parse_rdma_ports,
+    phys_name,
+    state_name,
+)
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
 from nccltune.doctor.evidence.parsers.tree import Tree
 from nccltune.doctor.evidence.raw import NodeEvidence
@@ -30,6 +35,7 @@ from nccltune.doctor.facts.network import (
     NIC_COUNTERS,
     NICS,
     RDMA_DEV,
+    RDMA_FABRIC_LINKS,
     RDMA_RAIL_PINGS,
     RDMA_TESTS,
     RDMA_VERBS,
@@ -59,6 +65,9 @@ def add_net(evidence: NodeEvidence, facts: Facts) -> None:
     _counters(evidence, facts)
     _verbs(evidence, facts)
     _measured(evidence, facts)
+    links = evidence.parsed("iblinkinfo", parse_fabric_links)
+    if links is not None and links[0]:
+        facts.add(RDMA_FABRIC_LINKS, links[0], links[1].place())
 
 
 def _nics(evidence: NodeEvidence, facts: Facts) -> None:

@@ -70,7 +70,7 @@ KNOWN = frozenset(
         # files would be reported as unknown.
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
-        *("diagnostics", "rail-pings", "perftest", "p2p-test", "acs", INDEX),
+        *("diagnostics", "rail-pings", "perftest", "p2p-test", "acs", "iblinkinfo", INDEX),
         *("nvlink-errors", "lspci-tree"),
     }
 )
@@ -130,6 +130,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
     ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),
     ("p2p-test", _mark(rb"^\[P2P \(Peer-to-Peer\) GPU|^Unidirectional P2P=\w+ Bandwidth")),
+    ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
     ("imex", _mark(rb"^Connectivity Table Legend|^Node #\d+\s")),
     (
         "lspci",

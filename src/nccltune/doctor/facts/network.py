@@ -212,6 +212,22 @@ RDMA_TESTS = records(
 )
 
 
+class FabricLink(FactRecord):
+    """One record of the fact `rdma.fabric_links`."""
+
+    text: Annotated[str | None, "the line"] = None
+    rate: Annotated[str | None, "width and speed of a lane: 4X 25.78125 Gbps"] = None
+    could_be: Annotated[str | None, "what both ends could do, where that is more"] = None
+
+
+RDMA_FABRIC_LINKS = records(
+    "rdma.fabric_links",
+    FabricLink,
+    meaning="links of the InfiniBand fabric that are up",
+    read="iblinkinfo",
+)
+
+
 class RailReach(FactRecord):
     """One record of the fact `rdma.rail_pings`."""
 

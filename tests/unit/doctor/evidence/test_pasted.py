@@ -17,6 +17,7 @@ from nccltune.doctor.facts.network import (
     GPU_LINK_ERRORS,
     HCA_COUNTERS,
     NIC_COUNTERS,
+    RDMA_FABRIC_LINKS,
     LinkErrors,
     NicCounter,
 )
@@ -262,3 +263,17 @@ def test_rows_alone_are_a_test(tag: str, tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     ((low, high),) = [(t.min_bytes, t.max_bytes) for t in facts.value(TESTS) or []]
     assert (low, high) == (1048576, 2097152)
+
+
+LINK = '  3  {}[  ] ==( {} 25.78125 Gbps Active/  LinkUp)==>  9  1[  ] "node{} HCA-1" ( {})\n'
+
+
+def test_links_of_a_fabric(tmp_path: Path) -> None:
+    lines = [LINK.format(1, "4X", 1, ""), LINK.format(2, "1X", 2, "Could be 4X")]
+    lines.append(LINK.format(3, "4X", 3, "Could be 53.125 Gbps"))
+    lines.append('  3  4[  ] ==(                Down/ Polling)==>             [  ] "" ( )\n')
+    put(tmp_path, "n1/links.txt", "Switch: 0x0c42 MF0;sw1:\n" + "".join(lines))
+    (facts,) = folder_facts(tmp_path)
+    links = facts.value(RDMA_FABRIC_LINKS) or []
+    assert [link.could_be for link in links] == [None, "4X", "53.125 Gbps"]
+    assert links[1].rate == "1X 25.78125 Gbps"

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, real, whole
-from nccltune.doctor.facts.network import RdmaPortState
+from nccltune.doctor.facts.network import FabricLink, RdmaPortState
 
 _IBSTAT_CA = re.compile(r"^CA '(?P<name>[\w.-]{1,64})'")
 _DEVINFO = re.compile(r"^hca_id:\s*(?P<name>[\w.-]{1,64})")
@@ -26,6 +26,25 @@ _GONE = re.compile(r"^ibpanic: .*IB device '(?P<name>[\w.-]{1,64})' failed")
 _FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
 _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
 _PHYSICAL = re.compile(r"[^A-Za-z]")
+
+
+_FABRIC_LINK = re.compile(
+    r"==\( *(?P<width>\d{1,2}X) +(?P<speed>[\d.]+ Gbps|[A-Z]+\d*)[^)]{0,40}\)==>"
+    r".{0,200}?(?:\(.*\bCould be (?P<could_be>[^()]{1,60}?) *(?:\(.*)?\))?\s*$"
+)
+
+
+def parse_fabric_links(text: str) -> list[FabricLink]:
+    """Return the links of `iblinkinfo` that are up."""
+    return [
+        FabricLink(
+            text=line.strip()[:200],
+            rate=f"{match['width']} {match['speed']}",
+            could_be=match["could_be"],
+        )
+        for _, line in lines_of(text)
+        if (match := _FABRIC_LINK.search(line)) is not None
+    ]
 
 
 class RdmaPorts(NamedTuple):
