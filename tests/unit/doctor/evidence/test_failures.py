@@ -138,6 +138,7 @@ def test_wrong_elements_in_a_table(old: str, new: str, tmp_path: Path) -> None:
 
 RANK = "[1,0]<stdout>:#  Rank %2d Group  0 Pid %6d on h1 device  0 [0x1b] NVIDIA A100\n"
 PAIR = RANK % (0, 1101) + RANK % (1, 1101)
+TWO = RANK % (0, 1101) + RANK % (1, 1102)
 ROW = "        1024           256     float     sum    12.1    0.08    0.08  0e+00\n"
 AVG = "# Avg bus bandwidth    : 3.94\n"
 MPI = "mpirun -np 2 \\\n -H a,b ./all_reduce_perf -g 2\n"
@@ -158,6 +159,11 @@ MPI = "mpirun -np 2 \\\n -H a,b ./all_reduce_perf -g 2\n"
         (PAIR + "$ ./all_reduce_perf -g 2\n" + PAIR.replace("1101", "77"), []),
         (MPI + AVG + "and with another NIC:\n" + AVG, []),
         (MPI + AVG + MPI + AVG, []),
+        (MPI + "Warning: Permanently added 'b' (RSA)\n" + AVG + AVG, [(4, 2)]),
+        ("for i in 1 2\ndo\n" + MPI + "done\n" + AVG + AVG, []),
+        (MPI + TWO + AVG + TWO.replace("11", "22") + AVG, []),
+        (MPI + TWO + TWO.replace("h1", "h2"), [(3, 2)]),
+        (MPI + "First:\n" + AVG + "Then:\n" + AVG, []),
         ("for i in 1 2; do mpirun -np 2 all_reduce_perf; done\n" + AVG + AVG, []),
         ("mpirun -np 1 all_reduce_perf -g 2\n" + AVG + AVG, []),
         ("mpirun -np 2 sh -c 'all_reduce_perf; all_gather_perf'\n" + AVG + AVG, []),

@@ -394,6 +394,9 @@ _START = re.compile(
     r"^(?!.*\b(?:for|while)\b.*\bdo\b)(?!.*_perf\b.*_perf\b)(?!.*\s(?:-np?|--np|--ntasks)[ =]1\s)"
     r".*\b(?:mpirun|mpiexec|prterun|srun)\b.*_perf\b"
 )
+# Number and text of the line of each rank, or summary, by process and host.
+_Lines = dict[str, dict[tuple[str, str], tuple[int, str]]]
+_LOOP_ENDS = re.compile(r"\s*(?:done\b|\})")
 _TAG = r"(?:\[[\d,]+\](?:<\w+>:?)?|\d+:)?\s*"
 _ROW_BEGINS = re.compile(_TAG + r"\d+\s+\d+\s+[a-z]")
 _PRINTED = re.compile(_TAG + r"(?:#|\d|$)|.*NCCL (?:INFO|WARN)")
@@ -408,7 +411,7 @@ def lone_ranks(text: str) -> tuple[FailureLine, ...]:
     """
     if "Pid " not in text and "# Avg bus" not in text:
         return ()
-    alike: dict[str, dict[tuple[str, ...], tuple[int, str]]] = {}
+    alike: _Lines = {}
     started, command = False, ""
     for number, line in enumerate((*text.split("\n"), "end"), 1):
         command = command[:-1] + line if command.endswith("\\") else line
@@ -417,18 +420,29 @@ def lone_ranks(text: str) -> tuple[FailureLine, ...]:
         if (match := _LONE_RANK.match(line)) is not None:
             alike.setdefault(match[1], {}).setdefault((match[2], match[3]), (number, line))
         elif summary and started:
-            alike.setdefault("summary", {})[(str(number),)] = (number, line)
+            alike.setdefault("summary", {})[str(number), ""] = (number, line)
         elif (
             start
             or not _PRINTED.match(line)
             or (not started and (summary or _ROW_BEGINS.match(line)))
         ):
-            for found in alike.values():
-                if len(found) > 1:
-                    at, first = next(iter(found.values()))
-                    return (FailureLine("lone_ranks", first.strip(), at, len(found)),)
-            alike, started = {}, start
+            if (found := _copies(alike)) is not None:
+                return (found,)
+            # What the launcher says before the first line of a test is no line between two.
+            before = started and not alike and not _LOOP_ENDS.match(line)
+            alike, started = {}, start or before
     return ()
+
+
+def _copies(alike: _Lines) -> FailureLine | None:
+    """Return a FailureLine if each process has a rank 0, or one rank is on several hosts."""
+    ranks = {rank: found for rank, found in alike.items() if rank != "summary"}
+    alone = {process for found in ranks.values() for process in found} <= set(ranks.get("0", ()))
+    for found in alike.values():
+        if len(found) > 1 and (alone or len({host for _, host in found}) > 1):
+            at, first = next(iter(found.values()))
+            return FailureLine("lone_ranks", first.strip(), at, len(found))
+    return None
 
 
 def _starts(text: str, word: str) -> Iterator[int]:
