@@ -54,6 +54,7 @@ from nccltune.model.scale import count
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
 _ROW_OR_END = re.compile(
     r"\b\d+\s+\d+\s+(?:u?int|half|float|double|bf|f8)|Test (?:NCCL |CUDA |MPI |)failure "
+    r"|# Avg bus bandwidth|# Collective test concluded"
 )
 _DEVICE = re.compile(
     r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device"

@@ -180,6 +180,16 @@ def test_copies_are_found_where_only_summaries_are_pasted(tmp_path: Path) -> Non
     assert "lone_ranks" in [one["kind"] for one in facts.named("failures")]
 
 
+@pytest.mark.parametrize(("end", "sizes"), [("", [0]), (AVG, None)])
+def test_a_test_that_printed_its_summary_ended(
+    end: str, sizes: list[int] | None, tmp_path: Path
+) -> None:
+    put(tmp_path, "n1/job.out", "# nThread 1 nGpus 2\n# Using devices\n" + PAIR + end)
+    (facts,) = folder_facts(tmp_path)
+    found = [one["sizes"] for one in facts.named("tests")] if "tests" in facts else None
+    assert found == sizes
+
+
 def test_wrong_elements_in_json(tmp_path: Path) -> None:
     text = json.dumps(made())
     put(tmp_path, "n1/sound.json", text)
