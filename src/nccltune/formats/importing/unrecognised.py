@@ -222,7 +222,7 @@ def _of_header(lines: list[str]) -> Described | None:
                 at,
             )
     hosts = {device.host for device in run.devices}
-    listed = f" ({counted(len(run.devices), 'rank')} on {counted(len(hosts), 'host')})"
+    listed = f" (it lists {counted(len(run.devices), 'rank')} on {counted(len(hosts), 'host')})"
     why = "the run hung or ended at its first size, or the text is cut"
     if any(map(_SUMMARY.match, lines)):
         why = "the text is cut, its last lines are there"

@@ -45,10 +45,10 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (PANDAS, "columns nodes, message_size, collective, algo, proto: no column", "", 1),
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),
         ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "bytes of one rank", 1),
-        (CUT, "header of nccl-tests (2 ranks on 1 host) and no row", "doctor {name}", 1),
+        (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
         (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
-        (AGAIN, "(2 ranks on 1 host) and no row: the run hung", "doctor {name}", 1),
+        (AGAIN, "(it lists 2 ranks on 1 host) and no row: the run hung", "doctor {name}", 1),
         (CUT + AVERAGE, "and no row: the text is cut, its last lines are there", "whole output", 1),
         (START + 2 * AVERAGE, "from one start: each is a separate copy", "make MPI=1", 5),
         (START * 2 + 2 * AVERAGE, "has 2 averages of nccl-tests and no row: there", "give", 4),
@@ -124,7 +124,7 @@ RAN = "AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"
     [
         (f"{INFO}Using network Socket\n", "no line of it names what ran"),
         (f"{INFO}{RAN}\n", "it names what ran"),
-        (f"{CUT}{INFO}Using network Socket\n", "header of nccl-tests (2 ranks on 1 host)"),
+        (f"{CUT}{INFO}Using network Socket\n", "header of nccl-tests (it lists 2 ranks on 1 host)"),
         (f"{PAIRS}{INFO}Using network Socket\n", "is a separate copy"),
     ],
 )
