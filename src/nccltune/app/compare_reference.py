@@ -104,6 +104,17 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     doubts: list[str]
 
     @property
+    def asked(self) -> list[str]:
+        """Return the missing facts that could lead to a verdict.
+
+        If no system is alike at any rate of the NICs, their rate only tells of large sizes.
+        """
+        at = None if self.placement is None else self.placement.bandwidth
+        if at is None or at.verdict is not Verdict.NOTHING_ALIKE or at.bytes >= LARGE_BYTES:
+            return self.missing
+        return [name for name in self.missing if name != "nics"]
+
+    @property
     def decisive(self) -> PhysicalLimit | None:
         """Return the limit that decides if no system is alike; None if systems decide."""
         verdict = None if self.placement is None else self.placement.bandwidth.verdict
@@ -255,12 +266,13 @@ def _placed_test(
     per_gpu = None
     if nics is not None and nodes and ranks:
         per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
+    limiting = limiting_settings(facts, item.label)
     system = SystemShown(
         gpu=facts.gpu if gpu_class(facts.gpu) is not None else gpu or facts.gpu,
         nodes=nodes,
         gpus=ranks,
         nic_gbps_per_gpu=per_gpu,
-        limited=bool(limiting_settings(facts, item.label)),
+        limited=bool(limiting),
     )
     placement, limits, model = None, [], None
     if ranks is not None:
@@ -283,7 +295,7 @@ def _placed_test(
         nccl=facts.nccl,
         in_place=item.in_place,
         missing=[] if facts.emulated else system.missing,
-        rule=rule_text(system),
+        rule=rule_text(system, limiting),
         placement=placement,
         limits=limits,
         model=model,
