@@ -175,6 +175,8 @@ class SourceReader:
         self.table.copies = self._copies
         self.table.sound = len(layout.in_place) == len(PLACEMENTS)
         self._quick, self._accepts = layout.fast(self.table.keep), True
+        # The fast reader keeps only rows whose algbw is size / time.
+        self.table.share = None if self._quick is None else 1.0
         self._refresh()
 
     def copied(self, text: str, number: int) -> bool:
