@@ -84,6 +84,17 @@ def test_nics_that_no_figure_needs_are_not_asked_for(
     assert "limited by NCCL_ALGO=TREE. This GPU has no figure" in out
 
 
+def test_a_fall_of_the_curve_is_named(tmp_path: Path, capsys: Captured) -> None:
+    rates = {1 << 21: 5.0, 1 << 23: 15.0, 1 << 25: 29.5, 1 << 26: 5.3, 1 << 28: 4.1, 1 << 29: 5.3}
+    for rate in (None, 30.0):
+        times = {size: (size / (rate or own) / 1e3,) * 2 for size, own in rates.items()}
+        file = tmp_path / "run.log"
+        file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
+        run(["compare", str(file)])
+        out = capsys.readouterr().out
+        assert ("notice     bus bandwidth falls from 29.5 GB/s at 32 MiB" in out) is (rate is None)
+
+
 def test_a_normal_figure_has_exit_code_0(capsys: Captured) -> None:
     assert run(["compare", GOOD, "--nics", "8x400"]) == 0
     assert "normal     470 GB/s at 8 GiB: above all 5 published" in capsys.readouterr().out
