@@ -12,6 +12,7 @@ from nccltune.formats.reading.file_report import FileReport
 from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
+from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.numbers import counted
 
 _KNOWN = (
@@ -127,7 +128,7 @@ def describe(text: str) -> Described:
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _of_table(tables[0])
-    if (found := _of_header(lines) or _of_summaries(lines, text)) is not None:
+    if (found := _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
         what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
@@ -145,11 +146,17 @@ def describe(text: str) -> Described:
 
 def describe_log(text: str) -> Described | None:
     """Describe an NCCL log in which a test began and gave no row; None for another log."""
-    return _of_header(_lines(text))
+    return _of_test(text)
 
 
 def _lines(text: str) -> list[str]:
     return [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
+
+
+def _of_test(text: str) -> Described | None:
+    """Describe what nccl-tests prints beside its rows; None if there is nothing of it."""
+    lines = [strip_prefix(line)[1] for line in _lines(text)]
+    return _of_header(lines) or _of_summaries(lines, text)
 
 
 def _of_prose(lines: list[str]) -> Described:
@@ -209,11 +216,15 @@ def _of_header(lines: list[str]) -> Described | None:
     labels = next((at for at, line in enumerate(lines, 1) if _LABELS.search(line)), None)
     if not found and labels is None:
         return None
-    run, report = NcclTestsRun(), FileReport(name="")
+    run, report, again = NcclTestsRun(), FileReport(name=""), False
     for at, name, match in found:
-        if run.devices and name == "parameters":
-            run = NcclTestsRun()
+        again = again or (name == "parameters" and bool(run.devices))
         run.take(name, match, at, report)
+        hosts = {device.host for device in run.devices}
+        if again and run.copies and {host for host, _ in run.copies} <= hosts:
+            # The same hosts, below another header: the test was started again.
+            run, again = NcclTestsRun(), False
+            run.take(name, match, at, report)
         if run.copies:
             return Described(
                 f"has the header of nccl-tests, and rank {match['rank']} in several processes: each"

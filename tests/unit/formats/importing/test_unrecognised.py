@@ -31,6 +31,8 @@ PAIRS = HEADER * 2 + "".join(
     DEVICE.format(rank, pid, "box", rank) for pid in (7, 9) for rank in (0, 1)
 )
 AGAIN = CUT + CUT.replace("Pid 4", "Pid 5")
+HOSTS = CUT + CUT.replace("on box", "on bin")
+TAGGED = "".join(f"[1,{at % 2}]<stdout>:{line}\n" for at, line in enumerate(COPIES.splitlines()))
 AVERAGE = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 3.94145\n"
 START = "mpirun -np 2 ./all_reduce_perf -b 8 -e 128M -g 2\n"
 NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us": 1.2}]}'
@@ -48,6 +50,8 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
         (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
+        (HOSTS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
+        (TAGGED, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (AGAIN, "(it lists 2 ranks on 1 host) and no row: the run hung", "doctor {name}", 1),
         (CUT + AVERAGE, "and no row: the text is cut, its last lines are there", "whole output", 1),
         (START + 2 * AVERAGE, "from one start: each is a separate copy", "make MPI=1", 5),
