@@ -325,7 +325,7 @@ def _add_file(
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
             found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
         if any(flag.kind is FlagKind.COLLECTIVE_UNKNOWN for flag in report.flags):
-            found.hints.append("‹collective› allgather, or what was measured")
+            found.hints.append("‹collective› NAME states what was measured")
         found.hints.extend(filter(None, [report.hint]))
     samples = {run: timings for run, timings in samples.items() if timings}
     remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
