@@ -32,7 +32,7 @@ from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.nccl_tests.run import listed_hosts
 from nccltune.formats.reading.context import ReadOptions
-from nccltune.formats.reading.file_report import ImportRecord
+from nccltune.formats.reading.file_report import FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_platform, joined
 from nccltune.formats.reading.runs import RunFound
 from nccltune.formats.text.lines import encoding_of
@@ -50,11 +50,16 @@ _OTHER_WORD = re.compile(
 
 
 class RunsRead(NamedTuple):
-    """The runs of some inputs; names and hosts of tests without a result; names of other files."""
+    """The runs of some inputs, and what is said of the other files.
+
+    `failed` are tests without a result: name, hosts, reason. `hints` are what to do about a file
+    without one.
+    """
 
     runs: list[MeasuredRun]
-    failed: list[tuple[str, tuple[str, ...]]]
+    failed: list[tuple[str, tuple[str, ...], str]]
     unread: list[str]
+    hints: list[str]
 
 
 class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,14 +151,7 @@ def compare_paths(
         ]
         return _sides((columns[0], columns[1]), sides, assumed_noise)
     if len(runs) < 2:
-        failed = [f"{name}: the test gave no result" for name, _ in found.failed]
-        reasons = [*failed, *found.unread, *_left_out(runs)][:3]
-        why = f": {'; '.join(reasons)}" if reasons else ""
-        raise InputError(
-            f"no measurement to compare{why}",
-            where=", ".join(map(str, paths)),
-            hint="nccltune compare LOG, or nccltune compare BEFORE AFTER",
-        )
+        raise _nothing_to_compare(found, ", ".join(map(str, paths)))
     fleet = _fleet(found)
     if len(paths) == 1 and not (paths[0].is_dir() or fleet.tests or fleet.scaling):
         return compare_with_reference(paths[0], runs, reference, fleet.warnings)
@@ -165,12 +163,21 @@ def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:
     return one_run or (not path.is_dir() and is_one_measurement(runs))
 
 
+def _nothing_to_compare(found: RunsRead, where: str) -> InputError:
+    """Return the error of files without a measurement: what import says of them."""
+    failed = [f"{name}: {why}" for name, _, why in found.failed]
+    reasons = [*failed, *found.unread, *_left_out(found.runs)][:3]
+    return InputError(
+        f"no measurement to compare: {'; '.join(reasons) or 'no file'}",
+        where=where,
+        hint=next(iter(found.hints), "nccltune compare LOG, or nccltune compare BEFORE AFTER"),
+    )
+
+
 def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> SidesCompared:
     for label, side in zip(labels, sides, strict=True):
         if not any(run.curves for run in side.runs):
-            failed = [f"{name}: the test gave no result" for name, _ in side.failed]
-            why = "; ".join([*failed, *side.unread, *_left_out(side.runs)][:3])
-            raise InputError(f"no measurement to compare ({why or 'no file'})", where=label)
+            raise _nothing_to_compare(side, label)
     where = " and ".join(labels)
     number = len(sides[0].runs)
     runs = with_nominal_sizes([*sides[0].runs, *sides[1].runs])
@@ -205,7 +212,7 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
             for label, side in zip(labels, sides, strict=True)
             for words in (
                 *_left_out(side.runs),
-                *(f"{name}: no result" for name, _ in side.failed),
+                *(f"{name}: no result" for name, *_ in side.failed),
             )
         ],
     )
@@ -218,9 +225,9 @@ def _fleet(found: RunsRead) -> FleetCompared:
         tests=judge_fleet(runs),
         scaling=scaling(runs),
         peaks=run_peaks(runs),
-        failed=[name for name, _ in found.failed],
+        failed=[name for name, *_ in found.failed],
         failed_nodes=dict(
-            Counter(host for _, hosts in found.failed for host in hosts).most_common()
+            Counter(host for _, hosts, _ in found.failed for host in hosts).most_common()
         ),
         warnings=[*filter(None, [kept_apart(runs)]), *_left_out(runs), *found.unread],
     )
@@ -240,7 +247,7 @@ def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
 
 def read_runs(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
     """Read the runs of files, studies and folders of both. A run that occurs twice is read once."""
-    found = RunsRead([], [], [])
+    found = RunsRead([], [], [], [])
     lines: dict[Path, list[int]] = {}
     paths = [_without_line(path, lines) for path in paths]
     known: dict[str, MeasuredRun] = {}
@@ -312,10 +319,14 @@ def _add_file(
     names = listed_hosts(content.decode(encoding_of(content[:4]), errors="replace"))
     if not any(samples.values()):
         if names and not (report.rows or report.unreadable or report.reasons):
-            found.failed.append((item.name, tuple(sorted(names.values()))))
+            hosts = tuple(sorted(names.values()))
+            found.failed.append((item.name, hosts, report.error or "the test gave no result"))
         else:
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
             found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
+        if any(flag.kind is FlagKind.COLLECTIVE_UNKNOWN for flag in report.flags):
+            found.hints.append("‹collective› NAME states what was measured")
+        found.hints.extend(filter(None, [report.hint]))
     samples = {run: timings for run, timings in samples.items() if timings}
     remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
     # A line above the first table is a part of it, for example its command.

@@ -12,12 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.analyze.expected import BEYOND
+from nccltune.analyze.result import Curve, CurvePoint
+from nccltune.analyze.shapes import shapes
 from nccltune.analyze.stats import median
 from nccltune.app.nccl_model import ModelFigures, beside
 from nccltune.compare.runs import MeasuredRun, MeasuredTest
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
+from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
@@ -46,6 +49,7 @@ above the last the limit is wrong."""
 _UNKNOWN_RATE = 10_000
 """The Mbit/s that NCCL writes for a NIC of unknown speed."""
 _FEW_NODES = 16
+_STEADY_BYTES, _FALL = 1 << 20, 0.25
 _LARGE = 1 << 30
 
 
@@ -83,8 +87,8 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     """One collective of the input, among the reference systems.
 
     `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
-    without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks of
-    the reader on the file. `model` is None without a topology, and decides nothing.
+    without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks
+    on the file and its curve. `model` is None without a topology, and decides nothing.
     """
 
     run: str
@@ -102,6 +106,17 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int
     causes: list[str]
     doubts: list[str]
+
+    @property
+    def asked(self) -> list[str]:
+        """Return the missing facts that could lead to a verdict.
+
+        If no system is alike at any rate of the NICs, their rate only tells of large sizes.
+        """
+        at = None if self.placement is None else self.placement.bandwidth
+        if at is None or at.verdict is not Verdict.NOTHING_ALIKE or at.bytes >= LARGE_BYTES:
+            return self.missing
+        return [name for name in self.missing if name != "nics"]
 
     @property
     def decisive(self) -> PhysicalLimit | None:
@@ -255,15 +270,17 @@ def _placed_test(
     per_gpu = None
     if nics is not None and nodes and ranks:
         per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
+    limiting = limiting_settings(facts, item.label)
     system = SystemShown(
         gpu=facts.gpu if gpu_class(facts.gpu) is not None else gpu or facts.gpu,
         nodes=nodes,
         gpus=ranks,
         nic_gbps_per_gpu=per_gpu,
-        limited=bool(limiting_settings(facts, item.label)),
+        limited=bool(limiting),
     )
     placement, limits, model = None, [], None
     if ranks is not None:
+        doubts += _dips(item, ranks)
         placement = place(system, test.collective, item.times_us, curves)
         size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
         found = [
@@ -283,7 +300,7 @@ def _placed_test(
         nccl=facts.nccl,
         in_place=item.in_place,
         missing=[] if facts.emulated else system.missing,
-        rule=rule_text(system),
+        rule=rule_text(system, limiting),
         placement=placement,
         limits=limits,
         model=model,
@@ -297,6 +314,21 @@ def _placed_test(
         wrong=item.run.left_out.get("wrong results", 0),
         doubts=doubts,
     )
+
+
+def _dips(item: _MergedCurve, ranks: int) -> list[str]:
+    """Return where the bus bandwidth of large sizes falls, as `analyze` says it.
+
+    How many timings a point has is not known, so only falls far beyond noise count.
+    """
+    points = [
+        CurvePoint(size, 2, time, time, time, None, busbw)
+        for size, time in item.times_us.items()
+        if size >= _STEADY_BYTES
+        and (busbw := item.test.collective.busbw_gb_per_s(size, time, ranks))
+    ]
+    found = shapes(Curve("default", points), _FALL, None)
+    return [shape.seen for shape in found if shape.kind is FindingKind.DIP]
 
 
 def _nic_limit(

@@ -55,8 +55,11 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
         hint(f"next: nccltune import FILES -o {where}{named} --nodes N{ranks}")
     elif not tuned:
         next_step("nccltune report", study)
-    elif any(item.choices for item in tuned):
+    elif any(item.choices > (not item.has_default) for item in tuned):
         next_step("nccltune tune", study)
+    elif not any(item.has_default for item in tuned):
+        again = f"nccltune import FILES -o {shlex.quote(str(study))}"
+        hint(f"next: run again without the forced choice, and {again}")
     else:
         again = f"nccltune import FILES -o {shlex.quote(str(study))}"
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {again}")

@@ -57,7 +57,7 @@ def placed_line(found: ReferenceCompared) -> str:
         if test.placement is not None:
             words = [test.placement.bandwidth.sentence, *test.placement.by_rate, *words]
         words += [test.model.sentence] if test.model is not None else []
-        words += [f"needed: {_asked(test)}"] if test.missing else []
+        words += [f"needed: {_asked(test)}"] if test.asked else []
         system = f" on {_system(test)}" if _system(test) else ""
         parts.append(f"{test.collective.prose}{system}: {'; '.join(words)}")
     return harmless("; ".join(parts))
@@ -79,7 +79,7 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
             label = _LABELS[Verdict.LOW if test.is_low else Verdict.BETWEEN]
         lines.append((*label, limit.sentence))
     lines += [("model", "", test.model.sentence)] if test.model is not None else []
-    lines += [("needed", "", _asked(test))] if test.missing else []
+    lines += [("needed", "", _asked(test))] if test.asked else []
     if test.wrong:
         words = f"{counted(test.wrong, 'timing')} with wrong results, left out"
         lines.append(("wrong", "red", words))
@@ -99,7 +99,7 @@ def _system(test: PlacedTest) -> str:
 
 
 def _asked(test: PlacedTest) -> str:
-    return listed([_ASKED[name] for name in test.missing])
+    return listed([_ASKED[name] for name in test.asked])
 
 
 def _show_systems(test: PlacedTest, placement: Placement, out: Console) -> None:

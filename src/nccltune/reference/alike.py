@@ -130,8 +130,11 @@ def _same_rate(system: SystemShown, other: SystemShown) -> bool:
     return theirs is not None and abs(theirs - own) <= _RATE_TOLERANCE * own
 
 
-def rule_text(system: SystemShown) -> str:
-    """Return what systems must share to be alike, as far as the system is known."""
+def rule_text(system: SystemShown, limits: str) -> str:
+    """Return what systems must share to be alike, as far as the system is known.
+
+    `limits` are the settings that keep NCCL from its default.
+    """
     parts = []
     if gpu_class(system.gpu) is not None:
         parts.append(f"GPU {gpu_class(system.gpu)}")
@@ -143,5 +146,5 @@ def rule_text(system: SystemShown) -> str:
         parts.append(nodes or f"{low} to {high} nodes")
     if not system.one_fabric and system.nic_gbps_per_gpu is not None:
         parts.append(f"NICs of {system.nic_gbps_per_gpu:g} Gbit/s for each GPU")
-    parts += ["no NVLS and no tree (settings)"] if system.limited else []
+    parts += [f"limited by {limits}"] if system.limited else []
     return ", ".join(parts)

@@ -38,7 +38,7 @@ def limiting_settings(facts: PlatformFacts, label: str) -> str:
     """
     limits = {name: facts.settings.get(name, "") for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE")}
     if label != "default":
-        limits["NCCL_ALGO"] = label
+        limits["NCCL_ALGO"] = label.removeprefix("NCCL_ALGO=").partition("/")[0]
     if not limits["NCCL_ALGO"] or "nvls" in limits["NCCL_ALGO"].lower():
         del limits["NCCL_ALGO"]
     if limits["NCCL_NVLS_ENABLE"] != "0":

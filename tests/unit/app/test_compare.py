@@ -215,6 +215,32 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(
         sides(FIELD / "nccl-2.28.txt", put(tmp_path / "b.txt", text))
 
 
+HUNG = (
+    "#  Rank  0 Group  0 Pid  7 on a device  0 [0x16] NVIDIA A100\n"
+    "#  size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
+)
+ROW = "  65536  2048  float  52.01  1.26  1.10  0e+00  50.09  1.31  1.14  0e+00\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        (HUNG, "header of nccl-tests (it lists 1 rank on 1 host)", "nccltune doctor"),
+        (2 * "# Avg bus bandwidth : 3.9\n", "has 2 averages of nccl-tests and no row", "whole"),
+        (ROW, "nothing names the collective", "‹collective›"),
+    ],
+)
+def test_compare_says_of_a_file_without_a_measurement_what_import_says(
+    text: str, words: str, hint: str, tmp_path: Path
+) -> None:
+    file = put(tmp_path / "b.txt", text)
+    for paths in ([file], [FIELD / "nccl-2.28.txt", file]):
+        with pytest.raises(InputError) as caught:
+            compare_paths(paths, assumed_noise=0.05)
+        assert words in caught.value.message
+        assert hint in (caught.value.hint or "")
+
+
 def test_two_runs_in_one_file_are_before_and_after(tmp_path: Path) -> None:
     texts = [(FIELD / f"nccl-{name}.txt").read_text(encoding="utf-8") for name in ("2.28", "2.29")]
     found = compare_paths([put(tmp_path / "both.txt", "".join(texts))], assumed_noise=0.05)

@@ -70,6 +70,14 @@ def test_the_default_is_right_only_beside_other_choices(tmp_path: Path, cli: Cli
     assert "next: nccltune tune" in err
 
 
+def test_one_forced_choice_alone_leads_to_no_search(tmp_path: Path, cli: Cli) -> None:
+    samples = [item for item in measure(SIZES, two) if item.choice != "default"]
+    out, err = screen(cli, study_at(tmp_path / "a", samples))
+    assert "the default was not measured" in out
+    assert "nccltune tune" not in err
+    assert "next: run again without the forced choice, and nccltune import FILES" in err
+
+
 def test_several_collectives_are_named(tmp_path: Path, cli: Cli) -> None:
     samples = measure(SIZES, two, noise=0.003)
     samples += measure(SIZES, one, noise=0.003, collective=Collective.ALLGATHER)

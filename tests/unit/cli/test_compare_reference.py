@@ -71,6 +71,30 @@ def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(capsys: Capt
     assert "needed     --nics 8x400" in out
 
 
+@pytest.mark.parametrize(("bytes_", "asked"), [(8, False), (1 << 30, True)])
+def test_nics_that_no_figure_needs_are_not_asked_for(
+    bytes_: int, asked: bool, tmp_path: Path, capsys: Captured
+) -> None:
+    text = nccl_tests_log(["a", "b"], {bytes_: (900.0, 900.0)}).replace("NVIDIA H100", "NVIDIA L4")
+    file = tmp_path / "run.log"
+    file.write_text("NCCL_ALGO=TREE ./all_reduce_perf -g 8\n" + text, encoding="utf-8")
+    assert run(["compare", str(file)]) == 2
+    out = capsys.readouterr().out
+    assert ("needed     --nics" in out) is asked
+    assert "limited by NCCL_ALGO=TREE. This GPU has no figure" in out
+
+
+def test_a_fall_of_the_curve_is_named(tmp_path: Path, capsys: Captured) -> None:
+    rates = {1 << 21: 5.0, 1 << 23: 15.0, 1 << 25: 29.5, 1 << 26: 5.3, 1 << 28: 4.1, 1 << 29: 5.3}
+    for rate in (None, 30.0):
+        times = {size: (size / (rate or own) / 1e3,) * 2 for size, own in rates.items()}
+        file = tmp_path / "run.log"
+        file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
+        run(["compare", str(file)])
+        out = capsys.readouterr().out
+        assert ("notice     bus bandwidth falls from 29.5 GB/s at 32 MiB" in out) is (rate is None)
+
+
 def test_a_normal_figure_has_exit_code_0(capsys: Captured) -> None:
     assert run(["compare", GOOD, "--nics", "8x400"]) == 0
     assert "normal     470 GB/s at 8 GiB: above all 5 published" in capsys.readouterr().out

@@ -133,6 +133,13 @@ def import_files(
             for part in parts:
                 _count(part, in_rounds, result)
             return result
+        # A first import without any sample leaves no empty study behind.
+        parts = [
+            part
+            for part in parts
+            if Study(part.path).samples_path.exists()
+            or any(file.outcome.outcome is ImportState.IMPORTED for file in part.files)
+        ]
         with contextlib.ExitStack() as stack:
             for part in parts:
                 writer = stack.enter_context(

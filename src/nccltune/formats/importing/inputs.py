@@ -22,7 +22,7 @@ from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
-from nccltune.formats.importing.unrecognised import describe
+from nccltune.formats.importing.unrecognised import Described, describe, describe_log
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
@@ -142,12 +142,17 @@ class Reading:
             report.kind is FileKind.UNKNOWN
             or (nothing and report.tables and report.kind is FileKind.NCCL_TESTS_TEXT)
         ):
-            _refuse_unknown(self._file, report)
-        elif report.kind is FileKind.NCCL_LOG:
-            report.flag(
-                FlagKind.NOTE,
-                "an NCCL log without a table: it names what ran for tables of the same processes",
-            )
+            _refuse(report, describe(_start(self._file)))
+        elif report.kind is FileKind.NCCL_LOG and report.error is None:
+            if (found := describe_log(_start(self._file))) is not None:
+                _refuse(report, found)
+                return
+            self._file.seek(0)
+            chosen = any(log.has_choices for log in read_process_logs(self._file).values())
+            what = "it names what ran for tables of the same processes"
+            if not chosen:
+                what = "no line of it names what ran (NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)"
+            report.flag(FlagKind.NOTE, f"an NCCL log without a table: {what}")
 
 
 def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[InputFile]:
@@ -273,7 +278,7 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
         if is_records(_start(file)):
             report.kind = FileKind.JSON_RECORDS
         else:
-            _refuse_unknown(file, report)
+            _refuse(report, describe(_start(file)))
     return READERS.get(report.kind)
 
 
@@ -283,9 +288,8 @@ def _start(file: BinaryIO) -> str:
     return data.decode(encoding_of(data[:4]), errors="replace")
 
 
-def _refuse_unknown(file: BinaryIO, report: FileReport) -> None:
+def _refuse(report: FileReport, found: Described) -> None:
     """Refuse a file without measurements, with what it is and what to give instead."""
-    found = describe(_start(file))
     hint = found.hint.replace("{name}", report.name)
     report.refuse(found.message, hint=hint, line=found.line)
 

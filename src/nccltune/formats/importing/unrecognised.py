@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
-from nccltune.formats.nccl_tests.run import header_part
+from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.file_report import FileReport
 from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
+from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.model.numbers import counted
 
 _KNOWN = (
     "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
@@ -32,6 +35,13 @@ _PROSE = re.compile(
 _SIZE_NAME = re.compile(r"\bsizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
+_SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
+_LOOP = re.compile(r"\s*(?:for|while|until|do)\b")
+_APART = (
+    "is a separate copy that communicates with no other: nccl-tests was built without MPI=1, or"
+    " started without its launcher"
+)
+_REBUILD = "build it again (make clean; make MPI=1) and start it with mpirun or srun"
 _LABELS = re.compile(r"#?\s*size\s+count\s+type\s+(?:redop|root|time)")
 _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
@@ -94,7 +104,7 @@ class _Table(NamedTuple):
 
 def describe(text: str) -> Described:
     """Describe a text in which no reader found a measurement."""
-    lines = [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
+    lines = _lines(text)
     for at, line in enumerate(lines, 1):
         if "bytesPerRank" in line or _NCCLX_ROW.match(line):
             return Described(*_NCCLX, at)
@@ -118,12 +128,12 @@ def describe(text: str) -> Described:
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _of_table(tables[0])
-    if (found := _of_header(lines)) is not None:
+    if (found := _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
         what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
         return Described(
-            f"{what} that starts nccl-tests, and no output of it",
+            f"{what} that starts nccl-tests, and no row of its output",
             "give its output; check the command: nccltune lint {name}",
             text.count("\n", 0, match.start()) + 1,
         )
@@ -132,6 +142,21 @@ def describe(text: str) -> Described:
         if first or any(collective_of_title(cell) for row in table.first for cell in row):
             return _of_table(table)
     return _bare_rows(lines) or _of_prose(lines)
+
+
+def describe_log(text: str) -> Described | None:
+    """Describe an NCCL log in which a test began and gave no row; None for another log."""
+    return _of_test(text)
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
+
+
+def _of_test(text: str) -> Described | None:
+    """Describe what nccl-tests prints beside its rows; None if there is nothing of it."""
+    lines = [strip_prefix(line)[1] for line in _lines(text)]
+    return _of_header(lines) or _of_summaries(lines, text)
 
 
 def _of_prose(lines: list[str]) -> Described:
@@ -191,14 +216,48 @@ def _of_header(lines: list[str]) -> Described | None:
     labels = next((at for at, line in enumerate(lines, 1) if _LABELS.search(line)), None)
     if not found and labels is None:
         return None
-    devices = [match for _, name, match in found if name == "device"]
-    hosts = {match["host"] for match in devices}
-    listed = f" ({len(devices)} ranks on {len(hosts)} host{'s' * (len(hosts) > 1)})"
+    run, report, again = NcclTestsRun(), FileReport(name=""), False
+    for at, name, match in found:
+        again = again or (name == "parameters" and bool(run.devices))
+        run.take(name, match, at, report)
+        hosts = {device.host for device in run.devices}
+        if again and run.copies and {host for host, _ in run.copies} <= hosts:
+            # The same hosts, below another header: the test was started again.
+            run, again = NcclTestsRun(), False
+            run.take(name, match, at, report)
+        if run.copies:
+            return Described(
+                f"has the header of nccl-tests, and rank {match['rank']} in several processes: each"
+                f" {_APART}; no row",
+                _REBUILD,
+                at,
+            )
+    hosts = {device.host for device in run.devices}
+    listed = f" (it lists {counted(len(run.devices), 'rank')} on {counted(len(hosts), 'host')})"
+    why = "the run hung or ended at its first size, or the text is cut"
+    if any(map(_SUMMARY.match, lines)):
+        why = "the text is cut, its last lines are there"
     return Described(
-        f"has the header of nccl-tests{listed if devices else ''} and no row: the run hung or ended"
-        " at its first size, or the text is cut",
+        f"has the header of nccl-tests{listed if hosts else ''} and no row: {why}",
         "give the whole output; look for the cause: nccltune doctor {name}",
         found[0][0] if found else labels,
+    )
+
+
+def _of_summaries(lines: list[str], text: str) -> Described | None:
+    """Describe the last lines of runs of nccl-tests without a table.
+
+    Each run prints one average, so several of one start are of copies.
+    """
+    found = [(at, match[1]) for at, line in enumerate(lines, 1) if (match := _SUMMARY.match(line))]
+    if not found:
+        return None
+    what = f"has {counted(len(found), 'average')} of nccl-tests and no row"
+    starts = sum(1 for _ in _START.finditer(text))
+    if len(found) > 1 and starts == 1 and not any(map(_LOOP.match, lines)):
+        return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
+    return Described(
+        f"{what}: there is no time for each size", "give the whole output", found[0][0]
     )
 
 

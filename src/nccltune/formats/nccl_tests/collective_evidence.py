@@ -23,11 +23,16 @@ _PER_RANK_COUNT = frozenset(
     }
 )
 _REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
+_OLDER_ALGBW = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER, Collective.HYPERCUBE})
+"""Collectives that print (n-1)/n of size / time as algbw: the first two before nccl-tests 2.9."""
 _ROOTED = frozenset(
     {Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER}
 )
 
 _MOST_LISTED = 6
+_SURE = 0.97
+"""Bandwidths of 1 GB/s and more are printed so exactly that a smaller share of size / time is no
+rounding."""
 
 
 class Shape(NamedTuple):
@@ -84,20 +89,21 @@ def find_collective(
     name: str,
     ranks: int | None,
     factor: float | None = None,
+    share: float | None = None,
     commanded: Collective | None = None,
 ) -> Collective | str:
     """Return the collective, or the reason why it is unknown.
 
     The evidence is used in this order: the user's option, the header that the program prints, the
     columns if they allow only one collective, the program in the command line (`commanded`), NCCL's
-    log, the file name. With one rank, the columns are not used. `factor` is bus bandwidth divided
-    by algorithm bandwidth; None if it is unknown.
+    log, the file name. With one rank, the columns are not used. `factor` and `share` are the bus
+    and the algorithm bandwidth divided by size / time; None if unknown.
     """
     one_rank = ranks == 1
     told = options.collective or named
     if told is not None:
         return told
-    possible = _narrowed(possible_collectives(shape), factor, ranks)
+    possible = _narrowed(possible_collectives(shape), factor, share, ranks)
     if len(possible) == 1 and not one_rank:
         return possible.pop()
     if commanded is not None and (one_rank or commanded in possible):
@@ -112,20 +118,44 @@ def find_collective(
         return f"the file's name has {called.value}, but the columns are not those of it"
     if len(possible) > _MOST_LISTED:
         return "nothing names the collective"
+    return f"nothing names the collective (by its rows: {_listed(possible, shape)})"
+
+
+def contradiction(
+    told: Collective, shape: Shape, factor: float | None, share: float | None, ranks: int | None
+) -> str | None:
+    """Return what rows are of, if not of the collective that the user states; else None."""
+    if shape.size == shape.elements * DTYPE_BYTES.get(shape.dtype, 0):
+        # One rank prints such rows, too.
+        shape = shape._replace(columns=shape.columns - {"count"})
+    possible = _narrowed(possible_collectives(shape), factor, share, ranks)
+    if ranks == 1 or not possible or told in possible | {Collective.ALLTOALLV}:
+        return None
+    return f"its rows are not those of {told.value} as given, but of {_listed(possible, shape)}"
+
+
+def _listed(possible: set[Collective], shape: Shape) -> str:
+    """Return the collectives as text, and the number of ranks if it follows from the count."""
     listed = " or ".join(sorted(item.value for item in possible)) or "none that is known"
-    return f"nothing names the collective (by its columns: {listed})"
+    each = shape.elements * DTYPE_BYTES.get(shape.dtype, 0)
+    counted = possible and possible <= _PER_RANK_COUNT and each and "count" in shape.columns
+    return f"{listed} of {shape.size // each} ranks" if counted else listed
 
 
 def _narrowed(
-    possible: set[Collective], factor: float | None, ranks: int | None
+    possible: set[Collective], factor: float | None, share: float | None, ranks: int | None
 ) -> set[Collective]:
-    """Return the `possible` collectives whose busbw is `factor` times the algorithm bandwidth.
+    """Return the `possible` collectives that print such bandwidths (see `find_collective`).
 
     A number of ranks that no collective fits, as of a cut device list, is not used. All of
     `possible` are returned if `factor` is unknown or there is one rank.
     """
     if factor is None or ranks == 1:
         return possible
+    if share is not None and factor < _SURE:
+        # The factor of few ranks is clearly below 1, so the two ways to print algbw differ.
+        apart = _OLDER_ALGBW if share < _SURE else set(Collective) - {Collective.HYPERCUBE}
+        possible = possible & apart or possible
     if ranks is not None:
         near = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
         if near:

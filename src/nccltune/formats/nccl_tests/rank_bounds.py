@@ -19,6 +19,7 @@ _LIMITS = {
     Collective.ALLTOALL: 1.0,
     Collective.GATHER: 1.0,
     Collective.SCATTER: 1.0,
+    Collective.HYPERCUBE: 1.0,
 }
 _COUNT_PER_RANK = frozenset(_LIMITS) - {Collective.ALLREDUCE}
 _FIRST_TIME = 7
@@ -65,7 +66,7 @@ def rank_bounds(rows: list[FlatRow], collective: Collective) -> RankBounds | Non
     limit = _LIMITS.get(collective)
     if limit is None or not rows:
         return None
-    if collective in _COUNT_PER_RANK and (counted := _by_count(rows)) is not None:
+    if collective in _COUNT_PER_RANK and (counted := bounds_by_count(rows)) is not None:
         return counted
     low, high, used = 2.0, inf, False
     for place in range(_FIRST_TIME, len(rows[0]), 3):
@@ -100,7 +101,8 @@ def bounds_of_ratio(low: float, high: float, collective: Collective) -> RankBoun
     return RankBounds(fewest, greatest) if greatest is None or fewest <= greatest else None
 
 
-def _by_count(rows: list[FlatRow]) -> RankBounds | None:
+def bounds_by_count(rows: list[FlatRow]) -> RankBounds | None:
+    """Return the ranks by size / count, if `count` is per rank; None if the counts do not fit."""
     found: set[int] = set()
     for row in rows:
         each = row[2] * DTYPE_BYTES.get(row[3], 0)

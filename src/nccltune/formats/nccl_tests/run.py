@@ -117,6 +117,8 @@ class NcclTestsRun:
         self.preloaded: tuple[str, ...] = ()
         self.stated: tuple[int | None, int | None] = (None, None)
         self.devices: list[TableDevice] = []
+        self._holders: dict[tuple[int, int], tuple[str, int]] = {}
+        self.copies: set[tuple[str, int]] = set()
         self.hosts_told = True
         self.abridged = False
         self.log = NcclLog()
@@ -146,18 +148,17 @@ class NcclTestsRun:
         """Process a header line that `header_part` recognised."""
         self.seen.add(part)
         if part == "device":
-            if len(self.devices) < MAX_RANKS:
-                self.devices.append(
-                    TableDevice(
-                        int(match["rank"]),
-                        int(match["group"] or 0),
-                        int(match["pid"]),
-                        match["host"].partition(".")[0],
-                        match["gpu"],
-                        match["bus"],
-                        int(match["device"][:9]),
-                    )
-                )
+            device = TableDevice(
+                int(match["rank"]),
+                int(match["group"] or 0),
+                int(match["pid"]),
+                match["host"].partition(".")[0],
+                match["gpu"],
+                match["bus"],
+                int(match["device"][:9]),
+            )
+            if len(self.devices) < MAX_RANKS and not self._is_of_copy(device):
+                self.devices.append(device)
         elif part == "parameters":
             self.parameters = match.group()
             self.ranks_per_process = max(1, int(match["threads"]) * int(match["gpus"]))
@@ -193,6 +194,16 @@ class NcclTestsRun:
                 " what was asked for above it was not measured",
                 number,
             )
+
+    def _is_of_copy(self, device: TableDevice) -> bool:
+        """Return whether another process has this rank, so that this one is a copy of the test.
+
+        Copies are not one job: each is a run of its own, so only the first one's devices count.
+        """
+        process = device.host, device.pid
+        if self._holders.setdefault((device.group, device.rank), process) != process:
+            self.copies.add(process)
+        return process in self.copies
 
     @property
     def group(self) -> list[TableDevice]:

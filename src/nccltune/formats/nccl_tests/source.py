@@ -175,6 +175,8 @@ class SourceReader:
         self.table.copies = self._copies
         self.table.sound = len(layout.in_place) == len(PLACEMENTS)
         self._quick, self._accepts = layout.fast(self.table.keep), True
+        # The fast reader keeps only rows whose algbw is size / time.
+        self.table.share = None if self._quick is None else 1.0
         self._refresh()
 
     def copied(self, text: str, number: int) -> bool:
@@ -260,9 +262,10 @@ class SourceReader:
             self._refresh()
 
     def _watch_copies(self, number: int) -> None:
-        """Detect one-rank copies: several processes that each ran the test alone.
+        """Detect copies: several processes that each ran the test alone.
 
-        This happens if nccl-tests was built without MPI, but is started with MPI's launcher.
+        This happens if nccl-tests was built without MPI, but is started with MPI's launcher. Copies
+        that print in turn are told from other runs only if they have one rank.
         """
         devices = self.run.devices
         if len(self._one_rank) > _MAX_TESTS:
@@ -271,18 +274,17 @@ class SourceReader:
         if any(device.rank for device in devices):
             # The run has more ranks than the one of its first line.
             alone.discard((devices[0].host, devices[0].pid))
-            return
-        if len(alone) < 2:
+        elif len(alone) < 2:
             alone.add((devices[-1].host, devices[-1].pid))
-        if len(alone) > 1:
+        if len(alone) > 1 or self.run.copies:
             self._copies = True
             for table in (self.table, *self.finished):
                 if table is not None:
                     table.copies = True
             self.report.flag(
                 FlagKind.ONE_RANK_COPIES,
-                "several processes ran the same one-rank test, each alone: nccl-tests was built"
-                " without MPI=1, or started without its launcher",
+                "several processes ran the same test, each alone with a rank 0: nccl-tests was"
+                " built without MPI=1, or started without its launcher",
                 number,
             )
 

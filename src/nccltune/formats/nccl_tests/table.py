@@ -13,11 +13,11 @@ from nccltune.formats.nccl_tests.checks import (
     bus_factor_of,
     flag_algbw,
 )
-from nccltune.formats.nccl_tests.collective_evidence import Shape, find_collective
-from nccltune.formats.nccl_tests.columns import FlatRow, Row, TableColumns, Timing
+from nccltune.formats.nccl_tests.collective_evidence import Shape, contradiction, find_collective
+from nccltune.formats.nccl_tests.columns import DTYPE_BYTES, FlatRow, Row, TableColumns, Timing
 from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
-from nccltune.formats.nccl_tests.rank_bounds import bounds_of_ratio, rank_bounds
+from nccltune.formats.nccl_tests.rank_bounds import bounds_by_count, bounds_of_ratio, rank_bounds
 from nccltune.formats.nccl_tests.run import (
     MAX_RANKS,
     NcclTestsRun,
@@ -99,6 +99,8 @@ class TableReader:
         self.footer = False
         self.left = frozenset(("count", "type", "redop", "root"))
         self.copies = False
+        self.share: float | None = None
+        self._most_algbw = 1.0
         self.apart = False
         self.counts_rows = True
         self.sound = True
@@ -135,6 +137,8 @@ class TableReader:
         """Flag a printed algorithm bandwidth that contradicts size and time."""
         if not self.layout.cpu_time and self.run.collective not in OTHER_BANDWIDTH:
             flag_algbw(size, time_us, algbw, self.run.ranks, self._context.report, line)
+            if algbw > self._most_algbw:
+                self.share, self._most_algbw = algbw * time_us * 1e3 / size, algbw
 
     def count_empty(self, timings: int) -> None:
         """Count a row of size 0 and its timings: nccl-tests includes them in its average."""
@@ -278,14 +282,17 @@ class TableReader:
             file_hash=report.file_hash or None,
         )
         known_ranks = run.ranks or log.ranks or options.ranks
+        shape = Shape(*rows[0][1:6])._replace(columns=self.left)
+        factor = None if self.layout.cpu_time else bus_factor_of(rows)
         named = collective_of_title(self.found.heading) or find_collective(
             run.collective,
-            Shape(*rows[0][1:6])._replace(columns=self.left),
+            shape,
             log,
             options,
             context.name,
             known_ranks,
-            None if self.layout.cpu_time else bus_factor_of(rows),
+            factor,
+            self.share,
             run.command.collective if run.command is not None else None,
         )
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
@@ -294,6 +301,10 @@ class TableReader:
         found.source, found.registered = self._source, run.registration is not None or run.graph > 0
         found.nodes, found.ranks, found.graph = self._scale.nodes, self._scale.ranks, run.graph > 0
         if isinstance(named, Collective):
+            if named is options.collective and (
+                words := contradiction(named, shape, factor, self.share, known_ranks)
+            ):
+                report.flag(FlagKind.NOTE, words, self.line, doubtful=True)
             self._collective = found.collective = named
             self._label = self._find_label(named, log)
         else:
@@ -335,6 +346,9 @@ class TableReader:
     ) -> ScaleEvidence:
         run, options = self.run, self._context.options
         bounds = None
+        if isinstance(found, str) and rows[0][1] != rows[0][2] * DTYPE_BYTES.get(rows[0][3], 0):
+            counted = bounds_by_count(rows)
+            bounds = counted if counted is not None and counted.exact else None
         if isinstance(found, Collective) and not self.layout.cpu_time:
             bounds = rank_bounds(rows, found)
             if self.layout.ratio is not None:

@@ -46,6 +46,16 @@ def put(path: Path, made: Made | str = MADE) -> Path:
     return path
 
 
+def test_an_import_without_a_measurement_leaves_no_study(tmp_path: Path, nccltune: Command) -> None:
+    file = put(tmp_path / "a.txt", "box:7:9 [0] NCCL INFO Using network Socket\n")
+    for study in (tmp_path / "new", tmp_path / "old"):
+        if study.name == "old":
+            nccltune("import", put(tmp_path / "b.txt"), "-o", study)
+        result = nccltune("import", file, "-o", study)
+        assert (result.code, study.exists()) == (2, study.name == "old")
+        assert "error: no measurement was read" in result.err
+
+
 def test_a_folder(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()

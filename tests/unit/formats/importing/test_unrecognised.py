@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is said of files without known measurements."""
 
+from pathlib import Path
+
 import pytest
 
 from nccltune.formats.importing.detect import kind_of
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.importing.unrecognised import describe
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
 
@@ -20,6 +24,17 @@ CUT = (
     "# nThread 1 nGpus 1 minBytes 32 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20\n"
     + "".join(f"#   Rank  {n} Pid 4{n} on box device  {n} [0x00] NVIDIA A100\n" for n in range(2))
 )
+HEADER = CUT.splitlines()[0] + "\n"
+DEVICE = "#   Rank  {} Pid {} on {} device  {} [0x00] NVIDIA A100\n"
+COPIES = HEADER * 2 + DEVICE.format(0, 7, "a", 0) + DEVICE.format(0, 9, "b", 0)
+PAIRS = HEADER * 2 + "".join(
+    DEVICE.format(rank, pid, "box", rank) for pid in (7, 9) for rank in (0, 1)
+)
+AGAIN = CUT + CUT.replace("Pid 4", "Pid 5")
+HOSTS = CUT + CUT.replace("on box", "on bin")
+TAGGED = "".join(f"[1,{at % 2}]<stdout>:{line}\n" for at, line in enumerate(COPIES.splitlines()))
+AVERAGE = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 3.94145\n"
+START = "mpirun -np 2 ./all_reduce_perf -b 8 -e 128M -g 2\n"
 NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us": 1.2}]}'
 
 
@@ -32,7 +47,17 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (PANDAS, "columns nodes, message_size, collective, algo, proto: no column", "", 1),
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),
         ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "bytes of one rank", 1),
-        (CUT, "header of nccl-tests (2 ranks on 1 host) and no row", "doctor {name}", 1),
+        (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
+        (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
+        (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
+        (HOSTS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
+        (TAGGED, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
+        (AGAIN, "(it lists 2 ranks on 1 host) and no row: the run hung", "doctor {name}", 1),
+        (CUT + AVERAGE, "and no row: the text is cut, its last lines are there", "whole output", 1),
+        (START + 2 * AVERAGE, "from one start: each is a separate copy", "make MPI=1", 5),
+        (START * 2 + 2 * AVERAGE, "has 2 averages of nccl-tests and no row: there", "give", 4),
+        ("for i in 1 2; do\n" + START + "done\n" + 2 * AVERAGE, "and no row: there", "give", 5),
+        (START + AVERAGE, "has 1 average of nccl-tests and no row: there is no time", "whole", 3),
         ("run it:\nmpirun -n 8 ./all_reduce_perf -b 8 -e 1G\n", "has a command", "lint", 2),
         ("#!/bin/sh\nsrun x/all_reduce_perf -b 8 -e 1G\n", "is a script", "give its output", 2),
         (NESTED, "keys bytes, eager_us, graph_us: which one is the time", "time_us", 1),
@@ -92,3 +117,26 @@ def test_other_benchmarks_are_named(text: str, program: str) -> None:
 def test_another_benchmark_beside_nccl_tests_is_left_alone() -> None:
     text = "nvbandwidth Version: v0.5\n# nThread 1 nGpus 8 minBytes 8\n"
     assert kind_of(text.encode()) is FileKind.NCCL_TESTS_TEXT
+
+
+INFO = "box:7:9 [0] NCCL INFO "
+RAN = "AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{INFO}Using network Socket\n", "no line of it names what ran"),
+        (f"{INFO}{RAN}\n", "it names what ran"),
+        (f"{CUT}{INFO}Using network Socket\n", "header of nccl-tests (it lists 2 ranks on 1 host)"),
+        (f"{PAIRS}{INFO}Using network Socket\n", "is a separate copy"),
+    ],
+)
+def test_a_log_without_a_table_is_described(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "run.log"
+    file.write_text(text, encoding="utf-8")
+    for reading in read_inputs(find_inputs([file]), ReadOptions(study="x")):
+        # Only once read, the report is complete.
+        assert [*reading.batches()] == []
+        notes = [flag.sentence for flag in reading.report.flags]
+        assert any(words in said for said in [reading.report.error or "", *notes])

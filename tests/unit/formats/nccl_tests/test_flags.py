@@ -204,3 +204,33 @@ def test_an_edited_algorithm_bandwidth(era: str) -> None:
     assert "bandwidth_mismatch" in read.doubtful
     assert "the row was edited" in read.sentence("bandwidth_mismatch")
     assert len(read.samples) == 2 * len(SIZES)
+
+
+def bare_row(count: int, time_us: float, algbw: float, busbw: float) -> str:
+    """Return a row of 1 MiB without a reduction and a root, as one that is pasted alone."""
+    figures = f"{time_us:.2f} {algbw:.2f} {busbw:.2f} 0e+00"
+    return f"  1048576  {count}  float  {figures}  {figures}\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "algbw", "busbw", "listed"),
+    [
+        (131072, 0.5, 0.5, "allgather or hypercube of 2 ranks"),
+        (32768, 1.0, 0.875, "allgather or alltoall of 8 ranks"),
+        (32768, 0.875, 0.875, "allgather or hypercube of 8 ranks"),
+        (1024, 1.0, 255 / 256, "allgather or alltoall or hypercube of 256 ranks"),
+    ],
+)
+def test_bandwidths_and_counts_narrow_the_collective(
+    count: int, algbw: float, busbw: float, listed: str
+) -> None:
+    rate = (1 << 20) / 50e3
+    row = bare_row(count, 50.0, algbw * rate, busbw * rate)
+    read = text(row)
+    assert f"(by its rows: {listed})" in read.sentence("collective_unknown")
+    assert listed.rpartition(" of ")[2] in read.sentence("scale_inferred")
+    for name in ("allgather", "alltoall", "hypercube", "broadcast"):
+        told = text(row, collective=Collective(name))
+        warned = f"its rows are not those of {name} as given" in str(told.report.flags)
+        assert warned is (name not in listed)
+        assert told.report.collectives == {name: 2}

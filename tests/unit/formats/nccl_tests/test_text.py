@@ -249,6 +249,17 @@ def test_one_rank_tables_of_several_processes() -> None:
     assert "one_rank" in text("\n".join(tagged)).doubtful
 
 
+def test_copies_of_two_ranks_each_are_no_job_of_four() -> None:
+    made = [
+        Made(points(*SIZES), ranks=2, pid=pid, hosts=(host,)) for pid, host in ((7, "a"), (9, "b"))
+    ]
+    mixed = [line for pair in zip(*[item.lines() for item in made], strict=True) for line in pair]
+    read = text("\n".join(mixed))
+    assert "one_rank_copies" in read.doubtful
+    assert read.report.scales == {"1x2": 2 * 2 * len(SIZES)}
+    assert read.report.unreadable == 0
+
+
 def test_several_tests_of_many_ranks_are_no_copies_of_a_one_rank_test() -> None:
     made = [
         Made(points(*SIZES), ranks=8, one_process=False, pid=100 + 50 * number, collective=kind)
