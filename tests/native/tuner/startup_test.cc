@@ -346,7 +346,10 @@ TEST_F(StartupTest, AWriterBesideManyCommunicatorsNeverGivesATornRule) {
       EXPECT_NE(lines.back().find("1 of 3 rules apply"), std::string::npos) << lines.back();
       ++used;
     } else {
-      EXPECT_TRUE(lines.at(0).starts_with("WARN")) << lines[0];
+      // A first line that is cut off does not say yet that an end follows.
+      EXPECT_TRUE(lines.at(0).starts_with("WARN") ||
+                  lines[0].find(": 0 of 0 rules apply") != std::string::npos)
+          << lines[0];
     }
   }
   stop = true;
