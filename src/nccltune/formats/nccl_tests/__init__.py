@@ -3,7 +3,8 @@
 
 text.py                 text output, mixed with lines of launchers and NCCL
 source.py               the output of one process
-run.py                  the header: version, parameters, devices, scale
+run.py                  the header: version, parameters, devices
+scale.py                how many nodes and ranks a table has
 conditions.py           in which way a run measured something else than plain calls
 wrapped.py              join lines that a terminal wrapped
 copied_table.py         copies of a table: Markdown, CSV, TSV, other column names

@@ -18,13 +18,8 @@ from nccltune.formats.nccl_tests.columns import DTYPE_BYTES, FlatRow, Row, Table
 from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
 from nccltune.formats.nccl_tests.rank_bounds import bounds_by_count, bounds_of_ratio, rank_bounds
-from nccltune.formats.nccl_tests.run import (
-    MAX_RANKS,
-    NcclTestsRun,
-    ScaleEvidence,
-    ScaleFound,
-    find_scale,
-)
+from nccltune.formats.nccl_tests.run import MAX_RANKS, NcclTestsRun
+from nccltune.formats.nccl_tests.scale import ScaleEvidence, ScaleFound, find_scale
 from nccltune.formats.reading.choice_evidence import (
     CHANNEL_LIMITS,
     Label,
