@@ -246,7 +246,17 @@ namespace {
 constexpr useconds_t kLongestPauseUs = 128'000;
 
 constinit std::mutex mutex;
-constinit std::shared_ptr<const LoadedConfig> loaded;
+
+// The toolchain of the wheels runs no destructor of a static object at dlclose, but at exit, when
+// its code is gone. So this one has none, and the shared object frees it by a function.
+union CachedConfig {
+  constexpr CachedConfig() noexcept : config() {}
+  ~CachedConfig() {}  // NOLINT(modernize-use-equals-default): a defaulted one would be deleted
+  std::shared_ptr<const LoadedConfig> config;
+};
+constinit CachedConfig cached;
+
+__attribute__((destructor)) void FreeCached() { cached.config.reset(); }
 
 // Returns whether another look may show more: a writer empties a file before it writes, and may
 // pause within it.
@@ -273,19 +283,19 @@ LoadedConfig Read(const std::string& path, const std::string& expected_hash) {
 std::shared_ptr<const LoadedConfig> LoadConfig(const std::string& path,
                                                const std::string& expected_hash) {
   const std::lock_guard<std::mutex> lock(mutex);
-  if (loaded != nullptr && loaded->path == path) return loaded;
+  if (cached.config != nullptr && cached.config->path == path) return cached.config;
   LoadedConfig file = Read(path, expected_hash);
   for (useconds_t us = 1000; LooksTorn(file) && us <= kLongestPauseUs; us *= 2) {
     usleep(us);
     file = Read(path, expected_hash);
   }
-  loaded = std::make_shared<const LoadedConfig>(std::move(file));
-  return loaded;
+  cached.config = std::make_shared<const LoadedConfig>(std::move(file));
+  return cached.config;
 }
 
 void ForgetConfig() {
   const std::lock_guard<std::mutex> lock(mutex);
-  loaded = nullptr;
+  cached.config = nullptr;
 }
 
 }  // namespace nccltune::tuner
