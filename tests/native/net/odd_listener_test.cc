@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -188,8 +190,14 @@ class SilentListenerTest : public OddListenerTest {
     return frame;
   }
 
+  // Returns a message that outlives the sender, which reads it until it is closed.
+  const std::vector<std::byte>& Kept(size_t bytes, uint64_t seed) {
+    return kept_.emplace_back(Content(bytes, seed));
+  }
+
   ~SilentListenerTest() override { Close(sender_); }
 
+  std::deque<std::vector<std::byte>> kept_;
   Sender* sender_ = nullptr;
   std::array<Descriptor, kFlowsInAll> flows_;
 };
@@ -198,9 +206,9 @@ class SilentListenerTest : public OddListenerTest {
 // not resent by idle flows, but by all flows after two seconds without an acknowledgement.
 TEST_F(SilentListenerTest, AnEagerMessageIsSentAgainOnlyWhenTheExpressFlowIsSilent) {
   Join();
-  const std::vector<std::byte> small = Content(1000, 1);
+  const std::vector<std::byte>& small = Kept(1000, 1);
   // A message of one chunk.
-  const std::vector<std::byte> large = Content(8 << 10, 2);
+  const std::vector<std::byte>& large = Kept(8 << 10, 2);
   TransferRequest* request = nullptr;
   ASSERT_EQ(Send(sender_, small.data(), small.size(), &request), abi::kSuccess);
   ASSERT_EQ(Send(sender_, large.data(), large.size(), &request), abi::kSuccess);
@@ -230,7 +238,7 @@ TEST_F(SilentListenerTest, AnEagerMessageIsSentAgainOnlyWhenTheExpressFlowIsSile
 TEST_F(SilentListenerTest, UnacknowledgedEagerMessagesAreAtMost512KiB) {
   constexpr size_t kBytes = 16 << 10;
   Join(kBytes);
-  const std::vector<std::byte> small = Content(kBytes, 1);
+  const std::vector<std::byte>& small = Kept(kBytes, 1);
   for (size_t i = 0; i < kSlots; ++i) {
     TransferRequest* request = nullptr;
     ASSERT_EQ(Send(sender_, small.data(), kBytes, &request), abi::kSuccess);
@@ -254,7 +262,7 @@ TEST_F(SilentListenerTest, AnAcknowledgementOfAFrameThatIsBeingWrittenEndsTheFlo
   for (const Descriptor& flow : flows_) {
     ASSERT_EQ(setsockopt(flow.fd(), SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)), 0);
   }
-  const std::vector<std::byte> large = Content(4 << 20, 2);
+  const std::vector<std::byte>& large = Kept(4 << 20, 2);
   TransferRequest* request = nullptr;
   ASSERT_EQ(Send(sender_, large.data(), large.size(), &request), abi::kSuccess);
   ASSERT_TRUE(Until([&] {
