@@ -16,6 +16,7 @@ hardware.py       hardware files among the inputs
 environments.py   the output of env beside outputs of tests
 json_records.py   records of timings in JSON of any program
 raw_csv.py        NVIDIA's raw CSV of measurements
+raw_row.py        the cells of one of its rows
 foreign_programs.py  benchmarks that do not measure NCCL
 unrecognised.py   say what a file without known measurements is, and what to give instead
 raw_header.py     the rows of a raw CSV by their values, where names are missing

@@ -5,21 +5,17 @@ Columns are found by name and may have any order, any separator and units. Readi
 invalid cell makes the whole file an error, which names the line, the column and the way out.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from math import inf
-from typing import BinaryIO, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 import msgspec
 
 from nccltune.formats.importing.raw_header import (
-    ALGORITHM_NAMES,
-    COLLECTIVES,
-    PROTOCOL_NAMES,
     is_row,
     no_header,
-    plain_collective,
     with_collective,
 )
+from nccltune.formats.importing.raw_row import RawColumn, RawRow
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.choice_evidence import Label, find_label
 from nccltune.formats.reading.collective_names import collective_of_title
@@ -28,36 +24,24 @@ from nccltune.formats.reading.file_names import headings_apart
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
+    BINARY_PREFIXES,
     Number,
     PossibleBytes,
-    bandwidth_of,
     size_of,
-    time_of,
-    whole_of,
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
 from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, header_of
-from nccltune.formats.text.cells import MAX_INT, CellError, Problem, name_of, number_of
+from nccltune.formats.text.cells import CellError, Problem
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import line_blocks, visible
 from nccltune.model.choice import (
     DEFAULT,
-    MAX_CHANNELS,
-    Algorithm,
     AnyChoice,
-    Choice,
-    Protocol,
     choice_label,
-    parse_algorithm,
-    parse_choice,
-    parse_protocol,
 )
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError
-from nccltune.model.names import nearest
 from nccltune.model.sample import Sample, Source
 
-_Value = TypeVar("_Value")
 TOOL = "raw-csv"
 REQUIRED = (
     "collective",
@@ -72,11 +56,8 @@ REQUIRED = (
 _NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gbps"}
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
-_EXACT = 0.006
-"""The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _BATCH = 4096
 _ASSUMED = "no column names the choice that it was made with: taken as the default"
-_BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
 
 
 def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
@@ -142,13 +123,6 @@ def _readers(header: Header, context: Context, line: int) -> list["_Rows"]:
     return readers
 
 
-class _Cell(NamedTuple):
-    """A column that is read: its position, and its name for messages."""
-
-    at: int
-    name: str
-
-
 class _Rows:
     """A parser of rows. The header gives the position of each column."""
 
@@ -175,7 +149,7 @@ class _Rows:
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
         self._differing = DifferingColumns(header)
-        self.places: dict[str, _Cell] = {}
+        self.places: dict[str, RawColumn] = {}
         for role in sorted(header.roles - {"time", "spread", OTHER_RUN}):
             self.places[role] = self._only(role)
         if "op" in self.places and "collective" not in self.places:
@@ -195,7 +169,7 @@ class _Rows:
             listed = ", ".join(visible(name, 24) for name in header.unknown[:5])
             self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", line)
 
-    def _only(self, role: str) -> _Cell:
+    def _only(self, role: str) -> RawColumn:
         places = self.header.at(role)
         names = [self.header.columns[at].name for at in places]
         if len(places) > 1:
@@ -206,9 +180,9 @@ class _Rows:
                 f"columns {numbers} are both the {_NAMES.get(role, role)}: one is there twice",
                 "delete or rename one",
             )
-        return _Cell(places[0], names[0])
+        return RawColumn(places[0], names[0])
 
-    def _time_columns(self) -> list[tuple[bool, _Cell | None]]:
+    def _time_columns(self) -> list[tuple[bool, RawColumn | None]]:
         """Return the columns of times, each with whether it is in place.
 
         The column is None if the times are computed from bandwidths.
@@ -223,7 +197,7 @@ class _Rows:
         if len(placed) < len(places) or (len(placed) > 1 and "" in placed):
             self._only("time")
         return [
-            (column.placement == "in-place", _Cell(at, column.name))
+            (column.placement == "in-place", RawColumn(at, column.name))
             for at, column in zip(places, columns, strict=True)
         ]
 
@@ -289,7 +263,7 @@ class _Rows:
                 "every row needs a field for every column",
             )
         self.report.rows += self.counts_rows
-        samples = self._row(_Reader(self, cells), number)
+        samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:
             name = self._differing.add(_key(sample), cells)
             if name:
@@ -301,7 +275,7 @@ class _Rows:
                 )
         return samples
 
-    def _row(self, read: "_Reader", number: int) -> list[Sample]:
+    def _row(self, read: RawRow, number: int) -> list[Sample]:
         options = self.context.options
         named = collective_of_title(self.heading) or options.collective
         collective = read.collective() if "collective" in self.places else named
@@ -393,13 +367,13 @@ class _Rows:
         if size is None:
             raise CellError("the size is no whole number of bytes", "write sizes as whole bytes")
         if size != sizes.decimal:
-            self.report.flag(FlagKind.NOTE, _BINARY_PREFIXES, number)
+            self.report.flag(FlagKind.NOTE, BINARY_PREFIXES, number)
         if "algbw" not in found and ranks is None:
             raise CellError("the time of a busbw needs the number of ranks", "give --ranks")
         factors = {"algbw": 1.0, "busbw": collective.bus_factor(ranks) if ranks else 1.0}
         for role, factor in factors.items():
             rate = found.get(role)
-            if factor and rate is not None and 0 < rate.half <= _EXACT * rate.value:
+            if factor and rate is not None and rate.gives_time:
                 self.report.flag(FlagKind.NOTE, f"times are computed from {role}", number)
                 return size * factor / (rate.value * 1e3)
         self.report.cannot_read(number, "", "no time, and a bandwidth of too few digits for one")
@@ -435,7 +409,7 @@ class _Rows:
         if self._binary is None:
             self._binary = decided is not False
             if decided is None:
-                self.report.flag(FlagKind.NOTE, _BINARY_PREFIXES, number)
+                self.report.flag(FlagKind.NOTE, BINARY_PREFIXES, number)
         elif decided is not None and decided is not self._binary:
             raise CellError(
                 "the prefix of the size is a power of 1000 by the bandwidth of one row, and of 1024"
@@ -491,128 +465,3 @@ def _key(sample: Sample) -> tuple[object, ...]:
     """Return what rows have in common that are repeats of one test."""
     calls = sample.nodes, sample.ranks, sample.registered, sample.pipe_ops, sample.in_place
     return sample.collective, sample.bytes, sample.choice, calls, sample.dtype, sample.redop
-
-
-class _Reader:
-    """The cells of one row. Errors name the column."""
-
-    def __init__(self, rows: _Rows, cells: list[str]) -> None:
-        self._rows = rows
-        self._columns = rows.header.columns
-        self._places = rows.places
-        self._cells = cells
-
-    def cells(self, *roles: str) -> list[str]:
-        """Return the cells of the columns with any of `roles`; empty text for those without."""
-        places = [at for role in roles for at in self._rows.header.at(role)]
-        return [self._cells[at].strip("-\u2013\u2014 ") for at in places]
-
-    def cell(self, role: str) -> str | None:
-        """Return the cell of a role; None if the file has no such column."""
-        place = self._places.get(role)
-        return None if place is None else self._cells[place.at]
-
-    def of(self, role: str, parse: Callable[[str], _Value]) -> _Value | None:
-        """Return the value of a cell; None if the file has no such column."""
-        place = self._places.get(role)
-        return None if place is None else self._at(place, parse)
-
-    def _at(self, place: _Cell, parse: Callable[[str], _Value]) -> _Value:
-        try:
-            return parse(self._cells[place.at])
-        except (CellError, InputError) as error:
-            where = f"column {place.at + 1} ({place.name})"
-            raise CellError(f"{where}: {error.message}", error.hint) from None
-
-    def collective(self) -> Collective | None:
-        """Return the collective, in any spelling of nccl-tests and NCCL."""
-
-        def parse(cell: str) -> Collective:
-            plain = plain_collective(cell)
-            name = plain if plain in COLLECTIVES else cell
-            return Collective(name_of(name, COLLECTIVES, "a collective"))
-
-        return self.of("collective", parse)
-
-    def choice(self) -> AnyChoice | None:
-        """Return the choice; None if the file has no columns for it."""
-        if (choice := self.of("choice", parse_choice)) is not None:
-            return choice
-        algorithm = (self.cell("algorithm") or "").lower()
-        if "algorithm" not in self._places or "protocol" not in self._places:
-            return None
-        if algorithm == DEFAULT:
-            self.of("protocol", lambda cell: name_of(cell.lower(), [DEFAULT], "a protocol"))
-            return DEFAULT
-        chosen = self.of("algorithm", _algorithm_of)
-        protocol = self.of("protocol", _protocol_of)
-        channels = self.of(
-            "channels",
-            lambda cell: number_of(
-                cell, "a number of channels", 1, MAX_CHANNELS, "is NCCL's own number"
-            ),
-        )
-        assert chosen is not None
-        assert protocol is not None
-        return Choice(chosen, protocol, channels)
-
-    def number(
-        self, role: str, noun: str, least: int, any_words: str, most: int = MAX_INT
-    ) -> int | None:
-        """Return a whole number; None for -1 and if the file has no such column."""
-        return self.of(role, lambda cell: number_of(cell, noun, least, most, any_words))
-
-    def word(self, role: str) -> str | None:
-        """Return a data type or a reduction as nccl-tests names it; None if there is none."""
-        cell = (self.cell(role) or "").lower()
-        return None if cell in ("", "-", "none", "n/a") else cell
-
-    def wrong(self) -> int | None:
-        """Return the number of wrong elements; None if it was not checked."""
-        if self.word("#wrong") is None:
-            return None
-        return self.of("#wrong", lambda cell: whole_of(cell, "a number of errors"))
-
-    def bandwidth(self, role: str) -> Number | None:
-        """Return a bandwidth; None for an empty cell and if the file has no such column."""
-        place = self._places.get(role)
-        if place is None:
-            return None
-        factor = self._columns[place.at].factor
-
-        def parse(cell: str) -> Number | None:
-            found = bandwidth_of(cell, factor)
-            if found is not None and found.value < 0:
-                raise CellError(f"{cell} is not a bandwidth", "write a number above 0")
-            return found
-
-        return self._at(place, parse)
-
-    def time(self, place: _Cell, *, checked: bool) -> float | None:
-        """Return a time in microseconds. Its unit must be named, or `checked` by a bandwidth."""
-        factor = self._columns[place.at].factor
-
-        def parse(cell: str) -> float:
-            time, united = time_of(cell, factor)
-            if not (united or checked):
-                raise CellError("the unit of this time is not named", f"write '{place.name} (us)'")
-            if not 0 < time.value < inf:
-                raise CellError(f"{cell} is not a time", "write a number above 0")
-            return time.value
-
-        return self._at(place, parse)
-
-
-def _algorithm_of(cell: str) -> Algorithm:
-    if not cell:
-        return Algorithm(name_of(cell, ALGORITHM_NAMES, "an algorithm"))
-    try:
-        return parse_algorithm(cell)
-    except InputError as error:
-        raise CellError(error.message, nearest(cell, ALGORITHM_NAMES)) from None
-
-
-def _protocol_of(cell: str) -> Protocol:
-    if not cell:
-        return Protocol(name_of(cell, PROTOCOL_NAMES, "a protocol"))
-    return parse_protocol(cell)

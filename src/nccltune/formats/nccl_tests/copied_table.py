@@ -19,6 +19,7 @@ from nccltune.formats.nccl_tests.columns import (
 )
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.formats.reading.quantities import (
+    BINARY_PREFIXES,
     Number,
     PossibleBytes,
     bandwidth_of,
@@ -43,15 +44,12 @@ _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
 _TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
 _THOUSANDS = re.compile(r"\d{1,3}(?:(?:,\d{3}){2,}|(?:,\d{3})+\.\d+)")
-_EXACT = 0.006
-"""The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _CHECKS = 0.05
 """The least bandwidth in GB/s that is printed with enough digits to check a time."""
 _ASSUMED = (
     "nothing above the table states which columns are out of place: the first ones are, as every"
     " release of nccl-tests prints them"
 )
-_BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
 
 
 class _Timing(NamedTuple):
@@ -249,7 +247,7 @@ class CopiedTable:
         )
         if self._rate:
             rate = algbw if self._rate == "algbw" else busbw
-            if rate is None or not 0 < rate.half <= _EXACT * rate.value:
+            if rate is None or not rate.gives_time:
                 raise CellError("no time, and a bandwidth of too few digits for one", None)
             return _Timing(Number(0.0, 0.0, True), algbw, busbw, None, False)
         # A bandwidth shows whether the comma of `1,234` is one between thousands.
@@ -340,7 +338,7 @@ class CopiedTable:
 
         as_binary, as_decimal = fits(True), fits(False)
         if as_binary == as_decimal:
-            self.report.flag(FlagKind.NOTE, _BINARY_PREFIXES, open_rows[0].line)
+            self.report.flag(FlagKind.NOTE, BINARY_PREFIXES, open_rows[0].line)
         return as_binary >= as_decimal
 
     def _fault(self, row: _Row, size: int) -> str | None:

@@ -18,6 +18,10 @@ TIME_UNITS = {
     "seconds": Decimal(10**6),
 }  # fmt: skip
 """Microseconds of a unit of time."""
+BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
+"""The note on a file whose sizes are read with binary prefixes."""
+_EXACT = 0.006
+"""The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _BINARY, _DECIMAL = 1024, 1000
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _SIZE_UNIT = re.compile(r"(?P<power>[KMGT]?)(?P<binary>i?)(?:b|bytes?)?", re.IGNORECASE)
@@ -51,6 +55,11 @@ class Number(NamedTuple):
     value: float
     half: float
     converted: bool
+
+    @property
+    def gives_time(self) -> bool:
+        """Whether this bandwidth is printed with enough digits to compute a time from it."""
+        return 0 < self.half <= _EXACT * self.value
 
 
 def time_unit(text: str) -> Decimal | None:

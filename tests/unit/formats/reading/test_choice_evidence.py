@@ -13,7 +13,6 @@ from nccltune.formats.reading.file_names import named_choice
 from nccltune.formats.reading.platform_facts import Subject, differences
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
-from nccltune.model.forced import forced
 from tests.unit.formats.maker import Made, points, without_devices
 from tests.unit.formats.reading_tools import Read, files, text
 
@@ -433,27 +432,6 @@ def test_exclusions_leave_a_restricted_default() -> None:
     assert read.labels == {"default"}
     assert "choice_restricted" in read.flags
     assert read.doubtful == set()
-
-
-@pytest.mark.parametrize(
-    ("algorithms", "protocols", "label"),
-    [
-        ("Tree", "LL", "tree/ll"),
-        ("TREE", "ll128", "tree/ll128"),
-        ("ring;allreduce:tree", "LL", "tree/ll"),
-        ("ring;broadcast:tree", "LL", "ring/ll"),
-        ("NVLS", None, "nvls/simple"),
-        ("^ring,collnetdirect,collnetchain,nvls,nvlstree,pat", "^LL,LL128", "tree/simple"),
-        ("NVLSTree", "Simple", "nvls_tree/simple"),
-        ("Tree,Ring", "LL", None),
-        ("Tree", None, None),
-        (None, "LL", None),
-        (None, None, None),
-    ],
-)
-def test_forced_choices(algorithms: str | None, protocols: str | None, label: str | None) -> None:
-    found = forced(algorithms, protocols, Collective.ALLREDUCE).choice
-    assert (found.label if found else None) == label
 
 
 @pytest.mark.parametrize(
