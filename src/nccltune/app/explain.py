@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.app.nccl_model import known_version, why_default
+from nccltune.app.nccl_model import why_default
 from nccltune.formats.tuner_config.csv_rules import FileRule, read_rules
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
@@ -18,6 +18,7 @@ from nccltune.native import tuner_path
 from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
+from nccltune.topology.nccl_model.settings import known_version
 from nccltune.tune.explain import (
     NEWEST_KNOWN,
     ExplainResult,

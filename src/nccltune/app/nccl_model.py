@@ -20,9 +20,8 @@ from nccltune.predict import NEWEST, LimitKind, Prediction, predict
 from nccltune.predict.choice import CallTime
 from nccltune.predict.communicator import SETTINGS
 from nccltune.report.words import time_text
-from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.gpu_models import with_named_gpus
-from nccltune.topology.nccl_model.settings import parse_version
+from nccltune.topology.nccl_model.settings import known_version
 
 _NOT_FOLLOWED = (
     "NCCL_GRAPH_FILE",
@@ -255,14 +254,6 @@ def why_default(
         missing.setdefault(reason, []).append(choice.label)
     words += [f"no {', '.join(labels)}: {reason}" for reason, labels in missing.items()]
     return "; ".join((*words, *found.notes))
-
-
-def known_version(text: str | None) -> Version | None:
-    """Return the version that `text` spells; None if it spells none."""
-    try:
-        return parse_version(text or "")
-    except InputError:
-        return None
 
 
 def _at(one: ModelFigure) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.app.nccl_model import known_version
 from nccltune.app.predict_scale import MeasuredRuns, assumed_node, curves_below, read_measured
 from nccltune.app.topo_what_if import conditions_of_study, setting_pair
 from nccltune.model.collective import Collective
@@ -29,7 +28,7 @@ from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.gpu_models import with_named_gpus
-from nccltune.topology.nccl_model.settings import parse_version
+from nccltune.topology.nccl_model.settings import known_version, parse_version
 
 
 class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +95,10 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
     settings = {name: value for name, value in recorded.items() if name in SETTINGS} | asked
     if request.nccl is not None and request.nccl_version is not None:
         raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")
-    named = _version(request.nccl_version, "‹nccl_version›") or _version_of(request.nccl)
+    stated, against = request.nccl_version, request.against
+    named = parse_version(stated, "‹nccl_version›") if stated else _version_of(request.nccl)
     known = named or version or NEWEST
-    other = _version(request.against, "‹against›")
+    other = parse_version(against, "‹against›") if against else None
     first, last = request.sizes
     sizes = [first << power for power in range(64) if first << power <= last]
 
@@ -188,8 +188,10 @@ def _with_expected(
 
 def _version_of(path: Path | None) -> Version | None:
     """Return the version in the strings of a library, or the one that `path` spells."""
-    if path is None or not path.is_file():
-        return _version(None if path is None else str(path), "‹nccl›")
+    if path is None:
+        return None
+    if not path.is_file():
+        return parse_version(str(path), "‹nccl›")
     text = ""
     if path.stat().st_size:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -198,13 +200,6 @@ def _version_of(path: Path | None) -> Version | None:
     if not text:
         raise InputError("names no NCCL version, so it is no libnccl.so.2", where=str(path))
     return parse_version(text)
-
-
-def _version(text: str | None, where: str) -> Version | None:
-    try:
-        return parse_version(text) if text is not None else None
-    except InputError as error:
-        raise InputError(error.message, where=where, hint=error.hint) from None
 
 
 def _text(version: Version) -> str:

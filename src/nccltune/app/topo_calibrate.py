@@ -21,7 +21,7 @@ from nccltune.study.files import Study, write_whole
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import Calibration, defaults
 from nccltune.topology.flows.derive import Derived, Observation, derive, observations
-from nccltune.topology.flows.measured import version_of
+from nccltune.topology.nccl_model.settings import known_version
 
 SCOPE = SweepScope(
     collectives=[Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER],
@@ -79,7 +79,7 @@ def calibrate(
             base,
             name=study.name + (f", a replay of {platform.replay}" if platform.replay else ""),
             settings=platform.settings,
-            nccl_version=version_of(platform.nccl_version),
+            nccl_version=known_version(platform.nccl_version),
         )
         if result is not None:
             one.used.update(

@@ -31,6 +31,7 @@ from nccltune.topology.flows.what_if import (
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
 from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.nccl_model.settings import known_version, parse_version
 
 LARGE = 8 << 30
 """The size in bytes at which NCCL's own choice is compared with the ceiling."""
@@ -123,6 +124,7 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
         )
     calibration = request.calibration
     gpu, settings, version = conditions_of_study(request.path)
+    stated = request.nccl_version
     return WhatIfCase(
         topology=with_named_gpus(load_topology(request.path), gpu),
         collective=Collective(name),
@@ -133,7 +135,7 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
             **dict(setting_pair(text, "‹environment›") for text in request.environment),
         },
         calibration=None if calibration is None else read_calibration(calibration),
-        nccl_version=_version(request.nccl_version) or version,
+        nccl_version=parse_version(stated, "‹nccl_version›") if stated else version,
     )
 
 
@@ -150,9 +152,7 @@ def conditions_of_study(
         return None, {}, None
     platform = study.platform()
     settings = {name: value for name, value in platform.settings.items() if name in SETTINGS}
-    text = platform.nccl_version or ""
-    known = len(text.split(".")) in (2, 3) and text.replace(".", "").isdecimal()
-    return platform.gpu, settings, _version(text) if known else None
+    return platform.gpu, settings, known_version(platform.nccl_version)
 
 
 def setting_pair(text: str, where: str | None) -> tuple[str, str]:
@@ -161,16 +161,6 @@ def setting_pair(text: str, where: str | None) -> tuple[str, str]:
     if not sign or not name:
         raise InputError(f"{text!r} is not NAME=VALUE", where=where)
     return name, value
-
-
-def _version(text: str | None) -> tuple[int, int, int] | None:
-    if text is None:
-        return None
-    parts = text.split(".")
-    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
-        raise InputError(f"{text!r} is no version such as 2.28.9", where="‹nccl_version›")
-    numbers = [int(part) for part in parts] + [0]
-    return numbers[0], numbers[1], numbers[2]
 
 
 def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:

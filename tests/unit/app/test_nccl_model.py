@@ -10,7 +10,7 @@ import pytest
 
 from nccltune.analyze.result import ConditionAnalysis
 from nccltune.app.analyze import analyze_study
-from nccltune.app.nccl_model import beside, known_version, model_curve, why_default
+from nccltune.app.nccl_model import beside, model_curve, why_default
 from nccltune.app.study import open_study
 from nccltune.cli import run
 from nccltune.examples import example
@@ -18,6 +18,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.topology.files.load import load_topology
+from nccltune.topology.nccl_model.settings import known_version
 
 RECORDING = example("h200x4-1-node")
 PLATFORM = Platform(
@@ -69,6 +70,8 @@ def test_a_forced_choice_is_placed_beside_its_own_time() -> None:
     [
         ("2.28.9+cuda13.0", (2, 28, 9)),
         ("2.28.9", (2, 28, 9)),
+        ("2.28", (2, 28, 999)),
+        ("2.x.1", None),
         ("", None),
         (None, None),
         ("git", None),

@@ -12,7 +12,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
-from nccltune.topology.flows.measured import expectations, version_of
+from nccltune.topology.flows.measured import expectations
 from tests.unit.formats.maker import Made, Point
 from tests.unit.runs import Cli
 
@@ -100,16 +100,6 @@ def test_only_what_the_file_describes_is_expected() -> None:
     assert "no NIC" in silent
     emulated = msgspec.structs.replace(platform, emulated_nodes=True)
     assert expectations(topology, emulated, asked) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("2.28.9", (2, 28, 9)), ("2.28", None), ("2.x.1", None), (None, None)],
-)
-def test_only_complete_versions_become_numbers(
-    text: str | None, version: tuple[int, int, int] | None
-) -> None:
-    assert version_of(text) == version
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_changes_that_do_not_help_are_reported(cli: Cli) -> None:
         (["none.xml"], "cannot be read"),
         (["{l40s}", "NCCL_ALGO"], "is not NAME=VALUE"),
         (["{l40s}", "--collective", "alltoall"], "has no flows here"),
-        (["{l40s}", "--nccl-version", "new"], "is no version"),
+        (["{l40s}", "--nccl-version", "new"], "is not an NCCL version"),
         (["{l40s}", "--move-nic", "mlx5_7=CPU0"], "no device 'mlx5_7'"),
         (["{l40s}", "--add-switch", "CPU0="], "needs devices below it"),
         (["{l40s}", "--gpus", "9"], "names 4 GPUs, not 9"),

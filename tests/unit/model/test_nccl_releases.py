@@ -75,7 +75,7 @@ def test_the_newest_release_that_was_run_is_in_every_table() -> None:
     newest = numbers(RUN_ON_GPUS[-1])
     assert list(RELEASES[-1].since[:2]) == newest[:2]
     assert list(NEWEST) >= newest
-    table = Path(nccltune.__file__).parent / "launch_lint" / "variables.csv"
+    table = Path(nccltune.__file__).parent / "model" / "nccl_variables.csv"
     with table.open(encoding="utf-8") as file:
         assert (
             max(numbers(row["since"]) for row in csv.DictReader(file) if row["since"]) >= newest[:2]

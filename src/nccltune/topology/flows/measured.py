@@ -16,6 +16,7 @@ from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.flows.settings import READ
 from nccltune.topology.hardware.gpu_models import with_named_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.settings import known_version
 
 
 class TopologyExpectations(NamedTuple):
@@ -57,7 +58,7 @@ def expectations(
                 ranks_per_node=scale.ranks // scale.nodes,
                 settings=settings,
                 calibration=calibration,
-                nccl_version=version_of(platform.nccl_version),
+                nccl_version=known_version(platform.nccl_version),
                 nvlink_domains=platform.nvlink_domains,
             )
         except InputError as error:
@@ -97,14 +98,6 @@ def _kinds(made: Expected) -> str:
 def _words(kinds: list[tuple[FlowKind, float]]) -> Iterator[str]:
     for kind, rate in kinds:
         yield kind.prose if len(kinds) == 1 else f"{kind.prose} ({rate:.3g})"
-
-
-def version_of(text: str | None) -> tuple[int, int, int] | None:
-    """Return the three numbers of a version such as `2.28.9`; None for any other text."""
-    parts = (text or "").split(".")
-    if len(parts) < 3 or not all(part.isdecimal() for part in parts[:3]):
-        return None
-    return int(parts[0]), int(parts[1]), int(parts[2])
 
 
 def _sentence(error: NccltuneError) -> str:

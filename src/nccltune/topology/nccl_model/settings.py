@@ -68,16 +68,24 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether NCCL uses paths of kind NVB. False if NCCL_NVB_DISABLE is set and not 0."""
 
 
-def parse_version(text: str) -> Version:
+def parse_version(text: str, where: str | None = None) -> Version:
     """Return the version in a text such as `2.28.9`. `2.28` means the last release of 2.28.
 
-    Raises InputError for any other text.
+    Raises InputError, at `where`, for any other text.
     """
     found = re.fullmatch(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+.]\S*)?", text.strip())
     if found is None:
-        raise InputError(f"'{text}' is not an NCCL version", hint="write it as 2.28.9")
+        raise InputError(f"'{text}' is not an NCCL version", where=where, hint="write it as 2.28.9")
     major, minor, patch = found.groups()
     return (int(major), int(minor), int(patch) if patch is not None else 999)
+
+
+def known_version(text: str | None) -> Version | None:
+    """Return the version that `text` spells; None if it spells none."""
+    try:
+        return parse_version(text or "")
+    except InputError:
+        return None
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, str]:
