@@ -23,7 +23,7 @@ training.py    predict the processes of torchrun, deepspeed and accelerate
 manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
 misplaced.py   launcher options after the program
-variables.py   the variables that NCCL reads (variables.csv)
+variables.py   values of the variables that NCCL reads
 check.py       run every rule, for every launcher that the command may be for
 rules/         the rules
 finding.py     a finding and its edits

@@ -21,9 +21,10 @@ from nccltune.launch_lint.shell import ShellValue, expanded
 from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
-from nccltune.launch_lint.words import Line, Word, listed, quoted, split
+from nccltune.launch_lint.words import Line, Word, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
+from nccltune.model.names import listed
 
 _ORDER = list(Severity)
 _VARIABLE = re.compile(r"\$\w+")

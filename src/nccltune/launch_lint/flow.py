@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import Line, Word, listed, split
+from nccltune.launch_lint.words import Line, Word, split
+from nccltune.model.names import listed
 
 _MAX_DEPTH = 40
 

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at
-from nccltune.launch_lint.words import Line, Word, listed, split
+from nccltune.launch_lint.words import Line, Word, split
 from nccltune.model.errors import InputError
+from nccltune.model.names import listed
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)

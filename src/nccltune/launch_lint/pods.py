@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.finding import LaunchFinding, error, warning
 from nccltune.launch_lint.read import is_launcher
-from nccltune.launch_lint.variables import PREFIX
 from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.nccl_variables import PREFIX
 from nccltune.model.scale import count
 
 SHM = "/dev/shm"  # noqa: S108 - a mount point to look for

@@ -28,8 +28,9 @@ from nccltune.launch_lint.options import (
     TORCHRUN,
     Spec,
 )
-from nccltune.launch_lint.words import Line, Word, listed
+from nccltune.launch_lint.words import Line, Word
 from nccltune.model.errors import InputError
+from nccltune.model.names import listed
 
 _OPENMPI = (OPENMPI_4, OPENMPI_5)
 _BY_NAME: dict[str, tuple[Flavor, ...]] = {

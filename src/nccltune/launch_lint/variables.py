@@ -1,55 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables that NCCL reads and the values that each takes, from `variables.csv`.
+"""Check the values of NCCL's variables as NCCL reads them."""
 
-Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30. Names of 2.31 and
-2.32 are from the libraries 2.31.2 and 2.32.3, whose values are known where the library lists them
-(`ncclParamDumpAll`). The columns are:
-
-- `since`: first release that reads the variable, empty for 2.3 or older
-- `last`: last release that reads the variable, empty if 2.32 still reads it
-- `instead`: the variable that replaces it
-"""
-
-import csv
 import difflib
-import functools
 import re
-from importlib.resources import files
 from typing import NamedTuple
 
 from nccltune.launch.program import strtol
-from nccltune.launch_lint.words import is_open, listed, whole_number
+from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.nccl_variables import NcclVariable
 
-PREFIX = "NCCL_"
-RELEASES = "2.3 to 2.32"
-"""The releases of NCCL in the table."""
-_OTHERS = listed("""
-TESTS_ FASTRAK_ GPUVIZ_ SHARP_ IBEXT_ UCX_ INSPECTOR_ PROFILE_ PROFILER_ RCCL_ TCPX_
-GPUDIRECTTCPX_ SPECTRUM_ NVRX_ RAIL_ GRPC_ FT_ GIN_ RMA_ SYM_ PLUGIN_ PARAM_
-""")
-"""Prefixes (after `NCCL_`) of variables that plugins, nccl-tests and NCCL's new features read."""
-_OTHER_NAMES = frozenset(
-    listed("""
-VERSION HOME ROOT ROOT_DIR DIR LIB LIB_DIR LIBRARY LIBRARIES INCLUDE INCLUDE_DIR PATH
-INSTALL_PATH BLOCKING_WAIT ASYNC_ERROR_HANDLING DESYNC_DEBUG AVOID_RECORD_STREAMS ENABLE_TIMING
-TRACE_BUFFER_SIZE TUNER_CONFIG_PATH TUNER_CONFIG TEST TESTS TESTS_HOME TESTS_DIR
-TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY BIN
-""")
-)
-"""Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
-_CLOSE = 0.86
-
-
-class NcclVariable(NamedTuple):
-    """One row of the table. `values` depends on `kind`: words, or a range `LOW..HIGH`."""
-
-    name: str
-    kind: str
-    values: tuple[str, ...]
-    since: str
-    last: str
-    instead: str
 
 
 class VariableFault(NamedTuple):
@@ -61,105 +21,6 @@ class VariableFault(NamedTuple):
     id: str
     reason: str
     right: str | None
-
-
-@functools.cache
-def table() -> dict[str, NcclVariable]:
-    """Return all variables of NCCL, by name."""
-    text = files("nccltune.launch_lint").joinpath("variables.csv").read_text(encoding="utf-8")
-    return {
-        row["name"]: NcclVariable(
-            row["name"],
-            row["kind"],
-            tuple(row["values"].split()),
-            row["since"],
-            row["last"],
-            row["instead"],
-        )
-        for row in csv.DictReader(text.splitlines())
-    }
-
-
-def is_foreign(name: str) -> bool:
-    """Return whether a name with NCCL's prefix is known as a variable of other software."""
-    rest = name.removeprefix(PREFIX)
-    return name.startswith(PREFIX) and (rest in _OTHER_NAMES or rest.startswith(_OTHERS))
-
-
-def nearest_variable(name: str) -> str | None:
-    """Return the variable that a misspelt name means, or None if no variable is similar.
-
-    The name may have wrong letters, words in another order, or a missing word.
-
-    >>> nearest_variable("NCCL_IFNAME_SOCKET")
-    'NCCL_SOCKET_IFNAME'
-    """
-    if name in table() or not name:
-        return None
-    rest = _rest(name)
-    if rest is None:
-        return _nearest_other(name)
-    if rest == "TIMEOUT":
-        return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
-    known = {variable.removeprefix(PREFIX): variable for variable in _current()}
-    squeezed = {word.replace("_", ""): full for word, full in known.items()}
-    if (same := squeezed.get(rest.replace("_", ""))) is not None:
-        return same
-    words = set(rest.split("_"))
-    more = [
-        full
-        for word, full in known.items()
-        if words <= (own := set(word.split("_"))) and len(own) <= len(words) + 1
-    ]
-    if more:
-        return more[0] if len(more) == 1 else _SHORTENED.get(rest)
-    close = difflib.get_close_matches(PREFIX + rest, known.values(), n=1, cutoff=_CLOSE)
-    return close[0] if close else _SHORTENED.get(rest)
-
-
-_OTHERS_KNOWN = listed("""
-CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONNECTIONS
-LD_LIBRARY_PATH DYLD_LIBRARY_PATH LD_PRELOAD UCX_NET_DEVICES FI_PROVIDER FI_EFA_USE_DEVICE_RDMA
-OMP_NUM_THREADS
-""")
-"""Variables of other software that launch commands often set. Misspellings are reported too."""
-
-
-def _nearest_other(name: str) -> str | None:
-    if name in _OTHERS_KNOWN:
-        return None
-    close = difflib.get_close_matches(name, _OTHERS_KNOWN, n=1, cutoff=0.9)
-    return close[0] if close else None
-
-
-def _rest(name: str) -> str | None:
-    """Return a name without the prefix `NCCL_`, which may be misspelt, or None for other names."""
-    upper = name.upper().replace("-", "_")
-    if upper.startswith(PREFIX):
-        return upper.removeprefix(PREFIX)
-    first, sign, rest = upper.partition("_")
-    known = {variable.removeprefix(PREFIX) for variable in _current()}
-    if sign and rest in known and sorted(set(first)) in (["C", "L", "N"], ["C", "N"], ["C", "L"]):
-        return rest
-    return None
-
-
-_SHORTENED = {
-    "IFNAME": "NCCL_SOCKET_IFNAME",
-    "INTERFACE": "NCCL_SOCKET_IFNAME",
-    "HCA": "NCCL_IB_HCA",
-    "NVLS": "NCCL_NVLS_ENABLE",
-    "LOG_LEVEL": "NCCL_DEBUG",
-    "ALGORITHM": "NCCL_ALGO",
-    "PROTOCOL": "NCCL_PROTO",
-    "CHANNELS": "NCCL_MIN_NCHANNELS",
-    "NCHANNELS": "NCCL_MIN_NCHANNELS",
-}
-"""Short names that people write, which fit several variables or resemble none."""
-
-
-def _current() -> list[str]:
-    return [name for name, variable in table().items() if not variable.last]
 
 
 def fault(variable: NcclVariable, value: str) -> VariableFault | None:

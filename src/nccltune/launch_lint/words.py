@@ -11,11 +11,6 @@ from nccltune.model.errors import InputError
 _OPERATORS = frozenset("|&;<>")
 
 
-def listed(text: str) -> tuple[str, ...]:
-    """Return the words of a text that lists them, separated by blanks."""
-    return tuple(text.split())
-
-
 def whole_number(text: str) -> int | None:
     """Return the value of a text of at most 18 ASCII digits, or None for any other text.
 

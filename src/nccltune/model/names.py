@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints for misspelt words."""
+"""Lists of words, and hints for misspelt ones."""
 
 import difflib
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     plain = word.strip().lower()
     close = difflib.get_close_matches(plain, words, n=1, cutoff=0.5)
     if len(words) <= _SHORT_LIST:
-        listed = " ".join(words)
-        return f"did you mean {close[0]!r}? valid: {listed}" if close else f"valid: {listed}"
+        every = " ".join(words)
+        return f"did you mean {close[0]!r}? valid: {every}" if close else f"valid: {every}"
     near = [item for item in words if plain and plain in item.lower()]
     near += [item for item in difflib.get_close_matches(plain, words, n=_NEAR) if item not in near]
     near = near[:_NEAR]
@@ -30,3 +30,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     if near:
         return f"did you mean one of {' '.join(near)}? {len(words)} are valid"
     return f"valid: {' '.join(words[:_NEAR])} and {len(words) - _NEAR} more"
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the words of a text that lists them, separated by blanks."""
+    return tuple(text.split())

@@ -27,7 +27,7 @@ from nccltune.doctor.facts.settings import (
     SettingRecord,
 )
 from nccltune.formats.tuner_config.nccl_conf import conf_lines
-from nccltune.launch_lint.variables import is_foreign, nearest_variable
+from nccltune.model.nccl_variables import is_foreign, nearest_variable
 from nccltune.topology.hardware.nics import chosen_nic_indexes
 
 _CONFS = (

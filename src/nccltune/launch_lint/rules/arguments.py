@@ -33,7 +33,8 @@ from nccltune.launch_lint.finding import (
 from nccltune.launch_lint.read import WRAPPERS
 from nccltune.launch_lint.rules.shape import named_number, of_program
 from nccltune.launch_lint.translate import translated
-from nccltune.launch_lint.words import is_open, listed
+from nccltune.launch_lint.words import is_open
+from nccltune.model.names import listed
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
 _WHOLE = "tginmwNpcGCaRzyTxDVSMuIKf"

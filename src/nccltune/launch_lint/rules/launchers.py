@@ -15,7 +15,8 @@ from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fau
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.rules.shape import named_number
-from nccltune.launch_lint.words import is_open, listed
+from nccltune.launch_lint.words import is_open
+from nccltune.model.names import listed
 
 _BIND = listed("""
 none hwthread hwthr core l1cache l2cache l3cache socket package numa board cpu-list

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.rules.variables import edits_of
-from nccltune.launch_lint.words import is_open, listed
+from nccltune.launch_lint.words import is_open
+from nccltune.model.names import listed
 
 _PREFIX = "OFI_NCCL_"
 _PARAMETERS = listed("""

@@ -8,8 +8,9 @@ from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, note, warning
 from nccltune.launch_lint.rules.arguments import SENDS
 from nccltune.launch_lint.rules.variables import edits_of, no_algorithm
-from nccltune.launch_lint.variables import fault, table
+from nccltune.launch_lint.variables import fault
 from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.nccl_variables import table
 
 Values = Mapping[str, str]
 

@@ -9,16 +9,15 @@ from nccltune.launch.program import Program
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, error, note, warning
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.variables import (
+from nccltune.launch_lint.variables import enabled, fault
+from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.nccl_variables import (
     PREFIX,
     RELEASES,
-    enabled,
-    fault,
     is_foreign,
     nearest_variable,
     table,
 )
-from nccltune.launch_lint.words import is_open, whole_number
 
 _JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
 _SUPPORTED = {
