@@ -92,7 +92,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     tests.add_argument("--nccl-tests-source", type=Path, metavar="DIR",
                        help="sources of nccl-tests: compiles all_reduce_perf")  # fmt: skip
     parser.add_argument("--parts", default=",".join(NAMES), help="default: all")
-    parser.add_argument("--seconds", type=float, default=480, help="for all parts together")
+    parser.add_argument("--seconds", type=float, default=540, help="for all parts together")
     parser.add_argument("--logs", type=Path, help="keep the output of each part in this folder")
     parser.add_argument("-o", "--output", type=Path, help="results as JSON")
     args = parser.parse_args(words)

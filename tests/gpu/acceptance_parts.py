@@ -286,7 +286,7 @@ PARTS: list[tuple[str, str, float, Check]] = [
     ("tuner", "neutral without rules; rules followed in NCCL's log", 90, tuner),
     ("kill", "3 x kill -9 in a sweep: no timing lost, nothing left", 90, kill),
     ("auto", "from nothing to a proven report, 4 ranks", 90, auto),
-    ("verify", "stock nccl-tests under Open MPI follow the rules, 4 ranks", 60, verify),
+    ("verify", "stock nccl-tests under Open MPI follow the rules, 4 ranks", 120, verify),
     ("net_allreduce", "all-reduce over the network plugin right", 90, net_allreduce),
     ("net_training", "losses over the network plugin as over NCCL's transport", 90, net_training),
     ("training-nodes", "DDP and FSDP with all plugins: losses of NCCL alone", 120, training_nodes),

@@ -522,7 +522,11 @@ class Parent {
       while (waitpid(children_[rank], &status, WNOHANG) == 0) {
         // After a rank has failed, the others may wait for ever, so they are killed.
         if (Clock::now() - began > limit || !well) {
-          if (well) std::fprintf(stderr, "rank %zu is not over\n", rank);
+          if (well) {
+            std::fprintf(stderr, "rank %zu is not over, in round %llu of %llu\n", rank,
+                         static_cast<unsigned long long>(shared_->rounds[rank].load()),
+                         static_cast<unsigned long long>(options_.rounds));
+          }
           well = false;
           kill(children_[rank], SIGKILL);
         }
