@@ -32,7 +32,7 @@ from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.nccl_tests.run import listed_hosts
 from nccltune.formats.reading.context import ReadOptions
-from nccltune.formats.reading.file_report import FlagKind, ImportRecord
+from nccltune.formats.reading.file_report import FileKind, FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_platform, joined
 from nccltune.formats.reading.runs import RunFound
 from nccltune.formats.text.lines import encoding_of
@@ -324,6 +324,8 @@ def _add_file(
         else:
             doubts = [flag.sentence for flag in report.flags if flag.doubtful] + [*report.reasons]
             found.unread.append(f"{item.name}: {report.error or joined(doubts) or 'no result'}")
+            if report.kind is FileKind.NCCL_LOG and item.path:
+                found.hints.append(f"what it says of faults: nccltune doctor {item.path}")
         if any(flag.kind is FlagKind.COLLECTIVE_UNKNOWN for flag in report.flags):
             found.hints.append("‹collective› NAME states what was measured")
         found.hints.extend(filter(None, [report.hint]))

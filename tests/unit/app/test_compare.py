@@ -219,6 +219,13 @@ HUNG = (
     "#  Rank  0 Group  0 Pid  7 on a device  0 [0x16] NVIDIA A100\n"
     "#  size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
 )
+DEVICE_KERNEL = (
+    "$ all_reduce_perf -D 3 -b 64K -e 64K -g 2\n"
+    "# Using devices\n#  Rank  0 Group  0 Pid  7 on a device  0 [0x16] NVIDIA B200\n"
+    "#  Rank  1 Group  0 Pid  7 on a device  1 [0x17] NVIDIA B200\n"
+    "#  size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
+    "  65536  16384  float  sum  52.01  1.26  1.26  0e+00  50.09  1.31  1.31  0e+00\n"
+)
 ROW = "  65536  2048  float  52.01  1.26  1.10  0e+00  50.09  1.31  1.14  0e+00\n"
 
 
@@ -228,6 +235,8 @@ ROW = "  65536  2048  float  52.01  1.26  1.10  0e+00  50.09  1.31  1.14  0e+00\
         (HUNG, "header of nccl-tests (it lists 1 rank on 1 host)", "nccltune doctor"),
         (2 * "# Avg bus bandwidth : 3.9\n", "has 2 averages of nccl-tests and no row", "whole"),
         (ROW, "nothing names the collective", "‹collective›"),
+        ("n1:7:7 [0] NCCL WARN Cuda failure 1 'invalid argument'\n", "", "nccltune doctor /"),
+        (DEVICE_KERNEL, "-D 3 runs a kernel of nccl-tests", "nccltune compare"),
     ],
 )
 def test_compare_says_of_a_file_without_a_measurement_what_import_says(

@@ -95,6 +95,7 @@ DOUBTFUL = frozenset(
         FlagKind.COLLECTIVE_UNKNOWN,
         FlagKind.TUNER_LOADED,
         FlagKind.LIBRARY_PRELOADED,
+        FlagKind.DEVICE_KERNEL,
         FlagKind.CONDITION,
         FlagKind.COLLAPSED,
     }
