@@ -6,27 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "common/descriptor.h"
+#include "common/text.h"
 
 namespace nccltune {
 namespace {
-
-std::string Reason(int error_number) {
-  std::array<char, 128> buffer{};
-  // strerror_r has two forms. The GNU form returns the text; the POSIX form writes the text to the
-  // buffer.
-  const auto text = strerror_r(error_number, buffer.data(), buffer.size());
-  if constexpr (std::is_same_v<decltype(text), char* const>) {
-    return text;
-  } else {
-    return buffer.data();
-  }
-}
 
 // A file that is read while it is written is read again this often, with a pause of a millisecond.
 constexpr int kReads = 100;
@@ -60,7 +47,7 @@ bool ReadFile(const std::string& path, size_t largest, std::string* content, std
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts{};
   if (!file || fstat(file.fd(), &facts) != 0) {
-    *error = Reason(errno);
+    *error = ErrorWords(errno);
     return false;
   }
   if (S_ISDIR(facts.st_mode)) {
@@ -80,7 +67,7 @@ bool ReadFile(const std::string& path, size_t largest, std::string* content, std
     const std::optional<int> failed = ReadAll(file.fd(), size, content);
     const struct stat before = facts;
     if (failed.value_or(0) != 0 || fstat(file.fd(), &facts) != 0) {
-      *error = Reason(failed.value_or(0) != 0 ? *failed : errno);
+      *error = ErrorWords(failed.value_or(0) != 0 ? *failed : errno);
       return false;
     }
     if (failed && IsSame(before, facts)) return true;

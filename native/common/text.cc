@@ -2,6 +2,7 @@
 #include "common/text.h"
 
 #include <charconv>
+#include <cstring>
 #include <system_error>
 
 namespace nccltune {
@@ -60,6 +61,12 @@ std::string WithAsManyAsFit(std::string line, std::span<const std::string> parts
     line += text;
   }
   return line;
+}
+
+std::string ErrorWords(int error) {
+  char text[128] = {};
+  // This is the GNU version of strerror_r: the returned text may be outside of the buffer.
+  return strerror_r(error, text, sizeof(text));
 }
 
 std::string Hex64(uint64_t value) {

@@ -34,6 +34,9 @@ std::optional<uint64_t> ParseUnsigned(std::string_view text);
 std::string WithAsManyAsFit(std::string line, std::span<const std::string> parts,
                             std::string_view separator, size_t most);
 
+// Returns the text of an errno value. Thread-safe.
+std::string ErrorWords(int error);
+
 std::string Hex64(uint64_t value);  // Returns 16 lower-case hexadecimal digits.
 
 }  // namespace nccltune

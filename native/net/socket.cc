@@ -70,12 +70,6 @@ bool BindTo(int fd, const Nic& nic, uint16_t port) {
 
 }  // namespace
 
-std::string ErrorWords(int error) {
-  char text[128] = {};
-  // This is the GNU version of strerror_r: the returned text may be outside of the buffer.
-  return strerror_r(error, text, sizeof(text));
-}
-
 SocketEnd EndBy(int error) {
   // EADDRNOTAVAIL: a NIC without a link loses its IPv6 addresses.
   static constexpr std::array kOutages = {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH,

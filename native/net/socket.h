@@ -30,9 +30,6 @@ struct IoResult {
   bool would_block() const { return error == EAGAIN; }
 };
 
-// Returns the text of an errno value. Thread-safe.
-std::string ErrorWords(int error);
-
 // Why a TCP connection ended or could not be made.
 struct SocketEnd {
   std::string why;

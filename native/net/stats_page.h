@@ -14,12 +14,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "common/descriptor.h"
+#include "common/shared_page.h"
 
 namespace nccltune::net {
 
@@ -48,37 +47,6 @@ struct Counters {
 inline constexpr const char* kStatsName = "nccltune-net-stats";
 inline constexpr std::string_view kStatsMagic = "ncclstat";
 inline constexpr uint64_t kStatsLayout = 1;
-
-using Word = std::atomic<uint64_t>;
-static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
-
-// A text that other processes can read at any time. It ends with a zero byte; longer text is cut.
-template <size_t kBytes>
-class SharedText {
- public:
-  void Set(std::string_view text) {
-    std::array<char, kBytes> bytes = {};
-    text.copy(bytes.data(), kBytes - 1);
-    for (size_t i = 0; i < words_.size(); ++i) {
-      uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + 8 * i, 8);
-      words_[i].store(word);
-    }
-  }
-
-  std::string Get() const {
-    std::array<char, kBytes + 1> bytes = {};
-    for (size_t i = 0; i < words_.size(); ++i) {
-      const uint64_t word = words_[i].load();
-      std::memcpy(bytes.data() + 8 * i, &word, 8);
-    }
-    return bytes.data();
-  }
-
- private:
-  static_assert(kBytes % 8 == 0);
-  std::array<Word, kBytes / 8> words_ = {};
-};
 
 enum class StatsRole : uint64_t { kSends = 0, kReceives = 1 };
 
@@ -136,9 +104,6 @@ class StatsPage {
  public:
   // Creates a page for `flows` flows. Throws only std::bad_alloc.
   explicit StatsPage(size_t flows);
-  ~StatsPage();
-  StatsPage(const StatsPage&) = delete;
-  StatsPage& operator=(const StatsPage&) = delete;
 
   ConnectionBlock& connection() const { return *connection_; }
   std::span<FlowBlock> flows() const { return flows_; }
@@ -147,17 +112,12 @@ class StatsPage {
   void Publish();
 
   // Returns why other processes cannot read the page; empty if they can.
-  const std::string& hidden() const { return hidden_; }
+  const std::string& hidden() const { return memory_.hidden(); }
 
  private:
-  void* Shared(size_t bytes);
-
-  Descriptor shared_;  // empty if the memory is private
-  size_t bytes_;
-  void* memory_ = nullptr;
+  SharedPage memory_;
   ConnectionBlock* connection_ = nullptr;
   std::span<FlowBlock> flows_;
-  std::string hidden_;
 };
 
 }  // namespace nccltune::net

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "abi/tuner_types.h"
+#include "tuner/rule_hits.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {
@@ -55,6 +57,7 @@ class GrantedChunks {
 // init, so any thread may read the other members without a lock.
 struct TunerContext {
   RuleSet rules;
+  std::shared_ptr<RuleHits> hits;  // null if no file with rules is used
   Scale scale;
   int interface_version = 0;
   int device = -1;  // the CUDA device of the rank; -1: unknown

@@ -289,6 +289,10 @@ std::shared_ptr<const LoadedConfig> LoadConfig(const std::string& path,
     usleep(us);
     file = Read(path, expected_hash);
   }
+  const TunerConfig& config = file.config;
+  if (!config.rules.empty()) {
+    file.hits = std::make_shared<RuleHits>(path, config.content_hash, config.rules.back().line);
+  }
   cached.config = std::make_shared<const LoadedConfig>(std::move(file));
   return cached.config;
 }

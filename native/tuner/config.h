@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/nccl_version.h"
+#include "tuner/rule_hits.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {
@@ -87,6 +88,7 @@ struct LoadedConfig {
   TunerConfig config;
   // The expected content hash (NCCLTUNE_CONFIG_HASH) is set, and the file has another content.
   bool has_other_content = false;
+  std::shared_ptr<RuleHits> hits;  // null if the file has no rule
 };
 
 // Returns the file of this path. It is read once in a process: communicators that read it at

@@ -115,6 +115,7 @@ inline void Decide(const TunerContext& communicator, const Call& call, const Off
   if (rules->has_chunks()) [[unlikely]] {
     communicator.chunks.Keep(call.collective, *rules, chosen);
   }
+  if (communicator.hits != nullptr) communicator.hits->Count(chosen);
   if (chosen == nullptr) return;
   offer.Take(chosen->algorithm, chosen->protocol);
   if (chosen->channels != 0) *channels = chosen->channels;

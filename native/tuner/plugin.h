@@ -10,6 +10,7 @@
 //   control            the exported control functions; control_state stores their orders
 //   decision           decides one call; the pairs that NCCL 2.21 can run
 //   plugin             the functions below
+//   rule_hits          counts, for other programs, the calls that each row decided
 //   rule_set           a row of the configuration, and the rules that apply to a communicator
 //   startup            builds the state of a communicator; compares this platform with the
 //                      measured one; logs warnings once, and one line about the communicator

@@ -209,6 +209,7 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
   const Verdict verdict = Judge(*file, settings, running, warnings);
   communicator->measured_here = MeasuredHere(config.header, running);
   if (!verdict.dropped()) {
+    communicator->hits = file->hits;
     communicator->rules = RuleSet(config.rules, arguments.scale,
                                   /*passes_registered=*/arguments.interface_version >= 4);
     WarnOfRankDependence(config, settings, running, communicator->rules.counts(), warnings);

@@ -3,12 +3,16 @@
 // The result of init for an environment and a file, and its log lines. The test program exports
 // ncclGetVersion itself (nccl_double.cc), like a program that is linked with NCCL.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,8 +20,10 @@
 #include "abi/tuner_types.h"
 #include "common/content_hash.h"
 #include "common/text.h"
+#include "open_memory.h"
 #include "tuner/config.h"
 #include "tuner/nccl_double.h"
+#include "tuner/rule_hits.h"
 #include "tuner/startup.h"
 #include "tuner/support.h"
 
@@ -492,6 +498,71 @@ TEST(Provenance, TheNcclIsTheOneThatHandedOverTheLogger) {
   EXPECT_EQ(FindRunning(nullptr).nccl, (NcclVersion{2, 28, 9}));
   SetNcclVersion(0);
   EXPECT_EQ(FindRunning(nullptr).nccl, std::nullopt);
+}
+
+// The counters of a page, as another program reads them; index 0 has the calls without a rule.
+std::vector<uint64_t> HitsOf(int fd) {
+  std::vector<uint64_t> words(4096);
+  const ssize_t bytes = pread(fd, words.data(), words.size() * 8, 0);
+  words.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes) / 8);
+  if (words.size() < sizeof(HitsBlock) / 8) return {};
+  EXPECT_EQ(std::memcmp(words.data(), "ncclhits", 8), 0);
+  EXPECT_EQ(words[1], 1U);
+  EXPECT_EQ(words[2], words.size() * 8);
+  EXPECT_EQ(words[5], static_cast<uint64_t>(getpid()));
+  const std::string path = reinterpret_cast<const char*>(words.data() + 8);
+  EXPECT_EQ(path.substr(path.rfind('/') + 1, 9), "nccltune-");
+  words.erase(words.begin(), words.begin() + static_cast<ptrdiff_t>(words[3] / 8));
+  return words;
+}
+
+void AskAllReduce(const TestTuner& tuner, std::initializer_list<uint64_t> sizes) {
+  for (const uint64_t bytes : sizes) {
+    Call call;
+    call.collective = abi::kAllReduce;
+    call.bytes = bytes;
+    tuner.Ask(call);
+  }
+}
+
+constexpr const char* kTwoRows =
+    "# a comment\nallreduce,0,4096,tree,ll,-1,4,32,-1,-1\n\n"
+    "allreduce,4097,1048576,ring,ll128,-1,4,32,-1,-1\n";
+
+TEST_F(StartupTest, CallsAreCountedByTheRowThatDecidesThemWhereOtherProgramsSeeIt) {
+  const ScopedFile file(kTwoRows);
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  ASSERT_TRUE(OpenMemory(kHitsName).empty());
+  {
+    const TestTuner tuner(5, {4, 32});
+    const TestTuner other_scale(5, {2, 16});
+    const std::vector<int> pages = OpenMemory(kHitsName);
+    ASSERT_EQ(pages.size(), 1U) << "one page for a file, however many communicators";
+    EXPECT_EQ(HitsOf(pages[0]), (std::vector<uint64_t>{0, 0, 0, 0, 0}));
+    AskAllReduce(tuner, {8, 4096, 65536, 4 << 20});
+    AskAllReduce(other_scale, {8});
+    EXPECT_EQ(HitsOf(pages[0]), (std::vector<uint64_t>{2, 0, 2, 0, 1}));
+  }
+  ForgetConfig();
+  EXPECT_TRUE(OpenMemory(kHitsName).empty());
+}
+
+TEST_F(StartupTest, AFileWithoutRowsIsNotCounted) {
+  const ScopedFile file("# nothing\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(5, {4, 32});
+  EXPECT_TRUE(OpenMemory(kHitsName).empty());
+}
+
+TEST_F(StartupTest, RowsDecideWhereTheirCallsCannotBeCountedForOthers) {
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const ScopedFile file(kTwoRows);
+  const rlimit none = {64, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
+  EXPECT_TRUE(Decides(file));
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_TRUE(OpenMemory(kHitsName).empty());
 }
 
 }  // namespace
