@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Audit one process: what it has loaded, which source sets each setting, which rules it has.
+
+Everything is read from `/proc` and from files; the process is not stopped, asked or slowed.
+"""
+
+import os
+import pwd
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from nccltune.doctor.evidence.redacting import kept_value
+from nccltune.guard.job_log import JobLog, LoggedProcess
+from nccltune.guard.jobs import job_of, job_scale
+from nccltune.guard.loaded_rules import (
+    ConfigurationPlace,
+    LoadedConfiguration,
+    loaded_configuration,
+    logged_configuration,
+)
+from nccltune.guard.mapped import NCCL, SENDRECV, LibraryReader, MappedLibrary
+from nccltune.guard.sources import (
+    COMMUNICATOR,
+    ENV_PLUGIN,
+    ENVIRONMENT,
+    UNKNOWN,
+    ConfigurationFile,
+    SettingClaim,
+    Winner,
+    configuration_files,
+    is_same,
+    winners,
+)
+from nccltune.measure.experiments.ab.settings import UNTESTED
+from nccltune.model.nccl_releases import nccl_release
+from nccltune.model.nccl_variables import default_words, release_of, table, unread_words
+from nccltune.native.processes import (
+    command_of,
+    inside,
+    mapped_files,
+    own_number,
+    start_environment,
+    started_at,
+    status_fields,
+)
+
+_PLUGINS = ("TUNER", "NET", "PROFILER", "ENV")
+_NAMED_FILE_SINCE = (2, 23)
+_OF_RULES = ("NCCL_TUNER_", "NCCLTUNE_", "NCCL_NET_PLUGIN", "NCCL_ENV_PLUGIN")
+"""Settings that load something. `nccltune verify` compares with and without them, not `ab`."""
+
+
+class AuditedSetting(msgspec.Struct, frozen=True):
+    """A setting with its winner. Values that look like secrets are redacted.
+
+    `overrides` are sources with another value that lose. `since` is since when NCCL has another
+    default, or why it does not read the setting. `trial` is the command that compares the setting
+    with NCCL's default. `known_by` is the evidence: `NCCL's log` or `/proc`.
+    """
+
+    name: str
+    value: str | None
+    wins: str
+    overrides: list[SettingClaim]
+    repeats: list[str]
+    known_by: str
+    since: str | None = None
+    trial: str | None = None
+
+
+class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process with NCCL, or one that was asked for, or one that a log names.
+
+    `is_here` is whether it was read, `is_logged` whether a log has it. `own_pid` is its number in
+    its own container, as NCCL logs it. `libraries` is what it has mapped. `has_no_rules`: its
+    communicators are in the log, and our tuner plugin is not. `notes` are sentences on what could
+    not be read, and on what to look at next.
+    """
+
+    host: str
+    pid: int
+    job: str
+    is_here: bool = True
+    is_logged: bool = False
+    own_pid: int = 0
+    user: str = ""
+    command: str = ""
+    has_no_rules: bool = False
+    version: str | None
+    libraries: list[MappedLibrary] = []
+    settings: list[AuditedSetting]
+    configuration: LoadedConfiguration | None = None
+    notes: list[str] = []
+
+    def of_kind(self, kind: str) -> list[MappedLibrary]:
+        """Return the libraries of a kind: `nccl`, `tuner`, `net`, `profiler`, `env`, `sendrecv`."""
+        return [library for library in self.libraries if kind in library.kinds]
+
+
+def audit_process(
+    folder: Path, reader: LibraryReader, log: JobLog | None = None, host: str = ""
+) -> AuditedProcess:
+    """Return the audit of the process `/proc/PID`; with `log`, also what it logged on this `host`.
+
+    Raises OSError where this user may not look, or if the process has ended.
+    """
+    environment, status = start_environment(folder), status_fields(folder)
+    user = status.get("Uid", "?").split()[0]
+    own = own_number(folder)
+    logged = log.processes.get((host, own)) if log is not None else None
+    files = mapped_files(folder)
+    libraries = reader.read(folder, files, [])
+    version = _version(libraries, log if logged else None)
+    confs = configuration_files(folder, *_user_file(folder, environment, version, user))
+    seen = _seen(environment, confs)
+    named = [seen[f"NCCL_{kind}_PLUGIN"] for kind in _PLUGINS if seen.get(f"NCCL_{kind}_PLUGIN")]
+    libraries = reader.read(folder, files, named) if named else libraries
+    plugin = next((one.path for one in libraries if "env" in one.kinds), None)
+    found = winners(
+        environment,
+        confs,
+        plugin=plugin,
+        logged=logged.settings if logged else None,
+        communicator=logged.communicator if logged else None,
+    )
+    started = _started(folder)
+    values = {one.name: one.value for one in found if one.value}
+    place = _place(values, logged, started)
+    notes = _notes(libraries, values, confs, started, plugin, version, logged)
+    job = job_of(environment, user, status.get("PPid", "?"))
+    return AuditedProcess(
+        host=host,
+        pid=int(folder.name),
+        job=f"log {log.path}" if log and logged else job,
+        is_logged=logged is not None,
+        own_pid=own,
+        user=user,
+        command=command_of(folder),
+        has_no_rules=logged is not None and logged.has_no_rules,
+        version=version,
+        libraries=libraries,
+        settings=[audited(one, version) for one in found],
+        configuration=None
+        if place is None
+        else loaded_configuration(
+            folder, place, job_scale(environment), logged, log.run if log and logged else None
+        ),
+        notes=notes,
+    )
+
+
+def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
+    """Return what a log states of a process that was not read."""
+    found = winners({}, [], logged=logged.settings, communicator=logged.communicator)
+    return AuditedProcess(
+        host=logged.host,
+        pid=logged.pid,
+        job=f"log {log.path}",
+        is_here=False,
+        is_logged=True,
+        has_no_rules=logged.has_no_rules,
+        version=log.version,
+        settings=[audited(one, log.version) for one in found],
+        configuration=logged_configuration(logged),
+    )
+
+
+def audited(winner: Winner, version: str | None) -> AuditedSetting:
+    """Return a setting for people: redacted, with facts of NCCL `version` and a command to try."""
+    name, value = winner.name, winner.value
+    overridden = [_redacted(name, claim) for claim in winner.overridden]
+    repeats = [claim.source for claim in winner.losers if claim not in winner.overridden]
+    shown = None if value is None else kept_value(name, value)
+    since = None
+    if version is not None:
+        since = unread_words(name, version) or _default_since(name, value, version)
+    return AuditedSetting(
+        name=name,
+        value=shown,
+        wins=winner.source,
+        overrides=overridden if value is not None else [_redacted(name, c) for c in winner.losers],
+        repeats=repeats if value is not None else [],
+        known_by=winner.known_by,
+        since=since,
+        trial=_trial(winner) if shown == value and version and name in table() else None,
+    )
+
+
+def _default_since(name: str, value: str | None, version: str) -> str | None:
+    words = default_words(name, version)
+    if words is None or value is None:
+        return None
+    default = dict(table()[name].defaults)
+    current = [each for since, each in default.items() if release_of(since) <= release_of(version)]
+    return f"{words}: it changes nothing" if is_same(value, current[-1]) else words
+
+
+def _redacted(name: str, claim: SettingClaim) -> SettingClaim:
+    return SettingClaim(claim.source, kept_value(name, claim.value))
+
+
+def _trial(winner: Winner) -> str | None:
+    """Return the command that tests the program without a setting, so with NCCL's default."""
+    name, value, source = winner.name, winner.value, winner.source
+    if not value or name in UNTESTED or name.startswith(_OF_RULES) or not value.isprintable():
+        return None
+    if source in (COMMUNICATOR, UNKNOWN) or source.startswith((ENV_PLUGIN, "/etc/nccl.conf:")):
+        # Neither is changed by the environment; a line of /etc has to be commented out first.
+        return None
+    # Other files than the system's are left out, or they would set the value that is unset here.
+    hides = "" if source == ENVIRONMENT and not winner.losers else "NCCL_CONF_FILE=/dev/null "
+    if any(loser.source.startswith("/etc/nccl.conf:") for loser in winner.losers):
+        return None
+    setting = f"{name}={shlex.quote(value)}"
+    return f"{hides}{setting} nccltune ab --unset {name} -- PROGRAM"
+
+
+def _version(libraries: list[MappedLibrary], log: JobLog | None) -> str | None:
+    versions = {one.version for one in libraries if NCCL in one.kinds and one.version}
+    if len(versions) == 1:
+        return versions.pop()
+    return log.version if log is not None else None
+
+
+def _user_file(
+    folder: Path, environment: Mapping[str, str], version: str | None, user: str
+) -> tuple[str | None, str | None]:
+    """Return NCCL_CONF_FILE and the home folder, as NCCL `version` takes them."""
+    named = environment.get("NCCL_CONF_FILE")
+    if version is not None and release_of(version) < _NAMED_FILE_SINCE:
+        named = None
+    release = nccl_release(version) if version is not None else None
+    if release is not None and not release.home_variable:
+        return named, _password_home(folder, user)
+    return named, environment.get("HOME")
+
+
+def _password_home(folder: Path, user: str) -> str | None:
+    """Return the home folder of the user of a process, as `getpwuid` finds it there."""
+    try:
+        mounts = folder / "ns" / "mnt"
+        if mounts.is_symlink() and mounts.readlink() == Path("/proc/self/ns/mnt").readlink():
+            return pwd.getpwuid(int(user)).pw_dir
+        own = str(_user_inside(folder, int(user)))
+        for line in inside(folder, "/etc/passwd").read_text("utf-8", "replace").splitlines():
+            cells = line.split(":")
+            if len(cells) == 7 and cells[2] == own:
+                return cells[5]
+    except (OSError, KeyError, ValueError):
+        pass
+    return None
+
+
+def _user_inside(folder: Path, user: int) -> int:
+    """Return the number of a user in the user namespace of a process."""
+    for line in (folder / "uid_map").read_text().splitlines():
+        first, outside, many = map(int, line.split())
+        if outside <= user < outside + many:
+            return first + user - outside
+    return user
+
+
+def _seen(environment: Mapping[str, str], files: list[ConfigurationFile]) -> dict[str, str]:
+    found = dict(environment)
+    for file in files:
+        for _, name, value in file.lines:
+            found.setdefault(name, value)
+    return found
+
+
+def _started(folder: Path) -> float | None:
+    try:
+        return started_at(folder)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _place(
+    values: Mapping[str, str | None], logged: LoggedProcess | None, started: float | None
+) -> ConfigurationPlace | None:
+    path = values.get("NCCLTUNE_CONFIG") or values.get("NCCL_TUNER_CONFIG_FILE")
+    if logged is not None and logged.loaded:
+        path = logged.loaded[0].path
+    if not path or not os.path.isabs(path):  # noqa: PTH117 - of another process
+        return None
+    return ConfigurationPlace(path, values.get("NCCLTUNE_CONFIG_HASH") or None, started)
+
+
+def _notes(
+    libraries: list[MappedLibrary],
+    values: Mapping[str, str | None],
+    files: list[ConfigurationFile],
+    started: float | None,
+    plugin: str | None,
+    version: str | None,
+    logged: LoggedProcess | None,
+) -> list[str]:
+    found = [f"{one.path}: {one.problem}" for one in libraries if one.problem]
+    found += [f"{one.path}: {one.problem}" for one in files if one.problem]
+    found += [
+        f"{one.path} has changed since the process started, and may have been read before"
+        for one in files
+        if started is not None and one.changed_at > started + 1
+    ]
+    if plugin is not None and logged is None:
+        found.append(f"NCCL asks {plugin} for each setting; only NCCL's log shows what it answers")
+    if version is None:
+        found.append("the version of NCCL is not known: the files are those of the newest release")
+    tuner = values.get("NCCL_TUNER_PLUGIN")
+    has_tuner = any("tuner" in one.kinds for one in libraries)
+    if tuner and tuner.lower() != "none" and not has_tuner:
+        found.append(
+            f"NCCL_TUNER_PLUGIN={tuner} is not loaded: NCCL loads it with the first communicator, "
+            "and logs with NCCL_DEBUG=INFO why it cannot"
+        )
+    if any(SENDRECV in one.kinds for one in libraries):
+        found.append(
+            "the send/recv library counts its messages: NCCLTUNE_SENDRECV_STATS (at exit), "
+            "NCCLTUNE_SENDRECV_METRICS (for a scraper)"
+        )
+    if any("net" in one.kinds and one.is_ours for one in libraries):
+        found.append("the network plugin's traffic now: nccltune net stats")
+    return found
