@@ -23,7 +23,7 @@ from tests.unit.topology.samples import FOLDER
 
 MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 18, 5, 16
 READS_ONLY = {
-    "compare", "env", "explain", "lint", "predict", "topo show", "topo what-if", "net env",
+    "compare", "explain", "lint", "predict", "topo show", "topo what-if", "net env",
     "net stats", "sendrecv env", "launch render", "status",
 }  # fmt: skip
 """Verbs that write nothing and start nothing that measures."""
