@@ -156,7 +156,7 @@ def test_the_command_reads_a_process_of_this_machine(
     assert document["jobs"][0]["processes"][0]["version"] == "2.30.7"
     screen = captured.out
     source = f"{tmp_path}/.nccl.conf:1"
-    assert "verdict    1 conflict in 1 process with NCCL" in screen
+    assert "verdict    1 conflict in 1 process;" in screen
     assert f"NCCL_IB_TIMEOUT=18 of environment wins over {source} (21)" in screen
     assert "since      NCCL_IB_TIMEOUT: NCCL's default is 20 since 2.23, 18 before" in screen
     assert "nccltune ab --unset NCCL_IB_TIMEOUT -- PROGRAM" in screen

@@ -42,9 +42,9 @@ def joined_rules(parts: Sequence[NamedRules]) -> str:
         for key, value in headers[0].items()
         if key not in _OF_ONE_FILE and all(each.get(key) == value for each in headers)
     }
-    for key in ("study", "measured"):
+    for key, joint in (("study", " + "), ("measured", ", and ")):
         values = dict.fromkeys(each[key] for each in headers if key in each)
-        header |= {key: " + ".join(values)} if values else {}
+        header |= {key: joint.join(values)} if values else {}
     # The rows go before the line that states that the file is whole.
     *top, columns, end = write_rules([], header or {"schema": "1"}).splitlines()
     return "\n".join([*top, columns, *(line for body in bodies for line in body), end]) + "\n"
