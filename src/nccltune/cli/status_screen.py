@@ -14,10 +14,11 @@ from nccltune.model.scale import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.guard.audit import AuditedProcess, AuditedSetting
+    from nccltune.guard.audit import AuditedProcess
     from nccltune.guard.loaded_rules import LoadedConfiguration
     from nccltune.guard.mapped import MappedLibrary
     from nccltune.guard.node_status import NodeStatus
+    from nccltune.guard.sources import AuditedSetting
 
 _INDENT = 11
 _COMMAND, _PIDS = 60, 12

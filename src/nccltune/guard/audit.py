@@ -4,7 +4,6 @@
 Everything is read from `/proc` and from files; the process is not stopped, asked or slowed.
 """
 
-import os
 import pwd
 import shlex
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from nccltune.doctor.evidence.redacting import kept_value
 from nccltune.guard.job_log import JobLog, LoggedProcess
 from nccltune.guard.jobs import job_of, job_scale
 from nccltune.guard.loaded_rules import (
-    ConfigurationPlace,
     LoadedConfiguration,
     loaded_configuration,
     logged_configuration,
@@ -27,9 +25,9 @@ from nccltune.guard.sources import (
     ENV_PLUGIN,
     ENVIRONMENT,
     UNKNOWN,
+    AuditedSetting,
     ConfigurationFile,
     SettingClaim,
-    Winner,
     configuration_files,
     is_same,
     winners,
@@ -38,6 +36,7 @@ from nccltune.measure.experiments.ab.settings import UNTESTED
 from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.nccl_variables import default_words, release_of, table, unread_words
 from nccltune.native.processes import (
+    absolute,
     command_of,
     inside,
     mapped_files,
@@ -51,30 +50,15 @@ _PLUGINS = ("TUNER", "NET", "PROFILER", "ENV")
 _NAMED_FILE_SINCE = (2, 23)
 _OF_RULES = ("NCCL_TUNER_", "NCCLTUNE_", "NCCL_NET_PLUGIN", "NCCL_ENV_PLUGIN")
 """Settings that load something. `nccltune verify` compares with and without them, not `ab`."""
-
-
-class AuditedSetting(msgspec.Struct, frozen=True):
-    """A setting with its winner. Values that look like secrets are redacted.
-
-    `overrides` are sources with another value that lose. `since` is since when NCCL has another
-    default, or why it does not read the setting. `trial` is the command that compares the setting
-    with NCCL's default. `known_by` is the evidence: `NCCL's log` or `/proc`.
-    """
-
-    name: str
-    value: str | None
-    wins: str
-    overrides: list[SettingClaim]
-    repeats: list[str]
-    known_by: str
-    since: str | None = None
-    trial: str | None = None
+_FIXED = (COMMUNICATOR, UNKNOWN, ENV_PLUGIN, "/etc/nccl.conf:")
+"""Sources that the environment of a command does not change."""
 
 
 class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process with NCCL, or one that was asked for, or one that a log names.
 
-    `is_here` is whether it was read, `is_logged` whether a log has it. `own_pid` is its number in
+    `is_here` is whether it was read, `has_environment` whether its environment could be, and
+    `is_logged` whether a log has it. `own_pid` is its number in
     its own container, as NCCL logs it. `libraries` is what it has mapped. `has_no_rules`: its
     communicators are in the log, and our tuner plugin is not. `notes` are sentences on what could
     not be read, and on what to look at next.
@@ -84,6 +68,7 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     job: str
     is_here: bool = True
+    has_environment: bool = True
     is_logged: bool = False
     own_pid: int = 0
     user: str = ""
@@ -107,14 +92,18 @@ def audit_process(
 
     Raises OSError where this user may not look, or if the process has ended.
     """
-    environment, status = start_environment(folder), status_fields(folder)
+    started_with, status = start_environment(folder), status_fields(folder)
+    environment = started_with or {}
     user = status.get("Uid", "?").split()[0]
     own = own_number(folder)
     logged = log.processes.get((host, own)) if log is not None else None
     files = mapped_files(folder)
     libraries = reader.read(folder, files, [])
     version = _version(libraries, log if logged else None)
-    confs = configuration_files(folder, *_user_file(folder, environment, version, user))
+    confs = []
+    if started_with is not None:
+        # Without the environment nobody can tell which file is read, and what it overrides.
+        confs = configuration_files(folder, *_user_file(folder, environment, version, user))
     seen = _seen(environment, confs)
     named = [seen[f"NCCL_{kind}_PLUGIN"] for kind in _PLUGINS if seen.get(f"NCCL_{kind}_PLUGIN")]
     libraries = reader.read(folder, files, named) if named else libraries
@@ -127,14 +116,27 @@ def audit_process(
         communicator=logged.communicator if logged else None,
     )
     started = _started(folder)
-    values = {one.name: one.value for one in found if one.value}
-    place = _place(values, logged, started)
-    notes = _notes(libraries, values, confs, started, plugin, version, logged)
+    values = {one.name: one.value for one in found}
     job = job_of(environment, user, status.get("PPid", "?"))
-    return AuditedProcess(
+    path = values.get("NCCLTUNE_CONFIG") or values.get("NCCL_TUNER_CONFIG_FILE")
+    if logged is not None and logged.loaded:
+        path = logged.loaded[0].path
+    configuration = None
+    if path:
+        configuration = loaded_configuration(
+            folder,
+            absolute(folder, path),
+            expected=values.get("NCCLTUNE_CONFIG_HASH") or None,
+            started=started,
+            scale=job_scale(environment),
+            logged=logged,
+            run=log.run if log and logged else None,
+        )
+    process = AuditedProcess(
         host=host,
         pid=int(folder.name),
         job=f"log {log.path}" if log and logged else job,
+        has_environment=started_with is not None,
         is_logged=logged is not None,
         own_pid=own,
         user=user,
@@ -143,13 +145,13 @@ def audit_process(
         version=version,
         libraries=libraries,
         settings=[audited(one, version) for one in found],
-        configuration=None
-        if place is None
-        else loaded_configuration(
-            folder, place, job_scale(environment), logged, log.run if log and logged else None
-        ),
-        notes=notes,
+        configuration=configuration,
     )
+    notes = _notes(process, confs, started)
+    if started_with is None:
+        notes.insert(0, "its program overwrote its environment (setproctitle): only NCCL's log "
+                     "shows its settings (--log)")  # fmt: skip
+    return msgspec.structs.replace(process, notes=notes)
 
 
 def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
@@ -160,6 +162,7 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
         pid=logged.pid,
         job=f"log {log.path}",
         is_here=False,
+        has_environment=False,
         is_logged=True,
         has_no_rules=logged.has_no_rules,
         version=log.version,
@@ -168,24 +171,18 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
     )
 
 
-def audited(winner: Winner, version: str | None) -> AuditedSetting:
-    """Return a setting for people: redacted, with facts of NCCL `version` and a command to try."""
-    name, value = winner.name, winner.value
-    overridden = [_redacted(name, claim) for claim in winner.overridden]
-    repeats = [claim.source for claim in winner.losers if claim not in winner.overridden]
+def audited(found: AuditedSetting, version: str | None) -> AuditedSetting:
+    """Return a setting for people: without secrets, with facts of NCCL `version` and a trial."""
+    name, value = found.name, found.value
     shown = None if value is None else kept_value(name, value)
-    since = None
-    if version is not None:
-        since = unread_words(name, version) or _default_since(name, value, version)
-    return AuditedSetting(
-        name=name,
+    losers = [SettingClaim(one.source, kept_value(name, one.value)) for one in found.overrides]
+    since = version and (unread_words(name, version) or _default_since(name, value, version))
+    return msgspec.structs.replace(
+        found,
         value=shown,
-        wins=winner.source,
-        overrides=overridden if value is not None else [_redacted(name, c) for c in winner.losers],
-        repeats=repeats if value is not None else [],
-        known_by=winner.known_by,
-        since=since,
-        trial=_trial(winner) if shown == value and version and name in table() else None,
+        overrides=losers,
+        since=since or None,
+        trial=_trial(found) if shown == value and version and name in table() else None,
     )
 
 
@@ -198,24 +195,17 @@ def _default_since(name: str, value: str | None, version: str) -> str | None:
     return f"{words}: it changes nothing" if is_same(value, current[-1]) else words
 
 
-def _redacted(name: str, claim: SettingClaim) -> SettingClaim:
-    return SettingClaim(claim.source, kept_value(name, claim.value))
-
-
-def _trial(winner: Winner) -> str | None:
+def _trial(found: AuditedSetting) -> str | None:
     """Return the command that tests the program without a setting, so with NCCL's default."""
-    name, value, source = winner.name, winner.value, winner.source
+    name, value = found.name, found.value
     if not value or name in UNTESTED or name.startswith(_OF_RULES) or not value.isprintable():
         return None
-    if source in (COMMUNICATOR, UNKNOWN) or source.startswith((ENV_PLUGIN, "/etc/nccl.conf:")):
-        # Neither is changed by the environment; a line of /etc has to be commented out first.
+    losers = [one.source for one in found.overrides] + found.repeats
+    if any(source.startswith(_FIXED) for source in (found.wins, *losers)):
         return None
-    # Other files than the system's are left out, or they would set the value that is unset here.
-    hides = "" if source == ENVIRONMENT and not winner.losers else "NCCL_CONF_FILE=/dev/null "
-    if any(loser.source.startswith("/etc/nccl.conf:") for loser in winner.losers):
-        return None
-    setting = f"{name}={shlex.quote(value)}"
-    return f"{hides}{setting} nccltune ab --unset {name} -- PROGRAM"
+    # The user's file is left out, or it would set the value that is unset here.
+    hides = "" if found.wins == ENVIRONMENT and not losers else "NCCL_CONF_FILE=/dev/null "
+    return f"{hides}{name}={shlex.quote(value)} nccltune ab --unset {name} -- PROGRAM"
 
 
 def _version(libraries: list[MappedLibrary], log: JobLog | None) -> str | None:
@@ -278,49 +268,31 @@ def _started(folder: Path) -> float | None:
         return None
 
 
-def _place(
-    values: Mapping[str, str | None], logged: LoggedProcess | None, started: float | None
-) -> ConfigurationPlace | None:
-    path = values.get("NCCLTUNE_CONFIG") or values.get("NCCL_TUNER_CONFIG_FILE")
-    if logged is not None and logged.loaded:
-        path = logged.loaded[0].path
-    if not path or not os.path.isabs(path):  # noqa: PTH117 - of another process
-        return None
-    return ConfigurationPlace(path, values.get("NCCLTUNE_CONFIG_HASH") or None, started)
-
-
 def _notes(
-    libraries: list[MappedLibrary],
-    values: Mapping[str, str | None],
-    files: list[ConfigurationFile],
-    started: float | None,
-    plugin: str | None,
-    version: str | None,
-    logged: LoggedProcess | None,
+    process: AuditedProcess, files: list[ConfigurationFile], started: float | None
 ) -> list[str]:
-    found = [f"{one.path}: {one.problem}" for one in libraries if one.problem]
+    found = [f"{one.path}: {one.problem}" for one in process.libraries if one.problem]
     found += [f"{one.path}: {one.problem}" for one in files if one.problem]
     found += [
         f"{one.path} has changed since the process started, and may have been read before"
         for one in files
         if started is not None and one.changed_at > started + 1
     ]
-    if plugin is not None and logged is None:
-        found.append(f"NCCL asks {plugin} for each setting; only NCCL's log shows what it answers")
-    if version is None:
+    for plugin in process.of_kind("env") if not process.is_logged else ():
+        found.append(f"NCCL asks {plugin.path} for each setting; only its log shows the answers")
+    if process.version is None:
         found.append("the version of NCCL is not known: the files are those of the newest release")
-    tuner = values.get("NCCL_TUNER_PLUGIN")
-    has_tuner = any("tuner" in one.kinds for one in libraries)
-    if tuner and tuner.lower() != "none" and not has_tuner:
+    tuner = next((one.value for one in process.settings if one.name == "NCCL_TUNER_PLUGIN"), None)
+    if tuner and tuner.lower() != "none" and not process.of_kind("tuner"):
         found.append(
             f"NCCL_TUNER_PLUGIN={tuner} is not loaded: NCCL loads it with the first communicator, "
             "and logs with NCCL_DEBUG=INFO why it cannot"
         )
-    if any(SENDRECV in one.kinds for one in libraries):
+    if process.of_kind(SENDRECV):
         found.append(
             "the send/recv library counts its messages: NCCLTUNE_SENDRECV_STATS (at exit), "
             "NCCLTUNE_SENDRECV_METRICS (for a scraper)"
         )
-    if any("net" in one.kinds and one.is_ours for one in libraries):
+    if any(one.is_ours for one in process.of_kind("net")):
         found.append("the network plugin's traffic now: nccltune net stats")
     return found

@@ -65,22 +65,17 @@ class LoadedConfiguration(msgspec.Struct, frozen=True):
         return self.logged[0] if self.logged else None if self.is_newer else self.content
 
 
-class ConfigurationPlace(msgspec.Struct, frozen=True):
-    """Where a process finds its configuration, and the hash that it expects there."""
-
-    path: str
-    expected: str | None
-    started: float | None
-
-
 def loaded_configuration(
     folder: Path,
-    place: ConfigurationPlace,
+    place: str,
+    *,
+    expected: str | None,
+    started: float | None,
     scale: Scale | None,
     logged: LoggedProcess | None,
     run: NcclLog | None,
 ) -> LoadedConfiguration:
-    """Return the configuration of a process `/proc/PID`.
+    """Return the configuration `place` of a process `/proc/PID`.
 
     `scale` is that of the job by its environment. `logged` and `run` are what NCCL's log states of
     the process and of the whole run.
@@ -88,13 +83,13 @@ def loaded_configuration(
     hashes = list(dict.fromkeys(each.content for each in logged.loaded)) if logged else []
     scales, source = (logged.scales, "NCCL's log") if logged and logged.scales else (
         ([scale], "the environment") if scale else ([], "unknown"))  # fmt: skip
-    found = LoadedConfiguration(place.path, None, hashes, place.expected, False, scales, source, [])
-    path = inside(folder, place.path)
+    found = LoadedConfiguration(place, None, hashes, expected, False, scales, source, [])
+    path = inside(folder, place)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         status = path.stat()
-        rules = parse_rules(data, name=place.path).rules
+        rules = parse_rules(data, name=place).rules
     except OSError as error:
         return msgspec.structs.replace(found, problem=f"cannot be read: {error.strerror}")
     except InputError as error:
@@ -104,7 +99,7 @@ def loaded_configuration(
     return msgspec.structs.replace(
         found,
         content=content,
-        is_newer=place.started is not None and changed > place.started + _SLACK_S,
+        is_newer=started is not None and changed > started + _SLACK_S,
         rules=_in_use(rules, scales, run if not hashes or hashes == [content] else None),
     )
 

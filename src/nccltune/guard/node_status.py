@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.guard.audit import AuditedProcess, AuditedSetting, audit_process, logged_process
+from nccltune.guard.audit import AuditedProcess, audit_process, logged_process
 from nccltune.guard.job_log import JobLog
 from nccltune.guard.mapped import NCCL, LibraryReader
-from nccltune.guard.sources import COMMUNICATOR, UNKNOWN
+from nccltune.guard.sources import COMMUNICATOR, UNKNOWN, AuditedSetting
 from nccltune.native.processes import (
     PROC,
     hidden_process,
@@ -66,7 +66,8 @@ def node_status(
     The processes of `log` are one job, also those on other nodes. Raises InputError for a process
     of `pids` that does not exist, and PlatformError for one that this user may not read.
     """
-    host = host or os.uname().nodename
+    # NCCL logs the name up to the first dot.
+    host = (host or os.uname().nodename).partition(".")[0]
     reader = LibraryReader()
     if pids:
         found = [_asked(proc / str(pid), reader, log, host) for pid in dict.fromkeys(pids)]
@@ -207,7 +208,7 @@ def _value(name: str) -> Callable[[AuditedProcess], str | None]:
             if one.name == name:
                 return one.value
         # NCCL logs a setting when it needs it. That a log has no line of it means nothing.
-        return "not set" if process.is_here else None
+        return "not set" if process.has_environment else None
 
     return read
 

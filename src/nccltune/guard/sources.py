@@ -23,7 +23,7 @@ import msgspec
 
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.formats.tuner_config.nccl_conf import MAX_BYTES, conf_files, conf_lines
-from nccltune.native.processes import inside
+from nccltune.native.processes import absolute, inside
 
 ENVIRONMENT, COMMUNICATOR = "environment", "communicator"
 ENV_PLUGIN, UNKNOWN = "env plugin", "unknown"
@@ -72,23 +72,23 @@ class ConfigurationFile(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class Winner(msgspec.Struct, frozen=True):
-    """Who sets a setting, and who is overridden. `value` None: the env plugin's, not known here."""
+class AuditedSetting(msgspec.Struct, frozen=True):
+    """A setting, the source that wins, and the sources that lose.
+
+    `value` is None if an env plugin has it and no log shows it. `overrides` are losers with another
+    value, `repeats` the sources of the same one. `since` is since when NCCL has another default, or
+    why it does not read the setting. `trial` is the command that compares the setting with NCCL's
+    default. `known_by` is the evidence: `NCCL's log` or `/proc`.
+    """
 
     name: str
     value: str | None
-    source: str
-    losers: list[SettingClaim]
+    wins: str
+    overrides: list[SettingClaim]
+    repeats: list[str]
     known_by: str
-
-    @property
-    def overridden(self) -> list[SettingClaim]:
-        """Return the losers whose value is another one."""
-        return [
-            loser
-            for loser in self.losers
-            if self.value is not None and not is_same(loser.value, self.value)
-        ]
+    since: str | None = None
+    trial: str | None = None
 
 
 def configuration_files(
@@ -100,9 +100,7 @@ def configuration_files(
     """
     found = []
     for given in conf_files(named, home):
-        path = given
-        if not path.startswith("/"):
-            path = f"{(folder / 'cwd').readlink()}/{path}"
+        path = absolute(folder, given)
         place = inside(folder, path)
         try:
             text = read_file(place, MAX_BYTES).decode(errors="replace")
@@ -130,7 +128,7 @@ def winners(
     plugin: str | None = None,
     logged: Mapping[str, str] | None = None,
     communicator: Mapping[str, str] | None = None,
-) -> list[Winner]:
+) -> list[AuditedSetting]:
     """Return who sets each setting of a process, by name.
 
     `plugin` is the path of its env plugin. `logged` and `communicator` are what NCCL's log states:
@@ -162,26 +160,31 @@ def _winner(
     plugin: str | None,
     logged: str | None,
     asked: str | None,
-) -> Winner:
+) -> AuditedSetting:
+    known_by = "/proc" if logged is None and asked is None else "NCCL's log"
     by_program = [] if asked is None else [SettingClaim(COMMUNICATOR, asked)]
     if by_program and (name in _PROGRAM_WINS or not (claims or logged)):
-        losers = [*claims] if claims or logged is None else [SettingClaim(UNKNOWN, logged)]
-        return Winner(name, asked, COMMUNICATOR, losers, "NCCL's log")
-    if name in _OTHER_NUMBERS:
-        by_program = []
+        unseen = [] if claims or logged is None else [SettingClaim(UNKNOWN, logged)]
+        return _won(name, [*by_program, *claims, *unseen], known_by)
+    claims = [*claims, *(by_program if name not in _OTHER_NUMBERS else [])]
     # With an env plugin, and where NCCL's log has another value, the sources seen do not decide.
-    first = claims[0] if claims else None
-    if plugin is not None and name.startswith("NCCL_") and name not in _NO_PLUGIN:
-        is_passed_on = first is not None and logged is not None and is_same(first.value, logged)
-        source = first.source if is_passed_on and first is not None else f"{ENV_PLUGIN} {plugin}"
-        losers = list(claims[1:] if is_passed_on else claims)
-        known_by = "/proc" if logged is None else "NCCL's log"
-        return Winner(name, logged, source, [*losers, *by_program], known_by)
-    if logged is not None and (first is None or not is_same(first.value, logged)):
-        return Winner(name, logged, UNKNOWN, [*claims, *by_program], "NCCL's log")
-    assert first is not None
-    known_by = "/proc" if logged is None else "NCCL's log"
-    return Winner(name, first.value, first.source, [*claims[1:], *by_program], known_by)
+    is_confirmed = logged is not None and claims[:1] and is_same(claims[0].value, logged)
+    if not is_confirmed and plugin and name.startswith("NCCL_") and name not in _NO_PLUGIN:
+        won = _won(name, [SettingClaim(f"{ENV_PLUGIN} {plugin}", logged or ""), *claims], known_by)
+        if logged is not None:
+            return won
+        return msgspec.structs.replace(won, value=None, overrides=list(claims), repeats=[])
+    if logged is not None and not is_confirmed:
+        claims = [SettingClaim(UNKNOWN, logged), *claims]
+    return _won(name, claims, known_by)
+
+
+def _won(name: str, claims: Sequence[SettingClaim], known_by: str) -> AuditedSetting:
+    """Return a setting whose first claim wins."""
+    first, losers = claims[0], claims[1:]
+    overrides = [claim for claim in losers if not is_same(claim.value, first.value)]
+    repeats = [claim.source for claim in losers if claim not in overrides]
+    return AuditedSetting(name, first.value, first.source, overrides, repeats, known_by)
 
 
 def is_same(one: str, other: str) -> bool:

@@ -61,18 +61,27 @@ def mapped_files(folder: Path) -> list[MappedFile]:
     return list(found)
 
 
-def start_environment(folder: Path) -> dict[str, str]:
+def start_environment(folder: Path) -> dict[str, str] | None:
     """Return the environment that a process was started with.
 
     What a program changes in its own environment later is not visible here. The first value of a
-    name counts, as for `getenv`.
+    name counts, as for `getenv`. None if the program has put its title in that place, as
+    `setproctitle` does in the processes of Ray and vLLM.
     """
     found: dict[str, str] = {}
-    for entry in (folder / "environ").read_bytes().split(b"\0"):
+    raw = (folder / "environ").read_bytes()
+    if raw and b"=" not in raw.partition(b"\0")[0]:
+        return None
+    for entry in raw.split(b"\0"):
         name, sign, value = entry.decode("utf-8", "replace").partition("=")
         if sign:
             found.setdefault(name, value)
     return found
+
+
+def absolute(folder: Path, path: str) -> str:
+    """Return a path that a process uses as an absolute one."""
+    return path if path.startswith("/") else f"{(folder / 'cwd').readlink()}/{path}"
 
 
 def inside(folder: Path, path: str) -> Path:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import nccltune
+from nccltune.cli.status_screen import show
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.guard.audit import AuditedProcess
 from nccltune.guard.job_log import read_job_log
@@ -226,6 +227,32 @@ def test_rules_by_the_scale_of_the_environment(tree: ProcessTree) -> None:
     assert {rule.sizes for rule in known.rules} == {None}
 
 
+def test_the_screen_of_a_job_with_a_log(
+    tree: ProcessTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree.write("/etc/nccl.conf", "NCCL_IB_TIMEOUT=22\nNCCL_IB_TIMEOUT=23\n")
+    for pid in (100, 200):
+        tree.process(pid, RUN, LIBNCCL, TUNER)
+    content = config_hash(RULES.encode())
+    log = (LOG + LOADED).format(pid=0, content=content)
+    log += "node:0:9 [0] NCCL INFO AllReduce: 2048 Bytes -> Algo TREE proto LL x\n"
+    log += (LOG + LOADED).format(pid=5, content=content).replace("node:", "other:")
+    show(status(tree, log=log))
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "verdict 1 conflict in 3 processes; looked at node",
+        "pid 100, 200 python train.py nccl 2.28.9 /usr/lib/libnccl.so.2.28.9 tuner nccltune",
+        f"rules /etc/tuner.conf loaded content {content} 2 of 3 rules fit 2 nodes, 16 ranks (by "
+        "NCCL's log); 1 are for other scales and cannot apply",
+        "hits line 1, allreduce 1 KiB - 64 KiB tree/ll: 1 size of the log, NCCL ran it at 1",
+        "NCCL_IB_TIMEOUT 22 /etc/nccl.conf:1 /etc/nccl.conf:2 (23) /proc",
+        "since NCCL_IB_TIMEOUT: NCCL's default is 20 since 2.23, 18 before",
+        "pid other: 5 not read nccl 2.28.9",
+        "conflict NCCL_IB_TIMEOUT=22 of /etc/nccl.conf:1 wins over /etc/nccl.conf:2 (23)",
+    ):
+        assert words in shown, shown
+
+
 def test_hits_are_those_of_the_log(tree: ProcessTree) -> None:
     tree.process(100, RUN, LIBNCCL, TUNER)
     content = config_hash(RULES.encode())
@@ -294,6 +321,21 @@ def test_a_process_that_cannot_be_read_is_said(
         status(tree, 101)
     with pytest.raises(InputError, match="there is no process 102"):
         status(tree, 102)
+
+
+def test_an_overwritten_environment_says_nothing_about_settings(tree: ProcessTree) -> None:
+    """setproctitle, as in workers of Ray: neither is a variable unset, nor does a file win."""
+    tree.write("/etc/nccl.conf", "NCCL_BUFFSIZE=1\n")
+    tree.process(100, {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}, LIBNCCL)
+    tree.process(101, {}, LIBNCCL)
+    for pid, place in ((101, b"\0" * 40), (100, b"ray::worker\0\0\0NCCL_BUFFSIZE=2\0")):
+        (tree.proc / str(pid) / "environ").write_bytes(place)
+    found = status(tree)
+    assert [process.settings for process in processes(found)] == [[], []]
+    assert all("overwrote its environment" in process.notes[0] for process in processes(found))
+    log = LOG + "node:0:0 [0] NCCL INFO NCCL_BUFFSIZE set by environment to 7.\n"
+    (setting, *_) = processes(status(tree, log=log.format(pid=0)))[0].settings
+    assert (setting.value, setting.wins) == ("7", "unknown")
 
 
 def test_a_process_without_a_library_is_shown_if_it_is_asked_for(tree: ProcessTree) -> None:

@@ -133,7 +133,7 @@ def test_an_env_plugin_decides_and_only_the_log_has_its_answer(tmp_path: Path) -
         timeout = next(one for one in process.settings if one.name == "NCCL_IB_TIMEOUT")
         assert (timeout.value, timeout.wins) == (value, f"env plugin {plugin}")
         assert [each.value for each in timeout.overrides] == ["18", "21", "22"]
-    assert any("only NCCL's log shows what it answers" in note for note in alone.notes)
+    assert any("only its log shows the answers" in note for note in alone.notes)
 
 
 def test_the_command_reads_a_process_of_this_machine(

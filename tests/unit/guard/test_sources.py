@@ -6,8 +6,8 @@ import pytest
 from nccltune.guard.sources import (
     COMMUNICATOR,
     UNKNOWN,
+    AuditedSetting,
     ConfigurationFile,
-    Winner,
     configuration_files,
     is_same,
     winners,
@@ -18,7 +18,7 @@ USER = ConfigurationFile("/home/ann/.nccl.conf", [(1, "NCCL_A", "2"), (3, "NCCL_
 SYSTEM = ConfigurationFile("/etc/nccl.conf", [(1, "NCCL_A", "4"), (2, "NCCL_B", "5")])
 
 
-def one(name: str, environment: dict[str, str], **more: object) -> Winner:
+def one(name: str, environment: dict[str, str], **more: object) -> AuditedSetting:
     found = winners(environment, [USER, SYSTEM], **more)  # type: ignore[arg-type]
     return next(each for each in found if each.name == name)
 
@@ -36,7 +36,7 @@ def one(name: str, environment: dict[str, str], **more: object) -> Winner:
         # What NCCL logged is in force, whatever the sources have now.
         ({"NCCL_A": "1"}, {"logged": {"NCCL_A": "9"}}, "9", UNKNOWN, ["1", "2", "3", "4"]),
         # The env plugin decides alone; only the log has its answer.
-        ({"NCCL_A": "1"}, {"plugin": "/p.so"}, None, "env plugin /p.so", []),
+        ({"NCCL_A": "1"}, {"plugin": "/p.so"}, None, "env plugin /p.so", ["1", "2", "3", "4"]),
         (
             {"NCCL_A": "1"},
             {"plugin": "/p.so", "logged": {"NCCL_A": "9"}},
@@ -61,15 +61,15 @@ def test_the_winner_of_a_setting(
     overridden: list[str],
 ) -> None:
     found = one("NCCL_A", environment, **more)
-    assert (found.value, found.source) == (value, source)
-    assert [claim.value for claim in found.overridden] == overridden
+    assert (found.value, found.wins) == (value, source)
+    assert [claim.value for claim in found.overrides] == overridden
 
 
 @pytest.mark.parametrize(
     "name", ["NCCL_CONF_FILE", "NCCL_ENV_PLUGIN", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_STALE"]
 )
 def test_some_variables_never_reach_an_env_plugin(name: str) -> None:
-    assert one(name, {name: "x"}, plugin="/p.so").source == "environment"
+    assert one(name, {name: "x"}, plugin="/p.so").wins == "environment"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_the_environment_wins_over_a_communicator(
     environment: dict[str, str], communicator: dict[str, str], source: str, overridden: list[str]
 ) -> None:
     found = winners(environment, [], communicator=communicator)
-    assert [each.source for each in found] == [source]
-    assert [claim.value for claim in found[0].overridden] == overridden
+    assert [each.wins for each in found] == [source]
+    assert [claim.value for claim in found[0].overrides] == overridden
 
 
 @pytest.mark.parametrize(
