@@ -26,6 +26,9 @@ LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "do
 FORMATS: tuple[LineFormat, ...] = get_args(LineFormat)
 WITHOUT_COMMENTS = ("mpirun", "docker")
 """Formats that put all settings on one line, which has no place for comments."""
+POD_PLUGIN = Path("/nccltune/libnccl-tuner-nccltune.so")
+POD_CONFIG = Path("/etc/nccltune/tuner.conf")
+"""Where a pod has the plugin and the rules, as the guide mounts them."""
 _KEPT = (names.P2P_CONF, names.AB_CONF)
 """Files of a study with settings that experiments recommend, in the order of output."""
 

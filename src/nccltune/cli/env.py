@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.options import FILE, PATH, options, output_option
+from nccltune.cli.output import hint
 from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -43,10 +44,14 @@ def command(
     or setting the exit code is 1. The network plugin and the send/recv library have lines of their
     own: net env, sendrecv env.
     """
-    from nccltune.app.env import joined_deployment, rules_deployment
+    from nccltune.app.env import POD_CONFIG, POD_PLUGIN, joined_deployment, rules_deployment
     from nccltune.cli.env_screen import show_deployment
     from nccltune.model.errors import InputError
 
+    if form == "kubernetes":
+        # A pod has none of this machine's paths.
+        plugin, config_path = plugin or POD_PLUGIN, config_path or POD_CONFIG
+        hint(f"the pod needs {plugin} and {config_path}: docs/guides/deploying.md")
     if output is not None:
         deployed = joined_deployment(
             configs, output, plugin=plugin, config_path=config_path, dry_run=dry_run

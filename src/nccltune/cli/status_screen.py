@@ -117,7 +117,7 @@ def _show_rules(out: Console, rules: LoadedConfiguration) -> None:
         applying = sum(item.applies is True for item in rules.rules)
         words = f"{applying} of {many} fit {scales} (by {rules.scale_source})"
         if len(rules.rules) > applying:
-            words += f"; {len(rules.rules) - applying} are for other scales and cannot apply"
+            words += f"; {len(rules.rules) - applying} of other scales cannot apply"
         _line(out, "", words)
     known = [item for item in rules.rules if item.sizes is not None]
     if rules.rules and not known:

@@ -105,8 +105,9 @@ def audit_process(
         # Without the environment nobody can tell which file is read, and what it overrides.
         confs = configuration_files(folder, *_user_file(folder, environment, version, user))
     seen = _seen(environment, confs)
-    named = [seen[f"NCCL_{kind}_PLUGIN"] for kind in _PLUGINS if seen.get(f"NCCL_{kind}_PLUGIN")]
-    libraries = reader.read(folder, files, named) if named else libraries
+    # A plugin need not have `nccl` in its name. A value may list several.
+    named = [name for kind in _PLUGINS for name in seen.get(f"NCCL_{kind}_PLUGIN", "").split(",")]
+    libraries = reader.read(folder, files, [*filter(None, named)])
     plugin = next((one.path for one in libraries if "env" in one.kinds), None)
     found = winners(
         environment,

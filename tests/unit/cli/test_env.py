@@ -347,3 +347,13 @@ def test_scales_that_do_not_become_one_file(
     _, err = cli("env", *parts, "--plugin", PLUGIN, *more, code=2)
     assert message in err
     assert not (tmp_path / "site.conf").exists()
+
+
+def test_a_pod_gets_no_path_of_this_machine(cli: Cli, tmp_path: Path) -> None:
+    (config,) = scales(tmp_path, ROW.format("tree", nodes=2))
+    out, err = cli("env", config, "--format", "kubernetes")
+    assert "/nccltune/libnccl-tuner-nccltune.so" in out
+    assert str(tmp_path) not in out
+    assert "the pod needs /nccltune/libnccl-tuner-nccltune.so and /etc/nccltune/tuner.conf" in err
+    out, _ = cli("env", config, "--format", "kubernetes", "--plugin", PLUGIN)
+    assert str(PLUGIN) in out

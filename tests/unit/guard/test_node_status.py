@@ -62,8 +62,8 @@ RUN = {"NCCL_TUNER_PLUGIN": TUNER, "NCCL_TUNER_CONFIG_FILE": "/etc/tuner.conf"}
 def test_what_a_process_has_loaded(tree: ProcessTree) -> None:
     net = plugin_library("ncclNetPlugin_v10", "ncclTunerPlugin_v4")
     tree.write("/opt/site/libfabric_thing.so", net)
-    tree.process(100, RUN | {"NCCL_NET_PLUGIN": "/opt/site/libfabric_thing.so"}, LIBNCCL, TUNER,
-                 "/opt/site/libfabric_thing.so")  # fmt: skip
+    names = {"NCCL_NET_PLUGIN": "/none,/opt/site/libfabric_thing.so"}
+    tree.process(100, RUN | names, LIBNCCL, TUNER, "/opt/site/libfabric_thing.so")
     tree.process(101, {"NCCL_DEBUG": "INFO"})
     found = status(tree)
     (process,) = processes(found)
@@ -243,7 +243,7 @@ def test_the_screen_of_a_job_with_a_log(
         "verdict 1 conflict in 3 processes; looked at node",
         "pid 100, 200 python train.py nccl 2.28.9 /usr/lib/libnccl.so.2.28.9 tuner nccltune",
         f"rules /etc/tuner.conf loaded content {content} 2 of 3 rules fit 2 nodes, 16 ranks (by "
-        "NCCL's log); 1 are for other scales and cannot apply",
+        "NCCL's log); 1 of other scales cannot apply",
         "hits line 1, allreduce 1 KiB - 64 KiB tree/ll: 1 size of the log, NCCL ran it at 1",
         "NCCL_IB_TIMEOUT 22 /etc/nccl.conf:1 /etc/nccl.conf:2 (23) /proc",
         "since NCCL_IB_TIMEOUT: NCCL's default is 20 since 2.23, 18 before",
