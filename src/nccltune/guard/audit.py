@@ -58,10 +58,10 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process with NCCL, or one that was asked for, or one that a log names.
 
     `is_here` is whether it was read, `has_environment` whether its environment could be, and
-    `is_logged` whether a log has it. `own_pid` is its number in
-    its own container, as NCCL logs it. `libraries` is what it has mapped. `has_no_rules`: its
-    communicators are in the log, and our tuner plugin is not. `notes` are sentences on what could
-    not be read, and on what to look at next.
+    `is_logged` whether a log has it. `own_pid` is its number in its own container, as NCCL logs it.
+    `libraries` is what it has mapped. `has_no_rules`: its communicators are in the log, and our
+    tuner plugin is not. `notes` are sentences on what could not be read, and on what to look at
+    next.
     """
 
     host: str
@@ -117,22 +117,7 @@ def audit_process(
         communicator=logged.communicator if logged else None,
     )
     started = _started(folder)
-    values = {one.name: one.value for one in found}
     job = job_of(environment, user, status.get("PPid", "?"))
-    path = values.get("NCCLTUNE_CONFIG") or values.get("NCCL_TUNER_CONFIG_FILE")
-    if logged is not None and logged.loaded:
-        path = logged.loaded[0].path
-    configuration = None
-    if path:
-        configuration = loaded_configuration(
-            folder,
-            absolute(folder, path),
-            expected=values.get("NCCLTUNE_CONFIG_HASH") or None,
-            started=started,
-            scale=job_scale(environment),
-            logged=logged,
-            run=log.run if log and logged else None,
-        )
     process = AuditedProcess(
         host=host,
         pid=int(folder.name),
@@ -146,13 +131,38 @@ def audit_process(
         version=version,
         libraries=libraries,
         settings=[audited(one, version) for one in found],
-        configuration=configuration,
+        configuration=_configuration(folder, found, environment, started, logged, log),
     )
     notes = _notes(process, confs, started)
     if started_with is None:
         notes.insert(0, "its program overwrote its environment (setproctitle): only NCCL's log "
                      "shows its settings (--log)")  # fmt: skip
     return msgspec.structs.replace(process, notes=notes)
+
+
+def _configuration(
+    folder: Path,
+    settings: list[AuditedSetting],
+    environment: Mapping[str, str],
+    started: float | None,
+    logged: LoggedProcess | None,
+    log: JobLog | None,
+) -> LoadedConfiguration | None:
+    values = {one.name: one.value for one in settings}
+    path = values.get("NCCLTUNE_CONFIG") or values.get("NCCL_TUNER_CONFIG_FILE")
+    if logged is not None and logged.loaded:
+        path = logged.loaded[0].path
+    if not path:
+        return None
+    return loaded_configuration(
+        folder,
+        absolute(folder, path),
+        expected=values.get("NCCLTUNE_CONFIG_HASH") or None,
+        started=started,
+        scale=job_scale(environment),
+        logged=logged,
+        run=log.run if log and logged else None,
+    )
 
 
 def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
