@@ -29,8 +29,10 @@ def show(found: NodeStatus) -> None:
     out = stdout()
     processes = [process for job in found.jobs for process in job.processes]
     conflicts = count(len(found.conflicts), "conflict") if found.conflicts else "no conflict"
-    words = f"{conflicts} in {count(len(processes), 'process')}"
-    words += f"; looked at {found.host}" if processes else f" with NCCL: {found.host} has none"
+    words = f"{conflicts} in {count(len(processes), 'process')}; looked at {found.host}"
+    if not processes:
+        visible = " that this user may read" if found.hidden else ""
+        words = f"no process with NCCL among those of {found.host}{visible}"
     _line(out, "verdict", words, "bold yellow" if found.conflicts else "bold green")
     if found.hidden:
         words = f"{count(found.hidden, 'process')} cannot be read by this user"

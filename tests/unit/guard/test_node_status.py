@@ -303,7 +303,7 @@ def test_ranks_on_other_nodes_have_other_rules(tree: ProcessTree) -> None:
 
 
 def test_a_process_that_cannot_be_read_is_said(
-    tree: ProcessTree, monkeypatch: pytest.MonkeyPatch
+    tree: ProcessTree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree.process(100, {}, LIBNCCL)
     tree.process(101, {}, LIBNCCL)
@@ -317,6 +317,10 @@ def test_a_process_that_cannot_be_read_is_said(
     monkeypatch.setattr(Path, "read_text", refused)
     found = status(tree)
     assert ([process.pid for process in processes(found)], found.hidden) == ([100], 1)
+    show(NodeStatus("node", [], 1))
+    assert "no process with NCCL among those of node that this user may read" in (
+        capsys.readouterr().out
+    )
     with pytest.raises(PlatformError, match="process 101 may not be looked at"):
         status(tree, 101)
     with pytest.raises(InputError, match="there is no process 102"):
