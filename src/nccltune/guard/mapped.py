@@ -68,17 +68,18 @@ class LibraryReader:
         return found
 
     def _library(self, folder: Path, file: MappedFile) -> MappedLibrary | None:
-        path = inside(folder, file.path)
-        try:
-            status = path.stat()
-        except OSError:
-            return _unread(file, "its file is gone")
-        if file.is_gone or status.st_ino != file.inode:
-            return _unread(file, "its file was replaced since it was loaded")
-        key = (status.st_dev, file)
-        if key not in self._known:
-            self._known[key] = _read(path, file)
-        return self._known[key]
+        # The kernel shows a path below our root where it can, so also for a process after chroot.
+        for path in (inside(folder, file.path), Path(file.path)):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            if status.st_ino == file.inode and not file.is_gone:
+                key = (status.st_dev, file)
+                if key not in self._known:
+                    self._known[key] = _read(path, file)
+                return self._known[key]
+        return _unread(file, "its file was replaced or removed since it was loaded")
 
 
 def _unread(file: MappedFile, problem: str) -> MappedLibrary | None:

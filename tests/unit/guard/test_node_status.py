@@ -91,7 +91,17 @@ def test_a_replaced_library_is_named_and_not_read(tree: ProcessTree) -> None:
     (process,) = processes(status(tree))
     (tuner,) = process.of_kind("tuner")
     assert (tuner.is_ours, tuner.sha256) == (True, None)
-    assert tuner.problem == "its file was replaced since it was loaded"
+    assert tuner.problem == "its file was replaced or removed since it was loaded"
+
+
+def test_a_path_may_be_that_of_this_machine(tree: ProcessTree) -> None:
+    """The kernel shows the files of a process after chroot below our root."""
+    here = tree.write("/srv/libnccl.so.2", nccl_library())
+    folder = tree.process(100, {}, "/srv/libnccl.so.2")
+    maps = (folder / "maps").read_text().replace("/srv/libnccl", f"{tree.root}/srv/libnccl")
+    (folder / "maps").write_text(maps)
+    assert processes(status(tree))[0].of_kind("nccl")[0].version == "2.28.9"
+    assert here.is_file()
 
 
 @pytest.mark.parametrize(
