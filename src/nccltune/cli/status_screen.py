@@ -78,7 +78,11 @@ def _show_group(out: Console, group: Sequence[AuditedProcess]) -> None:
         _line(out, "nccl", first.version or "version unknown")
     if first.configuration is not None:
         _show_rules(out, first.configuration)
-    _show_settings(out, first.settings)
+    if first.settings:
+        _show_settings(out, first.settings)
+    else:
+        unread = "none in NCCL's log" if first.is_logged else "unknown"
+        _line(out, "settings", "none" if first.has_environment else unread)
     for note in first.notes:
         _line(out, "note", note)
 
@@ -131,9 +135,6 @@ def _show_rules(out: Console, rules: LoadedConfiguration) -> None:
 
 
 def _show_settings(out: Console, settings: Sequence[AuditedSetting]) -> None:
-    if not settings:
-        _line(out, "settings", "none")
-        return
     out.print()
     table = plain_table("<setting", "value", "wins", "loses", "<known by", padding=(0, 2, 0, 0))
     for column in table.columns:

@@ -12,7 +12,7 @@ libraries 2.26.5, 2.28.9 and 2.32.3):
    exception and wins over NCCL_IB_TC.
 
 `ncclParamGetParameter` (since 2.30.7) is of no help here: a program asks it about itself, and in
-2.32.3 it knows eight names, all about logging.
+2.32.3 it knows ten names, none of them about communication.
 """
 
 import re
@@ -26,7 +26,7 @@ from nccltune.formats.tuner_config.nccl_conf import MAX_BYTES, conf_files, conf_
 from nccltune.native.processes import absolute, inside
 
 ENVIRONMENT, COMMUNICATOR = "environment", "communicator"
-ENV_PLUGIN, UNKNOWN = "env plugin", "unknown"
+ENV_PLUGIN, UNKNOWN = "env plugin", "a source not seen"
 OURS = ("NCCL_", "NCCLTUNE_")
 _NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)")
 COMMUNICATOR_FIELDS = {

@@ -337,7 +337,9 @@ def test_a_process_that_cannot_be_read_is_said(
         status(tree, 102)
 
 
-def test_an_overwritten_environment_says_nothing_about_settings(tree: ProcessTree) -> None:
+def test_an_overwritten_environment_says_nothing_about_settings(
+    tree: ProcessTree, capsys: pytest.CaptureFixture[str]
+) -> None:
     """setproctitle, as in workers of Ray: neither is a variable unset, nor does a file win."""
     tree.write("/etc/nccl.conf", "NCCL_BUFFSIZE=1\n")
     tree.process(100, {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}, LIBNCCL)
@@ -347,9 +349,11 @@ def test_an_overwritten_environment_says_nothing_about_settings(tree: ProcessTre
     found = status(tree)
     assert [process.settings for process in processes(found)] == [[], []]
     assert all("overwrote its environment" in process.notes[0] for process in processes(found))
+    show(found)
+    assert "settings   unknown" in capsys.readouterr().out
     log = LOG + "node:0:0 [0] NCCL INFO NCCL_BUFFSIZE set by environment to 7.\n"
     (setting, *_) = processes(status(tree, log=log.format(pid=0)))[0].settings
-    assert (setting.value, setting.wins) == ("7", "unknown")
+    assert (setting.value, setting.wins) == ("7", "a source not seen")
 
 
 def test_a_process_without_a_library_is_shown_if_it_is_asked_for(tree: ProcessTree) -> None:

@@ -114,7 +114,7 @@ def test_the_audit_of_a_process_with_five_conflicting_sources_names_each_winner(
         "NCCL_MIN_CTAS": ("8", "communicator", []),
         "NCCL_MAX_CTAS": ("16", "environment", [("communicator", "32")]),
         "NCCL_IB_TC": ("41", "communicator", [("environment", "106")]),
-        "NCCL_NTHREADS": ("256", "unknown", [("environment", "512")]),
+        "NCCL_NTHREADS": ("256", "a source not seen", [("environment", "512")]),
     }
     assert {one.kind for one in found.conflicts} == {"overridden"}
     assert len(found.conflicts) == 6
