@@ -178,7 +178,7 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
         has_no_rules=logged.has_no_rules,
         version=log.version,
         settings=[audited(one, log.version) for one in found],
-        configuration=logged_configuration(logged),
+        configuration=logged_configuration(logged, log.run),
     )
 
 

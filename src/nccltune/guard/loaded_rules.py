@@ -19,7 +19,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
-from nccltune.native.processes import inside
+from nccltune.native.processes import PROC, inside
 from nccltune.prove.sizes import taken
 
 _SLACK_S = 1.0
@@ -100,17 +100,25 @@ def loaded_configuration(
         found,
         content=content,
         is_newer=started is not None and changed > started + _SLACK_S,
-        rules=_in_use(rules, scales, run if not hashes or hashes == [content] else None),
+        # Rules of another content than the loaded one are not those of the process.
+        rules=[] if hashes and hashes != [content] else _in_use(rules, scales, run),
     )
 
 
-def logged_configuration(logged: LoggedProcess) -> LoadedConfiguration | None:
-    """Return the configuration that a process of a log loaded; its rules are in its file alone."""
+def logged_configuration(logged: LoggedProcess, run: NcclLog) -> LoadedConfiguration | None:
+    """Return the configuration that a process of a log loaded.
+
+    Its rules are those of the file with this path and this content here, if there is one.
+    """
     if not logged.loaded:
         return None
-    hashes = list(dict.fromkeys(each.content for each in logged.loaded))
-    path, scales = logged.loaded[0].path, logged.scales
-    return LoadedConfiguration(path, None, hashes, None, False, scales, "NCCL's log", [])
+    found = loaded_configuration(
+        PROC / "self", logged.loaded[0].path, expected=None, started=None, scale=None,
+        logged=logged, run=run,
+    )  # fmt: skip
+    if found.content in found.logged:
+        return found
+    return msgspec.structs.replace(found, content=None, rules=[], problem=None)
 
 
 def _in_use(

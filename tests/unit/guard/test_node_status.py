@@ -284,6 +284,21 @@ def test_hits_are_those_of_the_log(tree: ProcessTree) -> None:
     assert [(rule.sizes, rule.followed) for rule in rules.rules] == [(2, 1), (1, 1), (0, 0)]
 
 
+def test_a_job_that_has_ended_is_in_its_log(tree: ProcessTree) -> None:
+    config = tree.write("/site/rules.conf", RULES)
+    log = (LOG + LOADED).format(pid=7, content=config_hash(RULES.encode()))
+    log = log.replace("/etc/tuner.conf", str(config))
+    log += "node:7:9 [0] NCCL INFO AllReduce: 2048 Bytes -> Algo TREE proto LL x\n"
+    (process,) = processes(status(tree, log=log))
+    assert process.configuration is not None
+    assert [rule.sizes for rule in process.configuration.rules] == [1, 0, 0]
+    # A file with other rules says nothing about the job.
+    config.write_text(RULES + "# more\n")
+    (process,) = processes(status(tree, log=log))
+    assert process.configuration is not None
+    assert (process.configuration.content, process.configuration.rules) == (None, [])
+
+
 def test_a_log_has_what_a_process_sets_itself(tree: ProcessTree) -> None:
     tree.process(100, {"NCCL_BUFFSIZE": "1"}, LIBNCCL)
     log = LOG + (
