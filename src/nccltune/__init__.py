@@ -14,6 +14,7 @@ launch/       jobs for the launchers of clusters
 launch_lint/  what a launch command starts
 measure/      the bench, the adaptive sweep, experiments
 doctor/       rules about nodes, and their evidence
+guard/        what deployed rules run into: loaded plugins, settings, who overrides whom
 compare/      two measurements size by size, and the runs of a fleet
 reference/    one measurement among published systems
 report/       the report, as data, page and terminal

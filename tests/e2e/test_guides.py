@@ -52,6 +52,7 @@ def test_a_guide_prints_what_it_shows(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = reader_folder(tmp_path)
+    monkeypatch.setenv("DESTDIR", str(tmp_path / "node"))
     if page.path.parent.name == "launching":
         # Its numbers are those of the pages about launchers.
         program = Path(__file__).with_name("launched_program.py")

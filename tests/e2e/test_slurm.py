@@ -18,6 +18,8 @@ from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_words
 
 from .bench_runs import FOUR_NODES, eventually
+from .page_snippets import ROOT, reader_folder, run, snippets
+from .page_snippets import check as check_snippet
 
 SCRIPT = Path(__file__).parent / "slurm.sh"
 PROGRAM = Path(__file__).parent / "launched_program.py"
@@ -153,6 +155,29 @@ def test_srun_starts_what_the_linter_predicts(options: str, slurm: dict[str, str
     assert prediction.placement is not None
     predicted = [node.processes for node in prediction.placement.nodes]
     assert sorted(Counter(done.stdout.split()).values()) == sorted(predicted)
+
+
+def test_the_task_prolog_of_the_guide_reaches_tasks_without_an_environment(
+    tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = reader_folder(tmp_path)
+    monkeypatch.setenv("DESTDIR", str(tmp_path / "node"))
+    (folder / "site").mkdir()
+    (folder / "site" / "nccl.conf").write_text("NCCL_TUNER_PLUGIN=/p.so\nNCCLTUNE_CONFIG_HASH=1f\n")
+    guide = snippets(ROOT / "docs" / "guides" / "deploying.md")
+    (block,) = [one for one in guide if "> site/task-prolog.sh" in one.shell]
+    check_snippet(run(block.shell, folder), None)
+    prolog = f"--task-prolog={tmp_path}/node/etc/nccltune/task-prolog.sh"
+
+    def tasks(export: str) -> list[str]:
+        words = ["srun", "-N", "2", "--mpi=none", f"--export={export}", prolog, "/usr/bin/env"]
+        done = subprocess.run(
+            words, env=slurm, capture_output=True, text=True, check=True, timeout=60
+        )
+        return sorted(line for line in done.stdout.splitlines() if line.startswith("NCCL"))
+
+    assert tasks("NONE") == ["NCCLTUNE_CONFIG_HASH=1f"] * 2 + ["NCCL_TUNER_PLUGIN=/p.so"] * 2
+    assert tasks("NCCL_TUNER_PLUGIN=none") == ["NCCL_TUNER_PLUGIN=none"] * 2
 
 
 def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ env.py                  the settings that deploy the rules, in the form of a she
 net_env.py              the settings that load the network plugin
 sendrecv_env.py         the settings that load the send/recv library
 explain.py              load a tuner plugin and list its decisions
+status.py               what running jobs have loaded, and whose settings win
 doctor.py               check this node, or collected files of many
 examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings

@@ -6,25 +6,29 @@ import json
 import os
 import shlex
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from nccltune.app.tune import verify_command
 from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules
+from nccltune.formats.tuner_config.joined import NamedRules, joined_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.native import tuner_path
 from nccltune.study import names
-from nccltune.study.files import Study
+from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import Tuning
 
 LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]
 FORMATS: tuple[LineFormat, ...] = get_args(LineFormat)
 WITHOUT_COMMENTS = ("mpirun", "docker")
 """Formats that put all settings on one line, which has no place for comments."""
+POD_PLUGIN = Path("/nccltune/libnccl-tuner-nccltune.so")
+POD_CONFIG = Path("/etc/nccltune/tuner.conf")
+"""Where a pod has the plugin and the rules, as the guide mounts them."""
 _KEPT = (names.P2P_CONF, names.AB_CONF)
 """Files of a study with settings that experiments recommend, in the order of output."""
 
@@ -86,6 +90,47 @@ def rules_deployment(
     settings |= deployment(path, plugin=plugin, config_path=config_path)
     settings["NCCLTUNE_CONFIG_HASH"] = config_hash(path.read_bytes())
     return Deployment(settings, {}, [*warnings, *doubts(read, config)], len(read.rules))
+
+
+def joined_deployment(
+    configs: Sequence[Path],
+    output: Path,
+    *,
+    plugin: Path | None = None,
+    config_path: Path | None = None,
+    dry_run: bool = False,
+) -> Deployment:
+    """Write the rules of several studies or configurations into one file, and return its settings.
+
+    Nothing is written if none has a rule. Raises InputError if the rules do not fit into one file,
+    or the studies recommend different values of a setting, and what `rules_deployment` raises.
+    """
+    target = config_path or output.resolve()
+    each = [rules_deployment(one, plugin=plugin, config_path=target) for one in configs]
+    settings: dict[str, str] = {}
+    for config, deployed in zip(configs, each, strict=True):
+        for name, value in deployed.settings.items():
+            if name != "NCCLTUNE_CONFIG_HASH" and settings.setdefault(name, value) != value:
+                raise InputError(
+                    f"{name} is {value} here and {settings[name]} in another study",
+                    where=str(config),
+                    hint="a setting is for all scales of a job; deploy these studies separately",
+                )
+    warnings = list(dict.fromkeys(words for deployed in each for words in deployed.warnings))
+    rules = sum(deployed.rules or 0 for deployed in each)
+    if rules:
+        paths = [config / names.TUNER_CONF if config.is_dir() else config for config in configs]
+        text = joined_rules(
+            [
+                NamedRules(str(path), path.read_text(encoding="utf-8"))
+                for path, deployed in zip(paths, each, strict=True)
+                if deployed.rules
+            ]
+        )
+        settings["NCCLTUNE_CONFIG_HASH"] = config_hash(text.encode())
+        if not dry_run:
+            write_whole(output, text)
+    return Deployment(settings, {}, warnings, rules)
 
 
 def _without_rules(path: Path, config: Path) -> str:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import FILE, PATH, options
+from nccltune.cli.options import FILE, PATH, options, output_option
+from nccltune.cli.output import hint
 from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -16,26 +17,51 @@ EPILOG = """\b
 Examples:
   eval "$(nccltune env studies/h200x4)"
   nccltune env studies/h200x4 --format nccl.conf | sudo tee -a /etc/nccl.conf
+  nccltune env studies/2-nodes studies/4-nodes -o tuner.conf
 """
 
 
-@verb(epilog=EPILOG)
-@click.argument("config", type=PATH, metavar="STUDY|CONFIG")
+@verb(epilog=EPILOG, dry_run=True)
+@click.argument("configs", nargs=-1, required=True, type=PATH, metavar="STUDY|CONFIG...")
+@output_option("output", "one configuration with the rules of all arguments.", metavar="FILE")
 @options("--format", "--plugin")
 @click.option("--config-path", help="Where the configuration will be on the nodes.", **FILE)
-def command(config: Path, form: "LineFormat", plugin: Path | None, config_path: Path | None) -> int:
+def command(
+    configs: tuple[Path, ...],
+    output: Path | None,
+    form: "LineFormat",
+    plugin: Path | None,
+    config_path: Path | None,
+    dry_run: bool,
+) -> int:
     """Print the settings that make stock NCCL load the rules.
 
-    The argument is a study or a tuner configuration. Settings of NCCL that experiments of the study
+    The argument is a study or a tuner configuration. Several, such as those of 2, 4 and 8 nodes,
+    become one file with -o. Settings of NCCL that experiments of the study
     recommend (sendrecv settings, ab) are printed, too. Nothing is installed or changed; remove the
     lines and NCCL is as it was. Warnings on stderr name settings of this shell that are in the way,
     rules that are only candidates, and rules that were not measured on real nodes. Without a rule
     or setting the exit code is 1. The network plugin and the send/recv library have lines of their
     own: net env, sendrecv env.
     """
-    from nccltune.app.env import rules_deployment
+    from nccltune.app.env import POD_CONFIG, POD_PLUGIN, joined_deployment, rules_deployment
     from nccltune.cli.env_screen import show_deployment
+    from nccltune.model.errors import InputError
 
-    deployed = rules_deployment(config, plugin=plugin, config_path=config_path)
+    if form == "kubernetes":
+        # A pod has none of this machine's paths.
+        plugin, config_path = plugin or POD_PLUGIN, config_path or POD_CONFIG
+        hint(f"the pod needs {plugin} and {config_path}: docs/guides/deploying.md")
+    if output is not None:
+        deployed = joined_deployment(
+            configs, output, plugin=plugin, config_path=config_path, dry_run=dry_run
+        )
+    elif len(configs) > 1:
+        raise InputError(
+            "several studies need one file that holds the rules of all of them",
+            hint="add -o tuner.conf",
+        )
+    else:
+        deployed = rules_deployment(configs[0], plugin=plugin, config_path=config_path)
     show_deployment(deployed, form)
     return int(not deployed.settings)

@@ -18,6 +18,7 @@ class NcclRelease(NamedTuple):
     asks_chunks     whether a tuner is asked for a chunk size
     opens_paths     whether NCCL_NET_PLUGIN may be a path; else only `libnccl-net-<value>.so`
     forgets_plugin  whether the name of a network plugin is lost with the last communicator
+    home_variable   whether ~/.nccl.conf is below $HOME, not below the password file's home folder
     """
 
     since: tuple[int, int, int]
@@ -27,6 +28,7 @@ class NcclRelease(NamedTuple):
     asks_chunks: bool = False
     opens_paths: bool = True
     forgets_plugin: bool = False
+    home_variable: bool = False
 
 
 RELEASES = (
@@ -39,10 +41,10 @@ RELEASES = (
     NcclRelease((2, 27, 0), tuner=4, opens_paths=False),
     NcclRelease((2, 27, 5), tuner=4),
     NcclRelease((2, 28, 0), tuner=5, forgets_plugin=True),
-    NcclRelease((2, 30, 0), tuner=6, asks_chunks=True, forgets_plugin=True),
-    NcclRelease((2, 30, 3), tuner=6, asks_chunks=True),
-    NcclRelease((2, 31, 0), tuner=6, asks_chunks=True, only_lowers=True),
-    NcclRelease((2, 32, 0), tuner=7, asks_chunks=True, only_lowers=True),
+    NcclRelease((2, 30, 0), tuner=6, asks_chunks=True, forgets_plugin=True, home_variable=True),
+    NcclRelease((2, 30, 3), tuner=6, asks_chunks=True, home_variable=True),
+    NcclRelease((2, 31, 0), tuner=6, asks_chunks=True, only_lowers=True, home_variable=True),
+    NcclRelease((2, 32, 0), tuner=7, asks_chunks=True, only_lowers=True, home_variable=True),
 )
 """The rows, oldest first. A release behind the last row is taken for one of it."""
 RUN_ON_GPUS = ("2.28.3", "2.28.9", "2.32.3")

@@ -8,6 +8,8 @@ Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30
 - `since`: first release that reads the variable, empty for 2.3 or older
 - `last`: last release that reads the variable, empty if 2.32 still reads it
 - `instead`: the variable that replaces it
+- `defaults`: NCCL's default and the release of each change, where it changed and is a number;
+  `auto` is a number that NCCL computes (`NCCL_PARAM` in the source of 2.3.5 to 2.30.7)
 """
 
 import csv
@@ -47,6 +49,13 @@ class NcclVariable(NamedTuple):
     since: str
     last: str
     instead: str
+    defaults: tuple[tuple[str, str], ...] = ()
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Return the first two numbers of a version: `2.28.9` is of release 2.28."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 @functools.cache
@@ -61,9 +70,51 @@ def table() -> dict[str, NcclVariable]:
             row["since"],
             row["last"],
             row["instead"],
+            tuple(_change(word) for word in (row["defaults"] or "").split()),
         )
         for row in csv.DictReader(text.splitlines())
     }
+
+
+def _change(word: str) -> tuple[str, str]:
+    since, _, value = word.partition(":")
+    return since, value
+
+
+def unread_words(name: str, version: str) -> str | None:
+    """Return why NCCL `version` takes no notice of a variable; None if it reads it.
+
+    >>> unread_words("NCCL_CONF_FILE", "2.22.3")
+    'NCCL reads it since 2.23'
+    """
+    known = table().get(name)
+    if known is None:
+        meant = None if is_foreign(name) else nearest_variable(name)
+        return f"unknown to NCCL {RELEASES}: {meant} was meant?" if meant else None
+    if known.since and release_of(version) < release_of(known.since):
+        return f"NCCL reads it since {known.since}"
+    if known.last and release_of(version) > release_of(known.last):
+        return f"NCCL reads it up to {known.last}" + (f": {known.instead}" * bool(known.instead))
+    return None
+
+
+def default_words(name: str, version: str) -> str | None:
+    """Return what NCCL `version` takes by default, and since when; None if it never changed.
+
+    >>> default_words("NCCL_IB_TIMEOUT", "2.28.9")
+    "NCCL's default is 20 since 2.23, 18 before"
+    """
+    known = table().get(name)
+    past = (
+        [each for each in known.defaults if release_of(each[0]) <= release_of(version)]
+        if known
+        else []
+    )
+    if len(past) < 2:
+        return None
+    (_, before), (since, value) = past[-2:]
+    value = "its own choice" if value == "auto" else value
+    return f"NCCL's default is {value} since {since}, {before} before"
 
 
 def is_foreign(name: str) -> bool:

@@ -6,6 +6,7 @@ child.py          start child processes, wait for them and end them
 line_process.py   a child process that reads and answers single lines
 plugin_host.py    ask any tuner plugin for its decisions
 records.py        answers of the plugin host
+processes.py      what /proc shows of processes
 net_processes.py  processes that use the network plugin
 net_stats.py      counters of the network plugin's connections
 """

@@ -13,10 +13,19 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.model.errors import InputError, NccltuneError, PlatformError
+from nccltune.model.errors import InputError, NccltuneError
 from nccltune.native.net_stats import LARGEST, NAME, NetConnection, Page, decode, with_rates
+from nccltune.native.processes import (
+    PROC,
+    command_of,
+    hidden_process,
+    is_dead,
+    mapped_files,
+    no_process,
+    own_number,
+    process_ids,
+)
 
-PROC = Path("/proc")
 _LINK = f"/memfd:{NAME} (deleted)"
 _LIBRARIES = ("libnccl-net-nccltune.so", "nccltune-net/libnccl-net.so")
 _TRIES = 50
@@ -84,7 +93,7 @@ class NetWatch:
             try:
                 process = _read_process(folder, pid)
                 nothing = not process.connections and not process.problems
-                if nothing and _is_dead(folder):
+                if nothing and is_dead(folder):
                     raise ProcessLookupError
                 if nothing and not _has_plugin(folder):
                     raise InputError(
@@ -95,32 +104,24 @@ class NetWatch:
             except (FileNotFoundError, ProcessLookupError):
                 if pid in self._seen:
                     continue
-                raise InputError(
-                    f"there is no process {pid}",
-                    hint="ids are those of this namespace; one of a container is seen inside it, "
-                    "and on its host under another number",
-                ) from None
+                raise no_process(pid) from None
             except PermissionError:
-                raise PlatformError(
-                    f"process {pid} may not be looked at", hint="run it as that user, or as root"
-                ) from None
+                raise hidden_process(pid) from None
             self._seen.add(pid)
             found.append(process)
         return found
 
     def _all(self) -> list[_Read]:
         found = []
-        for folder in self._proc.iterdir():
-            if not folder.name.isdecimal():
-                continue
+        for pid in process_ids(self._proc):
             try:
-                process = _read_process(folder, int(folder.name))
+                process = _read_process(self._proc / str(pid), pid)
             except OSError:
                 # The process belongs to another user, or has ended.
                 continue
             if process.connections or process.problems:
                 found.append(process)
-        return sorted(found, key=lambda process: process.pid)
+        return found
 
 
 def _rated(now: _Reading, before: _Reading | None) -> NetConnection:
@@ -137,14 +138,14 @@ def _read_process(folder: Path, pid: int) -> _Read:
             if str(path.readlink()) != _LINK:
                 continue
             if own is None:
-                own = _own_number(folder)
+                own = own_number(folder)
             _read_connection(path, own, process)
         except FileNotFoundError:
             # The connection or the process has ended since the folder was listed.
             continue
         except NccltuneError as error:
             process.problems.append(f"{error.message}; {error.hint}")
-    return msgspec.structs.replace(process, command=_command(folder))
+    return msgspec.structs.replace(process, command=command_of(folder))
 
 
 def _read_connection(path: Path, own: int, into: _Read) -> None:
@@ -178,27 +179,5 @@ def _read_page(fd: int) -> Page | None:
     return page
 
 
-def _own_number(folder: Path) -> int:
-    """Return the process id in the process's own namespace, such as that of its container."""
-    for line in (folder / "status").read_text("utf-8", "replace").splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return int(folder.name)
-
-
-def _is_dead(folder: Path) -> bool:
-    """Return whether the process is a zombie: it has ended, but its parent has not reaped it."""
-    return "\nState:\tZ" in (folder / "status").read_text("utf-8", "replace")
-
-
 def _has_plugin(folder: Path) -> bool:
-    maps = (folder / "maps").read_text("utf-8", "replace")
-    return any(name in maps for name in _LIBRARIES)
-
-
-def _command(folder: Path) -> str:
-    try:
-        raw = (folder / "cmdline").read_bytes()
-    except OSError:
-        return ""
-    return " ".join(part.decode("utf-8", "replace") for part in raw.split(b"\0") if part)
+    return any(file.path.endswith(_LIBRARIES) for file in mapped_files(folder))

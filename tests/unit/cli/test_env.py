@@ -11,6 +11,7 @@ import pytest
 
 from nccltune.app.env import rules_deployment
 from nccltune.app.net_env import net_conflicts, net_deployment
+from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.platform import Platform
@@ -298,3 +299,61 @@ def test_a_plugin_that_is_not_installed_is_an_error(
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
     with pytest.raises(PlatformError, match="the network plugin is not there"):
         net_deployment()
+
+
+ROW = "allreduce,1024,65536,{},ll,-1,{nodes},{nodes}\n"
+
+
+def scales(folder: Path, *rows: str) -> list[str]:
+    """Write a configuration for each row, and return their paths."""
+    paths = [folder / f"{number}.conf" for number in range(len(rows))]
+    for path, row in zip(paths, rows, strict=True):
+        path.write_text(row)
+    return [str(path) for path in paths]
+
+
+def test_several_scales_become_one_file(cli: Cli, tmp_path: Path) -> None:
+    parts = scales(tmp_path, ROW.format("tree", nodes=2), ROW.format("ring", nodes=4))
+    target = tmp_path / "site.conf"
+    out, _ = cli("env", *parts, "-o", target, "--plugin", PLUGIN, "--config-path", "/etc/t.conf")
+    assert target.read_text().count("allreduce,1024") == 2
+    assert out.splitlines() == [
+        f"export NCCL_TUNER_PLUGIN={PLUGIN}",
+        "export NCCL_TUNER_CONFIG_FILE=/etc/t.conf",
+        f"export NCCLTUNE_CONFIG_HASH={config_hash(target.read_bytes())}",
+    ]
+    before = target.stat()
+    assert cli("env", *parts, "-o", target, "--plugin", PLUGIN, "--dry-run")[0].count("export") == 3
+    assert target.stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize(
+    ("second", "more", "message"),
+    [
+        (
+            ROW.format("ring", nodes=2),
+            ["-o", "site.conf"],
+            "are different rules for the same calls",
+        ),
+        (ROW.format("ring", nodes=4), [], "several studies need one file"),
+    ],
+)
+def test_scales_that_do_not_become_one_file(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, more: list[str],
+    message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    parts = scales(tmp_path, ROW.format("tree", nodes=2), second)
+    _, err = cli("env", *parts, "--plugin", PLUGIN, *more, code=2)
+    assert message in err
+    assert not (tmp_path / "site.conf").exists()
+
+
+def test_a_pod_gets_no_path_of_this_machine(cli: Cli, tmp_path: Path) -> None:
+    (config,) = scales(tmp_path, ROW.format("tree", nodes=2))
+    out, err = cli("env", config, "--format", "kubernetes")
+    assert "/nccltune/libnccl-tuner-nccltune.so" in out
+    assert str(tmp_path) not in out
+    assert "the pod needs /nccltune/libnccl-tuner-nccltune.so and /etc/nccltune/tuner.conf" in err
+    out, _ = cli("env", config, "--format", "kubernetes", "--plugin", PLUGIN)
+    assert str(PLUGIN) in out

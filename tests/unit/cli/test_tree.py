@@ -21,10 +21,10 @@ from nccltune.cli.verb import Verb, option_rows
 from nccltune.examples import examples
 from tests.unit.topology.samples import FOLDER
 
-MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 16, 5, 16
+MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 18, 5, 16
 READS_ONLY = {
-    "compare", "env", "explain", "lint", "predict", "topo show", "topo what-if", "net env",
-    "net stats", "sendrecv env", "launch render",
+    "compare", "explain", "lint", "predict", "topo show", "topo what-if", "net env",
+    "net stats", "sendrecv env", "launch render", "status",
 }  # fmt: skip
 """Verbs that write nothing and start nothing that measures."""
 SOURCES = Path(nccltune.cli.__file__).parent

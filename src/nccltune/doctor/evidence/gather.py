@@ -30,6 +30,7 @@ from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render
 from nccltune.doctor.evidence.plugins import libraries_text, plugins_text
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
 from nccltune.doctor.evidence.tools import Output, run_all
+from nccltune.formats.tuner_config.nccl_conf import conf_files
 
 Runner = Callable[[list[ToolCommand]], Mapping[str, Output]]
 _TICK_S = 0.05
@@ -96,10 +97,9 @@ def _jobs(root: Path, environment: Mapping[str, str]) -> list[_Job]:
     jobs = [_values_job(root, item) for item in VALUES]
     jobs += [_text_job(root, text.name, text.path) for text in TEXTS]
     home = _home(root)
-    if environment.get("NCCL_CONF_FILE"):
-        jobs.append(_text_job(root, "named-nccl-conf", environment["NCCL_CONF_FILE"]))
-    elif home:
-        jobs.append(_text_job(root, "user-nccl-conf", f"{home}/.nccl.conf"))
+    named = environment.get("NCCL_CONF_FILE")
+    for path in conf_files(named, home)[:-1]:
+        jobs.append(_text_job(root, "named-nccl-conf" if named else "user-nccl-conf", path))
     jobs.append(
         _Job(
             "env",
@@ -181,8 +181,8 @@ def _first_cpu(text: str) -> str:
 def _home(root: Path) -> str:
     """Return the home folder from the password file, or "" if the user is not in that file.
 
-    NCCL reads the password file, not $HOME (misc/param.cc, NCCL 2.30). If `root` is not `/`, the
-    home folder is that of the user root.
+    NCCL up to 2.29 reads the password file, since 2.30 $HOME (misc/param.cc). If `root` is not
+    `/`, the home folder is that of the user root.
     """
     if root != Path("/"):
         return "/root"

@@ -90,6 +90,27 @@ class Setting(msgspec.Struct, frozen=True):
     source: str
 
 
+class CommSetting(msgspec.Struct, frozen=True):
+    """A property that a program gives a communicator: `Comm config Min CTAs set to 4`.
+
+    `label` is NCCL's text, such as `Min CTAs`.
+    """
+
+    label: str
+    value: str
+
+
+class LoadedRules(msgspec.Struct, frozen=True):
+    """What our tuner plugin loaded for a communicator, and how many of the rules apply to it."""
+
+    path: str
+    content: str
+    applying: int
+    rules: int
+    nodes: int
+    ranks: int
+
+
 class Communicator(msgspec.Struct, frozen=True):
     """The size of a communicator, and the rank that logs it.
 
@@ -127,6 +148,8 @@ Message = (
     | RanCall
     | Bootstrap
     | ChannelCounts
+    | CommSetting
+    | LoadedRules
     | Connection
     | GraphFallback
     | GraphOrder
@@ -161,6 +184,12 @@ _BYPASSED = re.compile(
 )
 _SETTING = re.compile(
     r"(?P<name>NCCL_\w{1,80}) set (?:by )?(?P<source>(?:\S{1,40} ){0,4}?)to (?P<value>.*?)\.?\s*$"
+)
+_COMM_SETTING = re.compile(r"Comm config (?P<label>\w+(?: \w+){0,2}) set to (?P<value>.*?)\s*$")
+_LOADED = re.compile(
+    r"TUNER/nccltune: (?P<path>.{1,1000}) \(content (?P<content>[0-9a-f]{16})\): "
+    r"(?P<applying>\d{1,9}) of (?P<rules>\d{1,9}) rules? appl(?:y|ies) to "
+    r"(?P<nodes>\d{1,9}) nodes?, (?P<ranks>\d{1,9}) ranks?\b"
 )
 _COMMUNICATOR = re.compile(
     r"\brank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
@@ -210,6 +239,11 @@ def read_message(message: str) -> Message | None:
     try:
         if "Bytes ->" in message:
             return _read_choice(message)
+        if message.startswith("TUNER/nccltune: ") and (match := _LOADED.match(message)):
+            numbers = map(int, match.group("applying", "rules", "nodes", "ranks"))
+            return LoadedRules(match["path"], match["content"], *numbers)
+        if (match := _COMM_SETTING.match(message)) is not None:
+            return CommSetting(match["label"], match["value"])
         is_set = " set by " in message or " set to " in message
         if is_set and (match := _SETTING.search(message)) is not None:
             return Setting(match["name"], match["value"], match["source"].strip())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read and write NCCL's configuration file: `NAME=value` lines.
 
-NCCL reads the file at the first NCCL call of a process (`src/misc/param.cc`, NCCL 2.19 to 2.30):
+NCCL reads its files at the first NCCL call of a process (`src/misc/param.cc`, NCCL 2.19 to 2.30):
 
 - A line is a comment only if `#` is its first character.
 - The value is everything after the first `=`.
@@ -15,6 +15,16 @@ from pathlib import Path
 from nccltune.model.errors import InputError
 
 MAX_BYTES = 1 << 20
+SYSTEM = "/etc/nccl.conf"
+
+
+def conf_files(named: str | None, home: str | None) -> list[str]:
+    """Return the files that NCCL reads, those whose settings win first.
+
+    `named` is the value of NCCL_CONF_FILE, which replaces the file in the home folder (since 2.23).
+    """
+    user = named or (f"{home}/.nccl.conf" if home else None)
+    return [*([user] if user else []), SYSTEM]
 
 
 def render_conf(settings: Mapping[str, str], comments: Iterable[str] = ()) -> str:

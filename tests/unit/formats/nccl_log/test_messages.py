@@ -15,8 +15,10 @@ from nccltune.formats.nccl_log.graph import (
     TreeLine,
 )
 from nccltune.formats.nccl_log.messages import (
+    CommSetting,
     Communicator,
     Driver,
+    LoadedRules,
     Message,
     Network,
     RanCall,
@@ -44,6 +46,12 @@ CASES = (
     ("TUNER/Plugin: Using tuner plugin nccltune", TunerPlugin("nccltune")),
     ("NCCL_ALGO set by environment to ring.", Setting("NCCL_ALGO", "ring", "environment")),
     ("NCCL_ALGO set by env plugin to ring.", Setting("NCCL_ALGO", "ring", "env plugin")),
+    ("Comm config CTA policy flags set to 2", CommSetting("CTA policy flags", "2")),
+    (
+        "TUNER/nccltune: /etc/a b.conf (content 0b51d5cd9d5cfe7c): 1 of 1 rule applies to 1 node, "
+        "8 ranks; interface v5, NCCL 2.28.9",
+        LoadedRules("/etc/a b.conf", "0b51d5cd9d5cfe7c", 1, 1, 1, 8),
+    ),
     (
         "comm 0x5 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0",
         Communicator(16, 2, False, 3),

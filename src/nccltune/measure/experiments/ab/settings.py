@@ -12,7 +12,7 @@ from nccltune.model.errors import InputError
 SettingChanges = Mapping[str, str | None]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.S)
-_OURS = {
+UNTESTED = {
     "NCCL_DEBUG": "nccltune sets it to see in NCCL's log whether the setting was read",
     "NCCL_DEBUG_SUBSYS": "nccltune sets it to see in NCCL's log whether the setting was read",
     "NCCL_DEBUG_FILE": "nccltune sets it to see in NCCL's log whether the setting was read",
@@ -67,8 +67,8 @@ def read_settings(
 def _add(found: dict[str, str | None], name: str, value: str | None) -> None:
     if name in found:
         raise InputError(f"{name} is given twice")
-    if name in _OURS:
-        raise InputError(f"{name} cannot be tested: {_OURS[name]}")
+    if name in UNTESTED:
+        raise InputError(f"{name} cannot be tested: {UNTESTED[name]}")
     if name.upper().startswith("NCCL_") and name != name.upper():
         raise InputError(
             f"{name}: NCCL's settings are upper case", hint=f"did you mean {name.upper()}?"

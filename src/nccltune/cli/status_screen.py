@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Print the status of a node: each job with its libraries, rules, settings and conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nccltune.cli.output import hanging, harmless, hint, plain_table, stdout
+from nccltune.model.scale import count
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.guard.audit import AuditedProcess
+    from nccltune.guard.loaded_rules import LoadedConfiguration
+    from nccltune.guard.mapped import MappedLibrary
+    from nccltune.guard.node_status import NodeStatus
+    from nccltune.guard.sources import AuditedSetting
+
+_INDENT = 11
+_COMMAND, _PIDS = 60, 12
+
+
+def show(found: NodeStatus) -> None:
+    """Print the verdict, then every job with its conflicts."""
+    out = stdout()
+    processes = [process for job in found.jobs for process in job.processes]
+    conflicts = count(len(found.conflicts), "conflict") if found.conflicts else "no conflict"
+    words = f"{conflicts} in {count(len(processes), 'process')}; looked at {found.host}"
+    if not processes:
+        visible = " that this user may read" if found.hidden else ""
+        words = f"no process with NCCL among those of {found.host}{visible}"
+    _line(out, "verdict", words, "bold yellow" if found.conflicts else "bold green")
+    if found.hidden:
+        words = f"{count(found.hidden, 'process')} cannot be read by this user"
+        _line(out, "not read", words, "yellow")
+    for job in found.jobs:
+        out.print()
+        _line(out, "job", job.job, "bold")
+        for group in _alike(job.processes):
+            _show_group(out, group)
+        for one in job.conflicts:
+            _line(out, "conflict", one.text, "yellow")
+    if not processes:
+        hint(
+            "A program with NCCL linked into it shows no library: name its PID. Ids of a container "
+            "are seen inside it, and on its host under other numbers."
+        )
+    elif not any(process.is_logged for process in processes):
+        hint(
+            "Not seen here: settings that a program makes after its start, and what it gives a "
+            "communicator. NCCL's log has both: --log FILE"
+        )
+
+
+def _alike(processes: Sequence[AuditedProcess]) -> list[list[AuditedProcess]]:
+    """Return the processes in groups that differ only in their numbers and commands."""
+    groups: dict[str, list[AuditedProcess]] = {}
+    for each in processes:
+        plain = msgspec.structs.replace(each, pid=0, own_pid=0, command="", job="")
+        groups.setdefault(repr(plain), []).append(each)
+    return list(groups.values())
+
+
+def _show_group(out: Console, group: Sequence[AuditedProcess]) -> None:
+    """Print processes that are alike, as one."""
+    first = group[0]
+    pids = ", ".join(str(process.pid) for process in group[:_PIDS])
+    pids += f" and {len(group) - _PIDS} more" if len(group) > _PIDS else ""
+    command = first.command[:_COMMAND] + "…" * (len(first.command) > _COMMAND)
+    _line(out, "pid", f"{pids}  {command}" if first.is_here else f"{first.host}: {pids}  not read")
+    if first.is_here:
+        _show_libraries(out, first)
+    else:
+        _line(out, "nccl", first.version or "version unknown")
+    if first.configuration is not None:
+        _show_rules(out, first.configuration)
+    if first.settings:
+        _show_settings(out, first.settings)
+    else:
+        unread = "none in NCCL's log" if first.is_logged else "unknown"
+        _line(out, "settings", "none" if first.has_environment else unread)
+    for note in first.notes:
+        _line(out, "note", note)
+
+
+def _show_libraries(out: Console, process: AuditedProcess) -> None:
+    for library in process.of_kind("nccl"):
+        _line(out, "nccl", f"{library.version or 'version unknown'}  {library.path}")
+    if not process.of_kind("nccl"):
+        _line(out, "nccl", "no libnccl is mapped: not loaded yet, or linked into the program")
+    for kind in ("tuner", "net", "profiler", "env", "sendrecv"):
+        for library in process.of_kind(kind):
+            _line(out, kind, _library_words(library))
+        if kind != "env" and not process.of_kind(kind):
+            _line(out, kind, "none loaded")
+
+
+def _library_words(library: MappedLibrary) -> str:
+    whose = "not nccltune's"
+    if library.is_ours:
+        whose = f"nccltune {library.version or 'of unknown release'}"
+    digest = f"sha256 {library.sha256[:16]}" if library.sha256 else "content unknown"
+    return f"{whose}  {library.path}  {digest}"
+
+
+def _show_rules(out: Console, rules: LoadedConfiguration) -> None:
+    content = f"content {rules.content}"
+    if rules.logged:
+        content = f"loaded content {', '.join(rules.logged)}"
+        if rules.content not in (None, *rules.logged):
+            content += f"; the file now has {rules.content}"
+    elif rules.is_newer:
+        content += ", changed since the process started: it may use an older content"
+    _line(out, "rules", f"{rules.path}  {rules.problem or content}")
+    many, scales = count(len(rules.rules), "rule"), "; ".join(map(str, rules.scales[:4]))
+    if rules.rules and not scales:
+        _line(out, "", f"{many}; which apply is unknown: the job's scale is in NCCL's log (--log)")
+    elif rules.rules:
+        applying = sum(item.applies is True for item in rules.rules)
+        words = f"{applying} of {many} fit {scales} (by {rules.scale_source})"
+        if len(rules.rules) > applying:
+            words += f"; {len(rules.rules) - applying} of other scales cannot apply"
+        _line(out, "", words)
+    known = [item for item in rules.rules if item.sizes is not None]
+    if rules.rules and not known:
+        words = "unknown here: NCCL's log of choices has them (NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)"
+        _line(out, "hits", words)
+    for item in known:
+        words = f"line {item.line}, {item.rule}: {count(item.sizes or 0, 'size')} of the log"
+        _line(out, "hits", words + (f", NCCL ran it at {item.followed}" if item.sizes else ""))
+
+
+def _show_settings(out: Console, settings: Sequence[AuditedSetting]) -> None:
+    out.print()
+    table = plain_table("<setting", "value", "wins", "loses", "<known by", padding=(0, 2, 0, 0))
+    for column in table.columns:
+        column.overflow = "fold"
+    for one in settings:
+        loses = [f"{loser.source} ({loser.value})" for loser in one.overrides]
+        loses += [f"{source} (same)" for source in one.repeats]
+        value = "?" if one.value is None else one.value or "(empty)"
+        cells = (one.name, value, one.wins, ", ".join(loses) or "-", one.known_by)
+        table.add_row(*map(harmless, cells))
+    out.print(table)
+    for one in settings:
+        if one.since is not None:
+            _line(out, "since", f"{one.name}: {one.since}", "yellow")
+        if one.trial is not None and (one.since or one.overrides):
+            _line(out, "try", one.trial)
+
+
+def _line(out: Console, lead: str, words: str, style: str = "dim") -> None:
+    hanging(out, (lead.ljust(_INDENT), style), _INDENT, words)

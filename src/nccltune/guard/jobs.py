@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which job a process belongs to, and the job's scale, from the variables of launchers."""
+
+from collections.abc import Mapping
+
+from nccltune.model.scale import Scale
+
+_IDENTITIES = (
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("PMIX_NAMESPACE",),
+    ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"),
+    ("MASTER_ADDR", "MASTER_PORT"),
+    ("PMI_JOBID",),
+)
+"""Variables that all processes of a job have, and that another job of this user has not."""
+_RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS")
+_NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+_PER_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE")
+
+
+def job_of(environment: Mapping[str, str], user: str, parent: str) -> str:
+    """Return a name that is the same for all processes of a job on this node.
+
+    Without a variable of a launcher, processes with the same parent are of one job.
+
+    >>> job_of({"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "0"}, "1000", "1")
+    'SLURM_JOB_ID=41 SLURM_STEP_ID=0, user 1000'
+    """
+    for names in _IDENTITIES:
+        if all(environment.get(name) for name in names):
+            words = " ".join(f"{name}={environment[name]}" for name in names)
+            return f"{words}, user {user}"
+    return f"started by process {parent}, user {user}"
+
+
+def job_scale(environment: Mapping[str, str]) -> Scale | None:
+    """Return the scale of the whole job; None if the environment does not state both numbers."""
+    ranks = _first(environment, _RANKS)
+    nodes, per_node = _first(environment, _NODES), _first(environment, _PER_NODE)
+    if ranks and not nodes and per_node and ranks % per_node == 0:
+        nodes = ranks // per_node
+    return Scale(nodes, ranks) if nodes and ranks and nodes <= ranks else None
+
+
+def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        text = environment.get(name, "")
+        if text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text):
+            return int(text)
+    return None

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tuner configuration of a process: its content, and which rules apply at which scale."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.tuner_config.csv_rules import (
+    MAX_BYTES,
+    FileRule,
+    config_hash,
+    parse_rules,
+)
+from nccltune.guard.job_log import LoggedProcess
+from nccltune.model.choice import Choice
+from nccltune.model.errors import InputError
+from nccltune.model.rule import RuleState
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
+from nccltune.native.processes import PROC, inside
+from nccltune.prove.sizes import taken
+
+_SLACK_S = 1.0
+"""The kernel's clock of starts is coarser than that of files."""
+
+
+class RuleInUse(msgspec.Struct, frozen=True):
+    """A rule of a configuration.
+
+    `applies` is whether its scale is one of the job's, None if those are unknown. `sizes` is at how
+    many sizes of NCCL's log the rule decides, and `followed` at how many of them NCCL ran its
+    choice; None without a log of choices.
+    """
+
+    line: int
+    rule: str
+    state: RuleState | None
+    applies: bool | None
+    sizes: int | None = None
+    followed: int | None = None
+
+
+class LoadedConfiguration(msgspec.Struct, frozen=True):
+    """The configuration that a process names: its file now, and what the plugin logged.
+
+    `content` is the hash of the file now. `logged` is the hash that the plugin logged, `expected`
+    that of NCCLTUNE_CONFIG_HASH. `is_newer`: the file has changed since the process started.
+    """
+
+    path: str
+    content: str | None
+    logged: list[str]
+    expected: str | None
+    is_newer: bool
+    scales: list[Scale]
+    scale_source: str
+    rules: list[RuleInUse]
+    problem: str | None = None
+
+    @property
+    def used(self) -> str | None:
+        """Return the hash of what the process uses, as far as it is known."""
+        return self.logged[0] if self.logged else None if self.is_newer else self.content
+
+
+def loaded_configuration(
+    folder: Path,
+    place: str,
+    *,
+    expected: str | None,
+    started: float | None,
+    scale: Scale | None,
+    logged: LoggedProcess | None,
+    run: NcclLog | None,
+) -> LoadedConfiguration:
+    """Return the configuration `place` of a process `/proc/PID`.
+
+    `scale` is that of the job by its environment. `logged` and `run` are what NCCL's log states of
+    the process and of the whole run.
+    """
+    hashes = list(dict.fromkeys(each.content for each in logged.loaded)) if logged else []
+    scales, source = (logged.scales, "NCCL's log") if logged and logged.scales else (
+        ([scale], "the environment") if scale else ([], "unknown"))  # fmt: skip
+    found = LoadedConfiguration(place, None, hashes, expected, False, scales, source, [])
+    path = inside(folder, place)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        status = path.stat()
+        rules = parse_rules(data, name=place).rules
+    except OSError as error:
+        return msgspec.structs.replace(found, problem=f"cannot be read: {error.strerror}")
+    except InputError as error:
+        return msgspec.structs.replace(found, problem=error.message)
+    changed = max(status.st_mtime, status.st_ctime)
+    content = config_hash(data)
+    return msgspec.structs.replace(
+        found,
+        content=content,
+        is_newer=started is not None and changed > started + _SLACK_S,
+        # Rules of another content than the loaded one are not those of the process.
+        rules=[] if hashes and hashes != [content] else _in_use(rules, scales, run),
+    )
+
+
+def logged_configuration(logged: LoggedProcess, run: NcclLog) -> LoadedConfiguration | None:
+    """Return the configuration that a process of a log loaded.
+
+    Its rules are those of the file with this path and this content here, if there is one.
+    """
+    if not logged.loaded:
+        return None
+    found = loaded_configuration(
+        PROC / "self", logged.loaded[0].path, expected=None, started=None, scale=None,
+        logged=logged, run=run,
+    )  # fmt: skip
+    if found.content in found.logged:
+        return found
+    return msgspec.structs.replace(found, content=None, rules=[], problem=None)
+
+
+def _in_use(
+    rules: Sequence[FileRule], scales: Sequence[Scale], run: NcclLog | None
+) -> list[RuleInUse]:
+    counts = _decided(rules, scales, run)
+    return [
+        RuleInUse(
+            line=item.line,
+            rule=_words(item),
+            state=item.state,
+            applies=_fits(item, scales),
+            sizes=counts[index][0] if counts and _is_plain(item) else None,
+            followed=counts[index][1] if counts and _is_plain(item) else None,
+        )
+        for index, item in enumerate(rules)
+    ]
+
+
+def _fits(item: FileRule, scales: Sequence[Scale]) -> bool | None:
+    nodes, ranks = item.rule.nodes, item.rule.ranks
+    if nodes is None and ranks is None:
+        return True
+    if not scales:
+        return None
+    return any(nodes in (None, one.nodes) and ranks in (None, one.ranks) for one in scales)
+
+
+def _decided(
+    rules: Sequence[FileRule], scales: Sequence[Scale], run: NcclLog | None
+) -> list[tuple[int, int]] | None:
+    """Return for each rule at how many logged sizes it decides, and is followed.
+
+    A line of a choice does not name its communicator. So with several scales nothing is known. The
+    sizes are those of plain calls: the log does not name groups and registration.
+    """
+    if run is None or not run.has_choices or len(scales) != 1:
+        return None
+    counts = [(0, 0)] * len(rules)
+    plain = [item.rule for item in rules]
+    for (collective, size), ran in run.points(scales[0].ranks).items():
+        index = taken(plain, collective, size, scales[0])
+        if index is None or not isinstance(ran, Choice):
+            continue
+        sizes, followed = counts[index]
+        is_followed = ran.without_channels() == plain[index].choice.without_channels()
+        counts[index] = (sizes + 1, followed + is_followed)
+    return counts
+
+
+def _is_plain(item: FileRule) -> bool:
+    return item.rule.pipe_ops is None and item.rule.registered is None
+
+
+def _words(item: FileRule) -> str:
+    rule = item.rule
+    ends = f"{format_bytes(rule.min_bytes)} - {format_bytes(rule.max_bytes)}"
+    return f"{rule.collective.value} {ends} {rule.choice.label}"
