@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/contain.h"
+#include "common/text.h"
 #include "net/clock.h"
 #include "net/receiver.h"
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/random_bytes.h"
+#include "common/text.h"
 #include "net/clock.h"
 #include "net/descriptors.h"
 

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <exception>
 
+#include "common/text.h"
+
 namespace nccltune::net {
 namespace {
 

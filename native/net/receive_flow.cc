@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/contain.h"
+#include "common/text.h"
 #include "net/clock.h"
 #include "net/flow_rate.h"
 #include "net/pool.h"

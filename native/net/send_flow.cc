@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/contain.h"
+#include "common/text.h"
 #include "net/clock.h"
 #include "net/descriptors.h"
 #include "net/pool.h"

@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
+#include "common/text.h"
 #include "net/clock.h"
 
 #ifndef TCP_RTO_MAX_MS

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/contain.h"
+#include "common/text.h"
 #include "net/acceptor.h"
 #include "net/clock.h"
 #include "net/connector.h"

@@ -60,7 +60,14 @@ def _alike(processes: Sequence[AuditedProcess]) -> list[list[AuditedProcess]]:
     """Return the processes in groups that differ only in their numbers and commands."""
     groups: dict[str, list[AuditedProcess]] = {}
     for each in processes:
-        plain = msgspec.structs.replace(each, pid=0, own_pid=0, command="", job="")
+        rules = each.configuration
+        if rules is not None:
+            # Ranks are read one after the other, while they go on.
+            uncounted = [msgspec.structs.replace(rule, calls=None) for rule in rules.rules]
+            rules = msgspec.structs.replace(rules, rules=uncounted, undecided=None)
+        plain = msgspec.structs.replace(
+            each, pid=0, own_pid=0, command="", job="", configuration=rules
+        )
         groups.setdefault(repr(plain), []).append(each)
     return list(groups.values())
 
@@ -77,7 +84,7 @@ def _show_group(out: Console, group: Sequence[AuditedProcess]) -> None:
     else:
         _line(out, "nccl", first.version or "version unknown")
     if first.configuration is not None:
-        _show_rules(out, first.configuration)
+        _show_rules(out, first.configuration, f" in {first.pid}" if len(group) > 1 else "")
     if first.settings:
         _show_settings(out, first.settings)
     else:
@@ -107,11 +114,11 @@ def _library_words(library: MappedLibrary) -> str:
     return f"{whose}  {library.path}  {digest}"
 
 
-def _show_rules(out: Console, rules: LoadedConfiguration) -> None:
+def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
     content = f"content {rules.content}"
-    if rules.logged:
-        content = f"loaded content {', '.join(rules.logged)}"
-        if rules.content not in (None, *rules.logged):
+    if rules.loaded:
+        content = f"loaded content {', '.join(rules.loaded)}"
+        if rules.content not in (None, *rules.loaded):
             content += f"; the file now has {rules.content}"
     elif rules.is_newer:
         content += ", changed since the process started: it may use an older content"
@@ -125,8 +132,13 @@ def _show_rules(out: Console, rules: LoadedConfiguration) -> None:
         if len(rules.rules) > applying:
             words += f"; {len(rules.rules) - applying} of other scales cannot apply"
         _line(out, "", words)
+    for item in rules.rules:
+        if item.calls:
+            _line(out, "hits", f"line {item.line}, {item.rule}: {count(item.calls, 'call')}{where}")
+    if rules.undecided is not None:
+        _line(out, "hits", f"no rule: {count(rules.undecided, 'call')}{where}")
     known = [item for item in rules.rules if item.sizes is not None]
-    if rules.rules and not known:
+    if rules.rules and not known and rules.undecided is None:
         words = "unknown here: NCCL's log of choices has them (NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)"
         _line(out, "hits", words)
     for item in known:

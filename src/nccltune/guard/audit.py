@@ -45,6 +45,7 @@ from nccltune.native.processes import (
     started_at,
     status_fields,
 )
+from nccltune.native.rule_hits import RuleHits, rule_hits
 
 _PLUGINS = ("TUNER", "NET", "PROFILER", "ENV")
 _NAMED_FILE_SINCE = (2, 23)
@@ -150,7 +151,10 @@ def _configuration(
 ) -> LoadedConfiguration | None:
     values = {one.name: one.value for one in settings}
     path = values.get("NCCLTUNE_CONFIG") or values.get("NCCL_TUNER_CONFIG_FILE")
-    if logged is not None and logged.loaded:
+    hits = _hits(folder)
+    if hits:
+        path = hits[0].path
+    elif logged is not None and logged.loaded:
         path = logged.loaded[0].path
     if not path:
         return None
@@ -162,7 +166,15 @@ def _configuration(
         scale=job_scale(environment),
         logged=logged,
         run=log.run if log and logged else None,
+        hits=hits,
     )
+
+
+def _hits(folder: Path) -> list[RuleHits]:
+    try:
+        return rule_hits(folder)
+    except OSError:
+        return []
 
 
 def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:

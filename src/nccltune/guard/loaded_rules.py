@@ -20,6 +20,7 @@ from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.native.processes import PROC, inside
+from nccltune.native.rule_hits import RuleHits
 from nccltune.prove.sizes import taken
 
 _SLACK_S = 1.0
@@ -29,8 +30,9 @@ _SLACK_S = 1.0
 class RuleInUse(msgspec.Struct, frozen=True):
     """A rule of a configuration.
 
-    `applies` is whether its scale is one of the job's, None if those are unknown. `sizes` is at how
-    many sizes of NCCL's log the rule decides, and `followed` at how many of them NCCL ran its
+    `applies` is whether its scale is one of the job's, None if those are unknown. `calls` is how
+    many calls of the process it has decided, None if the plugin does not count them. `sizes` is at
+    how many sizes of NCCL's log the rule decides, and `followed` at how many of them NCCL ran its
     choice; None without a log of choices.
     """
 
@@ -38,31 +40,35 @@ class RuleInUse(msgspec.Struct, frozen=True):
     rule: str
     state: RuleState | None
     applies: bool | None
+    calls: int | None = None
     sizes: int | None = None
     followed: int | None = None
 
 
 class LoadedConfiguration(msgspec.Struct, frozen=True):
-    """The configuration that a process names: its file now, and what the plugin logged.
+    """The configuration that a process names: its file now, and what the plugin loaded.
 
-    `content` is the hash of the file now. `logged` is the hash that the plugin logged, `expected`
-    that of NCCLTUNE_CONFIG_HASH. `is_newer`: the file has changed since the process started.
+    `content` is the hash of the file now. `loaded` is the hash of what the plugin counts for, and
+    of what it logged, `expected` that of NCCLTUNE_CONFIG_HASH. `is_newer`: the file has changed
+    since the process started. `undecided` is how many calls no rule decided, None if the plugin
+    does not count them.
     """
 
     path: str
     content: str | None
-    logged: list[str]
+    loaded: list[str]
     expected: str | None
     is_newer: bool
     scales: list[Scale]
     scale_source: str
     rules: list[RuleInUse]
+    undecided: int | None = None
     problem: str | None = None
 
     @property
     def used(self) -> str | None:
         """Return the hash of what the process uses, as far as it is known."""
-        return self.logged[0] if self.logged else None if self.is_newer else self.content
+        return self.loaded[0] if self.loaded else None if self.is_newer else self.content
 
 
 def loaded_configuration(
@@ -74,16 +80,22 @@ def loaded_configuration(
     scale: Scale | None,
     logged: LoggedProcess | None,
     run: NcclLog | None,
+    hits: Sequence[RuleHits] = (),
 ) -> LoadedConfiguration:
     """Return the configuration `place` of a process `/proc/PID`.
 
     `scale` is that of the job by its environment. `logged` and `run` are what NCCL's log states of
-    the process and of the whole run.
+    the process and of the whole run; `hits` are what its plugin counts.
     """
-    hashes = list(dict.fromkeys(each.content for each in logged.loaded)) if logged else []
+    hashes = [each.content for each in hits]
+    hashes += [each.content for each in logged.loaded] if logged else []
+    hashes = list(dict.fromkeys(hashes))
     scales, source = (logged.scales, "NCCL's log") if logged and logged.scales else (
         ([scale], "the environment") if scale else ([], "unknown"))  # fmt: skip
-    found = LoadedConfiguration(place, None, hashes, expected, False, scales, source, [])
+    found = LoadedConfiguration(
+        place, None, hashes, expected, False, scales, source, [],
+        undecided=hits[0].undecided if hits else None,
+    )  # fmt: skip
     path = inside(folder, place)
     try:
         with path.open("rb") as file:
@@ -101,7 +113,7 @@ def loaded_configuration(
         content=content,
         is_newer=started is not None and changed > started + _SLACK_S,
         # Rules of another content than the loaded one are not those of the process.
-        rules=[] if hashes and hashes != [content] else _in_use(rules, scales, run),
+        rules=[] if hashes and hashes != [content] else _in_use(rules, scales, run, hits),
     )
 
 
@@ -116,13 +128,16 @@ def logged_configuration(logged: LoggedProcess, run: NcclLog) -> LoadedConfigura
         PROC / "self", logged.loaded[0].path, expected=None, started=None, scale=None,
         logged=logged, run=run,
     )  # fmt: skip
-    if found.content in found.logged:
+    if found.content in found.loaded:
         return found
     return msgspec.structs.replace(found, content=None, rules=[], problem=None)
 
 
 def _in_use(
-    rules: Sequence[FileRule], scales: Sequence[Scale], run: NcclLog | None
+    rules: Sequence[FileRule],
+    scales: Sequence[Scale],
+    run: NcclLog | None,
+    hits: Sequence[RuleHits],
 ) -> list[RuleInUse]:
     counts = _decided(rules, scales, run)
     return [
@@ -131,6 +146,7 @@ def _in_use(
             rule=_words(item),
             state=item.state,
             applies=_fits(item, scales),
+            calls=hits[0].calls.get(item.line, 0) if hits else None,
             sizes=counts[index][0] if counts and _is_plain(item) else None,
             followed=counts[index][1] if counts and _is_plain(item) else None,
         )

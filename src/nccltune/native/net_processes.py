@@ -21,12 +21,12 @@ from nccltune.native.processes import (
     hidden_process,
     is_dead,
     mapped_files,
+    memories,
     no_process,
     own_number,
     process_ids,
 )
 
-_LINK = f"/memfd:{NAME} (deleted)"
 _LIBRARIES = ("libnccl-net-nccltune.so", "nccltune-net/libnccl-net.so")
 _TRIES = 50
 """Attempts to read a page while the plugin writes addresses to it. A write takes microseconds."""
@@ -132,35 +132,17 @@ def _rated(now: _Reading, before: _Reading | None) -> NetConnection:
 
 def _read_process(folder: Path, pid: int) -> _Read:
     process = _Read(pid, "", {}, [])
-    own = None
-    for path in sorted((folder / "fd").iterdir(), key=lambda path: int(path.name)):
+    for fd in memories(folder, NAME):
         try:
-            if str(path.readlink()) != _LINK:
-                continue
-            if own is None:
-                own = own_number(folder)
-            _read_connection(path, own, process)
-        except FileNotFoundError:
-            # The connection or the process has ended since the folder was listed.
-            continue
+            page = _read_page(fd)
         except NccltuneError as error:
             process.problems.append(f"{error.message}; {error.hint}")
+            continue
+        # A forked process inherits the pages of its parent. Only the one that made a page counts.
+        if page is not None and page.pid == own_number(folder):
+            status = os.fstat(fd)
+            process.connections[status.st_dev, status.st_ino] = (time.monotonic(), page.connection)
     return msgspec.structs.replace(process, command=command_of(folder))
-
-
-def _read_connection(path: Path, own: int, into: _Read) -> None:
-    # O_NONBLOCK: the descriptor may by now belong to another file, which could block on open.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        if str(Path(f"/proc/self/fd/{fd}").readlink()) != _LINK:
-            return
-        status = os.fstat(fd)
-        page = _read_page(fd)
-    finally:
-        os.close(fd)
-    # A forked process inherits the pages of its parent. Only the process that made a page counts.
-    if page is not None and page.pid == own:
-        into.connections[status.st_dev, status.st_ino] = (time.monotonic(), page.connection)
 
 
 def _read_page(fd: int) -> Page | None:

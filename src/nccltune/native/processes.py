@@ -8,6 +8,7 @@ not look, or the process has ended.
 import os
 import re
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -59,6 +60,25 @@ def mapped_files(folder: Path) -> list[MappedFile]:
             is_gone = path.endswith(_GONE)
             found[MappedFile(path.removesuffix(_GONE), int(cells[4]), is_gone)] = None
     return list(found)
+
+
+def memories(folder: Path, name: str) -> Iterator[int]:
+    """Yield a descriptor of each memfd `name` that a process holds open, closed after its turn."""
+    link = f"/memfd:{name}{_GONE}"
+    for path in sorted((folder / "fd").iterdir(), key=lambda path: int(path.name)):
+        try:
+            if str(path.readlink()) != link:
+                continue
+            # O_NONBLOCK: the descriptor may by now belong to another file, which could block.
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # The memory or the process has gone since the folder was listed.
+            continue
+        try:
+            if str(Path(f"/proc/self/fd/{fd}").readlink()) == link:
+                yield fd
+        finally:
+            os.close(fd)
 
 
 def start_environment(folder: Path) -> dict[str, str] | None:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/log.h"
+#include "common/text.h"
 #include "log_line.h"
 #include "net/clock.h"
 

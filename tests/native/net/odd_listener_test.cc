@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/text.h"
 #include "net/link.h"
 #include "net/sender.h"
 #include "net/socket.h"

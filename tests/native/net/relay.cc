@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "common/text.h"
 #include "net/clock.h"
 #include "net/link.h"
 

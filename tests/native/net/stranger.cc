@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/stranger.h"
+#include "common/text.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -280,7 +280,7 @@ def test_hits_are_those_of_the_log(tree: ProcessTree) -> None:
     (process,) = processes(status(tree, log=log))
     rules = process.configuration
     assert rules is not None
-    assert (rules.logged, rules.scale_source) == ([content], "NCCL's log")
+    assert (rules.loaded, rules.scale_source) == ([content], "NCCL's log")
     assert [(rule.sizes, rule.followed) for rule in rules.rules] == [(2, 1), (1, 1), (0, 0)]
 
 

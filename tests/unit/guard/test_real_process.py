@@ -14,6 +14,7 @@ import pytest
 from nccltune.cli import run
 from nccltune.guard.job_log import read_job_log
 from nccltune.guard.node_status import node_status
+from nccltune.native.locate import tuner_path
 from tests.unit.guard.process_trees import PASSWD, nccl_library, plugin_library
 
 HOLD = """
@@ -27,9 +28,9 @@ sys.stdin.read()
 
 
 @contextmanager
-def holding(environment: dict[str, str], *libraries: Path) -> Iterator[int]:
+def holding(environment: dict[str, str], *libraries: Path, program: str = HOLD) -> Iterator[int]:
     """Start a process that keeps the libraries open; it changes NCCL_NTHREADS itself."""
-    words = [sys.executable, "-c", HOLD, *map(str, libraries)]
+    words = [sys.executable, "-c", program, *map(str, libraries)]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, cwd="/") as process:
         assert process.stdout is not None
@@ -165,6 +166,50 @@ def test_the_command_reads_a_process_of_this_machine(
     assert ".nccl.conf has changed since the process started" in agreed.replace(
         "\n           ", " "
     )
+
+
+CALLS = """
+import ctypes, sys
+address = ctypes.addressof(ctypes.c_char.in_dll(ctypes.CDLL(sys.argv[1]), "ncclTunerPlugin_v4"))
+words = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
+size, pointer = ctypes.c_size_t, ctypes.c_void_p
+init = ctypes.CFUNCTYPE(ctypes.c_int, size, size, pointer, pointer)(words[1])
+decide = ctypes.CFUNCTYPE(
+    ctypes.c_int, pointer, ctypes.c_int, size, ctypes.c_int, pointer, ctypes.c_int, ctypes.c_int,
+    ctypes.c_int, pointer,
+)(words[2])
+context, table, channels = pointer(), (ctypes.c_float * 21)(*[1.0] * 21), ctypes.c_int()
+assert init(32, 4, None, ctypes.byref(context)) == 0
+for bytes in (2048, 4096, 2048, 1 << 30):
+    assert decide(context, 4, bytes, 1, table, 7, 3, 0, ctypes.byref(channels)) == 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
+RULES = "# rules\nallreduce,0,2048,tree,ll,-1,4,32\nallreduce,2049,8192,tree,simple,-1,4,32\n"
+
+
+def test_the_calls_of_each_rule_are_counted_while_the_job_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "tuner.conf"
+    config.write_text(RULES)
+    environment = {"NCCLTUNE_CONFIG": str(config), "NCCL_CONF_FILE": "/none"}
+    with holding(environment, tuner_path(), program=CALLS) as pid:
+        (job,) = node_status([pid]).jobs
+        run(["status", str(pid)])
+        screen = capsys.readouterr().out
+        # The process keeps what it has loaded.
+        config.write_text(RULES.replace("simple", "ll128"))
+        (changed,) = node_status([pid]).jobs[0].processes
+    rules = job.processes[0].configuration
+    assert rules is not None
+    assert ([rule.calls for rule in rules.rules], rules.undecided) == ([2, 1], 1)
+    assert rules.loaded == [rules.content]
+    assert "hits       line 2, allreduce 0 B - 2 KiB tree/ll: 2 calls" in screen
+    assert "hits       no rule: 1 call" in screen
+    assert changed.configuration is not None
+    assert changed.configuration.loaded == rules.loaded != [changed.configuration.content]
+    assert changed.configuration.rules == []
 
 
 def test_a_process_that_does_not_exist_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
