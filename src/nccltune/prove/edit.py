@@ -15,6 +15,7 @@ from nccltune.formats.tuner_config.csv_rules import (
     config_hash,
     mark,
     parse_rules,
+    with_rows,
     write_rules,
 )
 from nccltune.model.rule import Rule, RuleState
@@ -31,11 +32,11 @@ def before_path(config: Path) -> Path:
     return config.with_name(config.name + BEFORE_SUFFIX)
 
 
-def without(text: str, dropped: Sequence[RemovedRule]) -> str:
+def without(text: str, dropped: Sequence[RemovedRule], verb: str = "verify") -> str:
     """Return the text of a configuration without the rules in `dropped`.
 
-    A rule that has a narrower replacement is replaced by it. Raises InputError if `text` is not a
-    configuration.
+    A rule that has a narrower replacement is replaced by it. `verb` found the rules. Raises
+    InputError if `text` is not a configuration.
     """
     lines: list[str | None] = list(text.split("\n"))
     for item in parse_rules(text).rules:
@@ -45,16 +46,16 @@ def without(text: str, dropped: Sequence[RemovedRule]) -> str:
             continue
         row = (lines[number - 1] or "").removesuffix("\r").strip()
         what = "narrowed" if found.narrowed else "removed"
-        note = f"# {what} by nccltune verify ({_plain(found.reason)}): {row}"
-        new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune verify: {row}"]
+        note = f"# {what} by nccltune {verb} ({_plain(found.reason)}): {row}"
+        new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune {verb}: {row}"]
         if found.narrowed is not None:
             new.append(_row(found.narrowed))
             if item.state is not None:
-                new.insert(1, mark(RuleState.CANDIDATE, "narrowed by nccltune verify"))
+                new.insert(1, mark(RuleState.CANDIDATE, f"narrowed by nccltune {verb}"))
         lines[number - 1] = "\n".join(new)
         if item.state is not None:
             lines[number - 2] = None
-    return "\n".join(line for line in lines if line is not None)
+    return with_rows("\n".join(line for line in lines if line is not None))
 
 
 def mark_rules(study: Study, proof: Proof) -> Proof:
@@ -166,19 +167,23 @@ def _marked(text: str, proof: Proof) -> str:
     return "\n".join(lines)
 
 
-def remove_rules(study: Study, dropped: Sequence[RemovedRule], *, keep_before: bool) -> None:
-    """Remove rules from `tuner.conf`, and from `tuning.json` if that file describes `tuner.conf`.
+def remove_rules(
+    config: Path, dropped: Sequence[RemovedRule], *, keep: Path | None, verb: str = "verify"
+) -> None:
+    """Remove rules from a configuration, and from the `tuning.json` that describes it.
 
-    With `keep_before`, first copy `tuner.conf` to `before_path`. Raises InputError or StudyError
+    First copy the configuration to `keep`. `verb` found the rules. Raises InputError or StudyError
     where a file cannot be read, and UnwritableError where a file cannot be written.
     """
-    config = study.config_path
     text = config.read_text(encoding="utf-8")
-    if keep_before:
-        write_whole(before_path(config), text)
-    _write_both(
-        study, text, without(text, dropped), lambda tuning, hash_: reduced(tuning, dropped, hash_)
-    )
+    if keep is not None:
+        write_whole(keep, text)
+    new = without(text, dropped, verb)
+    study = Study(config.parent)
+    if config != study.config_path:
+        write_whole(config, new)
+        return
+    _write_both(study, text, new, lambda tuning, hash_: reduced(tuning, dropped, hash_))
 
 
 def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning, str], Tuning]) -> None:

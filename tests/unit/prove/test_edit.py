@@ -86,7 +86,11 @@ def tuning_of(study: Study) -> Tuning:
 def test_file_and_tuning_stay_in_step(study: Study) -> None:
     before = study.config_path.read_text()
     first, second = tuning_of(study).rules
-    remove_rules(study, [RemovedRule(first, "slower: 0.93x")], keep_before=True)
+    remove_rules(
+        study.config_path,
+        [RemovedRule(first, "slower: 0.93x")],
+        keep=before_path(study.config_path),
+    )
     after = tuning_of(study)
     assert rules(study.config_path.read_text()) == after.rules == [second]
     assert after.config_hash == config_hash(study.config_path.read_bytes())
@@ -103,7 +107,7 @@ def test_file_and_tuning_stay_in_step(study: Study) -> None:
 def test_a_narrowed_rule_keeps_the_evidence_of_its_sizes(study: Study) -> None:
     first = tuning_of(study).rules[0]
     narrow = rule(first.min_bytes, 4 * K)
-    remove_rules(study, [RemovedRule(first, "slower", narrow)], keep_before=False)
+    remove_rules(study.config_path, [RemovedRule(first, "slower", narrow)], keep=None)
     (group,) = tuning_of(study).groups
     assert group.rules[0].rule == narrow
     assert group.rules[0].sizes == [1 * K, 2 * K, 4 * K]
@@ -117,7 +121,9 @@ def test_a_tuning_that_is_not_of_this_file_is_not_touched(study: Study) -> None:
     first = tuning_of(study).rules[0]
     study.config_path.write_text(study.config_path.read_text() + "# by hand\n")
     before = study.tuning_path.read_bytes()
-    remove_rules(study, [RemovedRule(first, "slower")], keep_before=True)
+    remove_rules(
+        study.config_path, [RemovedRule(first, "slower")], keep=before_path(study.config_path)
+    )
     assert study.tuning_path.read_bytes() == before
     assert first not in rules(study.config_path.read_text())
 
