@@ -27,6 +27,8 @@ report.py            write the report as a page, or print it
 env.py               lines that deploy rules
 env_screen.py        lines to deploy, in the form of a shell or a file
 explain.py           list what a tuner plugin decides
+check.py             whether deployed rules still hold
+check_screen.py      the verdict on a file, a platform and every rule
 doctor.py            check nodes
 ab.py                A/B-test a setting
 predict.py           NCCL's choices on a machine by its own model
@@ -82,6 +84,7 @@ SECTIONS = {
     "Deploy and keep": {
         "env": "print the settings that deploy the rules: shell, nccl.conf, job file",
         "explain": "print what any tuner plugin decides, size by size, without a GPU",
+        "check": "do deployed rules still hold? for a prolog, cron or an upgrade of NCCL",
     },
     "Find out why": {
         "doctor": "check a node, or many, for what makes NCCL slow or fail, with a remedy",
