@@ -65,7 +65,7 @@ class Days(click.ParamType[int]):
     metavar="FILE",
     help="The libnccl.so.2 of another release, to check for before it is rolled out.",
 )
-@option("--topology", more=" now  [default: by nvidia-smi]")
+@option("--topology", more=" now  [default: by nvidia-smi]", advanced=True)
 @click.option(
     "--apply", is_flag=True, help="Remove rules that no longer hold; the old file is kept."
 )

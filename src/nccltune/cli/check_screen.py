@@ -108,8 +108,9 @@ def _headline(result: CheckResult) -> str:
 
 def _show_rules(rules: Sequence[SpotCheck]) -> None:
     out = stdout()
+    measured = [item for item in rules if item.verdict != "not checked"]
     table = plain_table("<rule", "<", "<", "<verdict", "<gain now", "<recorded", ">rounds")
-    for item in rules:
+    for item in measured:
         rule = item.rule
         table.add_row(
             rule.collective.value,
@@ -120,16 +121,20 @@ def _show_rules(rules: Sequence[SpotCheck]) -> None:
             _recorded(item),
             str(item.rounds) if item.rounds else "",
         )
-    out.print(table)
-    words = (
-        "Gains: default time over tuned time in alternating rounds at a few sizes, with 95 % CI."
-    )
-    out.print(words, style="dim")
-    for item in rules:
+    if measured:
+        out.print(table)
+        out.print(
+            "Gains: default over tuned time in alternating rounds at a few sizes, with 95 % CI.",
+            style="dim",
+        )
+    for item in measured:
         if item.verdict != "keep":
             hanging(out, f"{item.verdict + ':':<15}", 15, f"{_name(item)}: {item.reason}")
         if item.changed:
             hanging(out, f"{'default ran:':<15}", 15, f"{_name(item)}: {'; '.join(item.changed)}")
+    skipped = Counter(item.reason for item in rules if item.verdict == "not checked")
+    for reason, number in skipped.items():
+        hanging(out, "not checked:   ", 15, f"{count(number, 'rule')}: {reason}")
 
 
 def _show_model(model: ModelChanges) -> None:

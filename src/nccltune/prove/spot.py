@@ -52,6 +52,9 @@ CHANCE = 0.001
 """The chance that any rule of a check is called wrong by mistake, less than in a proof: checks
 are repeated for months."""
 SIZES_OF_A_RULE = 3
+MOST_RULES = 64
+"""The most rules that a check measures: those that carry most."""
+_OTHER_CALLS = "for calls that cannot be measured here (registered buffers, groups)"
 _ASSUMED_GAIN = 1.05
 """The gain by which a rule is ranked that has none recorded."""
 _SEED = 2003
@@ -98,15 +101,16 @@ class SpotSite(NamedTuple):
     ran: Mapping[tuple[Collective, int], str]
 
 
-def by_weight(rules: Sequence[FileRule]) -> list[FileRule]:
-    """Return the rules in the order of what they carry: the log of the gain times octaves."""
+def by_weight(rules: Sequence[FileRule]) -> list[int]:
+    """Return the indices of rules by what these carry: the log of the gain times octaves."""
 
-    def weight(item: FileRule) -> float:
+    def weight(index: int) -> float:
+        item = rules[index]
         gain = (item.gain or (_ASSUMED_GAIN,))[0]
         low, high = max(item.rule.min_bytes, LEAST_BYTES), min(item.rule.max_bytes, MOST_BYTES)
         return math.log(max(gain, 1.0)) * math.log2(2 * max(high / low, 1.0))
 
-    return sorted(rules, key=weight, reverse=True)
+    return sorted(range(len(rules)), key=weight, reverse=True)
 
 
 def judge(
@@ -200,36 +204,31 @@ def spot_check(
     hello = site.bench.hello
     scale = Scale(hello.nodes, hello.ranks)
     rules = [item.rule for item in items]
-    order = by_weight(items)
-    wanted: list[tuple[int, ProvenCalls, list[int]]] = []
-    found: dict[int, SpotCheck] = {}
-    for item in order:
-        index = next(n for n, one in enumerate(items) if one is item)
-        calls = next((c for c in (PLAIN_CALLS, *site.others) if applies(item.rule, scale, c)), None)
-        known = site.measured.get(item.rule.collective, ())
+    found = {n: unmeasured(item, _why_not(item.rule, scale)) for n, item in enumerate(items)}
+    here = [index for index in by_weight(items) if at_scale(rules[index], scale)]
+    most = min(len(here), MOST_RULES)
+    strict = strictness(SIZES_OF_A_RULE * most, most, CHANCE)
+    left = site.budget_s
+    for number, index in enumerate(here[:most]):
+        rule = rules[index]
+        calls = next((c for c in (PLAIN_CALLS, *site.others) if applies(rule, scale, c)), None)
+        known = site.measured.get(rule.collective, ())
         sizes = [] if calls is None else spot_sizes(rules, index, scale, known, calls)
         if calls is None or not sizes:
-            found[index] = unmeasured(item, _why_not(item.rule, scale, calls))
-        else:
-            wanted.append((index, calls, sizes))
-    strict = strictness(SIZES_OF_A_RULE * len(wanted), len(wanted), CHANCE)
-    left = site.budget_s
-    for number, (index, calls, sizes) in enumerate(wanted):
-        item = items[index]
-        if left <= 0:
-            found[index] = unmeasured(item, "the time given was over")
+            why = "other rules take all of its range first" if calls else _OTHER_CALLS
+            found[index] = unmeasured(items[index], why)
             continue
-        plan = ProofPlan(
-            rules, scale, site.measured, 0, only={(item.rule.collective, calls): sizes}
-        )
+        if left <= 0:
+            continue
+        plan = ProofPlan(rules, scale, site.measured, 0, only={(rule.collective, calls): sizes})
         (proof,) = plan.proofs.values()
         proof.strict = strict
         record = PointRecord(site.scratch, hello, verifying=True)
         # One rule of large messages must not take all the time.
-        share = max(left / (len(wanted) - number), site.budget_s / 6)
+        share = max(left / (most - number), site.budget_s / 6)
         run = PlanRun(plan, site.bench, record, watcher, budget_s=min(left, share), seed=_SEED)
         left -= run.run().seconds
-        found[index] = _checked(item, proof, index, strict.rule, site.ran)
+        found[index] = _checked(items[index], proof, index, strict.rule, site.ran)
         done(found[index])
     return [found[index] for index in range(len(items))]
 
@@ -280,9 +279,7 @@ def unmeasured(item: FileRule, reason: str) -> SpotCheck:
     )
 
 
-def _why_not(rule: Rule, scale: Scale, calls: ProvenCalls | None) -> str:
+def _why_not(rule: Rule, scale: Scale) -> str:
     if not at_scale(rule, scale):
         return f"for another scale; this run has {scale}"
-    if calls is None:
-        return "for calls that cannot be measured here (registered buffers, groups)"
-    return "other rules take all of its range first"
+    return "the time given was over; rules that carry more were measured"
