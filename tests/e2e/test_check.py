@@ -14,6 +14,7 @@ from nccltune.study.files import Study
 from nccltune.tune.result import Tuning
 
 from .command_line import environment, nccltune
+from .test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
 RECORDING = Path(__file__).parents[2] / "examples" / "h100-as-4-nodes"
 PAT = {"algorithm": "pat", "protocol": "simple"}
@@ -109,7 +110,7 @@ def test_an_upgrade_names_the_rules_that_no_longer_hold(study: Study, upgraded: 
     assert gather["changed"][0].startswith("ring/")
     assert "pat/simple now at" in gather["changed"][0]
     text = nccltune("check", "old", "--replay", upgraded, cwd=study.path.parent, code=1).stdout
-    assert "2 of 4 rules confirmed; 2 no longer hold; not as when measured: NCCL" in text
+    assert "2 of 4 rules confirmed; 2 to be dropped; not as when measured: NCCL" in text
     assert "all-gather 17.6 KiB - 821 KiB pat/simple" in text
 
 
@@ -182,3 +183,17 @@ def test_a_rule_without_gain_that_was_written_by_hand_is_found(study: Study) -> 
     added = found["rules"][-1]
     assert (added["verdict"], added["state"], added["recorded"]) == ("drop", None, None)
     assert added["reason"].startswith("slower: 0.")
+
+
+@NEEDS_FAKES
+def test_both_sides_are_measured_with_the_other_library(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text("allreduce,1024,65536,tree,ll,-1,1,3\n")
+    library = FAKES / "libnccl.so.2"
+    shell = {**environment(), "LD_LIBRARY_PATH": str(FAKES)}
+    found = check(Study(mine), "--gpus", 3, "--against-nccl", library, code=1, env=shell)
+    assert found["nccl"] == found["against"] == "2.28.9"
+    (rule,) = found["rules"]
+    assert rule["verdict"] == "drop"
+    assert rule["reason"] == "equal to the default: NCCL runs tree/ll without the rule, too"
+    assert [size["bytes"] for size in rule["sizes"]] == sorted(s["bytes"] for s in rule["sizes"])

@@ -204,8 +204,10 @@ def check(
             rules = [unmeasured(item, "nothing was measured") for item in target.read.rules]
         else:
             platform, rules = _measure(target, launch, progress, asked.budget_s)
-        version = None if asked.against is None else _version_text(asked.against)
-        if launch is None and version is not None:
+        version = None
+        if asked.against is not None:
+            is_run = launch is not None and launch.replay is None
+            version = platform.nccl_version if is_run else _version_text(asked.against)
             platform = msgspec.structs.replace(platform, nccl_version=version)
         facts = _facts(target, platform, asked, hash_)
         result = CheckResult(

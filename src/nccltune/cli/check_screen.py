@@ -4,11 +4,12 @@
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from nccltune.app.check import CheckResult, Fact
 from nccltune.app.check_model import ModelChanges
-from nccltune.cli.measure_screen import VerifyScreen
+from nccltune.cli.measure_screen import VerifyScreen, Watch, rules_so_far
 from nccltune.cli.output import (
     hanging,
     hint,
@@ -19,13 +20,16 @@ from nccltune.cli.output import (
     stdout,
     styled,
 )
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.engine.communicator import Watcher
 from nccltune.model.scale import count
+from nccltune.prove.plan import ProofPlan
 from nccltune.prove.spot import SpotCheck, SpotVerdict
 from nccltune.report.words import range_text
 
 _STYLES: dict[SpotVerdict, str] = {"keep": "green", "drop": "red", "measure again": "yellow"}
 _WORDS: dict[SpotVerdict, str] = {
-    "drop": "no longer hold",
+    "drop": "to be dropped",
     "measure again": "to be measured again",
     "not decided": "not decided",
     "not checked": "not checked",
@@ -38,6 +42,10 @@ class CheckScreen(VerifyScreen):
 
     def stopped(self, kept: str) -> None:
         """Print nothing: a check keeps no timings."""
+
+    def watching(self, hello: Hello) -> AbstractContextManager[Watcher[ProofPlan]]:
+        """Return a display of every rule with its present estimate of the gain."""
+        return Watch("check", hello.replay, rules_so_far)
 
     def checked(self, rule: SpotCheck) -> None:
         """Print the verdict on a rule."""

@@ -67,6 +67,9 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
     """
     text = study.config_path.read_text(encoding="utf-8")
     new = _marked(text, proof)
+    if proof.rules and proof.holding == len(proof.rules):
+        # Rows that somebody changed are now proven, too.
+        new = with_rows(new)
     if new == text:
         return proof
     _write_both(

@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.app.study import open_study
 from nccltune.app.tune import save_tuning, tune_study
-from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
+from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules, rows_text
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
 from nccltune.prove.edit import before_path, mark_rules, remove_rules, without
@@ -170,6 +170,21 @@ def test_rules_that_hold_are_marked_as_proven_in_file_and_tuning(study: Study) -
     assert [item.state for item in group.rules] == [RuleState.PROVEN, RuleState.SURE]
     assert group.rules[0].proven_gain == 1.9
     assert mark_rules(study, marked) == marked, "nothing more to write"
+
+
+def test_rows_written_by_hand_count_as_ours_when_all_are_proven(study: Study) -> None:
+    row = "allreduce,262144,524288,ring,ll,-1,4,4\n"
+    before = parse_rules(study.config_path.read_text()).header["rows"]
+    study.config_path.write_text(study.config_path.read_text() + row)
+    every = [item.rule for item in parse_rules(study.config_path.read_text()).rules]
+    held = [
+        RuleProof(rule=one, verdict="holds", gain=1.9, gain_low=1.8, gain_high=2.0) for one in every
+    ]
+    undecided = RuleProof(rule=every[-1], verdict="open")
+    mark_rules(study, proof_of(study, *held[:-1], undecided))
+    assert parse_rules(study.config_path.read_text()).header["rows"] == before
+    mark_rules(study, proof_of(study, *held))
+    assert parse_rules(study.config_path.read_text()).header["rows"] == rows_text(every)
 
 
 def test_a_proof_that_is_no_longer_decided_takes_the_mark_back(study: Study) -> None:
