@@ -88,7 +88,7 @@ def test_rules_of_a_healthy_machine_hold_and_the_study_is_not_touched(study: Stu
     assert set(verdicts(found).values()) == {"keep"}
     assert facts(found, "differs") == []
     assert found["kept_as"] is None
-    assert all(item["gain_low"] > 1 for item in found["rules"])
+    assert all(item["gain"]["low"] > 1 for item in found["rules"])
     after = {path.name: path.read_bytes() for path in study.path.iterdir()}
     after.pop(".sweep.lock", None)
     assert after == before
@@ -125,7 +125,7 @@ def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     assert found["against"] == "2.32.3"
     assert facts(found, "asked for") == ["NCCL"]
     assert facts(found, "differs") == []
-    assert found["model"]["note"] == "no study with a topology is beside the rules"
+    assert found["model"]["notes"] == ["no study with a topology is beside the rules"]
     assert study.config_path.read_text() == old
 
     done = nccltune("check", "old", *gate, "--apply", cwd=study.path.parent, code=1)
@@ -139,6 +139,8 @@ def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     tuning = study.read_json(study.tuning_path, Tuning)
     assert tuning.config_hash == config_hash(study.config_path.read_bytes())
     assert tuning.rules == [item.rule for item in read.rules]
+    reasons = [item.reason for group in tuning.groups for item in group.left_alone]
+    assert sum("pat/simple did not hold in check: " in reason for reason in reasons) == 1
     assert f"the content is now {tuning.config_hash}" in done.stdout
 
     assert set(verdicts(check(study, *gate, code=0)).values()) == {"keep"}

@@ -15,7 +15,7 @@ import msgspec
 from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
 from nccltune.app.check_model import ModelChanges, model_changes
 from nccltune.app.env import local_gpu
-from nccltune.app.measuring import BenchProgress, platform_here
+from nccltune.app.measuring import BenchProgress, platform_of_bench
 from nccltune.app.predict import library_version
 from nccltune.app.study import config_of, platform_with_hardware
 from nccltune.app.verify import launch_as_measured
@@ -23,7 +23,6 @@ from nccltune.examples import recording
 from nccltune.formats.importing.hardware import hardware_hash
 from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules, rows_text
 from nccltune.formats.tuner_config.nccl_conf import read_conf
-from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.gpus import driver_version, topology_hash, visible_gpus
 from nccltune.measure.bench.identity import nccl_settings
 from nccltune.measure.bench.process import Bench, Launch
@@ -35,7 +34,7 @@ from nccltune.prove import edit
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import RemovedRule
 from nccltune.prove.run import calls_to_prove, measured
-from nccltune.prove.spot import SpotCheck, SpotSite, by_weight, spot_check, unmeasured
+from nccltune.prove.spot import SpotCheck, SpotSite, spot_check, unmeasured
 from nccltune.study.files import Study, locked
 from nccltune.topology.files.load import read_file
 from nccltune.tune.basis import FACTS, rests_on
@@ -104,6 +103,12 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     new_hash: str | None = None
     unapplied: str | None = None
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the platform differs from the one that the rules rest on."""
+        names = FACTS.values()
+        return any(fact.verdict == "differs" and fact.name in names for fact in self.facts)
+
 
 class CheckProgress(BenchProgress[ProofPlan], Protocol):
     """Callbacks of a running check."""
@@ -137,12 +142,6 @@ def target_of(path: Path) -> Target:
     beside = Study(path.parent)
     is_of_study = path == beside.config_path and beside.platform_path.is_file()
     return Target(path, beside if is_of_study else None, read_rules(path))
-
-
-def plan_check(target: Target) -> list[SpotCheck]:
-    """Return the rules in the order in which a check measures them; start nothing."""
-    rules = target.read.rules
-    return [unmeasured(rules[index], "") for index in by_weight(rules)]
 
 
 def launch_to_check(
@@ -210,6 +209,7 @@ def check(
             version = platform.nccl_version if is_run else _version_text(asked.against)
             platform = msgspec.structs.replace(platform, nccl_version=version)
         facts = _facts(target, platform, asked, hash_)
+        rows = [item.rule for item in target.read.rules]
         result = CheckResult(
             config=str(target.config),
             config_hash=hash_,
@@ -221,7 +221,7 @@ def check(
             seconds=0.0 if launch is None else asked.budget_s,
             facts=facts,
             rules=rules,
-            model=None if version is None else model_changes(study, target.read, version),
+            model=None if version is None else model_changes(study, rows, version),
         )
         return _applied(target, result) if asked.apply else result
 
@@ -243,25 +243,22 @@ def _measure(
         scratch = Study(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         bench = stack.enter_context(Bench(launch._replace(config=target.config)))
         hello = bench.hello
-        platform = platform_here(launch, hello, target.config.name)
+        # The scratch study is of no platform, so that any is right.
+        platform = platform_of_bench(scratch.path, launch, hello)
         progress.started(platform, hello)
-        site = _site(target, bench, hello, scratch, budget_s)
+        scale = Scale(hello.nodes, hello.ranks)
+        study = target.study or scratch
+        rules = [item.rule for item in target.read.rules]
+        site = SpotSite(
+            bench=bench,
+            scratch=scratch,
+            budget_s=budget_s,
+            measured=measured(study, scale),
+            others=calls_to_prove(bench, rules, scale, study),
+            ran=_default_ran(study, scale),
+        )
         watcher = stack.enter_context(progress.watching(hello))
         return platform, spot_check(target.read.rules, site, watcher, progress.checked)
-
-
-def _site(target: Target, bench: Bench, hello: Hello, scratch: Study, budget_s: float) -> SpotSite:
-    scale = Scale(hello.nodes, hello.ranks)
-    study = target.study or scratch
-    rules = [item.rule for item in target.read.rules]
-    return SpotSite(
-        bench=bench,
-        scratch=scratch,
-        budget_s=budget_s,
-        measured=measured(study, scale),
-        others=calls_to_prove(bench, rules, scale, study),
-        ran=_default_ran(study, scale),
-    )
 
 
 def _default_ran(study: Study, scale: Scale) -> dict[tuple[Collective, int], str]:
@@ -377,7 +374,11 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
 
     Nothing is removed where another GPU was measured than the rules are for.
     """
-    gone = [RemovedRule(item.rule, item.reason) for item in result.rules if item.verdict == "drop"]
+    gone = [
+        RemovedRule(item.rule, item.reason, by="check")
+        for item in result.rules
+        if item.verdict == "drop"
+    ]
     if not gone:
         return result
     elsewhere = (FACTS["gpu"], FACTS["gpus"])
@@ -386,7 +387,7 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
         return msgspec.structs.replace(result, unapplied=words)
     config = target.config.resolve()
     keep = config.with_name(f"{config.name}.before-check-{result.config_hash[:8]}")
-    edit.remove_rules(config, gone, keep=keep, verb="check")
+    edit.remove_rules(config, gone, keep=keep)
     new = config_hash(config.read_bytes())
     return msgspec.structs.replace(result, kept_as=str(keep), new_hash=new)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from nccltune.app.study import platform_with_hardware
 from nccltune.measure.bench.conversation import Hello
@@ -101,7 +101,7 @@ def platform_of_run(
         emulated_nodes=emulated_nodes,
         ranks_per_gpu=ranks_per_gpu,
         mps=mps,
-        recording=Study.open(recording).platform() if recording is not None else None,
+        recording=platform_with_hardware(Study.open(recording)) if recording else None,
     )
     check_same_platform(Study(path), platform, hint=hint)
     return platform
@@ -114,34 +114,16 @@ def platform_of_bench(
 
     Raises what `platform_of_run` raises.
     """
-    return platform_of_run(path, hello, **_conditions(launch), hint=hint)
-
-
-def platform_here(launch: Launch, hello: Hello, name: str) -> Platform:
-    """Return the platform of a bench that has sent `hello`, whatever any study is of.
-
-    Raises StudyError if the recording that it replays is damaged.
-    """
-    recording, conditions = launch.replay, _conditions(launch)
-    del conditions["recording"]
-    return platform_of(
+    return platform_of_run(
+        path,
         hello,
-        name,
-        today=datetime.now(UTC).date().isoformat(),
-        recording=None if recording is None else platform_with_hardware(Study.open(recording)),
-        **conditions,
+        recording=launch.replay,
+        environment={**launch.variables, **os.environ},
+        emulated_nodes=launch.emulate_nodes,
+        ranks_per_gpu=launch.ranks_per_gpu,
+        mps=launch.mps is not None,
+        hint=hint,
     )
-
-
-def _conditions(launch: Launch) -> dict[str, Any]:
-    """Return the arguments of `platform_of_run` that describe a launch."""
-    return {
-        "recording": launch.replay,
-        "environment": {**launch.variables, **os.environ},
-        "emulated_nodes": launch.emulate_nodes,
-        "ranks_per_gpu": launch.ranks_per_gpu,
-        "mps": launch.mps is not None,
-    }
 
 
 def refuse_file(path: Path) -> None:

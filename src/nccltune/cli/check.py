@@ -26,19 +26,12 @@ Examples:
 """
 
 
-class Days(click.ParamType[int]):
-    """A number of days, written as `90d`, `12w` or `90`."""
-
-    name = "days"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the number of days."""
-        match = re.fullmatch(r"(\d{1,5})([dw]?)", str(value).strip())
-        if match is None:
-            self.fail(f"{str(value)!r} is not a number of days; write 90d or 12w", param, ctx)
-        return int(match[1]) * (7 if match[2] == "w" else 1)
+def _days(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """Return the days in `90d`, `12w` or `90`."""
+    match = re.fullmatch(r"(\d{1,5})([dw]?)", text or "")
+    if match is None and text is not None:
+        raise click.BadParameter(f"{text!r} is not a number of days; write 90d or 12w")
+    return None if match is None else int(match[1]) * (7 if match[2] == "w" else 1)
 
 
 @verb(epilog=EPILOG, dry_run=True)
@@ -54,7 +47,7 @@ class Days(click.ParamType[int]):
 @click.option(
     "--max-age",
     "max_age_days",
-    type=Days(),
+    callback=_days,
     metavar="DAYS",
     help="The most days since the rules were measured: 90d.",
 )
@@ -78,13 +71,13 @@ def command(path: Path, request: LaunchRequest, asked: CheckRequest, dry_run: bo
     is decided or the time is over: keep, drop or measure again. Without launch options it runs as
     the study was measured. The exit code is 0 if all that was checked holds, 1 if not.
     """
-    from nccltune.app.check import check, launch_to_check, plan_check, target_of
+    from nccltune.app.check import check, launch_to_check, target_of
     from nccltune.cli.check_screen import CheckScreen, show_check, show_plan
     from nccltune.cli.requests import site
 
     target = target_of(path)
     if dry_run:
-        show_plan(plan_check(target), asked.budget_s)
+        show_plan(target.read.rules, asked.budget_s)
         return 0
     launch = launch_to_check(target, request, asked, site())
     screen = CheckScreen(path)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from nccltune.app.check import CheckResult, Fact
+from nccltune.app.check import CheckResult
 from nccltune.app.check_model import ModelChanges
 from nccltune.cli.measure_screen import VerifyScreen, Watch, rules_so_far
 from nccltune.cli.output import (
@@ -20,11 +20,13 @@ from nccltune.cli.output import (
     stdout,
     styled,
 )
+from nccltune.formats.tuner_config.csv_rules import FileRule
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.communicator import Watcher
+from nccltune.model.rule import Rule
 from nccltune.model.scale import count
 from nccltune.prove.plan import ProofPlan
-from nccltune.prove.spot import SpotCheck, SpotVerdict
+from nccltune.prove.spot import Gain, SpotCheck, SpotVerdict, by_weight
 from nccltune.report.words import range_text
 
 _STYLES: dict[SpotVerdict, str] = {"keep": "green", "drop": "red", "measure again": "yellow"}
@@ -49,17 +51,18 @@ class CheckScreen(VerifyScreen):
 
     def checked(self, rule: SpotCheck) -> None:
         """Print the verdict on a rule."""
-        note(f"checked    {_name(rule)}  {rule.verdict}")
+        note(f"checked    {_name(rule.rule)}  {rule.verdict}")
 
 
-def show_plan(rules: Sequence[SpotCheck], budget_s: float) -> None:
+def show_plan(rules: Sequence[FileRule], budget_s: float) -> None:
     """Print the rules in the order in which they would be measured."""
+    order = [rules[index] for index in by_weight(rules)] if budget_s > 0 else []
     if is_json():
-        print_json({"budget_s": budget_s, "rules": rules})
+        print_json({"budget_s": budget_s, "rules": order})
         return
-    for rule in rules if budget_s > 0 else ():
-        hanging(stdout(), "rule       ", 11, f"{_name(rule)}  recorded {_recorded(rule)}")
-    what = f"measure these rules in this order, for at most {budget_s:g} s, and " * (budget_s > 0)
+    for item in order:
+        hanging(stdout(), "rule       ", 11, f"{_name(item.rule)}  {item.words}")
+    what = f"measure these rules in this order, for at most {budget_s:g} s, and " * bool(order)
     stdout().print(
         f"Would {what}compare the file and the platform with what the rules rest on. Nothing was "
         "measured or written."
@@ -77,39 +80,38 @@ def show_check(result: CheckResult, path: Path) -> None:
         hanging(out, "replay     ", 11, words)
     table = plain_table("<rest on", "<then", "<now", "<", "<")
     for fact in result.facts:
-        style = {"differs": "red", "unknown": "dim"}.get(fact.verdict, "")
-        shown = styled((fact.verdict, style))
-        table.add_row(fact.name, _cell(fact.then), _cell(fact.now), shown, fact.note)
+        verdict = styled((fact.verdict, "red" if fact.verdict == "differs" else "dim"))
+        table.add_row(fact.name, fact.then or "unknown", fact.now or "unknown", verdict, fact.note)
     out.print(table)
-    if result.rules and result.seconds:
+    if result.seconds:
         _show_rules(result.rules)
     if result.model is not None:
         _show_model(result.model)
-    _show_applied(result)
-    _next(result, path)
+    if result.unapplied is not None:
+        hanging(out, "apply      ", 11, result.unapplied)
+    if result.kept_as is not None:
+        hanging(out, "apply      ", 11, _applied(result))
+    _next(result, shlex.quote(str(path)))
 
 
 def _headline(result: CheckResult) -> str:
-    parts = []
-    found = Counter(rule.verdict for rule in result.rules)
-    if result.seconds and result.rules:
+    rules, found = count(len(result.rules), "rule"), Counter(rule.verdict for rule in result.rules)
+    parts = [f"{rules}, not measured" if result.rules else "the file holds no rule"]
+    if result.seconds:
         release = f" under NCCL {result.nccl}" if result.against else ""
-        total = count(len(result.rules), "rule")
-        parts.append(f"{found['keep']} of {total} confirmed{release}")
+        parts = [f"{found['keep']} of {rules} confirmed{release}"]
         parts += [f"{found[key]} {words}" for key, words in _WORDS.items() if found[key]]
-    elif result.rules:
-        parts.append(f"{count(len(result.rules), 'rule')}, not measured")
-    else:
-        parts.append("the file holds no rule")
-    other = [fact.name for fact in result.facts if fact.verdict == "differs"]
-    unknown = [fact.name for fact in result.facts if fact.verdict == "unknown"]
-    if other:
-        parts.append(f"not as when measured: {', '.join(other)}")
-    elif any(fact.verdict == "same" for fact in result.facts):
+    by_verdict = {
+        verdict: ", ".join(fact.name for fact in result.facts if fact.verdict == verdict)
+        for verdict in ("differs", "same", "unknown")
+    }
+    if by_verdict["differs"]:
+        parts.append(f"not as when measured: {by_verdict['differs']}")
+    elif by_verdict["same"]:
         parts.append("all that could be compared is as when measured")
-    if unknown:
-        parts.append(f"not compared: {', '.join(unknown)}")
-    if not (result.holds or other or found["drop"] or found["measure again"]):
+    if by_verdict["unknown"]:
+        parts.append(f"not compared: {by_verdict['unknown']}")
+    if not (result.holds or by_verdict["differs"] or found["drop"] or found["measure again"]):
         parts.append("nothing is confirmed")
     return "; ".join(parts)
 
@@ -119,27 +121,25 @@ def _show_rules(rules: Sequence[SpotCheck]) -> None:
     measured = [item for item in rules if item.verdict != "not checked"]
     table = plain_table("<rule", "<", "<", "<verdict", "<gain now", "<recorded", ">rounds")
     for item in measured:
-        rule = item.rule
         table.add_row(
-            rule.collective.value,
-            range_text(rule.min_bytes, rule.max_bytes, "-"),
-            rule.choice.label,
+            item.rule.collective.value,
+            range_text(item.rule.min_bytes, item.rule.max_bytes, "-"),
+            item.rule.choice.label,
             styled((item.verdict, _STYLES.get(item.verdict, "dim"))),
-            _gain(item.gain, item.gain_low, item.gain_high),
-            _recorded(item),
-            str(item.rounds) if item.rounds else "",
+            _gain(item.gain),
+            _gain(item.recorded),
+            str(item.rounds),
         )
     if measured:
         out.print(table)
-        out.print(
-            "Gains: default over tuned time in alternating rounds at a few sizes, with 95 % CI.",
-            style="dim",
-        )
+        words = "Gains: default over tuned time in alternating rounds at a few sizes, with 95 % CI."
+        out.print(words, style="dim")
     for item in measured:
         if item.verdict != "keep":
-            hanging(out, f"{item.verdict + ':':<15}", 15, f"{_name(item)}: {item.reason}")
+            hanging(out, f"{item.verdict + ':':<15}", 15, f"{_name(item.rule)}: {item.reason}")
         if item.changed:
-            hanging(out, f"{'default ran:':<15}", 15, f"{_name(item)}: {'; '.join(item.changed)}")
+            words = f"{_name(item.rule)}: {'; '.join(item.changed)}"
+            hanging(out, f"{'default ran:':<15}", 15, words)
     skipped = Counter(item.reason for item in rules if item.verdict == "not checked")
     for reason, number in skipped.items():
         hanging(out, "not checked:   ", 15, f"{count(number, 'rule')}: {reason}")
@@ -147,14 +147,12 @@ def _show_rules(rules: Sequence[SpotCheck]) -> None:
 
 def _show_model(model: ModelChanges) -> None:
     out = stdout()
-    lead = f"NCCL's own cost model, {model.before or 'unknown'} and {model.after}: "
-    if model.changes:
-        rows = count(len(model.changes), "range")
-        words = f"other choices in {rows} of sizes"
-    else:
-        words = "not compared" if model.note else "the same choices from 1 KiB to 1 GiB"
-    hanging(out, "model      ", 11, f"{lead}{words}" + (f"; {model.note}" if model.note else ""))
     changes = sorted(model.changes, key=lambda item: not item.ruled)
+    words = "the same choices from 1 KiB to 1 GiB" if not model.notes else "no other choices found"
+    if changes:
+        words = f"other choices in {count(len(changes), 'range')} of sizes"
+    words = "; ".join([f"NCCL's own cost model: {words}", *model.notes])
+    hanging(out, "model      ", 11, words)
     for item in changes[:_MOST_CHANGES]:
         where = range_text(item.min_bytes, item.max_bytes, "-")
         what = f"{item.collective.prose} {where}, {item.scale}: {item.before} -> {item.after}"
@@ -163,49 +161,27 @@ def _show_model(model: ModelChanges) -> None:
         out.print(f"{'':11}and {len(changes) - _MOST_CHANGES} more: --json", style="dim")
 
 
-def _show_applied(result: CheckResult) -> None:
-    out = stdout()
-    if result.unapplied is not None:
-        hanging(out, "apply      ", 11, result.unapplied)
-    if result.kept_as is None:
-        return
-    gone = sum(item.verdict == "drop" for item in result.rules)
-    words = f"removed {count(gone, 'rule')} of {result.config}; as it was: {result.kept_as}"
-    hanging(out, "apply      ", 11, words)
-    words = (
-        f"the content is now {result.new_hash}: where NCCLTUNE_CONFIG_HASH is set, no rule is used "
-        f"until it has this value: nccltune env {shlex.quote(result.config)}"
+def _applied(result: CheckResult) -> str:
+    gone = count(sum(item.verdict == "drop" for item in result.rules), "rule")
+    return (
+        f"removed {gone} of {result.config}; as it was: {result.kept_as}; the content is now "
+        f"{result.new_hash}: where NCCLTUNE_CONFIG_HASH is set, no rule is used until it has this "
+        f"value: nccltune env {shlex.quote(result.config)}"
     )
-    hanging(out, "           ", 11, words)
 
 
-def _next(result: CheckResult, path: Path) -> None:
-    name = shlex.quote(str(path))
-    gone = any(item.verdict == "drop" for item in result.rules)
-    if gone and result.kept_as is None and result.unapplied is None:
+def _next(result: CheckResult, name: str) -> None:
+    found = {item.verdict for item in result.rules}
+    if "drop" in found and result.kept_as is None and result.unapplied is None:
         hint(f"remove what no longer holds, while no job starts: nccltune check {name} --apply")
-    again = any(item.verdict in ("measure again", "not decided") for item in result.rules)
-    if again or any(_is_of_platform(fact) for fact in result.facts):
+    if found & {"measure again", "not decided"} or result.is_elsewhere:
         hint("rules of this platform: nccltune sweep -o STUDY, nccltune tune STUDY, then verify")
 
 
-def _is_of_platform(fact: Fact) -> bool:
-    return fact.verdict == "differs" and fact.name not in ("deployed file", "NCCLTUNE_CONFIG_HASH")
-
-
-def _name(item: SpotCheck) -> str:
-    rule = item.rule
+def _name(rule: Rule) -> str:
     where = range_text(rule.min_bytes, rule.max_bytes, "-")
     return f"{rule.collective.prose} {where} {rule.choice.label}"
 
 
-def _recorded(item: SpotCheck) -> str:
-    return _gain(item.recorded, item.recorded_low, item.recorded_high) or "unknown"
-
-
-def _gain(value: float | None, low: float | None, high: float | None) -> str:
-    return "" if value is None else f"{value:.2f}x ({low:.2f}-{high:.2f})"
-
-
-def _cell(text: str | None) -> str:
-    return "unknown" if text is None else text
+def _gain(gain: Gain | None) -> str:
+    return "" if gain is None else f"{gain.value:.2f}x ({gain.low:.2f}-{gain.high:.2f})"

@@ -230,6 +230,15 @@ class CollectiveProof:
         found = ran.choice() if ran else None
         return found.without_channels() if found else None
 
+    def fault(self, index: int) -> str | None:
+        """Return as text how rule `index` fails, or that it has no effect; None if neither."""
+        sizes = self.of_rule(index)
+        failed = next((size for size in sizes if size in self._failures), None)
+        if failed is not None:
+            return f"{self._failures[failed]} at {format_bytes(failed)}"
+        instead = self.ran_instead(index, sizes)
+        return None if instead is None else f"has no effect: NCCL ran {instead}"
+
     def ran_instead(self, index: int, sizes: Iterable[int]) -> str | None:
         """Return as text what NCCL executed instead of the choice of rule `index`.
 

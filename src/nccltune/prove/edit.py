@@ -32,11 +32,11 @@ def before_path(config: Path) -> Path:
     return config.with_name(config.name + BEFORE_SUFFIX)
 
 
-def without(text: str, dropped: Sequence[RemovedRule], verb: str = "verify") -> str:
+def without(text: str, dropped: Sequence[RemovedRule]) -> str:
     """Return the text of a configuration without the rules in `dropped`.
 
-    A rule that has a narrower replacement is replaced by it. `verb` found the rules. Raises
-    InputError if `text` is not a configuration.
+    A rule that has a narrower replacement is replaced by it. Raises InputError if `text` is not a
+    configuration.
     """
     lines: list[str | None] = list(text.split("\n"))
     for item in parse_rules(text).rules:
@@ -46,12 +46,14 @@ def without(text: str, dropped: Sequence[RemovedRule], verb: str = "verify") -> 
             continue
         row = (lines[number - 1] or "").removesuffix("\r").strip()
         what = "narrowed" if found.narrowed else "removed"
-        note = f"# {what} by nccltune {verb} ({_plain(found.reason)}): {row}"
-        new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune {verb}: {row}"]
+        note = f"# {what} by nccltune {found.by} ({_plain(found.reason)}): {row}"
+        new = [
+            note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune {found.by}: {row}"
+        ]
         if found.narrowed is not None:
             new.append(_row(found.narrowed))
             if item.state is not None:
-                new.insert(1, mark(RuleState.CANDIDATE, f"narrowed by nccltune {verb}"))
+                new.insert(1, mark(RuleState.CANDIDATE, f"narrowed by nccltune {found.by}"))
         lines[number - 1] = "\n".join(new)
         if item.state is not None:
             lines[number - 2] = None
@@ -76,7 +78,7 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
         study,
         text,
         new,
-        lambda tuning, hash_: msgspec.structs.replace(with_proof(tuning, proof), config_hash=hash_),
+        lambda tuning: with_proof(tuning, proof),
     )
     return msgspec.structs.replace(proof, config_hash=config_hash(new.encode()))
 
@@ -111,7 +113,10 @@ def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
 
 
 def _without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
-    """Return a tuning without rules that lie within a rule that was removed or narrowed."""
+    """Return a tuning without rules that lie within a rule that was removed or narrowed.
+
+    The sizes of these rules are listed under `left_alone`, with the reason.
+    """
     for _ in dropped:
         failed = {
             rule: found if rule == found.rule else msgspec.structs.replace(found, narrowed=None)
@@ -170,52 +175,35 @@ def _marked(text: str, proof: Proof) -> str:
     return "\n".join(lines)
 
 
-def remove_rules(
-    config: Path, dropped: Sequence[RemovedRule], *, keep: Path | None, verb: str = "verify"
-) -> None:
+def remove_rules(config: Path, dropped: Sequence[RemovedRule], *, keep: Path | None) -> None:
     """Remove rules from a configuration, and from the `tuning.json` that describes it.
 
-    First copy the configuration to `keep`. `verb` found the rules. Raises InputError or StudyError
-    where a file cannot be read, and UnwritableError where a file cannot be written.
+    First copy the configuration to `keep`. Raises InputError or StudyError where a file cannot be
+    read, and UnwritableError where a file cannot be written.
     """
     text = config.read_text(encoding="utf-8")
     if keep is not None:
         write_whole(keep, text)
-    new = without(text, dropped, verb)
+    new = without(text, dropped)
     study = Study(config.parent)
     if config != study.config_path:
         write_whole(config, new)
         return
-    _write_both(study, text, new, lambda tuning, hash_: reduced(tuning, dropped, hash_))
+    _write_both(study, text, new, lambda tuning: _without_failed(tuning, dropped))
 
 
-def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning, str], Tuning]) -> None:
+def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning], Tuning]) -> None:
     """Replace `tuner.conf`, which has `text`, and change `tuning.json` if it describes `text`.
 
-    `change` receives the tuning and the hash of the new configuration.
+    `change` receives the tuning, which then gets the hash of the new configuration.
     """
     tuning = None
     if study.tuning_path.is_file():
         tuning = study.read_json(study.tuning_path, Tuning)
     write_whole(study.config_path, new)
     if tuning is not None and tuning.config_hash == config_hash(text.encode()):
-        study.write_json(study.tuning_path, change(tuning, config_hash(new.encode())))
-
-
-def reduced(tuning: Tuning, dropped: Sequence[RemovedRule], new_hash: str) -> Tuning:
-    """Return a tuning without the rules in `dropped`.
-
-    The sizes of these rules are listed under `left_alone`, with the reason. `new_hash` is the hash
-    of the new configuration.
-    """
-    groups = []
-    for group in tuning.groups:
-        ours = {item.rule: item for item in dropped}
-        if any(evidence.rule in ours for evidence in group.rules):
-            groups.append(_reduced(group, ours))
-        else:
-            groups.append(group)
-    return msgspec.structs.replace(tuning, groups=groups, config_hash=new_hash)
+        changed = msgspec.structs.replace(change(tuning), config_hash=config_hash(new.encode()))
+        study.write_json(study.tuning_path, changed)
 
 
 def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
@@ -240,7 +228,7 @@ def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
         out = [size for size in evidence.sizes if size not in kept]
         gone |= set(out)
         for part in _runs(out, [row.bytes for row in group.decisions]):
-            reason = f"{evidence.rule.choice.label} did not hold in verify: {found.reason}"
+            reason = f"{evidence.rule.choice.label} did not hold in {found.by}: {found.reason}"
             left.append(LeftAlone(part[0], part[-1], len(part), reason))
     decisions = [
         msgspec.structs.replace(

@@ -61,11 +61,19 @@ _SEED = 2003
 """A seed of its own. With that of a sweep or a proof, a replay would draw their timings again."""
 
 
+class Gain(msgspec.Struct, frozen=True):
+    """Default time over tuned time, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 class SpotCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One rule with its verdict.
 
     recorded  the gain in the configuration; None if it has none, or only that of a candidate
-    gain      default time over tuned time in this check. All intervals are of 95 %
+    gain      the gain in this check, from `rounds` rounds
     sizes     what was measured, by size
     changed   what NCCL's default ran when the rule was made and what it runs now, where it differs
     """
@@ -73,14 +81,10 @@ class SpotCheck(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule
     line: int
     state: RuleState | None
-    verdict: SpotVerdict
+    verdict: SpotVerdict = "not checked"
     reason: str
-    recorded: float | None = None
-    recorded_low: float | None = None
-    recorded_high: float | None = None
-    gain: float | None = None
-    gain_low: float | None = None
-    gain_high: float | None = None
+    recorded: Gain | None = None
+    gain: Gain | None = None
     rounds: int = 0
     sizes: list[ProvenSize] = []
     changed: list[str] = []
@@ -145,17 +149,14 @@ def judge_proof(
 ) -> tuple[SpotVerdict, str]:
     """Return the verdict on rule `index` from its timings, and the reason."""
     sizes = proof.of_rule(index)
-    failed = [size for size in sizes if size in proof.failures]
-    if failed:
-        return "drop", f"{proof.failures[failed[0]]} at {format_bytes(failed[0])}"
+    fault = proof.fault(index)
+    if fault is not None:
+        return "drop", fault
     if not sizes:
         return "not checked", f"could not be measured: {next(iter(proof.lost.values()))}"
     verdict, reason = judge(proof.pooled(sizes), recorded_low, confidence)
     if verdict == "not checked":
         return verdict, reason
-    instead = proof.ran_instead(index, sizes)
-    if instead is not None:
-        return "drop", f"has no effect: NCCL ran {instead}"
     slower = [size for size in sizes if _is_slower(interval(proof.gains(size), confidence), proof)]
     if slower:
         return "drop", f"slower: {proof.gain_words(slower[0])}"
@@ -240,8 +241,8 @@ def _checked(
     confidence: float,
     ran: Mapping[tuple[Collective, int], str],
 ) -> SpotCheck:
-    recorded = None if item.state is RuleState.CANDIDATE else item.gain
-    low = None if recorded is None else recorded[1]
+    found = unmeasured(item, "")
+    low = None if found.recorded is None else found.recorded.low
     verdict, reason = judge_proof(proof, index, low, confidence)
     sizes = proof.of_rule(index)
     gains = proof.pooled(sizes)
@@ -252,11 +253,10 @@ def _checked(
         if before is not None and after is not None and before != after.label:
             changed.append(f"{before} then, {after.label} now at {format_bytes(size)}")
     return msgspec.structs.replace(
-        unmeasured(item, reason),
+        found,
         verdict=verdict,
-        gain=None if now is None else now.ratio.value,
-        gain_low=None if now is None else now.ratio.low,
-        gain_high=None if now is None else now.ratio.high,
+        reason=reason,
+        gain=None if now is None else Gain(*now.ratio[:3]),
         rounds=len(gains),
         sizes=proof.group().sizes,
         changed=changed,
@@ -265,17 +265,13 @@ def _checked(
 
 def unmeasured(item: FileRule, reason: str) -> SpotCheck:
     """Return a rule that was not measured, with the reason."""
-    recorded = None if item.state is RuleState.CANDIDATE else item.gain
-    value, low, high = recorded or (None, None, None)
+    gain = None if item.state is RuleState.CANDIDATE else item.gain
     return SpotCheck(
         rule=item.rule,
         line=item.line,
         state=item.state,
-        verdict="not checked",
         reason=reason,
-        recorded=value,
-        recorded_low=low,
-        recorded_high=high,
+        recorded=None if gain is None else Gain(*gain),
     )
 
 

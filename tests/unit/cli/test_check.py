@@ -222,7 +222,7 @@ def test_a_dry_run_lists_rules_by_what_they_carry(study: Path, cli: Cli) -> None
         "reducescatter",
     ]
     out = cli("check", study, "--dry-run", "--budget", 20).out
-    assert "recorded 1.17x (1.17-1.18)" in out
+    assert "ring/ll128  1.17x, 95 % CI 1.17-1.18" in out
     assert "for at most 20 s" in out
 
 

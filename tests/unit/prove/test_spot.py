@@ -19,6 +19,7 @@ from nccltune.prove.plan import ProofPlan
 from nccltune.prove.sizes import PLAIN_CALLS, ProvenCalls
 from nccltune.prove.spot import (
     CHANCE,
+    Gain,
     SpotCheck,
     SpotSite,
     by_weight,
@@ -191,7 +192,7 @@ def test_rules_that_carry_most_come_first_and_the_rest_is_not_reported_as_right(
     found = checked(tmp_path, [small, large], times)
     assert [item.verdict for item in found] == ["keep", "keep"]
     assert found[0].rule == SMALL
-    assert found[1].recorded == 1.6
+    assert found[1].recorded == Gain(1.6, 1.5, 1.7)
     assert found[1].sizes[0].default_us == pytest.approx(1e6, rel=0.1)
 
 
