@@ -4,12 +4,11 @@
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from nccltune.app.check import CheckResult
 from nccltune.app.check_model import ModelChanges
-from nccltune.cli.measure_screen import VerifyScreen, Watch, rules_so_far
+from nccltune.cli.measure_screen import VerifyScreen
 from nccltune.cli.output import (
     hanging,
     hint,
@@ -21,11 +20,8 @@ from nccltune.cli.output import (
     styled,
 )
 from nccltune.formats.tuner_config.csv_rules import FileRule
-from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.engine.communicator import Watcher
 from nccltune.model.rule import Rule
 from nccltune.model.scale import count
-from nccltune.prove.plan import ProofPlan
 from nccltune.prove.spot import Gain, SpotCheck, SpotVerdict, by_weight
 from nccltune.report.words import range_text
 
@@ -42,12 +38,10 @@ _MOST_CHANGES = 12
 class CheckScreen(VerifyScreen):
     """Prints the progress of a check on stderr."""
 
+    watched = "check"
+
     def stopped(self, kept: str) -> None:
         """Print nothing: a check keeps no timings."""
-
-    def watching(self, hello: Hello) -> AbstractContextManager[Watcher[ProofPlan]]:
-        """Return a display of every rule with its present estimate of the gain."""
-        return Watch("check", hello.replay, rules_so_far)
 
     def checked(self, rule: SpotCheck) -> None:
         """Print the verdict on a rule."""

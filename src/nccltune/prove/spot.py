@@ -49,8 +49,8 @@ SpotVerdict = Literal["keep", "drop", "measure again", "not decided", "not check
 - `not checked`: it was not measured
 """
 CHANCE = 0.001
-"""The chance that any rule of a check is called wrong by mistake, less than in a proof: checks
-are repeated for months."""
+"""The chance that any rule of a check is called wrong by mistake, less than in a proof: checks are
+repeated for months."""
 SIZES_OF_A_RULE = 3
 MOST_RULES = 64
 """The most rules that a check measures: those that carry most."""
@@ -123,24 +123,27 @@ def judge(
     """Return the verdict on a rule and the reason.
 
     `gains` are logs of default over tuned time, one a round. `recorded_low` is the lower end of the
-    recorded gain, as a ratio.
+    recorded gain, as a ratio. A rule is called wrong with `confidence`, and confirmed with 95 %, by
+    the interval that is printed.
 
     >>> judge([0.30, 0.31, 0.29, 0.30, 0.30, 0.31], 1.3, 0.999)[0]
     'keep'
     >>> judge([0.00, 0.01, -0.01, 0.00, 0.01, 0.00], 1.3, 0.999)[0]
     'drop'
     """
-    found = interval(gains, confidence)
-    if found is None:
+    plain, found = interval(gains), interval(gains, confidence)
+    if plain is None or found is None:
         return "not checked", f"{count(len(gains), 'round')} in the time given: too few to judge"
     half = math.log(recorded_low) / 2 if recorded_low is not None and recorded_low > 1 else None
-    lost = half is not None and found.high < half
-    if found.low > 0:
-        if lost:
+    is_lost = half is not None and found.high < half
+    is_tiny = found.high < math.log1p(LEAST_FLOOR)
+    if plain.low > 0 and not is_tiny:
+        if is_lost:
             return "measure again", "faster than the default, but by less than half of its gain"
         return "keep", "faster than the default beyond noise"
-    if lost or found.high < math.log1p(LEAST_FLOOR):
-        return "drop", "not faster than the default, and its gain is gone beyond noise"
+    if is_lost or is_tiny:
+        faster = f"faster by less than {100 * LEAST_FLOOR:.0f} %" if plain.low > 0 else "not faster"
+        return "drop", f"{faster}: its gain is gone beyond noise"
     return "not decided", "neither a gain nor the loss of it is beyond noise"
 
 

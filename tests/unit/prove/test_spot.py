@@ -3,6 +3,7 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -108,14 +109,25 @@ def test_200_checks_of_rules_that_hold_give_no_alarm(tmp_path: Path) -> None:
     assert kept >= 360, f"{kept} of 400 rules were confirmed"
 
 
-def test_rules_whose_gain_is_gone_are_dropped_and_never_kept(tmp_path: Path) -> None:
-    dropped = 0
+def test_rules_whose_gain_is_gone_are_dropped(tmp_path: Path) -> None:
+    found = []
     for seed in range(1000, 1100):
         machine = NoisyMachine(seed, holds=False)
-        found = checked(tmp_path / str(seed), machine.items, machine)
-        assert not [item for item in found if item.verdict in ("keep", "measure again")]
-        dropped += sum(item.verdict == "drop" for item in found)
-    assert dropped >= 160, f"{dropped} of 200 rules were dropped"
+        found += checked(tmp_path / str(seed), machine.items, machine)
+    counted = Counter(item.verdict for item in found)
+    assert counted["drop"] >= 160
+    # That a rule without gain seems to have one is as rare as its interval of 95 % states.
+    assert counted["keep"] + counted["measure again"] <= 10
+
+
+def test_a_verdict_never_contradicts_the_interval_beside_it(tmp_path: Path) -> None:
+    for seed in range(2000, 2060):
+        machine = NoisyMachine(seed, holds=bool(seed % 2))
+        for item in checked(tmp_path / str(seed), machine.items, machine):
+            assert item.gain is not None
+            is_dropped = item.reason.startswith(("slower: ", "faster by less than 1 %: "))
+            is_kept = item.verdict in ("keep", "measure again")
+            assert is_dropped or is_kept == (item.gain.low > 1)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +139,13 @@ def test_rules_whose_gain_is_gone_are_dropped_and_never_kept(tmp_path: Path) -> 
         (0.05, 0.005, 1.25, "measure again"),
         (0.00, 0.01, 1.25, "drop"),
         (0.00, 0.01, None, "drop"),
+        (0.004, 0.002, 1.25, "drop"),
+        (0.004, 0.002, None, "drop"),
         (-0.2, 0.01, None, "drop"),
-        (0.03, 0.10, 1.40, "drop"),
-        (0.03, 0.10, 1.04, "not decided"),
-        (0.03, 0.10, None, "not decided"),
-        (0.03, 0.10, 0.98, "not decided"),
+        (0.02, 0.15, 1.40, "drop"),
+        (0.02, 0.15, 1.04, "not decided"),
+        (0.02, 0.15, None, "not decided"),
+        (0.02, 0.15, 0.98, "not decided"),
     ],
 )
 def test_a_verdict_needs_evidence(
