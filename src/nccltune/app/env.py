@@ -174,7 +174,7 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
             f"the rules were measured {stand_in}: real nodes may need others; measure there before "
             "you deploy them"
         )
-    wanted, here = read.header.get("gpu"), _local_gpu()
+    wanted, here = read.header.get("gpu"), local_gpu()
     if wanted and here and wanted != here:
         found.append(f"the rules are of another machine: of {wanted}, and this one has {here}")
     return found
@@ -188,7 +188,7 @@ def _prove(config: Path) -> str:
     return f"nccltune verify {shlex.quote(str(config)) if config.is_dir() else 'STUDY'}"
 
 
-def _local_gpu() -> str | None:
+def local_gpu() -> str | None:
     """Return the model of this machine's first GPU as its driver names it; None if unknown."""
     for path in sorted(_DRIVER.glob("gpus/*/information")):
         with contextlib.suppress(OSError, UnicodeDecodeError):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from nccltune.app.study import platform_with_hardware
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.identity import OTHER_STUDY, check_same_platform, platform_of
 from nccltune.measure.bench.process import Launch
@@ -100,7 +101,7 @@ def platform_of_run(
         emulated_nodes=emulated_nodes,
         ranks_per_gpu=ranks_per_gpu,
         mps=mps,
-        recording=Study.open(recording).platform() if recording is not None else None,
+        recording=platform_with_hardware(Study.open(recording)) if recording else None,
     )
     check_same_platform(Study(path), platform, hint=hint)
     return platform

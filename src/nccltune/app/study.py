@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from nccltune.analyze.timings import SortedSamples, sort_samples
+from nccltune.formats.importing.hardware import hardware_hash
 from nccltune.formats.importing.suspect import platform_doubts, run_names
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.measure.engine.point_record import TableLine
 from nccltune.measure.engine.record import LineFile
 from nccltune.model.choice import DEFAULT, Choice, parse_choice, rest_of
 from nccltune.model.errors import InputError, StudyError, UnwritableError
+from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale, count
 from nccltune.study import names
 from nccltune.study.files import Study
+from nccltune.topology.files.load import read_file
 
 _DEFAULT_NAMES = frozenset({"auto", "default"})
 """Words in the name of a file whose runs NCCL was left to decide."""
@@ -108,6 +113,19 @@ def _add_predictions(study: Study, samples: SortedSamples) -> None:
                 Scale(line.nodes, line.ranks),
             ):
                 timings.predicted[line.bytes] = best
+
+
+def platform_with_hardware(study: Study) -> Platform:
+    """Return the platform of a study with the hash of its hardware, as far as a file shows it.
+
+    Raises StudyError if platform.json cannot be read.
+    """
+    platform, path = study.platform(), study.topology_path
+    if platform.topology_hash is None and path is not None:
+        with contextlib.suppress(InputError):
+            found = hardware_hash(read_file(path))
+            return msgspec.structs.replace(platform, topology_hash=found)
+    return platform
 
 
 def config_of(study: Study) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples
-from nccltune.app.study import OpenStudy, open_study, saving
+from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
 from nccltune.model.choice import rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
@@ -78,7 +78,7 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
     """
     found = tune(
         opened.study.name,
-        opened.study.platform(),
+        platform_with_hardware(opened.study),
         opened.samples,
         options or TuneOptions(),
         created=datetime.now(UTC).date().isoformat(),

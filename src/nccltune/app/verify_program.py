@@ -277,7 +277,9 @@ class _ProgramVerification:
             bad = plan.bad(narrowed)
             if not bad:
                 return plan
-            edit.remove_rules(self._study, bad, keep_before=not self._dropped)
+            config = self._study.config_path
+            keep = None if self._dropped else edit.before_path(config)
+            edit.remove_rules(config, bad, keep=keep)
             self._dropped += bad
             self._progress.dropped(bad)
 

@@ -29,6 +29,8 @@ env_screen.py        lines to deploy, in the form of a shell or a file
 explain.py           list what a tuner plugin decides
 status.py            what running jobs have loaded, and whose settings win
 status_screen.py     jobs, their libraries, rules, settings and conflicts
+check.py             whether deployed rules still hold
+check_screen.py      the verdict on a file, a platform and every rule
 doctor.py            check nodes
 ab.py                A/B-test a setting
 predict.py           NCCL's choices on a machine by its own model
@@ -85,6 +87,7 @@ SECTIONS = {
         "env": "print the settings that deploy the rules: shell, nccl.conf, job file",
         "explain": "print what any tuner plugin decides, size by size, without a GPU",
         "status": "print what running jobs have loaded, whose settings win, and what conflicts",
+        "check": "do deployed rules still hold? for a prolog, cron or an upgrade of NCCL",
     },
     "Find out why": {
         "doctor": "check a node, or many, for what makes NCCL slow or fail, with a remedy",

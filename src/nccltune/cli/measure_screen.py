@@ -97,6 +97,9 @@ class SweepScreen(RunScreen):
 class VerifyScreen(RunScreen):
     """Prints the progress of a verification on stderr; with `quiet` without the platform."""
 
+    watched = "verify"
+    """The name of what is running, in front of its progress."""
+
     def __init__(self, path: Path, command: str | None = None, *, quiet: bool = False) -> None:
         super().__init__(path, command)
         self._quiet = quiet
@@ -112,7 +115,7 @@ class VerifyScreen(RunScreen):
 
     def watching(self, hello: Hello) -> contextlib.AbstractContextManager[Watcher[ProofPlan]]:
         """Return a display of every rule with its present estimate of the gain."""
-        return Watch("verify", hello.replay, rules_so_far)
+        return Watch(self.watched, hello.replay, rules_so_far)
 
     def dropped(self, rules: list[RemovedRule]) -> None:
         """Print how many rules the verification did not confirm."""

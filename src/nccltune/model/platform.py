@@ -15,6 +15,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     shared each GPU; `mps` states that they shared it through NVIDIA's MPS daemon. `replay` names
     the recording from which the timings were drawn. `nvlink_domains` is into how many domains
     NVLink joins the run's nodes (MNNVL: one fabric and clique each), 0 if it joins none.
+    `topology_hash` is the hash of a node's hardware, behind the source that it is of.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -30,6 +31,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     mps: bool = False
     nccl_version: str | None = None
     driver_version: str | None = None
+    topology_hash: str | None = None
     settings: dict[str, str] = {}
     line_rate_gb_per_s: float | None = None
     recorded_at: str | None = None

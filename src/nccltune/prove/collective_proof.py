@@ -224,6 +224,21 @@ class CollectiveProof:
         """Return whether a rule with these sizes is faster: the result of `rule_state`."""
         return rule_state(self.pooled(sizes), self.noise, self.strict.rule)
 
+    def ran_choice(self, size: int, choice: AnyChoice) -> Choice | None:
+        """Return the algorithm and protocol that NCCL executed for `choice`; None if unknown."""
+        ran = self._ran.get((size, choice))
+        found = ran.choice() if ran else None
+        return found.without_channels() if found else None
+
+    def fault(self, index: int) -> str | None:
+        """Return as text how rule `index` fails, or that it has no effect; None if neither."""
+        sizes = self.of_rule(index)
+        failed = next((size for size in sizes if size in self._failures), None)
+        if failed is not None:
+            return f"{self._failures[failed]} at {format_bytes(failed)}"
+        instead = self.ran_instead(index, sizes)
+        return None if instead is None else f"has no effect: NCCL ran {instead}"
+
     def ran_instead(self, index: int, sizes: Iterable[int]) -> str | None:
         """Return as text what NCCL executed instead of the choice of rule `index`.
 
@@ -231,7 +246,7 @@ class CollectiveProof:
         executed. Only algorithm and protocol are compared.
         """
         wanted = self._rules[index].choice.without_channels()
-        ran = {choice.label for size in sizes if (choice := self._plain(size, TUNED_RUN))}
+        ran = {choice.label for size in sizes if (choice := self.ran_choice(size, TUNED_RUN))}
         return None if not ran or wanted.label in ran else " and ".join(sorted(ran))
 
     def equal_to_default(self, index: int, sizes: Iterable[int]) -> str | None:
@@ -305,7 +320,7 @@ class CollectiveProof:
         if size in self._lost:
             return "unverified"
         if self.at[size] is None:
-            default, tuned = self._plain(size, DEFAULT), self._plain(size, TUNED_RUN)
+            default, tuned = self.ran_choice(size, DEFAULT), self.ran_choice(size, TUNED_RUN)
             if default is not None and tuned is not None and default != tuned:
                 return "not alike"
             return "open" if found is None else "left alone"
@@ -315,9 +330,3 @@ class CollectiveProof:
         if state is ProofState.BAD:
             return "slower"
         return "faster" if found.low > 0 else "alike"
-
-    def _plain(self, size: int, choice: AnyChoice) -> Choice | None:
-        """Return the algorithm and protocol that NCCL executed for `choice`; None if unknown."""
-        ran = self._ran.get((size, choice))
-        found = ran.choice() if ran else None
-        return found.without_channels() if found else None

@@ -15,6 +15,7 @@ from nccltune.formats.tuner_config.csv_rules import (
     config_hash,
     mark,
     parse_rules,
+    with_rows,
     write_rules,
 )
 from nccltune.model.rule import Rule, RuleState
@@ -45,16 +46,18 @@ def without(text: str, dropped: Sequence[RemovedRule]) -> str:
             continue
         row = (lines[number - 1] or "").removesuffix("\r").strip()
         what = "narrowed" if found.narrowed else "removed"
-        note = f"# {what} by nccltune verify ({_plain(found.reason)}): {row}"
-        new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune verify: {row}"]
+        note = f"# {what} by nccltune {found.by} ({_plain(found.reason)}): {row}"
+        new = [
+            note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune {found.by}: {row}"
+        ]
         if found.narrowed is not None:
             new.append(_row(found.narrowed))
             if item.state is not None:
-                new.insert(1, mark(RuleState.CANDIDATE, "narrowed by nccltune verify"))
+                new.insert(1, mark(RuleState.CANDIDATE, f"narrowed by nccltune {found.by}"))
         lines[number - 1] = "\n".join(new)
         if item.state is not None:
             lines[number - 2] = None
-    return "\n".join(line for line in lines if line is not None)
+    return with_rows("\n".join(line for line in lines if line is not None))
 
 
 def mark_rules(study: Study, proof: Proof) -> Proof:
@@ -66,13 +69,16 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
     """
     text = study.config_path.read_text(encoding="utf-8")
     new = _marked(text, proof)
+    if proof.rules and proof.holding == len(proof.rules):
+        # Rows that somebody changed are now proven, too.
+        new = with_rows(new)
     if new == text:
         return proof
     _write_both(
         study,
         text,
         new,
-        lambda tuning, hash_: msgspec.structs.replace(with_proof(tuning, proof), config_hash=hash_),
+        lambda tuning: with_proof(tuning, proof),
     )
     return msgspec.structs.replace(proof, config_hash=config_hash(new.encode()))
 
@@ -107,7 +113,10 @@ def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
 
 
 def _without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
-    """Return a tuning without rules that lie within a rule that was removed or narrowed."""
+    """Return a tuning without rules that lie within a rule that was removed or narrowed.
+
+    The sizes of these rules are listed under `left_alone`, with the reason.
+    """
     for _ in dropped:
         failed = {
             rule: found if rule == found.rule else msgspec.structs.replace(found, narrowed=None)
@@ -166,48 +175,35 @@ def _marked(text: str, proof: Proof) -> str:
     return "\n".join(lines)
 
 
-def remove_rules(study: Study, dropped: Sequence[RemovedRule], *, keep_before: bool) -> None:
-    """Remove rules from `tuner.conf`, and from `tuning.json` if that file describes `tuner.conf`.
+def remove_rules(config: Path, dropped: Sequence[RemovedRule], *, keep: Path | None) -> None:
+    """Remove rules from a configuration, and from the `tuning.json` that describes it.
 
-    With `keep_before`, first copy `tuner.conf` to `before_path`. Raises InputError or StudyError
-    where a file cannot be read, and UnwritableError where a file cannot be written.
+    First copy the configuration to `keep`. Raises InputError or StudyError where a file cannot be
+    read, and UnwritableError where a file cannot be written.
     """
-    config = study.config_path
     text = config.read_text(encoding="utf-8")
-    if keep_before:
-        write_whole(before_path(config), text)
-    _write_both(
-        study, text, without(text, dropped), lambda tuning, hash_: reduced(tuning, dropped, hash_)
-    )
+    if keep is not None:
+        write_whole(keep, text)
+    new = without(text, dropped)
+    study = Study(config.parent)
+    if config != study.config_path:
+        write_whole(config, new)
+        return
+    _write_both(study, text, new, lambda tuning: _without_failed(tuning, dropped))
 
 
-def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning, str], Tuning]) -> None:
+def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning], Tuning]) -> None:
     """Replace `tuner.conf`, which has `text`, and change `tuning.json` if it describes `text`.
 
-    `change` receives the tuning and the hash of the new configuration.
+    `change` receives the tuning, which then gets the hash of the new configuration.
     """
     tuning = None
     if study.tuning_path.is_file():
         tuning = study.read_json(study.tuning_path, Tuning)
     write_whole(study.config_path, new)
     if tuning is not None and tuning.config_hash == config_hash(text.encode()):
-        study.write_json(study.tuning_path, change(tuning, config_hash(new.encode())))
-
-
-def reduced(tuning: Tuning, dropped: Sequence[RemovedRule], new_hash: str) -> Tuning:
-    """Return a tuning without the rules in `dropped`.
-
-    The sizes of these rules are listed under `left_alone`, with the reason. `new_hash` is the hash
-    of the new configuration.
-    """
-    groups = []
-    for group in tuning.groups:
-        ours = {item.rule: item for item in dropped}
-        if any(evidence.rule in ours for evidence in group.rules):
-            groups.append(_reduced(group, ours))
-        else:
-            groups.append(group)
-    return msgspec.structs.replace(tuning, groups=groups, config_hash=new_hash)
+        changed = msgspec.structs.replace(change(tuning), config_hash=config_hash(new.encode()))
+        study.write_json(study.tuning_path, changed)
 
 
 def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
@@ -232,7 +228,7 @@ def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
         out = [size for size in evidence.sizes if size not in kept]
         gone |= set(out)
         for part in _runs(out, [row.bytes for row in group.decisions]):
-            reason = f"{evidence.rule.choice.label} did not hold in verify: {found.reason}"
+            reason = f"{evidence.rule.choice.label} did not hold in {found.by}: {found.reason}"
             left.append(LeftAlone(part[0], part[-1], len(part), reason))
     decisions = [
         msgspec.structs.replace(

@@ -46,12 +46,12 @@ class Strictness(NamedTuple):
     rule: float
 
 
-def strictness(sizes: int, rules: int) -> Strictness:
+def strictness(sizes: int, rules: int, chance: float = _CHANCE) -> Strictness:
     """Return the confidences for this many sizes and this many rules (Bonferroni).
 
-    Only sizes that a rule applies to are counted.
+    Only sizes that a rule applies to are counted. `chance` is that of any mistake among them.
     """
-    return Strictness(1 - _CHANCE / max(1, sizes), 1 - _CHANCE / max(1, rules))
+    return Strictness(1 - chance / max(1, sizes), 1 - chance / max(1, rules))
 
 
 def interval(gains: Sequence[float], confidence: float = 0.95) -> Interval | None:

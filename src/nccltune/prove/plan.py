@@ -13,7 +13,7 @@ from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundR
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale, count
-from nccltune.model.sizes import MAX_BYTES, format_bytes
+from nccltune.model.sizes import MAX_BYTES
 from nccltune.prove.collective_proof import CollectiveProof
 from nccltune.prove.judge import FIRST_LOOK, ProofState, interval, strictness
 from nccltune.prove.result import (
@@ -302,13 +302,9 @@ class ProofPlan:
         """Return the rule if it fails, has no effect or is slower at a size with these calls."""
         sizes = proof.of_rule(index)
         calls = f" ({proof.calls.title})" if proof.calls.title else ""
-        harmed = [size for size in sizes if size in proof.failures]
-        if harmed:
-            where = format_bytes(harmed[0])
-            return RemovedRule(rule, f"{proof.failures[harmed[0]]} at {where}{calls}")
-        instead = proof.ran_instead(index, sizes)
-        if instead is not None:
-            return RemovedRule(rule, f"has no effect: NCCL ran {instead}{calls}")
+        fault = proof.fault(index)
+        if fault is not None:
+            return RemovedRule(rule, f"{fault}{calls}")
         slower = [size for size in sizes if proof.state(size) is ProofState.BAD]
         if not slower:
             return None

@@ -89,11 +89,13 @@ class RemovedRule(msgspec.Struct, frozen=True):
     """A rule that did not hold, and the reason.
 
     `narrowed` is the rule that replaces it; None if the rule was removed without a replacement.
+    `by` is the verb that found it.
     """
 
     rule: Rule
     reason: str
     narrowed: Rule | None = None
+    by: str = "verify"
 
 
 class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -141,7 +141,7 @@ class Verification:
                 scale,
                 measured(self._study, scale),
                 self._passes[-1].first_round,
-                self._others(bench, rules, scale),
+                calls_to_prove(bench, rules, scale, self._study, self._calls),
             )
             plan.carry(known, self._passes)
             self._now = plan, hello
@@ -161,30 +161,6 @@ class Verification:
         proof = self._proof(reason, plan, hello)
         write_proof(self._study, proof)
         return proof
-
-    def _others(self, bench: Bench, rules: Sequence[Rule], scale: Scale) -> list[ProvenCalls]:
-        """Return the calls to measure besides plain ones, with NCCL's pipe ops for them.
-
-        Raises InputError if the bench cannot make the calls that the user asked for.
-        """
-        refuse_unable(bench.hello, self._calls)
-        if not rules:
-            return []
-        can = bench.hello.can
-        kinds = dict.fromkeys((self._calls, *measured_calls(self._study, scale)))
-        if any(rule.registered and at_scale(rule, scale) for rule in rules):
-            kinds[CallKind(registered=True)] = None
-        found = []
-        for kind in kinds:
-            able = can.registered >= kind.registered and (can.group_calls or kind.group_calls == 1)
-            if kind == PLAIN or not able:
-                continue
-            pipe_ops = ask_pipe_ops(bench, rules[0].collective, kind)
-            if pipe_ops is not None:
-                found.append(ProvenCalls(kind, pipe_ops))
-            elif kind == self._calls:
-                raise InputError(f"calls ({kind.title}) cannot be measured here")
-        return found
 
     def _begin_pass(self, rules: list[Rule], known: dict[PointKey, BenchPoint]) -> None:
         """Continue the pass of an earlier run that measured the same rules, or begin a new pass."""
@@ -207,7 +183,9 @@ class Verification:
         narrowed = [item.narrowed for item in self._dropped if item.narrowed is not None]
         bad = plan.bad(narrowed)
         if bad:
-            edit.remove_rules(self._study, bad, keep_before=not self._dropped)
+            config = self._study.config_path
+            keep = None if self._dropped else edit.before_path(config)
+            edit.remove_rules(config, bad, keep=keep)
             self._dropped = [*self._dropped, *bad]
             self._hooks.dropped(bad)
         return bool(bad)
@@ -239,6 +217,33 @@ def rules_of(study: Study) -> list[Rule]:
     Raises InputError if the file cannot be read or is not a configuration.
     """
     return [item.rule for item in read_rules(study.config_path).rules]
+
+
+def calls_to_prove(
+    bench: Bench, rules: Sequence[Rule], scale: Scale, study: Study, asked: CallKind = PLAIN
+) -> list[ProvenCalls]:
+    """Return the calls to measure besides plain ones, with NCCL's pipe ops for them.
+
+    Raises InputError if the bench cannot make the calls that the user `asked` for.
+    """
+    refuse_unable(bench.hello, asked)
+    if not rules:
+        return []
+    can = bench.hello.can
+    kinds = dict.fromkeys((asked, *measured_calls(study, scale)))
+    if any(rule.registered and at_scale(rule, scale) for rule in rules):
+        kinds[CallKind(registered=True)] = None
+    found = []
+    for kind in kinds:
+        able = can.registered >= kind.registered and (can.group_calls or kind.group_calls == 1)
+        if kind == PLAIN or not able:
+            continue
+        pipe_ops = ask_pipe_ops(bench, rules[0].collective, kind)
+        if pipe_ops is not None:
+            found.append(ProvenCalls(kind, pipe_ops))
+        elif kind == asked:
+            raise InputError(f"calls ({kind.title}) cannot be measured here")
+    return found
 
 
 def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:

@@ -13,6 +13,7 @@ boundary.py    the size at which two curves cross
 widen.py       one rule for several scales
 weights.py     weights of message sizes, from a file
 result.py      the structs of a tuning, and its options
+basis.py       the facts of a platform that rules rest on
 lint.py        rules of a configuration that do not do what their author expects
 explain.py     decisions of any tuner plugin at each size
 """

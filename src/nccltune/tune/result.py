@@ -149,6 +149,7 @@ class Tuning(msgspec.Struct, frozen=True):
     """The content of `tuning.json`: the rules of a study by group, and the options of the search.
 
     `stand_in` is how the measurement differs from one of real nodes (`Platform.stand_in`).
+    `rests_on` are the facts of the platform in the header of the configuration (`tune.basis`).
     `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
     of the written configuration. The plugin prints the same hash at init.
     """
@@ -159,8 +160,8 @@ class Tuning(msgspec.Struct, frozen=True):
     groups: list[TunedGroup]
     samples: int
     nccl_version: str | None = None
-    gpu: str | None = None
     stand_in: str | None = None
+    rests_on: dict[str, str] = {}
     config_hash: str | None = None
     schema_version: int = SCHEMA_VERSION
 

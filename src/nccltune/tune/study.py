@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 
 from nccltune.analyze.timings import SortedSamples
-from nccltune.formats.tuner_config.csv_rules import config_hash, mark, write_rules
+from nccltune.formats.tuner_config.csv_rules import config_hash, mark, rows_text, write_rules
 from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule, RuleState
 from nccltune.study.files import Study, write_whole
+from nccltune.tune.basis import rests_on
 from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import search
 from nccltune.tune.weights import read_weights
@@ -48,8 +49,8 @@ def tune(
         options=options,
         groups=groups,
         nccl_version=platform.nccl_version,
-        gpu=platform.gpu,
         stand_in=platform.stand_in,
+        rests_on=rests_on(platform),
         samples=found.samples,
     )
 
@@ -61,15 +62,10 @@ def render(tuning: Tuning, proven: Mapping[Rule, str] | None = None) -> str:
 
     Raises InputError for a rule that the format cannot express (see `write_rules`).
     """
-    header = {"schema": "1"}
-    if tuning.nccl_version:
-        header["nccl"] = tuning.nccl_version
-    if tuning.gpu:
-        header["gpu"] = tuning.gpu
+    header = {"schema": "1", **tuning.rests_on}
     if tuning.stand_in:
         header["measured"] = tuning.stand_in
-    header["study"] = tuning.study
-    header["created"] = tuning.created
+    header |= {"study": tuning.study, "created": tuning.created, "rows": rows_text(tuning.rules)}
     return write_rules(tuning.rules, header, marks(tuning) | dict(proven or {}))
 
 

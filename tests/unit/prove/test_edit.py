@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.app.study import open_study
 from nccltune.app.tune import save_tuning, tune_study
-from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
+from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules, rows_text
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
 from nccltune.prove.edit import before_path, mark_rules, remove_rules, without
@@ -86,7 +86,11 @@ def tuning_of(study: Study) -> Tuning:
 def test_file_and_tuning_stay_in_step(study: Study) -> None:
     before = study.config_path.read_text()
     first, second = tuning_of(study).rules
-    remove_rules(study, [RemovedRule(first, "slower: 0.93x")], keep_before=True)
+    remove_rules(
+        study.config_path,
+        [RemovedRule(first, "slower: 0.93x")],
+        keep=before_path(study.config_path),
+    )
     after = tuning_of(study)
     assert rules(study.config_path.read_text()) == after.rules == [second]
     assert after.config_hash == config_hash(study.config_path.read_bytes())
@@ -103,7 +107,7 @@ def test_file_and_tuning_stay_in_step(study: Study) -> None:
 def test_a_narrowed_rule_keeps_the_evidence_of_its_sizes(study: Study) -> None:
     first = tuning_of(study).rules[0]
     narrow = rule(first.min_bytes, 4 * K)
-    remove_rules(study, [RemovedRule(first, "slower", narrow)], keep_before=False)
+    remove_rules(study.config_path, [RemovedRule(first, "slower", narrow)], keep=None)
     (group,) = tuning_of(study).groups
     assert group.rules[0].rule == narrow
     assert group.rules[0].sizes == [1 * K, 2 * K, 4 * K]
@@ -117,7 +121,9 @@ def test_a_tuning_that_is_not_of_this_file_is_not_touched(study: Study) -> None:
     first = tuning_of(study).rules[0]
     study.config_path.write_text(study.config_path.read_text() + "# by hand\n")
     before = study.tuning_path.read_bytes()
-    remove_rules(study, [RemovedRule(first, "slower")], keep_before=True)
+    remove_rules(
+        study.config_path, [RemovedRule(first, "slower")], keep=before_path(study.config_path)
+    )
     assert study.tuning_path.read_bytes() == before
     assert first not in rules(study.config_path.read_text())
 
@@ -164,6 +170,21 @@ def test_rules_that_hold_are_marked_as_proven_in_file_and_tuning(study: Study) -
     assert [item.state for item in group.rules] == [RuleState.PROVEN, RuleState.SURE]
     assert group.rules[0].proven_gain == 1.9
     assert mark_rules(study, marked) == marked, "nothing more to write"
+
+
+def test_rows_written_by_hand_count_as_ours_when_all_are_proven(study: Study) -> None:
+    row = "allreduce,262144,524288,ring,ll,-1,4,4\n"
+    before = parse_rules(study.config_path.read_text()).header["rows"]
+    study.config_path.write_text(study.config_path.read_text() + row)
+    every = [item.rule for item in parse_rules(study.config_path.read_text()).rules]
+    held = [
+        RuleProof(rule=one, verdict="holds", gain=1.9, gain_low=1.8, gain_high=2.0) for one in every
+    ]
+    undecided = RuleProof(rule=every[-1], verdict="open")
+    mark_rules(study, proof_of(study, *held[:-1], undecided))
+    assert parse_rules(study.config_path.read_text()).header["rows"] == before
+    mark_rules(study, proof_of(study, *held))
+    assert parse_rules(study.config_path.read_text()).header["rows"] == rows_text(every)
 
 
 def test_a_proof_that_is_no_longer_decided_takes_the_mark_back(study: Study) -> None:

@@ -228,7 +228,6 @@ def tuning() -> Tuning:
         groups=[reduced, alone],
         samples=320,
         nccl_version="2.28.9",
-        gpu="NVIDIA H100",
     )
 
 

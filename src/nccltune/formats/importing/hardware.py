@@ -11,6 +11,7 @@ from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix, read_matrix, smi_topology
 from nccltune.formats.topology.xml_tree import MAX_BYTES
+from nccltune.formats.tuner_config.csv_rules import config_hash
 
 XML_NAME, MATRIX_NAME = "topology.xml", "topo.txt"
 _HOST_HASH = re.compile(rb"\s+host_hash=\"[^\"]*\"")
@@ -43,3 +44,17 @@ def kept(data: bytes) -> tuple[str, bytes]:
     if is_matrix(data):
         return MATRIX_NAME, data
     return XML_NAME, _HOST_HASH.sub(b"", data)
+
+
+def hardware_hash(data: bytes) -> str:
+    """Return the hash of a node's hardware, behind the kind of file that it is of.
+
+    The same machine has the same hash after a restart. Hashes of two kinds of files cannot be
+    compared. Raises InputError if `data` is neither XML nor a matrix of nvidia-smi.
+    """
+    if is_matrix(data):
+        matrix = read_matrix(data, "nvidia-smi topo -m")
+        numa = [device.numa for device in matrix.devices]
+        return f"nvidia-smi {config_hash(repr((numa, matrix.cells)).encode())}"
+    read_topology(data, XML_NAME)
+    return f"xml {config_hash(b' '.join(_HOST_HASH.sub(b'', data).split()))}"

@@ -93,16 +93,29 @@ _HEADS = frozenset({"collective", "collective_type", "colltype", "coll_type", "c
 _PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
 _MARKER = re.compile(r"#+\s*nccltune:")
 _END = "# nccltune: end=here"
-_STATE = re.compile(rf"#\s*({'|'.join(RuleState)}):")
+_STATE = re.compile(rf"#\s*({'|'.join(RuleState)}):\s*")
+_RATIO = r"(\d+\.\d+)"
+_GAIN = re.compile(rf"{_RATIO}x.{{0,40}}?\b95 % CI {_RATIO}-{_RATIO}")
+_ROWS = re.compile(r'(?m)^(#+ ?nccltune:.* rows=)"[^"\n]*"')
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
 class FileRule(msgspec.Struct, frozen=True):
-    """A rule and its line number (from 1). `state` is None if no comment states it."""
+    """A rule and its line number (from 1).
+
+    `state` is None if no comment states it; `words` are the rest of that comment.
+    """
 
     line: int
     rule: Rule
     state: RuleState | None = None
+    words: str = ""
+
+    @property
+    def gain(self) -> tuple[float, float, float] | None:
+        """Return the gain in `words` with its 95 % interval; None if they have none."""
+        match = _GAIN.match(self.words)
+        return None if match is None else (float(match[1]), float(match[2]), float(match[3]))
 
 
 class RuleFile(msgspec.Struct, frozen=True):
@@ -140,7 +153,7 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
     problem.
     """
     found = RuleFile([], {}, [], [])
-    state: RuleState | None = None
+    above = ""
     lines = _decoded(data.encode() if isinstance(data, str) else data, name).split("\n")
     for number, raw in enumerate(lines, 1):
         if len(raw) > _LONGEST_READ:
@@ -163,8 +176,8 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
             message = "the last line has no line end: the file may be cut off"
             found.problems.append(Problem(number, message, "add a line end"))
         else:
-            _read_row(line, number, found, state)
-        state = state_in(line)
+            _read_row(line, number, found, above)
+        above = line
         if strict and len(found.problems) > problems:
             raise found.problems[-1].error(name)
     _check_end(lines, found)
@@ -193,14 +206,12 @@ def _decoded(data: bytes, name: str) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def state_in(line: str) -> RuleState | None:
-    """Return the state that a comment states; None for any other line.
-
-    >>> state_in("# proven: 1.13x (1.09-1.17)").value
-    'proven'
-    """
-    match = _STATE.match(line)
-    return RuleState(match[1]) if match else None
+def _marked(number: int, rule: Rule, above: str) -> FileRule:
+    """Return a rule with the state that the line above it states."""
+    match = _STATE.match(above)
+    if match is None:
+        return FileRule(number, rule)
+    return FileRule(number, rule, RuleState(match[1]), above[match.end() :])
 
 
 def write_rules(
@@ -240,7 +251,21 @@ def config_hash(data: bytes) -> str:
     return f"{value:016x}"
 
 
-def _read_row(line: str, number: int, found: RuleFile, state: RuleState | None) -> None:
+def rows_text(rules: Sequence[Rule]) -> str:
+    """Return the number of rules and the hash of their rows: the header's value of `rows`.
+
+    So a reader sees that rows were changed since. Comments and blanks do not count.
+    """
+    return f"{len(rules)} {config_hash(chr(10).join(map(_row, rules)).encode())}"
+
+
+def with_rows(text: str) -> str:
+    """Return a configuration of ours, of which rows were changed, with the new `rows`."""
+    rows = rows_text([item.rule for item in parse_rules(text).rules])
+    return _ROWS.sub(rf'\g<1>"{rows}"', text, count=1)
+
+
+def _read_row(line: str, number: int, found: RuleFile, above: str) -> None:
     if len(found.rules) >= MAX_RULES:
         found.problems.append(Problem(number, f"a file has at most {MAX_RULES} rows"))
         return
@@ -250,7 +275,7 @@ def _read_row(line: str, number: int, found: RuleFile, state: RuleState | None) 
         if isinstance(result, Problem):
             found.problems.append(result)
         else:
-            found.rules.append(FileRule(number, result, state))
+            found.rules.append(_marked(number, result, above))
         return
     func, low, high, algo, proto, channels, nodes, ranks, pipe, registered, chunk = match.groups()
     choice = _CHOICES.get((algo, proto, _optional(channels)))
@@ -270,7 +295,7 @@ def _read_row(line: str, number: int, found: RuleFile, state: RuleState | None) 
         _optional(pipe),
         None if registered in (None, "-1") else registered == "1",
     )
-    found.rules.append(FileRule(number, rule, state))
+    found.rules.append(_marked(number, rule, above))
 
 
 def _optional(cell: str | None) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from nccltune.formats.tuner_config.csv_rules import parse_rules, write_rules
+from nccltune.formats.tuner_config.csv_rules import parse_rules, rows_text, write_rules
 from nccltune.model.errors import InputError
 from nccltune.model.rule import Rule
 
@@ -45,6 +45,8 @@ def joined_rules(parts: Sequence[NamedRules]) -> str:
     for key, joint in (("study", " + "), ("measured", ", and ")):
         values = dict.fromkeys(each[key] for each in headers if key in each)
         header |= {key: joint.join(values)} if values else {}
+    if header:
+        header["rows"] = rows_text([rule for part in rules for _, rule in part])
     # The rows go before the line that states that the file is whole.
     *top, columns, end = write_rules([], header or {"schema": "1"}).splitlines()
     return "\n".join([*top, columns, *(line for body in bodies for line in body), end]) + "\n"

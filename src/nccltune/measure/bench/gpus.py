@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts from the GPU driver: the number of GPUs, and the driver's version."""
+"""Facts from the GPU driver: the number of GPUs, how they are linked, and the driver's version."""
 
+import contextlib
 import ctypes
 import os
 from pathlib import Path
 
-from nccltune.model.errors import PlatformError
+from nccltune.formats.importing.hardware import hardware_hash
+from nccltune.model.errors import InputError, PlatformError
+from nccltune.native.child import run_tool
 
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
 DRIVER_VERSION = Path("/sys/module/nvidia/version")
+_TOOL_LIMIT_S = 20.0
 
 
 def visible_gpus(hint: str) -> int:
@@ -67,3 +71,11 @@ def driver_version() -> str | None:
         return DRIVER_VERSION.read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def topology_hash() -> str | None:
+    """Return the hash of this machine's GPUs, NICs and links by nvidia-smi; None if unknown."""
+    shown = run_tool(["nvidia-smi", "topo", "-m"], _TOOL_LIMIT_S)
+    with contextlib.suppress(InputError):
+        return hardware_hash(shown.out) if shown is not None and shown.status == 0 else None
+    return None

@@ -9,7 +9,7 @@ import msgspec
 
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.gpus import driver_version
+from nccltune.measure.bench.gpus import driver_version, topology_hash
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -75,13 +75,19 @@ def platform_of(
         mps=mps,
         nccl_version=hello.nccl.version,
         driver_version=driver_version(),
-        settings={
-            key: value
-            for key, value in sorted(environment.items())
-            if key.startswith("NCCL_") and not key.startswith(_OF_ONE_RUN)
-        },
+        topology_hash=topology_hash(),
+        settings=nccl_settings(environment),
         recorded_at=today,
     )
+
+
+def nccl_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of NCCL that change what is measured."""
+    return {
+        key: value
+        for key, value in sorted(environment.items())
+        if key.startswith("NCCL_") and not key.startswith(_OF_ONE_RUN)
+    }
 
 
 def check_same_platform(

@@ -15,6 +15,8 @@ from nccltune.formats.tuner_config.csv_rules import (
     mark,
     parse_rules,
     read_rules,
+    rows_text,
+    with_rows,
     write_rules,
 )
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol
@@ -371,3 +373,41 @@ def test_all_invalid_cells_of_a_row_are_named() -> None:
     (problem,) = parse_rules("allreduce,0,9,-1,-1,256,2,16,-1,-1\n").problems
     for cell in ("(algorithm): '-1'", "(protocol): '-1'", "(channels): '256'"):
         assert cell in problem.message
+
+
+@pytest.mark.parametrize(
+    ("comment", "gain"),
+    [
+        ("# sure: 1.46x, 95 % CI 1.33-1.59", (1.46, 1.33, 1.59)),
+        (
+            "# proven: 1.27x faster than the default (95 % CI 1.22-1.33), measured by verify on "
+            "2026-11-27",
+            (1.27, 1.22, 1.33),
+        ),
+        ("# candidate: 1.10x, 95 % CI 0.90-1.30; few timings", (1.10, 0.90, 1.30)),
+        ("# candidate: the default was not measured", None),
+        ("# sure: about 1.2x", None),
+        ("# mine: 1.46x, 95 % CI 1.33-1.59", None),
+    ],
+)
+def test_the_comment_of_a_state_has_the_gain(
+    comment: str, gain: tuple[float, float, float] | None
+) -> None:
+    (item,) = parse_rules(f"{comment}\n{_row_of(RULE)}\n").rules
+    assert item.gain == gain
+
+
+def _row_of(rule: Rule) -> str:
+    return write_rules([rule], {}).splitlines()[1]
+
+
+def test_the_hash_of_rows_is_of_rules_and_not_of_text() -> None:
+    row = _row_of(RULE)
+    assert rows_text([RULE]).startswith("1 ")
+    assert rows_text([RULE]) != rows_text([RULE, RULE]) != rows_text([])
+    spaced = "# a comment\n" + row.replace(",", " , ") + "\r\n"
+    assert rows_text([item.rule for item in parse_rules(spaced).rules]) == rows_text([RULE])
+    whole = write_rules([RULE, RULE], {"schema": "1", "rows": rows_text([RULE, RULE])})
+    fewer = with_rows(whole.replace(row + "\n", "", 1))
+    assert parse_rules(fewer).header["rows"] == rows_text([RULE])
+    assert with_rows(row + "\n") == row + "\n"
