@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from nccltune.formats.tuner_config.csv_rules import parse_rules, write_rules
+from nccltune.formats.tuner_config.csv_rules import parse_rules, rows_text, write_rules
 from nccltune.formats.tuner_config.joined import NamedRules, joined_rules
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
@@ -27,7 +27,8 @@ def test_the_rules_of_all_scales_are_in_one_whole_file() -> None:
     found = parse_rules(text, strict=True)
     assert [item.rule for item in found.rules] == [first, second]
     assert [item.state for item in found.rules] == ["sure", "sure"]
-    assert found.header == HEADER | {"study": "a + b", "end": "below"}
+    joint = {"study": "a + b", "rows": rows_text([first, second]), "end": "below"}
+    assert found.header == HEADER | joint
     assert text.splitlines()[-1] == "# nccltune: end=here"
     assert "# sure: of b" in text
 
