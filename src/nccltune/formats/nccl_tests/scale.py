@@ -25,7 +25,8 @@ class ScaleEvidence(NamedTuple):
     - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
-    - `titled`: the nodes in a heading above, and the line of that. `worded`: the ranks in words.
+    - `titled`: the nodes in a heading or sentence above, and the line of that.
+    - `worded`: the ranks in words.
     - `headed`: the ranks in a heading.
     - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
     - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
@@ -124,11 +125,12 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
 def _stated_nodes(
     report: FileReport, line: int, evidence: ScaleEvidence, ranks: int | None
 ) -> int | None:
-    """Return the nodes by the command, a heading or the file's name, if they fit the ranks."""
-    if ranks in (evidence.commanded, evidence.commanded_nodes) and evidence.commanded_nodes:
-        return evidence.commanded_nodes
+    """Return the nodes by the command, the text above or the file's name, if they fit the ranks."""
+    commanded = evidence.commanded_nodes
+    if commanded and ranks in (evidence.commanded, commanded):
+        return commanded
     titled, at = evidence.titled or (None, 0)
-    for nodes, words in ((titled, f"heading in line {at}"), (evidence.named[0], "file's name")):
+    for nodes, words in ((titled, f"text in line {at}"), (evidence.named[0], "file's name")):
         if nodes and ranks and ranks % nodes == 0:
             sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
             report.flag(FlagKind.NOTE, sentence, line)
@@ -217,7 +219,11 @@ def _flag_unknown(
     missing = [("--nodes", nodes, "nodes"), ("--ranks", ranks, "ranks")]
     nouns = " and ".join(noun for _, value, noun in missing if value is None)
     options = " and ".join(option for option, value, _ in missing if value is None)
-    why = "the device list is cut" if evidence.last_rank is not None else "nothing states it"
+    why = (
+        "the device list is cut"
+        if evidence.last_rank is not None
+        else "no command, list or heading states it"
+    )
     if one_name and nodes is None:
         why = (
             "a host name lists one GPU several times: machines of one name, or ranks that share it"

@@ -62,7 +62,26 @@ _OF_NODES = re.compile(
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})")
+_OF_HOSTS = (
+    r"[ -](?:(?!(?:gpus?|ranks?|each|per|every|in|of|and)\b)[\w.-]{1,24} ){0,2}"
+    r"(?:nodes?|hosts?|instances?|machines?|servers?)\b"
+)
+_COUNTED = re.compile(
+    rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})", re.IGNORECASE
+)
+# A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
+_TESTED_ON = re.compile(
+    r".{0,120}?\b(?:on|between|across|with|using|for) (?:an? )?"
+    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
+    re.IGNORECASE,
+)
+_TEST = re.compile(
+    r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?)\b|_perf\b", re.IGNORECASE
+)
+# Such a sentence may be about another run than the table below it.
+_CONTRAST = re.compile(
+    r"\b(?:but|however|while|multi\w*|fine|ok|okay|works?|worked|expected?)\b", re.IGNORECASE
+)
 _LONGEST_TITLE = 160
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
 _WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
@@ -202,6 +221,8 @@ class CommandLines:
         ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
         if _TITLE.match(text) and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
             self._headed = ranks.pop() or None
+        if found is None and _TEST.search(text) and not (self._fenced or _CONTRAST.search(text)):
+            found = _TESTED_ON.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             return
         word = found["nodes"].lower().replace("one", "single")
@@ -426,7 +447,9 @@ def _ranks_of(launcher: str, options: str) -> int | None:
     alone = False
     if (match := _LAUNCHER.search(launcher)) is not None:
         said = _PROCESSES.search(launcher, match.end())
-        processes = int(said["count"]) if said is not None else None
+        processes = (
+            int(said["count"]) if said is not None else _by_srun_nodes(launcher[match.start() :])
+        )
     else:
         before = re.sub(r"\S*[/\s]$", "", launcher)
         alone = options.lstrip().startswith("-") and all(map(_ALONE.match, before.split()))
@@ -437,6 +460,14 @@ def _ranks_of(launcher: str, options: str) -> int | None:
         each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
         processes *= int(each[1]) if each is not None else 1
     return processes if processes > 1 or alone or match is not None else None
+
+
+def _by_srun_nodes(launcher: str) -> int | None:
+    """Return the ranks of `srun --nodes N --ntasks-per-node M`; None for any other command."""
+    nodes, each = _SRUN_NODES.search(launcher), _PER_NODE.search(launcher)
+    if nodes is None or each is None or not launcher.startswith("srun"):
+        return None
+    return int(nodes["count"]) * int(each["count"]) or None
 
 
 def _nodes_of(launcher: str) -> int | None:

@@ -180,12 +180,22 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("### Two Nodes\n## Other", None),
         ("## 1 node against 2 nodes", None),
         ("We have a cluster of 4 nodes and ran this on two", None),
+        ("We run `nccl-tests` on two big instances, and see", (2, 1)),
+        ("1. the test between 2 hosts with 8 GPUs each", (2, 1)),
+        ("The bandwidth for a 4 nodes all-reduce test fell", (4, 1)),
+        ("Results on a single node", (1, 1)),
+        ("We ran it on 2 nodes and then on 4 nodes", None),
+        ("Results for 1, 2 and 4 large instances", None),
+        ("A test on a 8 GPU node", None),
+        ("It runs well on one host but not on more", None),
+        ("The test uses 2 NICs, with 2 ranks on each of the hosts", None),
+        ("```\necho run the test on 2 nodes", None),
         ("### 0 nodes", None),
         ("### Node 2", None),
         ("### nodes", None),
     ],
 )
-def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> None:
+def test_the_nodes_of_a_heading_or_a_sentence(lines: str, titled: tuple[int, int] | None) -> None:
     command = found(lines)
     assert (None if command is None else command.titled) == titled
     assert command is None or command.settings is None
@@ -257,6 +267,9 @@ def test_words_state_the_ranks(line: str) -> None:
         ("(base) me@v100:~/x$ ./all_reduce_perf -b 8", 1),
         ("${MPIRUN} -n ${GPUS} -N 8 ./all_gather_perf -b 8M -e 8G -g 1", None),
         ("docker run --gpus all image ./all_reduce_perf -b 8 -g 8", 8),
+        ("srun --nodes=4 --ntasks-per-node=8 -- all_gather_perf -b 64K -g 1", 32),
+        ("srun -N2 --ntasks-per-node 4 ./all_gather_perf -g 2", 16),
+        ("srun -N2 ./all_gather_perf -g 1", None),
         ("docker run image ./all_reduce_perf -b 8 -g 1", None),
         ("EXEC_CMD=/opt/nccl-tests/bin/all_reduce_perf", None),
         ("`./all_reduce_perf -b 1G -e 8G -f 2 -g 2`", 2),
