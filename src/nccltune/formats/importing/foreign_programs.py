@@ -75,7 +75,10 @@ FOREIGN_PROGRAMS = (
     ForeignProgram(
         "CUDA's p2pBandwidthLatencyTest",
         "copies between GPUs, no collective",
-        re.compile(r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test"),
+        re.compile(
+            r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test"
+            r"|P2P=(?:En|Dis)abled (?:Bandwidth|Latency).{0,40} Matrix"
+        ),
         "look at it: nccltune doctor {name}; for collectives give the output of nccl-tests",
     ),
 )
