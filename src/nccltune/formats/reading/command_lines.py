@@ -209,9 +209,10 @@ class CommandLines:
         self._fenced ^= text.startswith("```")
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
-        if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
+        is_title = _TITLE.match(text) is not None or text.endswith(":")
+        if is_title and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
-        if _TITLE.match(text) or text.endswith(":"):
+        if is_title:
             self._note_machine(text, level)
         if (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
@@ -219,7 +220,7 @@ class CommandLines:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
         ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
-        if _TITLE.match(text) and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+        if is_title and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
             self._headed = ranks.pop() or None
         if found is None and _TEST.search(text) and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
@@ -292,7 +293,7 @@ class CommandLines:
             else (
                 program is not None
                 or _is_setting(text.strip("#=*->[] "))
-                or (level > 0 and _IN_BRACKETS.search(text) is not None)
+                or (text.startswith("#") and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
             )
         )

@@ -424,6 +424,8 @@ def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
     ("heading", "label"),
     [
         ("### all_reduce / ring (NCCL_ALGO=RING)", "NCCL_ALGO=Ring"),
+        ("# Configuration B (NCCL_PROTO=Simple)", "NCCL_PROTO=Simple"),
+        ("# B (NCCL_ALGO=Ring, NCCL_PROTO=LL)", "ring/ll"),
         ("## Part 3: Forced Ring/LL - slow", "ring/ll"),
         ("## Ring/LL against Tree/LL", "default"),
         ("## Default, not Ring/LL", "default"),
