@@ -104,6 +104,17 @@ _MACHINES = (
         re.IGNORECASE,
     ),
 )
+# A line with nothing but a GPU, such as `H100 PCIe`, is a title, too.
+_ONLY_MACHINE = re.compile(
+    r"(?:\d{1,3} ?x )?(?:NVIDIA |AMD )?[A-Z]{1,3}\d{2,4}X?"
+    r"(?:[ -](?:PCIe|SXM\d?|NVL\d{0,2}|\d{2,3} ?GB|HBM\d\w?))*",
+    re.IGNORECASE,
+)
+_VERSION = r"2\.\d{1,2}\.\d{1,2}"
+_OF_VERSION = re.compile(rf"(?<![\w.])[NR]CCL[ =:]{{1,2}}v?({_VERSION})(?![\w.]*\d)", re.IGNORECASE)
+_ONLY_VERSION = re.compile(
+    rf"(?:#{{1,6}} |\*\*)?(?:[NR]CCL )?v?({_VERSION})(?:\*\*)?:?", re.IGNORECASE
+)
 _NAMED_PAIR = re.compile(
     r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
     r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
@@ -137,6 +148,7 @@ class CommandFound(NamedTuple):
     - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
       ranks in a line such as `World Size: 8`.
     - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
+      `nccl`: the version of NCCL in one.
     - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
@@ -158,6 +170,7 @@ class CommandFound(NamedTuple):
     worded: int | None = None
     headed: int | None = None
     machine: str | None = None
+    nccl: str | None = None
     elsewhere: tuple[int, str] | None = None
 
     @property
@@ -195,6 +208,8 @@ class CommandLines:
         self._headed: int | None = None
         self._machine: str | None = None
         self._machine_level = 0
+        self._version: str | None = None
+        self._version_level = 0
 
     def _note_title(self, text: str, number: int) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level."""
@@ -206,13 +221,18 @@ class CommandLines:
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
             self._machine = None if level <= self._machine_level else self._machine
+        words = level or (text[:1] != "#" and re.search(r"[A-Za-z]{2}", text) is not None)
+        if self._used and words and level <= self._version_level:
+            # Words below a table begin another run, as `After:`.
+            self._version = None
         self._fenced ^= text.startswith("```")
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
         is_title = _TITLE.match(text) is not None or text.endswith(":")
+        self._note_version(text, level, is_title=is_title)
         if is_title and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
-        if is_title:
+        if is_title or _ONLY_MACHINE.fullmatch(text):
             self._note_machine(text, level)
         if (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
@@ -238,6 +258,13 @@ class CommandLines:
                 self._elsewhere = (self._lines[name], f"{name}={self._exported.pop(name)}")
             if 0 < level <= self._block_level:
                 self._block.pop(name, None)
+
+    def _note_version(self, text: str, level: int, *, is_title: bool) -> None:
+        """Keep the only version of NCCL that a title names."""
+        match = _ONLY_VERSION.fullmatch(text) or (_OF_VERSION.search(text) if is_title else None)
+        if match is not None:
+            several = len(set(re.findall(_VERSION, text))) > 1
+            self._version, self._version_level = None if several else match[1], level
 
     def _note_machine(self, text: str, level: int) -> None:
         """Keep the only kind of machine that a heading names."""
@@ -339,6 +366,7 @@ class CommandLines:
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
             title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
+            title = title._replace(nccl=self._version)
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
             title = title._replace(elsewhere=self._elsewhere)
             return title if any(title[3:]) else None
@@ -362,6 +390,7 @@ class CommandLines:
             worded=self._worded,
             headed=self._headed,
             machine=self._machine,
+            nccl=self._version,
             elsewhere=self._elsewhere,
         )
 

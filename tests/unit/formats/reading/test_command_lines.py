@@ -298,6 +298,9 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("## 8 GPUs per node", None, None),
         ("## 4 GPUs and 8 GPUs", None, None),
         ("## Two nodes with 8 GPUs", None, None),
+        ("H100 PCIe", None, "H100"),
+        ("NVIDIA A100 SXM4 80GB", None, "A100"),
+        ("H100 is slow", None, None),
         ("We have 8 A100 here", None, None),
         ("## A 100 words", None, None),
     ],
@@ -307,3 +310,26 @@ def test_the_ranks_and_the_machine_of_a_heading(
 ) -> None:
     command = found(lines)
     assert (command and command.headed, command and command.machine) == (headed, machine)
+
+
+@pytest.mark.parametrize(
+    ("lines", "versions"),
+    [
+        ("2.19.3:\nTABLE\n2.20.3\n#    out-of-place\nTABLE", ["2.19.3", "2.20.3"]),
+        ("## NCCL 2.27.5\nTABLE\n### all-reduce\nTABLE\n## More\nTABLE", ["2.27.5"] * 2 + [None]),
+        ("with NCCL 2.19.3:\nTABLE\nAfter the upgrade:\nTABLE", ["2.19.3", None]),
+        ("**RCCL v2.18.1**\nTABLE", ["2.18.1"]),
+        ("NCCL 2.19.3 against 2.20.3:\nTABLE", [None]),
+        ("CUDA 12.4.1:\nTABLE", [None]),
+        ("We upgraded to NCCL 2.20.3\nTABLE", [None]),
+    ],
+)
+def test_the_version_of_nccl_in_a_title(lines: str, versions: list[str | None]) -> None:
+    commands, kept = CommandLines(), []
+    for at, line in enumerate(lines.split("\n"), 1):
+        if line == "TABLE":
+            command = commands.begin_run(again=bool(kept))
+            kept.append(None if command is None else command.nccl)
+        else:
+            commands.observe(line, at)
+    assert kept == versions
