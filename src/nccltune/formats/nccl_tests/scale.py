@@ -27,7 +27,7 @@ class ScaleEvidence(NamedTuple):
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
     - `titled`: the nodes in a heading or sentence above, and the line of that.
     - `worded`: the ranks in words.
-    - `headed`: the ranks in a heading.
+    - `headed`: the ranks in a heading. `earlier`: those of a command above an earlier table.
     - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
     - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
     """
@@ -45,6 +45,7 @@ class ScaleEvidence(NamedTuple):
     titled: tuple[int, int] | None = None
     worded: int | None = None
     headed: int | None = None
+    earlier: int | None = None
     named: tuple[int | None, int | None] = (None, None)
     bounds: RankBounds | None = None
     processes: int = 1
@@ -163,8 +164,12 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
         ("--ranks", evidence.given[1]),
     ]
     known = [(said, ranks) for said, ranks in claims if ranks]
-    # A heading or a name may state the ranks of a node, so they never contradict a table.
-    weak = (("a heading", evidence.headed), ("the file's name", evidence.named[1]))
+    # These may be of a node or of another run, so they never contradict a table.
+    weak = (
+        ("a heading", evidence.headed),
+        ("the command above an earlier table", evidence.earlier),
+        ("the file's name", evidence.named[1]),
+    )
     named = [(said, ranks) for said, ranks in weak if ranks]
     if bounds is None:
         if named and not known:

@@ -149,6 +149,7 @@ class CommandFound(NamedTuple):
       ranks in a line such as `World Size: 8`.
     - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
       `nccl`: the version of NCCL in one.
+    - `earlier`: the ranks that the last command started, if an earlier table is between.
     - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
@@ -171,6 +172,7 @@ class CommandFound(NamedTuple):
     headed: int | None = None
     machine: str | None = None
     nccl: str | None = None
+    earlier: int | None = None
     elsewhere: tuple[int, str] | None = None
 
     @property
@@ -391,6 +393,7 @@ class CommandLines:
             headed=self._headed,
             machine=self._machine,
             nccl=self._version,
+            earlier=self._ranks if ranks is None and not self._ambiguous else None,
             elsewhere=self._elsewhere,
         )
 

@@ -293,6 +293,17 @@ def test_the_file_s_name_states_a_scale_that_the_table_allows() -> None:
     assert "scale_mismatch" not in read.flags
 
 
+@pytest.mark.parametrize(
+    ("below", "ranks"),
+    [(Made(points(64, 512), ranks=16), 16), (Made(points(1 << 20, 1 << 22), ranks=4), 4)],
+)
+def test_one_command_above_two_tables_states_the_ranks_of_both(below: Made, ranks: int) -> None:
+    tables = [without_devices(made.text()) for made in (Made(points(64, 512), ranks=16), below)]
+    read = text("mpirun -np 16 ./all_reduce_perf -g 1\n" + "After:\n".join(tables))
+    assert scales(read) == {(None, 16), (None, ranks)}
+    assert "scale_mismatch" not in read.flags
+
+
 def test_host_names_with_blanks_and_other_characters_are_listed() -> None:
     lines = [
         f"#  Rank  {at} Group  0 Pid  4{at} on {host} device  0 [0000:1b:00] NVIDIA H100"
