@@ -27,6 +27,7 @@ from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
+from nccltune.formats.reading.table_header import with_title
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
@@ -146,6 +147,7 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
+        self.above = ""
         self.plain = SourceReader(context, self.begin)
         self.sources = {"": self.plain}
 
@@ -185,6 +187,7 @@ class _TextReader:
             if self.commands.observe(body, number):
                 source.end_unlabelled()
             self._comment(source, text, number)
+            self.above = text
             self.note_time(source.run.stamps, line, line.find("#"))
             if (error := _LAST_ERROR.match(body)) is not None:
                 what = visible(error["what"], 80)
@@ -220,6 +223,7 @@ class _TextReader:
         if _QUOTED.match(text):
             text = _QUOTED.sub("", text)
             body = text.lstrip()
+        text, self.above = with_title(text, self.above), text
         plain = _BARE_HEADER.match(body) and not _SEPARATED.search(body)
         if not (plain and body.count("time") != 1) and source.copied(text, number):
             return

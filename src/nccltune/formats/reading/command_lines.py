@@ -91,6 +91,7 @@ _WORLD = re.compile(
 )
 _EACH = r"\s{0,2}(?:gpus?|ranks?|(?:nvidia |amd )?(?:[ABHVLTP]\d{1,3}|GB\d00|GH200|MI\d{3}|RTX))"
 _OF_RANKS = re.compile(rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}", re.IGNORECASE)
+_PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
 _EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
 _MACHINES = (
     re.compile(
@@ -244,6 +245,8 @@ class CommandLines:
         ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
         if is_title and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
             self._headed = ranks.pop() or None
+        elif is_title and (product := _PRODUCT.search(text)) is not None:
+            self._headed = int(product[1]) * int(product[2]) or None
         if found is None and _TEST.search(text) and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:

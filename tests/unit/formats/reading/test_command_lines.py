@@ -291,6 +291,8 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("**16 ranks on H100**", 16, "H100"),
         ("### 4 x NVIDIA H200", 4, "H200"),
         ("## 8x A100\n## 4x L40S", 4, "L40S"),
+        ("## All-reduce, 2 nodes x 8 H100", 16, "H100"),
+        ("## 4 nodes \u00d7 4 GPUs", 16, None),
         ("## 8x A100\n### all-reduce", None, "A100"),
         ("Results on p5.48xlarge:", None, "P5.48XLARGE"),
         ("## RTX 4090", None, "RTX4090"),
