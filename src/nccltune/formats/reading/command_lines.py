@@ -71,7 +71,7 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?\b(?:on|between|across|with|using|for) (?:an? )?"
+    r".{0,120}?(?:\b(?:on|between|across|with|using|for) (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
 )
@@ -247,7 +247,8 @@ class CommandLines:
             self._headed = ranks.pop() or None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
             self._headed = int(product[1]) * int(product[2]) or None
-        if found is None and _TEST.search(text) and not (self._fenced or _CONTRAST.search(text)):
+        tested = text.endswith(":") or _TEST.search(text) is not None
+        if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             return

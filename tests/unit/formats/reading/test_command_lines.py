@@ -184,6 +184,8 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("1. the test between 2 hosts with 8 GPUs each", (2, 1)),
         ("The bandwidth for a 4 nodes all-reduce test fell", (4, 1)),
         ("Results on a single node", (1, 1)),
+        ("All-reduce on 8 x H100 (one node):", (1, 1)),
+        ("8 GPUs (2 nodes and 4 nodes):", None),
         ("We ran it on 2 nodes and then on 4 nodes", None),
         ("Results for 1, 2 and 4 large instances", None),
         ("A test on a 8 GPU node", None),
