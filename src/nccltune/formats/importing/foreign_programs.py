@@ -68,6 +68,11 @@ FOREIGN_PROGRAMS = (
         re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw\s|\bmscclpp-test"),
     ),
     ForeignProgram(
+        "the communication log of DeepSpeed",
+        "collectives of a training run, timed by DeepSpeed",
+        re.compile(r"\bComm\. Op\s+Message Size\b"),
+    ),
+    ForeignProgram(
         "nvbandwidth",
         "copies between GPUs, no collective",
         re.compile(r"\bnvbandwidth Version|\bmemcpy (?:CE|SM) [CG]PU\(row\)"),

@@ -131,8 +131,9 @@ def _stated_nodes(
     if commanded and ranks in (evidence.commanded, commanded):
         return commanded
     titled, at = evidence.titled or (None, 0)
-    for nodes, words in ((titled, f"text in line {at}"), (evidence.named[0], "file's name")):
-        if nodes and ranks and ranks % nodes == 0:
+    named = evidence.named[0] if ranks else None
+    for nodes, words in ((titled, f"text in line {at}"), (named, "file's name")):
+        if nodes and (ranks or nodes) % nodes == 0:
             sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
             report.flag(FlagKind.NOTE, sentence, line)
             return nodes

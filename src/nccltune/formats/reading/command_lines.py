@@ -63,7 +63,7 @@ _OF_NODES = re.compile(
     re.IGNORECASE,
 )
 _OF_HOSTS = (
-    r"[ -](?:(?!(?:gpus?|ranks?|each|per|every|in|of|and)\b)[\w.-]{1,24} ){0,2}"
+    r"(?:(?<=\d)|[ -])(?:(?!(?:gpus?|ranks?|each|per|every|in|of|and)\b)[\w.-]{1,24} ){0,2}"
     r"(?:nodes?|hosts?|instances?|machines?|servers?)\b"
 )
 _COUNTED = re.compile(
@@ -71,7 +71,7 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?(?:\b(?:on|between|across|with|using|for) (?:an? )?|\()"
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for) (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
 )
@@ -83,6 +83,8 @@ _CONTRAST = re.compile(
     r"\b(?:but|however|while|multi\w*|fine|ok|okay|works?|worked|expected?)\b", re.IGNORECASE
 )
 _LONGEST_TITLE = 160
+# A line such as `alltoall result` is a title, too.
+_MOST_TITLE_WORDS = 4
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
 _WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
 _WORLD = re.compile(
@@ -90,7 +92,13 @@ _WORLD = re.compile(
     re.IGNORECASE,
 )
 _EACH = r"\s{0,2}(?:gpus?|ranks?|(?:nvidia |amd )?(?:[ABHVLTP]\d{1,3}|GB\d00|GH200|MI\d{3}|RTX))"
-_OF_RANKS = re.compile(rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}", re.IGNORECASE)
+_OF_RANKS = re.compile(
+    rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}(?!\w*\s(?:node|host|server|machine|system))",
+    re.IGNORECASE,
+)
+# A program of PyTorch: `torchrun --nproc_per_node 8 --nnodes 2 bench.py`.
+_TORCHRUN = re.compile(r"\s--?nproc[-_]per[-_]node[ =](\d{1,3})\b")
+_TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
 _PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
 _EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
 _MACHINES = (
@@ -112,7 +120,9 @@ _ONLY_MACHINE = re.compile(
     re.IGNORECASE,
 )
 _VERSION = r"2\.\d{1,2}\.\d{1,2}"
-_OF_VERSION = re.compile(rf"(?<![\w.])[NR]CCL[ =:]{{1,2}}v?({_VERSION})(?![\w.]*\d)", re.IGNORECASE)
+_OF_VERSION = re.compile(
+    rf"(?<![\w.])[NR]CCL[ =:-]{{1,2}}v?({_VERSION})(?![\w.]*\d)", re.IGNORECASE
+)
 _ONLY_VERSION = re.compile(
     rf"(?:#{{1,6}} |\*\*)?(?:[NR]CCL )?v?({_VERSION})(?:\*\*)?:?", re.IGNORECASE
 )
@@ -229,16 +239,20 @@ class CommandLines:
             # Words below a table begin another run, as `After:`.
             self._version = None
         self._fenced ^= text.startswith("```")
+        if (each := _TORCHRUN.search(text)) is not None:
+            nodes = _TORCHRUN_NODES.search(text)
+            self._worded = int(each[1]) * (int(nodes[1]) if nodes else 1) or None
+        if (script := _WRAPPER.search(text)) is not None:
+            self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
         is_title = _TITLE.match(text) is not None or text.endswith(":")
         self._note_version(text, level, is_title=is_title)
-        if is_title and (named := collective_of_title(text)) is not None:
+        short = len(text.split()) < _MOST_TITLE_WORDS and _TEST.search(text) is not None
+        if (is_title or short) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
         if is_title or _ONLY_MACHINE.fullmatch(text):
             self._note_machine(text, level)
-        if (script := _WRAPPER.search(text)) is not None:
-            self._named = collective_of_title(script[0]) or self._named
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)

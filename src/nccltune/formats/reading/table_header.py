@@ -109,7 +109,7 @@ _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORE
 # A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
 _TITLE = re.compile(
     r"(?P<what>(?<![a-z])(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:time|latency)\b)"
-    r"[^(\[]{0,30}[(\[](?P<unit>[^)\]]{1,12})[)\]]",
+    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s]{1,12})(?=[)\]])",
     re.IGNORECASE,
 )
 

@@ -104,6 +104,7 @@ def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
             "MSCCL++",
         ),
         ("nvbandwidth Version: v0.5\n", "nvbandwidth"),
+        ("Comm. Op    Message Size    Count\nall_reduce\n   8.0 KB   4\n", "DeepSpeed"),
         ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n D\\D 0 1\n", "p2pBandwidth"),
         ("P2P=Enabled Latency (P2P Writes) Matrix (us)\n GPU 0 1\n 0 1.6 2\n", "p2pBandwidth"),
     ],

@@ -428,6 +428,8 @@ def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
         ("Bus bandwidth [GB/s]:", "size,new,old", "size,new Bus bandwidth (GB/s),old Bus"),
         ("**busbw in steady state (GB/s)**", "Size (MB)\tH100", "Size (MB)\tbusbw (GB/s)"),
         ("Latency (ms)", "| Size | Latency | Speedup |", None),
+        ("TP=4 (latency us)", "| Size | a | b |", "|a latency (us)|b latency (us)|"),
+        ("Table 1 (busbw in GB/s)", "| Size | a |", "|Size|busbw (GB/s)|"),
         ("Bandwidth (GB/s)", "| Size | Ring | Tree |", None),
         ("Bus bandwidth (percent)", "| Size | Ring | Tree |", None),
         ("Time (us)", "| Size | Ring (us) | Tree (us) |", None),

@@ -304,6 +304,15 @@ def test_one_command_above_two_tables_states_the_ranks_of_both(below: Made, rank
     assert "scale_mismatch" not in read.flags
 
 
+def test_a_sentence_states_the_nodes_of_unknown_ranks_and_never_contradicts_a_table() -> None:
+    small = without_devices(Made(points(64, 512), ranks=16).text())
+    read = text(f"We test it on 8 nodes\n{small}")
+    assert {item.nodes for item in read.samples} == {8}
+    assert "number of ranks is unknown" in read.sentence("scale_unknown")
+    large = without_devices(Made(points(1 << 20, 1 << 22), ranks=4).text())
+    assert scales(text(f"We test it on 8 nodes\n{large}")) == {(None, 4)}
+
+
 def test_host_names_with_blanks_and_other_characters_are_listed() -> None:
     lines = [
         f"#  Rank  {at} Group  0 Pid  4{at} on {host} device  0 [0000:1b:00] NVIDIA H100"

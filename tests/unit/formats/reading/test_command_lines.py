@@ -184,6 +184,8 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("1. the test between 2 hosts with 8 GPUs each", (2, 1)),
         ("The bandwidth for a 4 nodes all-reduce test fell", (4, 1)),
         ("Results on a single node", (1, 1)),
+        ("Same result, we test it in 8nodes with 8v100", (8, 1)),
+        ("Test in 2 nodes, 16 H20 GPUs, 16 NICs", (2, 1)),
         ("All-reduce on 8 x H100 (one node):", (1, 1)),
         ("8 GPUs (2 nodes and 4 nodes):", None),
         ("We ran it on 2 nodes and then on 4 nodes", None),
@@ -213,6 +215,8 @@ def test_the_nodes_of_a_heading_or_a_sentence(lines: str, titled: tuple[int, int
         ("## Allreduce\n## Broadcast", Collective.BROADCAST),
         ("## Allreduce\n## Other", None),
         ("## Allreduce and Broadcast", None),
+        ("alltoall result", Collective.ALLTOALL),
+        ("results of all_gather", Collective.ALLGATHER),
         ("The all-reduce was slow", None),
         ("## Allreduce\nmpirun ./all_gather_perf -g 1", Collective.ALLGATHER),
     ],
@@ -262,6 +266,27 @@ def test_words_state_the_ranks(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "ranks"),
+    [
+        ("--nproc_per_node 8 --nnodes 2", 16),
+        ("--nproc-per-node=4", 4),
+        (
+            "--nnodes=2 --nproc_per_node=4 --master_addr localhost --master_port 6000"
+            + 9 * " -q x",
+            8,
+        ),
+        ("--nproc_per_node gpu", None),
+    ],
+)
+def test_torchrun_states_the_ranks_and_its_script_the_collective(
+    options: str, ranks: int | None
+) -> None:
+    command = found(f"torchrun {options} ./some-allreduce.py --size 1G")
+    assert command is not None
+    assert (command.worded, command.collective) == (ranks, Collective.ALLREDUCE)
+
+
+@pytest.mark.parametrize(
     ("line", "ranks"),
     [
         ("./all_reduce_perf -b 8 -g 1", 1),
@@ -302,6 +327,8 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("## 8 GPUs per node", None, None),
         ("## 4 GPUs and 8 GPUs", None, None),
         ("## Two nodes with 8 GPUs", None, None),
+        ("With 1 H100 node, the result is:", None, "H100"),
+        ("## 2 A100 servers", None, "A100"),
         ("H100 PCIe", None, "H100"),
         ("NVIDIA A100 SXM4 80GB", None, "A100"),
         ("H100 is slow", None, None),
@@ -323,6 +350,7 @@ def test_the_ranks_and_the_machine_of_a_heading(
         ("## NCCL 2.27.5\nTABLE\n### all-reduce\nTABLE\n## More\nTABLE", ["2.27.5"] * 2 + [None]),
         ("with NCCL 2.19.3:\nTABLE\nAfter the upgrade:\nTABLE", ["2.19.3", None]),
         ("**RCCL v2.18.1**\nTABLE", ["2.18.1"]),
+        ("## With NCCL-2.21.5 + cuda-12.3\nTABLE", ["2.21.5"]),
         ("NCCL 2.19.3 against 2.20.3:\nTABLE", [None]),
         ("CUDA 12.4.1:\nTABLE", [None]),
         ("We upgraded to NCCL 2.20.3\nTABLE", [None]),
