@@ -62,9 +62,13 @@ _OF_NODES = re.compile(
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})",
     re.IGNORECASE,
 )
+# With words between, a singular is one of that many GPUs (`an 8 H100 server`), except after one.
 _OF_HOSTS = (
-    r"(?:(?<=\d)|[ -])(?:(?!(?:gpus?|ranks?|each|per|every|in|of|and)\b)[\w.-]{1,24} ){0,2}"
-    r"(?:nodes?|hosts?|instances?|machines?|servers?)\b"
+    r"(?:(?:(?<=\d)|[ -])(?:node|host|instance|machine|server)s?"
+    r"|(?:(?<=\bone)|(?<=\bsingle)|(?<=\b1)) (?!(?:\w+ )?(?:each|per|a|the)\b)"
+    r"(?:[\w.-]{1,24} ){1,2}(?:node|host|instance|machine|server)"
+    r"|[ -](?:(?!(?:gpus?|ranks?|each|per|every|in|of|and|an?|the|this|one)\b)[\w.-]{1,24} ){1,2}"
+    r"(?:nodes|hosts|instances|machines|servers))\b"
 )
 _COUNTED = re.compile(
     rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})", re.IGNORECASE
@@ -226,6 +230,7 @@ class CommandLines:
 
     def _note_title(self, text: str, number: int) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level."""
+        text = " ".join(text.split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
@@ -240,8 +245,8 @@ class CommandLines:
             self._version = None
         self._fenced ^= text.startswith("```")
         if (each := _TORCHRUN.search(text)) is not None:
-            nodes = _TORCHRUN_NODES.search(text)
-            self._worded = int(each[1]) * (int(nodes[1]) if nodes else 1) or None
+            several = _TORCHRUN_NODES.search(text)
+            self._worded = int(each[1]) * (int(several[1]) if several else 1) or None
         if (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
@@ -308,7 +313,7 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
-        self._note_title(text.strip(), number)
+        self._note_title(text, number)
         if _HEADING.match(text):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
