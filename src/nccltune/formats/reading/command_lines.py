@@ -82,6 +82,7 @@ _TESTED_ON = re.compile(
 _TEST = re.compile(
     r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?)\b|_perf\b", re.IGNORECASE
 )
+_MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server)", re.IGNORECASE)
 # Such a sentence may be about another run than the table below it.
 _CONTRAST = re.compile(
     r"\b(?:but|however|while|multi\w*|fine|ok|okay|works?|worked|expected?)\b", re.IGNORECASE
@@ -239,15 +240,15 @@ class CommandLines:
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
             self._machine = None if level <= self._machine_level else self._machine
-        words = level or (text[:1] != "#" and re.search(r"[A-Za-z]{2}", text) is not None)
-        if self._used and words and level <= self._version_level:
+        ends = self._used and self._version is not None and level <= self._version_level
+        if ends and (level or (text[:1] != "#" and re.search(r"[A-Za-z]{2}", text))):
             # Words below a table begin another run, as `After:`.
             self._version = None
         self._fenced ^= text.startswith("```")
-        if (each := _TORCHRUN.search(text)) is not None:
+        if "nproc" in text and (each := _TORCHRUN.search(text)) is not None:
             several = _TORCHRUN_NODES.search(text)
             self._worded = int(each[1]) * (int(several[1]) if several else 1) or None
-        if (script := _WRAPPER.search(text)) is not None:
+        if "." in text and (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
@@ -258,18 +259,28 @@ class CommandLines:
             self._named, self._named_level = named, level
         if is_title or _ONLY_MACHINE.fullmatch(text):
             self._note_machine(text, level)
+        self._note_scale(text, number, level, is_title=is_title)
+
+    def _note_scale(self, text: str, number: int, level: int, *, is_title: bool) -> None:
+        """Keep the nodes and ranks that a title or a sentence about a test names."""
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
-        ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
-        if is_title and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+        matches = _OF_RANKS.finditer(text) if is_title else ()
+        ranks = {int(match["ranks"]) for match in matches}
+        if len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
             self._headed = ranks.pop() or None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
             self._headed = int(product[1]) * int(product[2]) or None
-        tested = text.endswith(":") or _TEST.search(text) is not None
+        elif is_title and self._used:
+            self._headed = None
+        machines = _MACHINE_WORD.search(text) is not None
+        tested = machines and (text.endswith(":") or _TEST.search(text) is not None)
         if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
+            if machines and self._used and not self._level:
+                self._titled = None
             return
         word = found["nodes"].lower().replace("one", "single")
         nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)

@@ -313,6 +313,16 @@ def test_a_sentence_states_the_nodes_of_unknown_ranks_and_never_contradicts_a_ta
     assert scales(text(f"We test it on 8 nodes\n{large}")) == {(None, 4)}
 
 
+@pytest.mark.parametrize(
+    ("between", "nodes"),
+    [("After the upgrade:", 2), ("but it is fine inside a node:", None), ("On one node:", 1)],
+)
+def test_a_sentence_holds_until_another_names_machines(between: str, nodes: int | None) -> None:
+    table = without_devices(Made(points(1 << 20, 1 << 22), ranks=8).text())
+    read = text(f"We test it on 2 nodes\n{table}{between}\n{table}")
+    assert [item.nodes for item in read.samples] == [2] * 4 + [nodes] * 4
+
+
 def test_host_names_with_blanks_and_other_characters_are_listed() -> None:
     lines = [
         f"#  Rank  {at} Group  0 Pid  4{at} on {host} device  0 [0000:1b:00] NVIDIA H100"
