@@ -32,7 +32,9 @@ _SHORT = re.compile(
     r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=[A-Za-z])", re.IGNORECASE
 )
 _HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
-_OF_DEFAULT = re.compile(r"(?:#{1,6}|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE)
+_OF_DEFAULT = re.compile(
+    r"(?:#{1,6}|//|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE
+)
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
 _PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
@@ -134,6 +136,13 @@ _ONLY_VERSION = re.compile(
 _NAMED_PAIR = re.compile(
     r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
     r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
+    re.IGNORECASE,
+)
+# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL**`, is a title, too.
+_ONLY_CHOICE = re.compile(
+    r"(?:#{1,6}|//|\*\*|={2,}|-{1,3})?\s?(?:(?:with|using|NCCL|algo(?:rithm)?:?)\s)?"
+    r"(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)"
+    r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?(?:\salgo(?:rithm)?)?\s?(?:\*\*|={2,}|-{2,})?:?",
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
@@ -325,7 +334,7 @@ class CommandLines:
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
         self._note_title(text, number)
-        if _HEADING.match(text):
+        if _HEADING.match(text) or text.startswith("//"):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
                 # What a title or another heading named holds no longer.
@@ -356,7 +365,7 @@ class CommandLines:
             else (
                 program is not None
                 or _is_setting(text.strip("#=*->[] "))
-                or (text.startswith("#") and _IN_BRACKETS.search(text) is not None)
+                or (text.startswith(("#", "//")) and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
             )
         )
@@ -437,15 +446,20 @@ def _forced_by(heading: str) -> str:
 
     A heading that compares several choices names none.
     """
+    if (only := _ONLY_CHOICE.fullmatch(heading.strip())) is not None:
+        return _settings(only["algo"], only["proto"])
     if _LEVEL.match(heading) is None:
         return ""
     found = {match.group().lower() for match in _NAMED_PAIR.finditer(heading)}
     match = _NAMED_PAIR.search(heading)
     if len(found) != 1 or match is None or _OF_DEFAULT.match(heading):
         return ""
-    words = zip(_CHOICE, (match["algo"], match["proto"] or match["only"]), strict=True)
-    settings = [f"{name}={word}" for name, word in words if word]
-    return f" ({','.join(settings)})"
+    return _settings(match["algo"], match["proto"] or match["only"])
+
+
+def _settings(algorithm: str | None, protocol: str | None) -> str:
+    words = zip(_CHOICE, (algorithm, protocol), strict=True)
+    return f" ({','.join(f'{name}={word}' for name, word in words if word)})"
 
 
 def _program(text: str) -> re.Match[str] | None:
@@ -544,7 +558,7 @@ def _nodes_of(launcher: str) -> int | None:
     """
     match = _LAUNCHER.search(launcher)
     if match is None:
-        return None
+        return None if _PROCESSES.search(launcher) else 1
     options = launcher[match.end() :]
     said, each = _PROCESSES.search(options), _PER_NODE.search(options)
     if each is None and match[0] in ("mpirun", "orterun", "prterun"):

@@ -57,6 +57,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (START + 2 * AVERAGE, "from one start: each is a separate copy", "make MPI=1", 5),
         (START * 2 + 2 * AVERAGE, "has 2 averages of nccl-tests and no row: there", "give", 4),
         ("for i in 1 2; do\n" + START + "done\n" + 2 * AVERAGE, "and no row: there", "give", 5),
+        (" copy\t 64kB\t  GB/sec\t3.81\t3.92\t0.01\t3.8\t3.9\n" * 3, "nothing in it", "", None),
         (START + AVERAGE, "has 1 average of nccl-tests and no row: there is no time", "whole", 3),
         ("run it:\nmpirun -n 8 ./all_reduce_perf -b 8 -e 1G\n", "has a command", "lint", 2),
         ("#!/bin/sh\nsrun x/all_reduce_perf -b 8 -e 1G\n", "is a script", "give its output", 2),

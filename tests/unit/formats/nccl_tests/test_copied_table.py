@@ -458,6 +458,11 @@ def test_a_table_whose_title_has_the_unit_is_read(tmp_path: Path) -> None:
         ("### all_reduce / ring (NCCL_ALGO=RING)", "NCCL_ALGO=Ring"),
         ("# Configuration B (NCCL_PROTO=Simple)", "NCCL_PROTO=Simple"),
         ("# B (NCCL_ALGO=Ring, NCCL_PROTO=LL)", "ring/ll"),
+        ("// Ring", "NCCL_ALGO=Ring"),
+        ("**NVLSTree**", "nvls_tree/simple"),
+        ("# with Ring + LL algorithm:", "ring/ll"),
+        ("// default", "default"),
+        ("## Ring of friends", "default"),
         ("## Part 3: Forced Ring/LL - slow", "ring/ll"),
         ("## Ring/LL against Tree/LL", "default"),
         ("## Default, not Ring/LL", "default"),
@@ -468,7 +473,7 @@ def test_a_table_whose_title_has_the_unit_is_read(tmp_path: Path) -> None:
 def test_the_heading_of_a_section_names_its_choice(heading: str, label: str) -> None:
     before = f"### all_reduce (NCCL_ALGO=TREE)\n{MADE.text()}\n"
     found = text(
-        f"{before}{heading}\n{MADE.text()}" if heading[0] == "#" else f"{heading}\n{MADE.text()}"
+        f"{before}{heading}\n{MADE.text()}" if heading[0] in "#/*" else f"{heading}\n{MADE.text()}"
     )
     assert found.labels - {"NCCL_ALGO=Tree"} == {label}
 

@@ -155,6 +155,8 @@ def test_long_lines_take_no_long_time(text: str) -> None:
         ("mpirun -np 16 -H $HOSTS", None),
         (f"mpirun -np 1 -H a {PERF} : -np 1 -H b", None),
         ("srun -n 16", None),
+        ("NCCL_DEBUG=INFO", 1),
+        ("${MPIRUN} -n 16", None),
         ("srun --nodes=2-4 -n 16", None),
     ],
 )
