@@ -32,6 +32,8 @@ _MOST_NAMED = 3
 _STEADY_BYTES = 16 << 10
 _LEAST_PAIRS = 6
 """The fewest sizes from this one on at which two placements show the noise of a timing."""
+_FEWEST_PAIRS = 4
+"""With fewer sizes than that, down to this number, their largest difference is the noise."""
 NOT_TUNING = f"Not a tuning problem: check the base performance first {_CHECKS}"
 
 
@@ -98,10 +100,12 @@ def _margin(analysis: ConditionAnalysis, shown: Curve, other: Curve | None) -> f
         for point in shown.points
         if point.bytes >= _STEADY_BYTES and (same := point_at(other, point.bytes)) is not None
     ]
-    if len(apart) < _LEAST_PAIRS:
+    if len(apart) < _FEWEST_PAIRS:
         return margin
     centre = median(apart)
-    spread = 1.4826 * median([abs(value - centre) for value in apart]) / math.sqrt(2)
+    gaps = [abs(value - centre) for value in apart]
+    # The median of a few pairs is small by chance: their largest gap is not.
+    spread = 1.4826 * median(gaps) / math.sqrt(2) if len(apart) >= _LEAST_PAIRS else max(gaps)
     return min(margin, max(2 * ASSUMED_NOISE, 4 * spread))
 
 

@@ -102,9 +102,11 @@ def _dip(
     elif len(rest) > 1:
         last = format_bytes(points[-1].bytes)
         seen += f" and stays between {rate(min(rest))} and {rate(max(rest))} up to {last}"
-    other = point_at(beside, after.bytes)
+    other, other_peak = point_at(beside, after.bytes), point_at(beside, before.bytes)
     middle = math.sqrt(before.busbw_gb_per_s * after.busbw_gb_per_s)
-    if once and len(rest) == 1 and other and other.busbw_gb_per_s > middle:
+    if other is not None and other_peak is not None:
+        middle = min(middle, other_peak.busbw_gb_per_s * math.sqrt(_ratio(before, after)))
+    if once and other and other.busbw_gb_per_s > middle:
         seen += f". The other placement has {rate(other.busbw_gb_per_s)} there: run it again"
     evidence = {"peak_gb_per_s": before.busbw_gb_per_s, "low_gb_per_s": after.busbw_gb_per_s}
     yield Shape(FindingKind.DIP, before.bytes, after.bytes, seen, evidence)

@@ -181,7 +181,7 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
         if test.bus_factors is not None:
             label = "scales     "
-        elif test.undecided:
+        elif test.undecided or test.few:
             label = "unclear    "
         elif test.ranges and not test.slower:
             label, style = "faster     ", "green"
@@ -246,12 +246,15 @@ def _show_table(test: CurveComparison, out: Console) -> None:
     if test.noise == "runs":
         words = f"{runs}: the noise is that between the runs"
     else:
-        alone = f"differences under {percent_text(test.single)} at one size ({_BY[test.noise]}) or"
+        whole = f" or {percent_text(test.whole)} for the whole curve (assumed)"
+        whole = "" if test.few else whole
+        alone = f"differences under {percent_text(test.single)} at one size ({_BY[test.noise]})"
         if test.noise == "scatter" and test.ranges:
             # The scatter along the sizes may be that of the difference.
             alone = "neighbouring sizes are judged together; differences under"
+            whole = whole.removeprefix(" or")
         words = (
-            f"{runs}: {alone} {percent_text(test.whole)} for the whole curve (assumed) are not "
+            f"{runs}: {alone}{whole} are not "
             "shown to be more than noise; give several runs of each to measure it"
         )
     hanging(out, "noise      ", 11, words)

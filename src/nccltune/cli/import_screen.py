@@ -225,9 +225,11 @@ def _show_flags(files: list[FileOutcome]) -> None:
         name, flag = flags[0]
         word = ("doubtful   ", "yellow") if flag.doubtful else ("note       ", "")
         where = f"{name}:{flag.line}" if flag.line else name
-        times = sum(each.count for _, each in flags)
+        others = sum(each.others for _, each in flags)
+        times = sum(each.count for _, each in flags) - others
         more = f" ({times} times in {len(flags)} files)" if len(flags) > 1 else ""
         more = more or (f" ({times} times)" if times > 1 else "")
+        more += f" ({others} more, with other values)" if others else ""
         out.print(styled(word, f" {where}: {flag.sentence}{more}"))
     if len(ordered) > _FLAGS_SHOWN:
         out.print(f"            and {len(ordered) - _FLAGS_SHOWN} other remarks (--json has all)")

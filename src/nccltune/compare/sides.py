@@ -130,6 +130,8 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 "the runs of a side differ so much that a difference below "
                 f"{gain_text(1 + self.whole)} would not show: compare runs of one setting"
             )
+        if self.few:
+            return self._of_few(first, second) + words
         largest = percent_text(rest)
         largest += " beside sizes that scatter as much" if rest > self.single else ""
         if not self.ranges:
@@ -149,6 +151,25 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                 "shown to be more than noise"
             )
         return "; ".join(parts) + words
+
+    def _of_few(self, first: str, second: str) -> str:
+        """Return what fewer than FEWEST sizes show, if nothing shows the noise of a run."""
+        ratios = sorted(max(x.ratio, 1 / x.ratio) for x in self.points)
+        range_text = "x to ".join(
+            f"{ratio:.2f}" for ratio in dict.fromkeys((ratios[0], ratios[-1]))
+        )
+        signs = {x.ratio > 1 for x in self.points if round(abs(math.log(x.ratio)), 2)}
+        sizes = counted(len(self.points), "size")
+        if len(signs) == 1:
+            differs = (
+                f"{second} is {range_text}x {'slower' if True in signs else 'faster'} than {first}"
+            )
+        else:
+            differs = f"{first} and {second} differ by {range_text}x"
+        return (
+            f"{differs} at {sizes}, which so few sizes of {counted(sum(self.runs), 'run')} do not "
+            "show to be more than noise: measure more sizes, or give several runs of each"
+        )
 
     def _of_range(self, item: RangeFound, first: str, second: str) -> str:
         """Return a range with its ratio, and with its largest ratio if that is much larger."""
@@ -179,15 +200,21 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
             rates = [(point.rates(self.bus_factors)[side], point.bytes) for point in self.points]
             peaks.append(f"{max(rates)[0]:.3g} GB/s at {format_bytes(max(rates)[1])}")
         ratios = [1 / point.ratio for point in self.points]
+        edges = " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(ratios), max(ratios))))
         return (
             f"at {counted(len(ratios), 'common size')}, bus bandwidth peaks at {peaks[0]} and "
-            f"{peaks[1]}; {second} has {min(ratios):.2f} to {max(ratios):.2f} times that of {first}"
+            f"{peaks[1]}; {second} has {edges} times that of {first}"
         )
 
     @property
     def undecided(self) -> bool:
         """Return whether the runs of a side differ too much to compare the sides."""
         return not self.ranges and self.whole > _INCOMPARABLE
+
+    @property
+    def few(self) -> bool:
+        """Return whether fewer than FEWEST sizes and no repeated run leave a difference open."""
+        return not self.ranges and self.noise != "runs" and len(self.points) < FEWEST
 
     @property
     def slower(self) -> bool:

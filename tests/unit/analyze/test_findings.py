@@ -290,6 +290,25 @@ def test_a_dip_of_one_size_in_a_short_curve_shows_in_both_placements() -> None:
     assert "run it again" not in dip
 
 
+def test_a_fall_of_five_sizes_shows_in_both_placements() -> None:
+    values = ((0.59, 0.6, 1.2, 0.73, 0.7), (0.6, 0.63, 1.26, 0.75, 0.78))
+    outside, inside = ({M << n: v for n, v in enumerate(row)} for row in values)
+    (dip,) = sentences(placed(outside, inside), FindingKind.DIP)
+    assert "from 1.2 GB/s at 4 MiB to 0.73 GB/s at 8 MiB" in dip
+
+
+@pytest.mark.parametrize("sizes", [4, 6, 10])
+def test_a_fall_by_noise_alone_is_seldom_one_of_both_placements(sizes: int) -> None:
+    random_, found = random.Random(1), 0
+    for _ in range(60):
+        rows = [
+            {M << n: 100 * math.exp(random_.gauss(0, 0.05)) for n in range(sizes)} for _ in range(2)
+        ]
+        dips = sentences(placed(*rows), FindingKind.DIP)
+        found += any("run it again" not in dip for dip in dips)
+    assert found <= 10
+
+
 def test_noise_alone_seldom_makes_a_plateau() -> None:
     random_, found = random.Random(1), 0
     for _ in range(60):

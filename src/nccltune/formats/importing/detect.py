@@ -2,6 +2,7 @@
 """Detect the kind of a file by its content."""
 
 import re
+from itertools import pairwise
 from typing import BinaryIO
 
 import msgspec
@@ -11,7 +12,7 @@ from nccltune.formats.importing.foreign_programs import foreign_program
 from nccltune.formats.importing.raw_header import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.formats.reading.table_header import MEASURED, header_of
+from nccltune.formats.reading.table_header import MEASURED, header_of, with_title
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
@@ -64,8 +65,8 @@ def kind_of(head: bytes) -> FileKind:
         return kind
     if content.startswith("<") and (xml := _XML.match(text)) is not None:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
-    for line in lines:
-        if (kind := _table_kind(line)) is not FileKind.UNKNOWN:
+    for above, line in pairwise(["", *lines]):
+        if (kind := _table_kind(with_title(line, above))) is not FileKind.UNKNOWN:
             return kind
     if looks_like_matrix(text) and any(map(_MATRIX_HEADER.match, lines)):
         return FileKind.TOPOLOGY

@@ -68,6 +68,11 @@ FOREIGN_PROGRAMS = (
         re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw\s|\bmscclpp-test"),
     ),
     ForeignProgram(
+        "the communication log of DeepSpeed",
+        "collectives of a training run, timed by DeepSpeed",
+        re.compile(r"\bComm\. Op\s+Message Size\b"),
+    ),
+    ForeignProgram(
         "nvbandwidth",
         "copies between GPUs, no collective",
         re.compile(r"\bnvbandwidth Version|\bmemcpy (?:CE|SM) [CG]PU\(row\)"),
@@ -75,7 +80,10 @@ FOREIGN_PROGRAMS = (
     ForeignProgram(
         "CUDA's p2pBandwidthLatencyTest",
         "copies between GPUs, no collective",
-        re.compile(r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test"),
+        re.compile(
+            r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test"
+            r"|P2P=(?:En|Dis)abled (?:Bandwidth|Latency).{0,40} Matrix"
+        ),
         "look at it: nccltune doctor {name}; for collectives give the output of nccl-tests",
     ),
 )

@@ -21,6 +21,8 @@ from nccltune.formats.text.lines import encoding_of
 
 MOST_BYTES = 64 << 20
 _COMMENT = re.compile(r"(?<=[\s,{\[])//[^\n]*")
+_FENCE = re.compile(r"^\s*```.*")
+_FRACTION = re.compile(r"-?\d+\.(\d+)")
 _MOST_DEPTH = 8
 _PER_ROW = frozenset({"nodes", "ranks", "algorithm", "protocol", "choice"})
 _AROUND = _PER_ROW | {"collective", "op", "per_node", "type", "redop", "channels", "size"}
@@ -100,8 +102,6 @@ def _flat(value: dict[str, object]) -> _Fields:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, float) and round(value, 2) == value:
-        return f"{value:.2f}"  # JSON drops the zeros of `17.50`, which tell how exact it is
     return "" if value is None else " ".join(str(value).split())
 
 
@@ -118,14 +118,19 @@ def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     data = file.read(MOST_BYTES)
     text = data.decode(encoding_of(data[:4]), errors="replace")
     lines = text.split("\n")
-    tables: dict[tuple[str, ...], list[_Found]] = {}
+    tables: dict[tuple[int, tuple[str, ...]], list[_Found]] = {}
     taken: set[int] = set()
+    part = end = 0
     for first, last, value in json_documents(text):
+        # Text between two documents begins another run, as in a page that shows several.
+        part += any(re.search(r"\w", _FENCE.sub("", line)) for line in lines[end : first - 1])
         for line, fields in records_of(value, first):
-            tables.setdefault(tuple(fields), []).append((line, fields))
+            tables.setdefault((part, tuple(fields)), []).append((line, fields))
         taken.update(range(first, last + 1))
+        end = last
     others = [(at, [line]) for at, line in enumerate(lines, 1) if at not in taken]
     for found in map(_with_collective, tables.values()):
+        _restore_zeros([fields for _, fields in found])
         names = tuple(found[0][1])
         header = header_of("\t".join(names))
         if header is None:
@@ -138,6 +143,19 @@ def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
             before = [block for block in others if block[0] < found[0][0]]
             yield from read_blocks([*before, *_as_copies(header, found)], context)
     context.report.kind = FileKind.JSON_RECORDS
+
+
+def _restore_zeros(records: list[_Fields]) -> None:
+    """Write the numbers of a column with equal digits: JSON drops the zeros of `17.50`.
+
+    The digits tell how exact a number is.
+    """
+    for name in records[0]:
+        matches = [_FRACTION.fullmatch(fields.get(name, "")) for fields in records]
+        digits = max((len(match[1]) for match in matches if match is not None), default=0)
+        for fields, match in zip(records, matches, strict=True):
+            if match is not None:
+                fields[name] += "0" * (digits - len(match[1]))
 
 
 def _with_collective(found: list[_Found]) -> list[_Found]:

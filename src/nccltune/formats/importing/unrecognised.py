@@ -294,6 +294,7 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
 def _are_names(names: list[str], line: str, separator: str) -> bool:
     """Return whether cells may name columns: they are no sentence, list, code or command."""
     few = len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names))
+    few = few or 2 * sum(map(bool, map(_NUMBER.fullmatch, line.split()))) > len(line.split())
     if few or re.search(r"[={};]", line.replace(separator, "")):
         return False
     if any(name == "-" or name.startswith(("--", "$")) for name in names):

@@ -286,6 +286,7 @@ class CopiedTable:
             return []
         binary = self._prefixes(rows)
         found, lost = [], 0
+        rough: list[tuple[Number, Number]] = []
         for row in rows:
             size = row.sizes.binary if binary else row.sizes.decimal
             if size is None or (fault := self._fault(row, size)) is not None:
@@ -293,22 +294,10 @@ class CopiedTable:
                 self.report.cannot_read(row.line, row.text, reason or "")
                 lost += 1
                 continue
-            flat: list[Any] = [row.line, size, row.elements, row.dtype, row.redop, row.root, None]
-            for timing in row.timings:
-                if timing is None:
-                    flat += [None, None, None]
-                    continue
-                busbw = timing.busbw
-                time_us: float | None = timing.time.value
-                exact = busbw is not None and timing.exact and busbw.half <= 0.00501
-                if self._rate == "algbw" and timing.algbw is not None:
-                    time_us = size / (timing.algbw.value * 1e3)
-                    if busbw is not None:
-                        self._add_ratio(busbw, timing.algbw)
-                elif self._rate:
-                    time_us, exact = None, True
-                flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
-            found.append(tuple(flat))
+            found.append(self._flat(row, size, rough))
+        if not any(cell is not None for row in found for cell in row[8::3]):
+            for busbw, rate in rough:
+                self._add_ratio(busbw, rate)
         if 2 * lost > len(rows) and found:
             # Times so short or so long that rounding hides the disagreement are no evidence.
             reason = "most rows of the table disagree: which column is which is not known"
@@ -318,6 +307,31 @@ class CopiedTable:
             listed = ", ".join(visible(name, 24) for name in self.header.unknown[:5])
             self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", self._line)
         return found
+
+    def _flat(self, row: _Row, size: int, rough: list[tuple[Number, Number]]) -> FlatRow:
+        """Return a row of `size` bytes.
+
+        Bandwidths of fewer digits than nccl-tests prints are not returned. They are added to
+        `rough`, with size / time.
+        """
+        flat: list[Any] = [row.line, size, row.elements, row.dtype, row.redop, row.root, None]
+        for timing in row.timings:
+            if timing is None:
+                flat += [None, None, None]
+                continue
+            busbw = timing.busbw
+            time_us: float | None = timing.time.value
+            exact = busbw is not None and timing.exact and busbw.half <= 0.00501
+            if self._rate == "algbw" and timing.algbw is not None:
+                time_us = size / (timing.algbw.value * 1e3)
+                if busbw is not None:
+                    self._add_ratio(busbw, timing.algbw)
+            elif self._rate:
+                time_us, exact = None, True
+            elif busbw is not None and not exact:
+                rough.append((busbw, _rate_of(size, timing.time)))
+            flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
+        return tuple(flat)
 
     def _add_ratio(self, busbw: Number, algbw: Number) -> None:
         """Narrow what busbw / algbw may be, which shows the number of ranks."""
@@ -401,6 +415,12 @@ def _no_time(header: Header) -> str:
     if any(re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names):
         other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'"
     return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
+
+
+def _rate_of(size: int, time: Number) -> Number:
+    """Return the algorithm bandwidth in GB/s by a size and a time."""
+    rate = size / (time.value * 1e3)
+    return Number(rate, rate * time.half / time.value, True)
 
 
 def _disagree(size: int, time_us: float, rate: float, what: str, printed: float) -> str:

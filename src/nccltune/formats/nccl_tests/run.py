@@ -317,7 +317,9 @@ class NcclTestsRun:
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
             library=self.library,
             machine=command.machine if command is not None else None,
-            nccl=log.version or self.nccl_version,
+            nccl=log.version
+            or self.nccl_version
+            or (command.nccl if command is not None else None),
             driver=log.driver,
             network=log.network,
             nics=tuple(sorted(log.nics)),

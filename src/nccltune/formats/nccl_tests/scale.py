@@ -25,8 +25,9 @@ class ScaleEvidence(NamedTuple):
     - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
-    - `titled`: the nodes in a heading above, and the line of that. `worded`: the ranks in words.
-    - `headed`: the ranks in a heading.
+    - `titled`: the nodes in a heading or sentence above, and the line of that.
+    - `worded`: the ranks in words.
+    - `headed`: the ranks in a heading. `earlier`: those of a command above an earlier table.
     - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
     - `processes`: the number of processes in the device list. `one_visible`: each sees one GPU.
     """
@@ -44,6 +45,7 @@ class ScaleEvidence(NamedTuple):
     titled: tuple[int, int] | None = None
     worded: int | None = None
     headed: int | None = None
+    earlier: int | None = None
     named: tuple[int | None, int | None] = (None, None)
     bounds: RankBounds | None = None
     processes: int = 1
@@ -124,12 +126,14 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
 def _stated_nodes(
     report: FileReport, line: int, evidence: ScaleEvidence, ranks: int | None
 ) -> int | None:
-    """Return the nodes by the command, a heading or the file's name, if they fit the ranks."""
-    if ranks in (evidence.commanded, evidence.commanded_nodes) and evidence.commanded_nodes:
-        return evidence.commanded_nodes
+    """Return the nodes by the command, the text above or the file's name, if they fit the ranks."""
+    commanded = evidence.commanded_nodes
+    if commanded and ranks in (evidence.commanded, commanded):
+        return commanded
     titled, at = evidence.titled or (None, 0)
-    for nodes, words in ((titled, f"heading in line {at}"), (evidence.named[0], "file's name")):
-        if nodes and ranks and ranks % nodes == 0:
+    named = evidence.named[0] if ranks else None
+    for nodes, words in ((titled, f"text in line {at}"), (named, "file's name")):
+        if nodes and (ranks or nodes) % nodes == 0:
             sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
             report.flag(FlagKind.NOTE, sentence, line)
             return nodes
@@ -161,8 +165,12 @@ def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | N
         ("--ranks", evidence.given[1]),
     ]
     known = [(said, ranks) for said, ranks in claims if ranks]
-    # A heading or a name may state the ranks of a node, so they never contradict a table.
-    weak = (("a heading", evidence.headed), ("the file's name", evidence.named[1]))
+    # These may be of a node or of another run, so they never contradict a table.
+    weak = (
+        ("a heading", evidence.headed),
+        ("the command above an earlier table", evidence.earlier),
+        ("the file's name", evidence.named[1]),
+    )
     named = [(said, ranks) for said, ranks in weak if ranks]
     if bounds is None:
         if named and not known:
@@ -217,7 +225,11 @@ def _flag_unknown(
     missing = [("--nodes", nodes, "nodes"), ("--ranks", ranks, "ranks")]
     nouns = " and ".join(noun for _, value, noun in missing if value is None)
     options = " and ".join(option for option, value, _ in missing if value is None)
-    why = "the device list is cut" if evidence.last_rank is not None else "nothing states it"
+    why = (
+        "the device list is cut"
+        if evidence.last_rank is not None
+        else "no command, list or heading states it"
+    )
     if one_name and nodes is None:
         why = (
             "a host name lists one GPU several times: machines of one name, or ranks that share it"

@@ -35,7 +35,8 @@ _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verd
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>[\d.e+-]+)(?: (?P<verdict>OK|FAILED))?")
 _ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
 _NUMERIC = re.compile(r"\s*-?\.?\d")
-_ADDRESS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\s*")
+# An address, or a version as a title.
+_ADDRESS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){2,3}(?::\d{0,5})?\s*")
 _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = (
     "a row without a column header: which column is which is unknown (keep the line of names)"

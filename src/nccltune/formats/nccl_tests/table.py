@@ -29,6 +29,7 @@ from nccltune.formats.reading.choice_evidence import (
     tuner_of,
 )
 from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import scale_of_heading, scale_of_name
 from nccltune.formats.reading.file_report import FlagKind
@@ -340,6 +341,7 @@ class TableReader:
         self, rows: list[FlatRow], found: Collective | str, log: NcclLog
     ) -> ScaleEvidence:
         run, options = self.run, self._context.options
+        command = run.command or CommandFound(None, None, 0)
         bounds = None
         if isinstance(found, str) and rows[0][1] != rows[0][2] * DTYPE_BYTES.get(rows[0][3], 0):
             counted = bounds_by_count(rows)
@@ -357,11 +359,12 @@ class TableReader:
             logged_hosts=None if self._logs is None else self._logs.hosts(log.ranks),
             given=(options.nodes, options.ranks),
             stated=run.stated if any(run.stated) else scale_of_heading(self.found.heading),
-            commanded=run.command.ranks if run.command is not None else None,
-            commanded_nodes=run.command.nodes if run.command is not None else None,
-            titled=run.command.titled if run.command is not None else None,
-            worded=run.command.worded if run.command is not None else None,
-            headed=run.command.headed if run.command is not None else None,
+            commanded=command.ranks,
+            commanded_nodes=command.nodes,
+            titled=command.titled,
+            worded=command.worded,
+            headed=command.headed,
+            earlier=command.earlier,
             named=scale_of_name(self._context.name),
             bounds=bounds,
             processes=len({(device.host, device.pid) for device in run.group}),

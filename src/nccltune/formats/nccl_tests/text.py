@@ -27,6 +27,7 @@ from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
+from nccltune.formats.reading.table_header import with_title
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
@@ -44,6 +45,11 @@ _BARE_HEADER = re.compile(
     r"size\s+count\s+type\s.*\btime\s+algbw\s+busbw\b|\(B\)\s+\(elements\)\s.*\(us\)"
     r"|out-of-place\s+in-place\s*$"
 )
+# People put a column of their own before those of nccl-tests, such as the number of nodes.
+_LED_HEADER = re.compile(
+    r"#?\s*(?!size\b)(?P<name>[A-Za-z][\w-]{0,23})\s+(?P<labels>size\s+count\s+type\s.*)"
+)
+_LED_ROW = re.compile(r"\s*(?P<lead>[\w.-]{1,40})\s+(?P<row>\d+\s+\d+\s+[a-z]\w+\s.*)")
 # People paste the output without its comment signs.
 _BARE_LINE = re.compile(
     r"nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s|Blocking Enabled: "
@@ -146,6 +152,8 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
+        self.above = ""
+        self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
         self.sources = {"": self.plain}
 
@@ -179,18 +187,10 @@ class _TextReader:
                 self.report.ignored += 1
                 return
         body = text.lstrip()
-        if body.startswith("#"):
-            if _SEPARATED.search(body) and source.copied(text, number):
-                return
-            if self.commands.observe(body, number):
-                source.end_unlabelled()
-            self._comment(source, text, number)
-            self.note_time(source.run.stamps, line, line.find("#"))
-            if (error := _LAST_ERROR.match(body)) is not None:
-                what = visible(error["what"], 80)
-                self.report.flag(
-                    FlagKind.FAILURE, f"NCCL's last error was: {what}", number, doubtful=False
-                )
+        if self._led(source, text, number):
+            pass
+        elif body.startswith("#"):
+            self._commented(source, line, text, number)
         elif (at := text.find(_SUMMARY)) > 0:
             source.glued(text, at, "", self.hosts, number)
         elif "Test " in text and (failure := _FAILURE.search(text)) is not None:
@@ -203,6 +203,22 @@ class _TextReader:
             self.logs.unnamed.version = version["version"]
         elif body:
             self._other(source, text, body, number)
+
+    def _commented(self, source: SourceReader, line: str, text: str, number: int) -> None:
+        """Process a line that starts with `#` after its prefix."""
+        body = text.lstrip()
+        if _SEPARATED.search(body) and source.copied(text, number):
+            return
+        if self.commands.observe(body, number):
+            source.end_unlabelled()
+        self._comment(source, text, number)
+        self.above = text
+        self.note_time(source.run.stamps, line, line.find("#"))
+        if (error := _LAST_ERROR.match(body)) is not None:
+            what = visible(error["what"], 80)
+            self.report.flag(
+                FlagKind.FAILURE, f"NCCL's last error was: {what}", number, doubtful=False
+            )
 
     def _comment(self, source: SourceReader, text: str, number: int) -> None:
         """Process a line of the header or the footer, with its comment sign."""
@@ -220,6 +236,7 @@ class _TextReader:
         if _QUOTED.match(text):
             text = _QUOTED.sub("", text)
             body = text.lstrip()
+        text, self.above = with_title(text, self.above), text
         plain = _BARE_HEADER.match(body) and not _SEPARATED.search(body)
         if not (plain and body.count("time") != 1) and source.copied(text, number):
             return
@@ -238,6 +255,26 @@ class _TextReader:
             self.report.cannot_read(number, text, "a result row behind words that are not known")
         else:
             self.report.ignored += 1
+
+    def _led(self, source: SourceReader, text: str, number: int) -> bool:
+        """Process a line of a table with another column before those of nccl-tests.
+
+        Return whether `text` is one. Rows with another value in that column are of another run.
+        """
+        if (header := _LED_HEADER.fullmatch(text)) is not None:
+            self.led_by, self.led, self.lead = header["name"].lower(), header["labels"], ""
+            return True
+        row = _LED_ROW.fullmatch(text) if self.led else None
+        if row is None:
+            return False
+        if row["lead"] != self.lead:
+            self.lead = row["lead"]
+            if "node" in self.led_by:
+                self.commands.observe(f"## {self.lead} nodes", number)
+            source.comment(f"# {self.led}", number)
+            if source.table is not None:
+                source.table.footer = True
+        return source.other(row["row"], number)
 
     def log_line(
         self, source: SourceReader, text: str, match: re.Match[str], number: int

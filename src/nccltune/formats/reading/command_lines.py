@@ -32,7 +32,9 @@ _SHORT = re.compile(
     r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=[A-Za-z])", re.IGNORECASE
 )
 _HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
-_OF_DEFAULT = re.compile(r"(?:#{1,6}|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE)
+_OF_DEFAULT = re.compile(
+    r"(?:#{1,6}|//|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE
+)
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
 _PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
@@ -62,8 +64,34 @@ _OF_NODES = re.compile(
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})")
+# With words between, a singular is one of that many GPUs (`an 8 H100 server`), except after one.
+_OF_HOSTS = (
+    r"(?:(?:(?<=\d)|[ -])(?:node|host|instance|machine|server)s?"
+    r"|(?:(?<=\bone)|(?<=\bsingle)|(?<=\b1)) (?!(?:\w+ )?(?:each|per|a|the)\b)"
+    r"(?:[\w.-]{1,24} ){1,2}(?:node|host|instance|machine|server)"
+    r"|[ -](?:(?!(?:gpus?|ranks?|each|per|every|in|of|and|an?|the|this|one)\b)[\w.-]{1,24} ){1,2}"
+    r"(?:nodes|hosts|instances|machines|servers))\b"
+)
+_COUNTED = re.compile(
+    rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})", re.IGNORECASE
+)
+# A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
+_TESTED_ON = re.compile(
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for) (?:an? )?|\()"
+    rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
+    re.IGNORECASE,
+)
+_TEST = re.compile(
+    r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?)\b|_perf\b", re.IGNORECASE
+)
+_MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server)", re.IGNORECASE)
+# Such a sentence may be about another run than the table below it.
+_CONTRAST = re.compile(
+    r"\b(?:but|however|while|multi\w*|fine|ok|okay|works?|worked|expected?)\b", re.IGNORECASE
+)
 _LONGEST_TITLE = 160
+# A line such as `alltoall result` is a title, too.
+_MOST_TITLE_WORDS = 4
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
 _WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
 _WORLD = re.compile(
@@ -71,7 +99,14 @@ _WORLD = re.compile(
     re.IGNORECASE,
 )
 _EACH = r"\s{0,2}(?:gpus?|ranks?|(?:nvidia |amd )?(?:[ABHVLTP]\d{1,3}|GB\d00|GH200|MI\d{3}|RTX))"
-_OF_RANKS = re.compile(rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}", re.IGNORECASE)
+_OF_RANKS = re.compile(
+    rf"(?<![\w.-])(?P<ranks>\d{{1,5}})\s?[x\u00d7]?{_EACH}(?!\w*\s(?:node|host|server|machine|system))",
+    re.IGNORECASE,
+)
+# A program of PyTorch: `torchrun --nproc_per_node 8 --nnodes 2 bench.py`.
+_TORCHRUN = re.compile(r"\s--?nproc[-_]per[-_]node[ =](\d{1,3})\b")
+_TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
+_PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
 _EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
 _MACHINES = (
     re.compile(
@@ -85,9 +120,29 @@ _MACHINES = (
         re.IGNORECASE,
     ),
 )
+# A line with nothing but a GPU, such as `H100 PCIe`, is a title, too.
+_ONLY_MACHINE = re.compile(
+    r"(?:\d{1,3} ?x )?(?:NVIDIA |AMD )?[A-Z]{1,3}\d{2,4}X?"
+    r"(?:[ -](?:PCIe|SXM\d?|NVL\d{0,2}|\d{2,3} ?GB|HBM\d\w?))*",
+    re.IGNORECASE,
+)
+_VERSION = r"2\.\d{1,2}\.\d{1,2}"
+_OF_VERSION = re.compile(
+    rf"(?<![\w.])[NR]CCL[ =:-]{{1,2}}v?({_VERSION})(?![\w.]*\d)", re.IGNORECASE
+)
+_ONLY_VERSION = re.compile(
+    rf"(?:#{{1,6}} |\*\*)?(?:[NR]CCL )?v?({_VERSION})(?:\*\*)?:?", re.IGNORECASE
+)
 _NAMED_PAIR = re.compile(
     r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
     r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
+    re.IGNORECASE,
+)
+# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL**`, is a title, too.
+_ONLY_CHOICE = re.compile(
+    r"(?:#{1,6}|//|\*\*|={2,}|-{1,3})?\s?(?:(?:with|using|NCCL|algo(?:rithm)?:?)\s)?"
+    r"(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)"
+    r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?(?:\salgo(?:rithm)?)?\s?(?:\*\*|={2,}|-{2,})?:?",
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
@@ -118,6 +173,8 @@ class CommandFound(NamedTuple):
     - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
       ranks in a line such as `World Size: 8`.
     - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
+      `nccl`: the version of NCCL in one.
+    - `earlier`: the ranks that the last command started, if an earlier table is between.
     - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
     """
@@ -139,6 +196,8 @@ class CommandFound(NamedTuple):
     worded: int | None = None
     headed: int | None = None
     machine: str | None = None
+    nccl: str | None = None
+    earlier: int | None = None
     elsewhere: tuple[int, str] | None = None
 
     @property
@@ -176,9 +235,12 @@ class CommandLines:
         self._headed: int | None = None
         self._machine: str | None = None
         self._machine_level = 0
+        self._version: str | None = None
+        self._version_level = 0
 
     def _note_title(self, text: str, number: int) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level."""
+        text = " ".join(text.split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
@@ -187,22 +249,47 @@ class CommandLines:
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
             self._machine = None if level <= self._machine_level else self._machine
+        ends = self._used and self._version is not None and level <= self._version_level
+        if ends and (level or (text[:1] != "#" and re.search(r"[A-Za-z]{2}", text))):
+            # Words below a table begin another run, as `After:`.
+            self._version = None
         self._fenced ^= text.startswith("```")
+        if "nproc" in text and (each := _TORCHRUN.search(text)) is not None:
+            several = _TORCHRUN_NODES.search(text)
+            self._worded = int(each[1]) * (int(several[1]) if several else 1) or None
+        if "." in text and (script := _WRAPPER.search(text)) is not None:
+            self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
-        if _TITLE.match(text) and (named := collective_of_title(text)) is not None:
+        is_title = _TITLE.match(text) is not None or text.endswith(":")
+        self._note_version(text, level, is_title=is_title)
+        short = len(text.split()) < _MOST_TITLE_WORDS and _TEST.search(text) is not None
+        if (is_title or short) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
-        if _TITLE.match(text) or text.endswith(":"):
+        if is_title or _ONLY_MACHINE.fullmatch(text):
             self._note_machine(text, level)
-        if (script := _WRAPPER.search(text)) is not None:
-            self._named = collective_of_title(script[0]) or self._named
+        self._note_scale(text, number, level, is_title=is_title)
+
+    def _note_scale(self, text: str, number: int, level: int, *, is_title: bool) -> None:
+        """Keep the nodes and ranks that a title or a sentence about a test names."""
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
-        ranks = {int(match["ranks"]) for match in _OF_RANKS.finditer(text)}
-        if _TITLE.match(text) and len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+        matches = _OF_RANKS.finditer(text) if is_title else ()
+        ranks = {int(match["ranks"]) for match in matches}
+        if len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
             self._headed = ranks.pop() or None
+        elif is_title and (product := _PRODUCT.search(text)) is not None:
+            self._headed = int(product[1]) * int(product[2]) or None
+        elif is_title and self._used:
+            self._headed = None
+        machines = _MACHINE_WORD.search(text) is not None
+        tested = machines and (text.endswith(":") or _TEST.search(text) is not None)
+        if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
+            found = _TESTED_ON.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
+            if machines and self._used and not self._level:
+                self._titled = None
             return
         word = found["nodes"].lower().replace("one", "single")
         nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
@@ -216,6 +303,13 @@ class CommandLines:
                 self._elsewhere = (self._lines[name], f"{name}={self._exported.pop(name)}")
             if 0 < level <= self._block_level:
                 self._block.pop(name, None)
+
+    def _note_version(self, text: str, level: int, *, is_title: bool) -> None:
+        """Keep the only version of NCCL that a title names."""
+        match = _ONLY_VERSION.fullmatch(text) or (_OF_VERSION.search(text) if is_title else None)
+        if match is not None:
+            several = len(set(re.findall(_VERSION, text))) > 1
+            self._version, self._version_level = None if several else match[1], level
 
     def _note_machine(self, text: str, level: int) -> None:
         """Keep the only kind of machine that a heading names."""
@@ -239,8 +333,8 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
-        self._note_title(text.strip(), number)
-        if _HEADING.match(text):
+        self._note_title(text, number)
+        if _HEADING.match(text) or text.startswith("//"):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
                 # What a title or another heading named holds no longer.
@@ -271,7 +365,7 @@ class CommandLines:
             else (
                 program is not None
                 or _is_setting(text.strip("#=*->[] "))
-                or (level > 0 and _IN_BRACKETS.search(text) is not None)
+                or (text.startswith(("#", "//")) and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
             )
         )
@@ -317,6 +411,7 @@ class CommandLines:
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
             title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
+            title = title._replace(nccl=self._version)
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
             title = title._replace(elsewhere=self._elsewhere)
             return title if any(title[3:]) else None
@@ -340,6 +435,8 @@ class CommandLines:
             worded=self._worded,
             headed=self._headed,
             machine=self._machine,
+            nccl=self._version,
+            earlier=self._ranks if ranks is None and not self._ambiguous else None,
             elsewhere=self._elsewhere,
         )
 
@@ -349,15 +446,20 @@ def _forced_by(heading: str) -> str:
 
     A heading that compares several choices names none.
     """
+    if (only := _ONLY_CHOICE.fullmatch(heading.strip())) is not None:
+        return _settings(only["algo"], only["proto"])
     if _LEVEL.match(heading) is None:
         return ""
     found = {match.group().lower() for match in _NAMED_PAIR.finditer(heading)}
     match = _NAMED_PAIR.search(heading)
     if len(found) != 1 or match is None or _OF_DEFAULT.match(heading):
         return ""
-    words = zip(_CHOICE, (match["algo"], match["proto"] or match["only"]), strict=True)
-    settings = [f"{name}={word}" for name, word in words if word]
-    return f" ({','.join(settings)})"
+    return _settings(match["algo"], match["proto"] or match["only"])
+
+
+def _settings(algorithm: str | None, protocol: str | None) -> str:
+    words = zip(_CHOICE, (algorithm, protocol), strict=True)
+    return f" ({','.join(f'{name}={word}' for name, word in words if word)})"
 
 
 def _program(text: str) -> re.Match[str] | None:
@@ -426,7 +528,9 @@ def _ranks_of(launcher: str, options: str) -> int | None:
     alone = False
     if (match := _LAUNCHER.search(launcher)) is not None:
         said = _PROCESSES.search(launcher, match.end())
-        processes = int(said["count"]) if said is not None else None
+        processes = (
+            int(said["count"]) if said is not None else _by_srun_nodes(launcher[match.start() :])
+        )
     else:
         before = re.sub(r"\S*[/\s]$", "", launcher)
         alone = options.lstrip().startswith("-") and all(map(_ALONE.match, before.split()))
@@ -439,6 +543,14 @@ def _ranks_of(launcher: str, options: str) -> int | None:
     return processes if processes > 1 or alone or match is not None else None
 
 
+def _by_srun_nodes(launcher: str) -> int | None:
+    """Return the ranks of `srun --nodes N --ntasks-per-node M`; None for any other command."""
+    nodes, each = _SRUN_NODES.search(launcher), _PER_NODE.search(launcher)
+    if nodes is None or each is None or not launcher.startswith("srun"):
+        return None
+    return int(nodes["count"]) * int(each["count"]) or None
+
+
 def _nodes_of(launcher: str) -> int | None:
     """Return the number of nodes that a command starts processes on; None if it is not clear.
 
@@ -446,7 +558,7 @@ def _nodes_of(launcher: str) -> int | None:
     """
     match = _LAUNCHER.search(launcher)
     if match is None:
-        return None
+        return None if _PROCESSES.search(launcher) else 1
     options = launcher[match.end() :]
     said, each = _PROCESSES.search(options), _PER_NODE.search(options)
     if each is None and match[0] in ("mpirun", "orterun", "prterun"):

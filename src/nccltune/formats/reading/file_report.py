@@ -112,7 +112,8 @@ class Flag(msgspec.Struct):
     """A remark on a file.
 
     `sentence` and `line` are from the first occurrence (line 0: the file as a whole). `count` is
-    the number of occurrences. `doubtful` means that the flag puts the numbers in doubt.
+    the number of occurrences, and `others` are those of them whose sentence has other values.
+    `doubtful` means that the flag puts the numbers in doubt.
     """
 
     kind: FlagKind
@@ -120,6 +121,7 @@ class Flag(msgspec.Struct):
     line: int = 0
     doubtful: bool = False
     count: int = 1
+    others: int = 0
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -180,6 +182,7 @@ class FileReport(msgspec.Struct, kw_only=True):
         for flag in self.flags:
             if flag.kind is kind and (kind not in _EACH or flag.sentence == sentence):
                 flag.count += 1
+                flag.others += flag.sentence != sentence
                 return
         sure = kind in DOUBTFUL if doubtful is None else doubtful
         if len(self.flags) < MAX_KINDS:

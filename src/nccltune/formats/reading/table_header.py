@@ -59,6 +59,7 @@ MEASURED_NAME = re.compile(
     r"time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s", re.IGNORECASE
 )
 _LEAST_KNOWN = 3
+_MOST_CHARACTERS = 4096
 _REPEAT = re.compile(
     r"\b(?:run|rep|repeat|round|iter\w*|trial|cycle|pass|date|time\w*|index|id|seq\w*|notes?|comments?)\b"
     r"|stamp|#$|%|util|power|temp|peak|gain|speed|share|bw|bandwidth|latency|_us\b|[(][um]s[)]",
@@ -103,6 +104,14 @@ _SUFFIX = re.compile(
     re.IGNORECASE,
 )
 _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
+
+
+# A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
+_TITLE = re.compile(
+    r"(?P<what>(?<![a-z])(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:time|latency)\b)"
+    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s]{1,12})(?=[)\]])",
+    re.IGNORECASE,
+)
 
 
 class Column(NamedTuple):
@@ -228,7 +237,7 @@ class DifferingColumns:
 
 def header_of(line: str) -> Header | None:
     """Return the header in `line`; None if it is not the header of a table of measurements."""
-    if len(line) > 4096:
+    if len(line) > _MOST_CHARACTERS:
         return None
     if not (_HINT.search(line) or has_foreign_name(line)):
         return None
@@ -253,6 +262,29 @@ def header_of(line: str) -> Header | None:
             continue
         return header
     return None
+
+
+def with_title(line: str, title: str) -> str:
+    """Return a line of names whose measure and unit the title above names, with those in it.
+
+    Return any other line as it is.
+    """
+    match = _TITLE.search(title[:400])
+    if match is None or not is_unit(match["unit"]) or len(line) > _MOST_CHARACTERS:
+        return line
+    separator = next((mark for mark in "|\t,;" if mark in line), "")
+    names = cells_of(line, separator) if separator else []
+    columns = [column_of(name) for name in names]
+    others = [column for column in columns if column.role != "size"]
+    named = any(column.role or column.unit or column.name.isdecimal() for column in others)
+    if len(others) != len(names) - 1 or not others or named or not all(names):
+        return line
+    measure = f"{match['what']} ({match['unit']})"
+    cells = [
+        name if column.role else measure if len(others) == 1 else f"{name} {measure}"
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return separator.join(["", *cells, ""] if separator == "|" else cells)
 
 
 def _heading_of(column: Column) -> tuple[str, str]:

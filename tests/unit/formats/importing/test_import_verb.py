@@ -213,6 +213,15 @@ def test_json(tmp_path: Path, nccltune: Command) -> None:
     assert flags["one_rank"] is True
 
 
+def test_a_remark_with_other_values_is_not_the_same_remark(
+    tmp_path: Path, nccltune: Command
+) -> None:
+    made = [without_devices(MADE.with_(ranks=ranks).text()) for ranks in (4, 4, 8)]
+    (tmp_path / "out.txt").write_text("\n".join(made))
+    result = nccltune("import", tmp_path / "out.txt", "-o", tmp_path / "a")
+    assert "4 ranks by size, time and busbw (2 times) (1 more, with other values)" in result.out
+
+
 def test_an_interruption_leaves_nothing_behind(
     tmp_path: Path, nccltune: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,3 +79,32 @@ def test_lines_of_rccl_tests_without_cycles_are_read(tmp_path: Path, wrong: str)
         (4, False, 0, 19.18),
         (4, True, 0, 20.18),
     ]
+
+
+def document(*parts: tuple[str, float, int]) -> str:
+    """Return a page with a list of timings, each `slower`, under each title, with few digits."""
+    texts = []
+    for title, slower, digits in parts:
+        times = [round(104.8576 * slower * (1 << at), digits) for at in range(3)]
+        rows = [
+            {"size": size, "time_us": time, "busbw": round(1.75e-3 * size / time, digits)}
+            for size, time in zip((1 << 20, 1 << 21, 1 << 22), times, strict=True)
+        ]
+        texts.append(f"{title}\n\n```json\n{json.dumps(rows, indent=1)}\n```\n")
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+def test_lists_of_a_page_are_runs_with_their_titles(tmp_path: Path, digits: int) -> None:
+    page = document(
+        ("# Results\n\nAll-reduce on 8 x H100 (one host):", 1, digits),
+        ("After the upgrade:", 1.5, digits),
+    )
+    found = one(tmp_path, page)
+    assert (found.report.tables, found.doubtful) == (2, set())
+    assert {(s.collective, s.ranks) for s in found.samples} == {(Collective.ALLREDUCE, 8)}
+
+
+def test_lists_of_a_page_without_words_between_them_are_one_run(tmp_path: Path) -> None:
+    lists = document(("## All-reduce", 1, 2)).replace("},\n", "}]\n```\n\n```json\n[", 1)
+    assert one(tmp_path, lists).report.tables == 1

@@ -57,6 +57,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (START + 2 * AVERAGE, "from one start: each is a separate copy", "make MPI=1", 5),
         (START * 2 + 2 * AVERAGE, "has 2 averages of nccl-tests and no row: there", "give", 4),
         ("for i in 1 2; do\n" + START + "done\n" + 2 * AVERAGE, "and no row: there", "give", 5),
+        (" copy\t 64kB\t  GB/sec\t3.81\t3.92\t0.01\t3.8\t3.9\n" * 3, "nothing in it", "", None),
         (START + AVERAGE, "has 1 average of nccl-tests and no row: there is no time", "whole", 3),
         ("run it:\nmpirun -n 8 ./all_reduce_perf -b 8 -e 1G\n", "has a command", "lint", 2),
         ("#!/bin/sh\nsrun x/all_reduce_perf -b 8 -e 1G\n", "is a script", "give its output", 2),
@@ -104,6 +105,9 @@ def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
             "MSCCL++",
         ),
         ("nvbandwidth Version: v0.5\n", "nvbandwidth"),
+        ("Comm. Op    Message Size    Count\nall_reduce\n   8.0 KB   4\n", "DeepSpeed"),
+        ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n D\\D 0 1\n", "p2pBandwidth"),
+        ("P2P=Enabled Latency (P2P Writes) Matrix (us)\n GPU 0 1\n 0 1.6 2\n", "p2pBandwidth"),
     ],
 )
 def test_other_benchmarks_are_named(text: str, program: str) -> None:

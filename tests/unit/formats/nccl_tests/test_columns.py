@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import OLD_COLUMNS, REDUCING, ROOTED, Made, Point, old_time, points
+from tests.unit.formats.maker import (
+    OLD_COLUMNS,
+    REDUCING,
+    ROOTED,
+    Made,
+    Point,
+    old_time,
+    points,
+    without_devices,
+)
 from tests.unit.formats.reading_tools import Read, text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 26)
@@ -289,3 +298,24 @@ def test_any_table_reads_back(
         ranks=ranks,
     )
     check(made, f"{collective.value}.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"), [("nodes", {1, 2, 4}), ("# nodes", {1, 2, 4}), ("system", {None})]
+)
+def test_a_column_before_those_of_nccl_tests_separates_runs(
+    name: str, nodes: set[int | None]
+) -> None:
+    made = {
+        each: without_devices(Made(points(1 << 30), ranks=8 * each).text()) for each in (1, 2, 4)
+    }
+    lines = made[1].splitlines()
+    at = next(i for i, line in enumerate(lines) if line.lstrip("# ").startswith("size"))
+    rows = [text_.splitlines()[at + 2] for text_ in made.values()]
+    labels = lines[at].replace("#", " ", 1)
+    table = [lines[at - 1], f"{name} {labels}", lines[at + 1]]
+    table += [f"  {each}  {row}" for each, row in zip(made, rows, strict=True)]
+    read = text("\n".join(table))
+    assert {item.ranks for item in read.samples} == {8, 16, 32}
+    assert {item.nodes for item in read.samples} == nodes
+    assert (read.report.unreadable, read.doubtful) == (0, set())

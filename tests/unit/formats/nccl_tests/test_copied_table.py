@@ -10,8 +10,9 @@ import pytest
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.reading.table_header import with_title
 from tests.unit.formats.maker import Made, points
-from tests.unit.formats.reading_tools import Read, files, text
+from tests.unit.formats.reading_tools import Read, files, one, text
 
 MADE = Made(points(8, 1024, 65536, 1 << 20, 1 << 24, 1 << 28), ranks=8)
 HEAD = "\n".join(MADE.head()) + "\n"
@@ -421,9 +422,47 @@ def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("title", "line", "named"),
+    [
+        ("## All-reduce time (us)", "| Size | Ring | Tree |", "|Ring time (us)|Tree time (us)|"),
+        ("Bus bandwidth [GB/s]:", "size,new,old", "size,new Bus bandwidth (GB/s),old Bus"),
+        ("**busbw in steady state (GB/s)**", "Size (MB)\tH100", "Size (MB)\tbusbw (GB/s)"),
+        ("Latency (ms)", "| Size | Latency | Speedup |", None),
+        ("TP=4 (latency us)", "| Size | a | b |", "|a latency (us)|b latency (us)|"),
+        ("Table 1 (busbw in GB/s)", "| Size | a |", "|Size|busbw (GB/s)|"),
+        ("Bandwidth (GB/s)", "| Size | Ring | Tree |", None),
+        ("Bus bandwidth (percent)", "| Size | Ring | Tree |", None),
+        ("Time (us)", "| Size | Ring (us) | Tree (us) |", None),
+        ("Time (us)", "| 1024 | 12.1 | 13.2 |", None),
+        ("Time (us)", "We measured it, twice", None),
+    ],
+)
+def test_a_title_names_the_measure_of_columns(title: str, line: str, named: str | None) -> None:
+    assert (named or line) in with_title(line, title)
+
+
+def test_a_table_whose_title_has_the_unit_is_read(tmp_path: Path) -> None:
+    table = (
+        "## All-reduce latency (us), 2 nodes x 8 GPUs\n\n| Size | Ring | Tree |\n|---|---|---|\n"
+    )
+    rows = "".join(f"| {1 << at}K | {10 << at} | {12 << at} |\n" for at in range(4))
+    found = one(tmp_path, table + rows)
+    assert (found.report.error, found.report.tables) == (None, 1)
+    assert {(item.nodes, item.ranks) for item in found.samples} == {(2, 16)}
+    assert [item.time_us for item in found.samples][:4] == [10, 20, 40, 80]
+
+
+@pytest.mark.parametrize(
     ("heading", "label"),
     [
         ("### all_reduce / ring (NCCL_ALGO=RING)", "NCCL_ALGO=Ring"),
+        ("# Configuration B (NCCL_PROTO=Simple)", "NCCL_PROTO=Simple"),
+        ("# B (NCCL_ALGO=Ring, NCCL_PROTO=LL)", "ring/ll"),
+        ("// Ring", "NCCL_ALGO=Ring"),
+        ("**NVLSTree**", "nvls_tree/simple"),
+        ("# with Ring + LL algorithm:", "ring/ll"),
+        ("// default", "default"),
+        ("## Ring of friends", "default"),
         ("## Part 3: Forced Ring/LL - slow", "ring/ll"),
         ("## Ring/LL against Tree/LL", "default"),
         ("## Default, not Ring/LL", "default"),
@@ -434,7 +473,7 @@ def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
 def test_the_heading_of_a_section_names_its_choice(heading: str, label: str) -> None:
     before = f"### all_reduce (NCCL_ALGO=TREE)\n{MADE.text()}\n"
     found = text(
-        f"{before}{heading}\n{MADE.text()}" if heading[0] == "#" else f"{heading}\n{MADE.text()}"
+        f"{before}{heading}\n{MADE.text()}" if heading[0] in "#/*" else f"{heading}\n{MADE.text()}"
     )
     assert found.labels - {"NCCL_ALGO=Tree"} == {label}
 

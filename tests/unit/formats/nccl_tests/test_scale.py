@@ -293,6 +293,36 @@ def test_the_file_s_name_states_a_scale_that_the_table_allows() -> None:
     assert "scale_mismatch" not in read.flags
 
 
+@pytest.mark.parametrize(
+    ("below", "ranks"),
+    [(Made(points(64, 512), ranks=16), 16), (Made(points(1 << 20, 1 << 22), ranks=4), 4)],
+)
+def test_one_command_above_two_tables_states_the_ranks_of_both(below: Made, ranks: int) -> None:
+    tables = [without_devices(made.text()) for made in (Made(points(64, 512), ranks=16), below)]
+    read = text("mpirun -np 16 ./all_reduce_perf -g 1\n" + "After:\n".join(tables))
+    assert scales(read) == {(None, 16), (None, ranks)}
+    assert "scale_mismatch" not in read.flags
+
+
+def test_a_sentence_states_the_nodes_of_unknown_ranks_and_never_contradicts_a_table() -> None:
+    small = without_devices(Made(points(64, 512), ranks=16).text())
+    read = text(f"We test it on 8 nodes\n{small}")
+    assert {item.nodes for item in read.samples} == {8}
+    assert "number of ranks is unknown" in read.sentence("scale_unknown")
+    large = without_devices(Made(points(1 << 20, 1 << 22), ranks=4).text())
+    assert scales(text(f"We test it on 8 nodes\n{large}")) == {(None, 4)}
+
+
+@pytest.mark.parametrize(
+    ("between", "nodes"),
+    [("After the upgrade:", 2), ("but it is fine inside a node:", None), ("On one node:", 1)],
+)
+def test_a_sentence_holds_until_another_names_machines(between: str, nodes: int | None) -> None:
+    table = without_devices(Made(points(1 << 20, 1 << 22), ranks=8).text())
+    read = text(f"We test it on 2 nodes\n{table}{between}\n{table}")
+    assert [item.nodes for item in read.samples] == [2] * 4 + [nodes] * 4
+
+
 def test_host_names_with_blanks_and_other_characters_are_listed() -> None:
     lines = [
         f"#  Rank  {at} Group  0 Pid  4{at} on {host} device  0 [0000:1b:00] NVIDIA H100"

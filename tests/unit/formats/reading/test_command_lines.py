@@ -155,6 +155,8 @@ def test_long_lines_take_no_long_time(text: str) -> None:
         ("mpirun -np 16 -H $HOSTS", None),
         (f"mpirun -np 1 -H a {PERF} : -np 1 -H b", None),
         ("srun -n 16", None),
+        ("NCCL_DEBUG=INFO", 1),
+        ("${MPIRUN} -n 16", None),
         ("srun --nodes=2-4 -n 16", None),
     ],
 )
@@ -180,12 +182,31 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("### Two Nodes\n## Other", None),
         ("## 1 node against 2 nodes", None),
         ("We have a cluster of 4 nodes and ran this on two", None),
+        ("We run `nccl-tests` on two big instances, and see", (2, 1)),
+        ("1. the test between 2 hosts with 8 GPUs each", (2, 1)),
+        ("The bandwidth for a 4 nodes all-reduce test fell", (4, 1)),
+        ("Results on a single node", (1, 1)),
+        ("Same result, we test it in 8nodes with 8v100", (8, 1)),
+        ("Test in 2 nodes, 16 H20 GPUs, 16 NICs", (2, 1)),
+        ("All-reduce on 8 x H100 (one node):", (1, 1)),
+        ("8 GPUs (2 nodes and 4 nodes):", None),
+        ("We ran it on 2 nodes and then on 4 nodes", None),
+        ("Results for 1, 2 and 4 large instances", None),
+        ("A test on a 8 GPU node", None),
+        ("A test on 8 H800 server", None),
+        ("Tests with 8 tasks a node", None),
+        ("Tests with 2 ranks on the same machine", None),
+        ("A test on 1 H100 node", (1, 1)),
+        ("A test on two H100  servers, each machine with 8 NICs", (2, 1)),
+        ("It runs well on one host but not on more", None),
+        ("The test uses 2 NICs, with 2 ranks on each of the hosts", None),
+        ("```\necho run the test on 2 nodes", None),
         ("### 0 nodes", None),
         ("### Node 2", None),
         ("### nodes", None),
     ],
 )
-def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> None:
+def test_the_nodes_of_a_heading_or_a_sentence(lines: str, titled: tuple[int, int] | None) -> None:
     command = found(lines)
     assert (None if command is None else command.titled) == titled
     assert command is None or command.settings is None
@@ -201,6 +222,8 @@ def test_the_nodes_of_a_heading(lines: str, titled: tuple[int, int] | None) -> N
         ("## Allreduce\n## Broadcast", Collective.BROADCAST),
         ("## Allreduce\n## Other", None),
         ("## Allreduce and Broadcast", None),
+        ("alltoall result", Collective.ALLTOALL),
+        ("results of all_gather", Collective.ALLGATHER),
         ("The all-reduce was slow", None),
         ("## Allreduce\nmpirun ./all_gather_perf -g 1", Collective.ALLGATHER),
     ],
@@ -250,6 +273,27 @@ def test_words_state_the_ranks(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "ranks"),
+    [
+        ("--nproc_per_node 8 --nnodes 2", 16),
+        ("--nproc-per-node=4", 4),
+        (
+            "--nnodes=2 --nproc_per_node=4 --master_addr localhost --master_port 6000"
+            + 9 * " -q x",
+            8,
+        ),
+        ("--nproc_per_node gpu", None),
+    ],
+)
+def test_torchrun_states_the_ranks_and_its_script_the_collective(
+    options: str, ranks: int | None
+) -> None:
+    command = found(f"torchrun {options} ./some-allreduce.py --size 1G")
+    assert command is not None
+    assert (command.worded, command.collective) == (ranks, Collective.ALLREDUCE)
+
+
+@pytest.mark.parametrize(
     ("line", "ranks"),
     [
         ("./all_reduce_perf -b 8 -g 1", 1),
@@ -257,6 +301,9 @@ def test_words_state_the_ranks(line: str) -> None:
         ("(base) me@v100:~/x$ ./all_reduce_perf -b 8", 1),
         ("${MPIRUN} -n ${GPUS} -N 8 ./all_gather_perf -b 8M -e 8G -g 1", None),
         ("docker run --gpus all image ./all_reduce_perf -b 8 -g 8", 8),
+        ("srun --nodes=4 --ntasks-per-node=8 -- all_gather_perf -b 64K -g 1", 32),
+        ("srun -N2 --ntasks-per-node 4 ./all_gather_perf -g 2", 16),
+        ("srun -N2 ./all_gather_perf -g 1", None),
         ("docker run image ./all_reduce_perf -b 8 -g 1", None),
         ("EXEC_CMD=/opt/nccl-tests/bin/all_reduce_perf", None),
         ("`./all_reduce_perf -b 1G -e 8G -f 2 -g 2`", 2),
@@ -278,6 +325,8 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("**16 ranks on H100**", 16, "H100"),
         ("### 4 x NVIDIA H200", 4, "H200"),
         ("## 8x A100\n## 4x L40S", 4, "L40S"),
+        ("## All-reduce, 2 nodes x 8 H100", 16, "H100"),
+        ("## 4 nodes \u00d7 4 GPUs", 16, None),
         ("## 8x A100\n### all-reduce", None, "A100"),
         ("Results on p5.48xlarge:", None, "P5.48XLARGE"),
         ("## RTX 4090", None, "RTX4090"),
@@ -285,6 +334,11 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("## 8 GPUs per node", None, None),
         ("## 4 GPUs and 8 GPUs", None, None),
         ("## Two nodes with 8 GPUs", None, None),
+        ("With 1 H100 node, the result is:", None, "H100"),
+        ("## 2 A100 servers", None, "A100"),
+        ("H100 PCIe", None, "H100"),
+        ("NVIDIA A100 SXM4 80GB", None, "A100"),
+        ("H100 is slow", None, None),
         ("We have 8 A100 here", None, None),
         ("## A 100 words", None, None),
     ],
@@ -294,3 +348,27 @@ def test_the_ranks_and_the_machine_of_a_heading(
 ) -> None:
     command = found(lines)
     assert (command and command.headed, command and command.machine) == (headed, machine)
+
+
+@pytest.mark.parametrize(
+    ("lines", "versions"),
+    [
+        ("2.19.3:\nTABLE\n2.20.3\n#    out-of-place\nTABLE", ["2.19.3", "2.20.3"]),
+        ("## NCCL 2.27.5\nTABLE\n### all-reduce\nTABLE\n## More\nTABLE", ["2.27.5"] * 2 + [None]),
+        ("with NCCL 2.19.3:\nTABLE\nAfter the upgrade:\nTABLE", ["2.19.3", None]),
+        ("**RCCL v2.18.1**\nTABLE", ["2.18.1"]),
+        ("## With NCCL-2.21.5 + cuda-12.3\nTABLE", ["2.21.5"]),
+        ("NCCL 2.19.3 against 2.20.3:\nTABLE", [None]),
+        ("CUDA 12.4.1:\nTABLE", [None]),
+        ("We upgraded to NCCL 2.20.3\nTABLE", [None]),
+    ],
+)
+def test_the_version_of_nccl_in_a_title(lines: str, versions: list[str | None]) -> None:
+    commands, kept = CommandLines(), []
+    for at, line in enumerate(lines.split("\n"), 1):
+        if line == "TABLE":
+            command = commands.begin_run(again=bool(kept))
+            kept.append(None if command is None else command.nccl)
+        else:
+            commands.observe(line, at)
+    assert kept == versions
