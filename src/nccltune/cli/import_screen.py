@@ -101,20 +101,23 @@ def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> No
     elif not any(
         item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
     ):
-        flags = {flag.kind for item in result.files for flag in item.report.flags}
-        missing = [words for kind, words in _MISSING.items() if kind in flags]
         print(
-            error_lines(
-                "no measurement was read",
-                f"give what is unknown: {again} -o {name} {' '.join(missing)}"
-                if missing
-                else "every row was left out for the reasons above"
-                if any(item.report.unreadable or item.report.rows for item in result.files)
-                else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
-                " nccltune",
-            ),
-            file=sys.stderr,
+            error_lines("no measurement was read", _way_out(result, name, again)), file=sys.stderr
         )
+
+
+def _way_out(result: Imported, name: str, again: str) -> str:
+    """Return what to do about files without a measurement."""
+    reports = [item.report for item in result.files]
+    flags = {flag.kind for report in reports for flag in report.flags}
+    if missing := [words for kind, words in _MISSING.items() if kind in flags]:
+        return f"give what is unknown: {again} -o {name} {' '.join(missing)}"
+    if any(report.unreadable or report.rows for report in reports):
+        return "every row was left out for the reasons above"
+    if any(report.kind is FileKind.NCCL_LOG for report in reports):
+        files = again.removeprefix("nccltune import").partition(" --")[0]
+        return f"what the log says of faults: nccltune doctor{files}"
+    return "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
 
 
 def _unknown_scale(result: Imported) -> str:

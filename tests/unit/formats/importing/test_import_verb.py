@@ -51,9 +51,10 @@ def test_an_import_without_a_measurement_leaves_no_study(tmp_path: Path, nccltun
     for study in (tmp_path / "new", tmp_path / "old"):
         if study.name == "old":
             nccltune("import", put(tmp_path / "b.txt"), "-o", study)
-        result = nccltune("import", file, "-o", study)
+        result = nccltune("import", file, "-o", study, "--nodes", 2)
         assert (result.code, study.exists()) == (2, study.name == "old")
         assert "error: no measurement was read" in result.err
+        assert result.err.replace("\n", " ").endswith(f"nccltune doctor {file} ")
 
 
 def test_a_folder(tmp_path: Path, nccltune: Command) -> None:
