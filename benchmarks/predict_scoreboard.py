@@ -4,8 +4,8 @@
 python benchmarks/predict_scoreboard.py [FILE.jsonl...]
 
 Every curve of the reference set, and of reference files, is predicted from the curves of its system
-and settings at fewer nodes (two or more), or from the node's usual topology alone where there are
-none. The intervals use the errors on all other systems.
+and settings at fewer nodes, or from the node's usual topology alone where none has two or more
+nodes. The intervals use the errors on all other systems.
 """
 
 import math
@@ -32,6 +32,7 @@ UNKNOWN_VERSION: Version = (2, 23, 4)
 """Taken where a source names no version: the middle of those that the others name."""
 OLDEST: Version = (2, 18, 0)
 LARGE = 64 << 20
+SMALLER, ALONE = "smaller scales", "topology alone"
 LEAST_SIZES = 5
 """Fewer errors of a system are no distribution."""
 CONGESTED = 1.25
@@ -53,7 +54,8 @@ class Target(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return "smaller scales" if self.smaller else "topology alone"
+        several = any(curve.nodes > 1 for curve in self.smaller)
+        return SMALLER if several else ALONE
 
 
 _Key = tuple[str, str, str | None, Collective, int]
@@ -105,10 +107,13 @@ def quantiles(results: Iterable[Scored]) -> ErrorQuantiles | None:
     """Return quantiles of errors in standard deviations; every system has the same weight.
 
     Scales beyond twice the measured nodes and congested ones are left out: the congestion term is
-    for those.
+    for those. From the topology alone all errors of a system have one cause, its network. So the
+    next system is one more draw, and the tails are those of k + 1 systems (conformal prediction).
     """
     by_system: dict[str, list[float]] = defaultdict(list)
+    alone = False
     for one in results:
+        alone = one.target.kind == ALONE
         most = max((curve.nodes for curve in one.target.smaller), default=one.target.nodes)
         if not one.target.congested and one.target.nodes <= 2 * most:
             pairs = zip(one.errors, one.deviations, strict=True)
@@ -117,7 +122,9 @@ def quantiles(results: Iterable[Scored]) -> ErrorQuantiles | None:
     evenly = [np.quantile(x, steps) for x in by_system.values() if len(x) >= LEAST_SIZES]
     if not evenly:
         return None
-    low, high = (float(value) for value in np.quantile(np.concatenate(evenly), [0.1, 0.9]))
+    inner = min(1.0, 0.8 * (1 + 1 / len(evenly))) if alone else 0.8
+    levels = [0.5 - inner / 2, 0.5 + inner / 2]
+    low, high = (float(value) for value in np.quantile(np.concatenate(evenly), levels))
     return ErrorQuantiles(min(low, 0.0), max(high, 0.0))
 
 
@@ -170,7 +177,7 @@ def targets(curves: Sequence[ReferenceCurve]) -> tuple[list[Target], list[str]]:
                     [
                         MeasuredCurve(curve.nodes, dict(curve.points))
                         for curve in group
-                        if 1 < curve.nodes < nodes
+                        if curve.nodes < nodes
                     ],
                     bool(slower) and statistics.median(slower) > CONGESTED,
                 )
@@ -232,7 +239,7 @@ def main() -> None:
         ]
         results.append(scored(one.target, quantiles(others)))
     print_page(results, left_out)
-    for kind in ("smaller scales", "topology alone"):
+    for kind in (SMALLER, ALONE):
         usual = quantiles(one for one in first if one.target.kind == kind)
         if usual is not None:
             print(
@@ -243,7 +250,7 @@ def main() -> None:
 def print_page(results: Sequence[Scored], left_out: Sequence[str]) -> None:
     head = "curves | sizes | error | from 64 MiB on | in the 80 % interval |"
     print(f"| predicted from | {head}\n| --- | --: | --: | --: | --: | --: |")
-    for kind in ("smaller scales", "topology alone"):
+    for kind in (SMALLER, ALONE):
         for congested in (False, True):
             some = [
                 one
@@ -260,7 +267,7 @@ def print_page(results: Sequence[Scored], left_out: Sequence[str]) -> None:
     for (system, kind, nodes, congested), some in sorted(groups.items()):
         name = f"{system}{' (congested runs)' if congested else ''}"
         below = sorted({curve.nodes for one in some for curve in one.target.smaller})
-        source = f"{', '.join(map(str, below))} nodes" if below else kind
+        source = f"{', '.join(map(str, below))} nodes" if kind == SMALLER else kind
         print(row(f"{name} | {source} | {nodes}", some))
     print("\nLeft out:\n")
     for words in left_out:

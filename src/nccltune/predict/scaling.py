@@ -3,9 +3,10 @@
 
 NCCL's model gives a call three terms: latency inside the node, latency between nodes, and bytes by
 bandwidth. Here each term of each algorithm and protocol gets a factor, which depends on the size of
-its messages and not on the number of nodes. The factors have a prior around 1 and are fitted to the
-logarithms of all measured times at once (a Gaussian process, linear in the shares of the terms). So
-an algorithm and protocol that was not measured gets only what all share, and a wide interval.
+its messages and not on the number of nodes; curves of one node show the first. The factors have a
+prior around 1 and are fitted to the logarithms of all measured times at once (a Gaussian process,
+linear in the shares of the terms). So an algorithm and protocol that was not measured gets only
+what all share, and a wide interval.
 """
 
 import math
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from nccltune.model.choice import Algorithm, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.topology import Topology
-from nccltune.predict.constants import NEWEST
+from nccltune.predict.constants import NEWEST, rules_of
+from nccltune.predict.model import ring_steps
 from nccltune.predict.prediction import Prediction, SizePrediction, predict
 from nccltune.topology.hardware.bandwidth import Version
 
@@ -56,8 +58,8 @@ class ErrorQuantiles(NamedTuple):
     high: float
 
 
-USUAL_ERRORS = ErrorQuantiles(-1.34, 1.51)
-MODEL_ERRORS = ErrorQuantiles(-0.17, 3.68)
+USUAL_ERRORS = ErrorQuantiles(-1.24, 1.16)
+MODEL_ERRORS = ErrorQuantiles(-0.28, 3.94)
 """Those of all published systems, from fewer nodes and from the topology alone
 (`benchmarks/predict_scoreboard.py` prints them)."""
 
@@ -124,9 +126,9 @@ def scale_out(
     """Return the expected times of NCCL's default on `nodes` nodes, from curves at fewer nodes.
 
     The choice at each size is that of NCCL's model at `nodes` nodes, so the curve switches where
-    NCCL does. Curves of one node and of `nodes` or more nodes are left out. Without any curve the
-    result rests on the model alone. `errors` are those on other systems; None takes all published
-    ones. The other arguments are those of `predict`.
+    NCCL does. Curves of `nodes` or more nodes are left out. Without any curve of several nodes the
+    result rests on the model alone: one node shows nothing of the network. `errors` are those on
+    other systems; None takes all published ones. The other arguments are those of `predict`.
 
     Raises InputError for what `predict` raises.
     """
@@ -142,7 +144,9 @@ def scale_out(
             sizes=at,
         )
 
-    used = [curve for curve in curves if 1 < curve.nodes < nodes and curve.times_us]
+    used = [curve for curve in curves if curve.nodes < nodes and curve.times_us]
+    if all(curve.nodes == 1 for curve in used):
+        used = []
     points, unknown = _points(used, model)
     fit = _Fit(points)
     target = model(nodes, sizes)
@@ -179,12 +183,29 @@ def _point(model: Prediction, at: SizePrediction, choice: Choice) -> _Point:
     """Return a call. A ring's messages are those of one rank."""
     terms = at.terms[choice]
     comm = model.communicator
-    parts = comm.ranks if choice.algorithm is Algorithm.RING else 1
+    parts, net_us = 1, terms.net_us
+    if choice.algorithm is Algorithm.RING:
+        parts, net_us = comm.ranks, net_us * _crossings(model)
     local = terms.latency_us - terms.net_us
-    values = tuple(max(_LEAST_US, one) for one in (local, terms.net_us, terms.transfer_us))
+    values = tuple(max(_LEAST_US, one) for one in (local, net_us, terms.transfer_us))
     return _Point(
         choice, (values[0], values[1], values[2]), math.log2(at.size / parts), math.log2(comm.nodes)
     )
+
+
+def _crossings(model: Prediction) -> float:
+    """Return how often a ring's bytes cross between nodes, by how often NCCL's model counts it.
+
+    Every step in `ppn` is between nodes. The model counts the links between nodes instead, which
+    differs on few nodes: 2 crossings of an all-reduce on two nodes where bytes cross 4 times.
+    """
+    comm = model.communicator
+    if comm.nodes == 1:
+        return 1.0
+    twice = model.collective is Collective.ALLREDUCE
+    links = comm.nodes if twice and rules_of(comm.version).all_inter_steps else comm.nodes - 1
+    steps = ring_steps(model.collective, comm.ranks)
+    return -(-steps // comm.ppn) / (2 * links if twice else links)
 
 
 def _close(at: SizePrediction) -> tuple[Choice, ...]:

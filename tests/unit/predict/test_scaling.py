@@ -107,7 +107,7 @@ def test_one_disturbed_timing_does_not_bend_the_curve() -> None:
     assert at(bent, SIZES[-2]).time_us < 1.5 * at(plain, SIZES[-2]).time_us
 
 
-def test_curves_of_one_node_and_of_the_target_are_left_out() -> None:
+def test_one_node_alone_and_the_target_are_left_out() -> None:
     alone = scaled([])
     assert scaled([curve(1), curve(32)]) == alone
     assert alone.measured_nodes == ()
@@ -115,6 +115,49 @@ def test_curves_of_one_node_and_of_the_target_are_left_out() -> None:
     for one, modelled in zip(alone.sizes, model(32).sizes, strict=True):
         assert one.time_us == pytest.approx(modelled.time_us, rel=1e-4)
         assert not one.measured
+
+
+def test_one_node_tells_latency_in_the_node_from_that_between_nodes() -> None:
+    """A machine with half of the latency in the node that NCCL's model has, and twice between."""
+
+    def quick(nodes: int) -> MeasuredCurve:
+        asked = {one.size: one.terms[TREE_LL] for one in model(nodes).sizes}
+        times = {
+            s: 0.5 * (t.latency_us - t.net_us) + 2 * t.net_us + t.transfer_us
+            for s, t in asked.items()
+        }
+        return MeasuredCurve(nodes, times, TREE_LL)
+
+    true = quick(32).times_us[8]
+    without, found = scaled([quick(2)]), scaled([quick(1), quick(2)])
+    assert found.measured_nodes == (1, 2)
+    assert at(without, 8).time_us < 0.85 * true
+    assert at(found, 8).time_us == pytest.approx(true, rel=0.05)
+    assert at(found, 8).deviation < 0.7 * at(without, 8).deviation
+
+
+@pytest.mark.parametrize(
+    ("collective", "nodes", "version", "times"),
+    [
+        # 30 steps on two nodes, 4 of them between nodes; NCCL counts 2 (4 up to 2.22).
+        (Collective.ALLREDUCE, 2, (2, 28, 9), 2.0),
+        (Collective.ALLREDUCE, 2, (2, 22, 3), 1.0),
+        (Collective.ALLREDUCE, 4, (2, 28, 9), 8 / 6),
+        (Collective.ALLGATHER, 2, (2, 28, 9), 2.0),
+        (Collective.ALLREDUCE, 1, (2, 28, 9), 1.0),
+    ],
+)
+def test_a_rings_bytes_cross_between_nodes_once_in_as_many_steps_as_a_node_has_gpus(
+    collective: Collective, nodes: int, version: tuple[int, int, int], times: float
+) -> None:
+    asked = {"collective": collective, "version": version, "settings": {"NCCL_ALGO": "ring"}}
+    found = predict(NODE, nodes=nodes, sizes=(8,), **asked)  # type: ignore[arg-type]
+    (one,) = found.sizes
+    terms = one.terms[one.choice]
+    # Without a measurement the expected time is that of the terms.
+    (expected,) = scale_out(NODE, [], nodes=nodes, sizes=(8,), **asked).sizes  # type: ignore[arg-type]
+    more = (times - 1) * terms.net_us
+    assert expected.time_us == pytest.approx(one.time_us + more, rel=1e-4)
 
 
 def test_the_interval_grows_with_the_nodes_and_covers_choices_that_are_close() -> None:
