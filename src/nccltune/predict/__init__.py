@@ -30,6 +30,8 @@ from nccltune.predict.scaling import (
     ExpectedSize,
     MeasuredCurve,
     ScaleOut,
+    TermErrors,
+    expected_of,
     scale_out,
 )
 
@@ -50,7 +52,9 @@ __all__ = [
     "ScaleOut",
     "SizeChange",
     "SizePrediction",
+    "TermErrors",
     "changes",
+    "expected_of",
     "predict",
     "scale_out",
 ]

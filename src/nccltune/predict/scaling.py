@@ -58,8 +58,18 @@ class ErrorQuantiles(NamedTuple):
     high: float
 
 
+class TermErrors(NamedTuple):
+    """Where nothing is measured: the quantiles 10 % and 90 % of measured by modelled time.
+
+    Those of latency are of calls that consist of it in the model, those of transfer likewise.
+    """
+
+    latency: tuple[float, float]
+    transfer: tuple[float, float]
+
+
 USUAL_ERRORS = ErrorQuantiles(-1.24, 1.16)
-MODEL_ERRORS = ErrorQuantiles(-0.28, 3.94)
+MODEL_ERRORS = TermErrors(latency=(0.99, 6.4), transfer=(0.98, 1.18))
 """Those of all published systems, from fewer nodes and from the topology alone
 (`benchmarks/predict_scoreboard.py` prints them)."""
 
@@ -121,14 +131,15 @@ def scale_out(
     ranks_per_node: int | None = None,
     settings: Mapping[str, str] | None = None,
     sizes: Sequence[int],
-    errors: ErrorQuantiles | None = None,
+    errors: ErrorQuantiles | TermErrors | None = None,
 ) -> ScaleOut:
     """Return the expected times of NCCL's default on `nodes` nodes, from curves at fewer nodes.
 
     The choice at each size is that of NCCL's model at `nodes` nodes, so the curve switches where
     NCCL does. Curves of `nodes` or more nodes are left out. Without any curve of several nodes the
     result rests on the model alone: one node shows nothing of the network. `errors` are those on
-    other systems; None takes all published ones. The other arguments are those of `predict`.
+    other systems, TermErrors for the model alone; None takes all published ones. The other
+    arguments are those of `predict`.
 
     Raises InputError for what `predict` raises.
     """
@@ -150,9 +161,11 @@ def scale_out(
     points, unknown = _points(used, model)
     fit = _Fit(points)
     target = model(nodes, sizes)
-    span = math.log2(nodes / max((curve.nodes for curve in used), default=1))
-    usual = USUAL_ERRORS if points else MODEL_ERRORS
-    found = _expected(fit, target, span, errors or usual)
+    if points:
+        span = math.log2(nodes / max(curve.nodes for curve in used))
+        found = _expected(fit, target, span, errors or USUAL_ERRORS)
+    else:
+        found = expected_of(target, errors or MODEL_ERRORS)
     notes = list(target.notes)
     if any(one.assumed for one in points):
         notes.append("what ran at the measured sizes is not logged: taken from NCCL's model")
@@ -165,6 +178,13 @@ def scale_out(
         sizes=found,
         notes=tuple(notes),
     )
+
+
+def expected_of(
+    target: Prediction, errors: ErrorQuantiles | TermErrors = MODEL_ERRORS
+) -> tuple[ExpectedSize, ...]:
+    """Return the expected times of NCCL's default where nothing is measured."""
+    return _expected(_Fit(()), target, math.log2(target.communicator.nodes), errors)
 
 
 class _Point(NamedTuple):
@@ -246,29 +266,43 @@ def _points(
 
 
 def _expected(
-    fit: "_Fit", target: Prediction, span: float, errors: ErrorQuantiles
+    fit: "_Fit", target: Prediction, span: float, errors: ErrorQuantiles | TermErrors
 ) -> tuple[ExpectedSize, ...]:
     found = []
     for at in target.sizes:
         others = _close(at)
-        choices = (at.choice, *others)
-        means, deviations = fit.at([_point(target, at, choice) for choice in choices])
-        spread = np.hypot(deviations, _NOISE)
-        congested = np.hypot(spread, _CONGESTION * span)
-        lows, highs = means + errors.low * spread, means + errors.high * congested
+        points = [_point(target, at, choice) for choice in (at.choice, *others)]
+        means, deviations = fit.at(points)
+        spread = float(np.hypot(deviations[0], _NOISE))
+        congestion = _CONGESTION * span
+        if isinstance(errors, TermErrors):
+            low, high = _by_terms(points[0], errors, congestion)
+        else:
+            low, high = errors.low * spread, errors.high * math.hypot(spread, congestion)
         found.append(
             ExpectedSize(
                 size=at.size,
                 choice=at.choice,
                 time_us=math.exp(means[0]),
-                low_us=math.exp(min(lows[0], *means)),
-                high_us=math.exp(max(highs[0], *means)),
-                deviation=float(spread[0]),
+                low_us=math.exp(min(means[0] + low, *means)),
+                high_us=math.exp(max(means[0] + high, *means)),
+                deviation=spread,
                 measured=at.choice in fit.choices,
                 others=others,
             )
         )
     return tuple(found)
+
+
+def _by_terms(point: _Point, errors: TermErrors, congestion: float) -> tuple[float, float]:
+    """Return the ends of the interval from the model alone, as logarithms by the modelled time."""
+    local, net, transfer = point.terms
+    ends = [
+        math.log((latency * (local + net) + longer * transfer) / (local + net + transfer))
+        for latency, longer in zip(errors.latency, errors.transfer, strict=True)
+    ]
+    low, high = min(ends[0], 0.0), max(ends[1], 0.0)
+    return -math.hypot(low, _REST, _NOISE), math.hypot(high, _REST, _NOISE, congestion)
 
 
 class _Fit:

@@ -118,10 +118,12 @@ def test_nccls_own_model_is_named_beside_and_decides_nothing(
     assert (large["choice"], large["bytes"]) == ("nvls_tree/simple", 4 << 30)
     assert round(large["busbw_gb_per_s"]) == 460
     assert [limit["name"] for limit in test["limits"]] == ["NICs", "ceiling"]
+    low, high = test["model"]["expected_gb_per_s"]
+    assert 250 < low < 0.8 * 460 < 1.05 * 460 < high < 550
     run(["compare", log, "--topology", TOPOLOGY])
     assert (
         "model      NCCL's own cost model (2.28.3), no verdict: 460 GB/s at 4 GiB by"
-        " nvls_tree/simple, measured 90.0; 25.3 us at 1 KiB by tree/ll, measured 30.0 us"
+        f" nvls_tree/simple, measured 90.0 (expected {low:.0f} to {high:.0f}); 25.3 us at 1 KiB by tree/ll, measured 30.0 us"
     ) in capsys.readouterr().out
     assert run(["compare", log, "--topology", TOPOLOGY, "--oneline"]) == 1
     assert "; NCCL's own cost model (2.28.3), no verdict" in capsys.readouterr().out

@@ -14,6 +14,8 @@ from nccltune.predict import (
     MeasuredCurve,
     Prediction,
     ScaleOut,
+    TermErrors,
+    expected_of,
     predict,
     scale_out,
 )
@@ -182,6 +184,21 @@ def test_errors_on_other_systems_widen_the_interval() -> None:
         assert one.time_us == other.time_us
         assert other.low_us < one.low_us or one.others
         assert other.high_us > one.high_us or one.others
+
+
+def test_without_measurements_latency_and_transfer_have_errors_of_their_own() -> None:
+    errors = TermErrors(latency=(0.5, 8.0), transfer=(0.9, 1.2))
+    found = expected_of(model(1), errors)
+    small, large = found[0], found[-1]
+    assert 7.9 < small.high_us / small.time_us < 9.0
+    assert 0.45 < small.low_us / small.time_us < 0.5
+    assert 1.2 < large.high_us / large.time_us < 1.3
+    assert 0.8 < large.low_us / large.time_us < 0.9
+    # Between nodes congestion is added.
+    assert (
+        expected_of(model(32), errors)[-1].high_us > 2 * expected_of(model(32), errors)[-1].time_us
+    )
+    assert scaled([], errors=errors).sizes == expected_of(model(32), errors)
 
 
 def test_a_choice_that_the_model_lacks_is_named() -> None:
