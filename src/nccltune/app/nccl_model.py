@@ -21,7 +21,7 @@ from nccltune.predict.choice import CallTime
 from nccltune.predict.communicator import SETTINGS
 from nccltune.report.words import time_text
 from nccltune.topology.hardware.gpu_models import with_named_gpus
-from nccltune.topology.nccl_model.settings import known_version
+from nccltune.topology.nccl_model.settings import known_version, version_text
 
 _NOT_FOLLOWED = (
     "NCCL_GRAPH_FILE",
@@ -107,7 +107,7 @@ def beside(
 
     The last size is the one whose bandwidth is shown. The others are shown by their time.
     """
-    version = ".".join(map(str, NEWEST))
+    version = version_text(NEWEST)
     lead = f"NCCL's own cost model ({version}, as the version is not known)"
     if platform.nccl_version and known_version(platform.nccl_version):
         version = platform.nccl_version
@@ -185,7 +185,7 @@ def model_curve(
         modelled.append(_ModelledPoint(ran, at.terms[ran], point))
     if any(found.modelled[one.choice].by_hand for one in modelled):
         return None
-    version = platform.nccl_version or ".".join(map(str, NEWEST))
+    version = platform.nccl_version or version_text(NEWEST)
     return ModelCurve(
         bytes=sizes,
         choices=[one.choice.label for one in modelled],

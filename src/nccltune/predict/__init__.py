@@ -12,12 +12,9 @@ prediction.py    the prediction of a collective at many sizes, and the differenc
 scaling.py       expected times at more nodes than were measured, with an interval
 """
 
-from nccltune.predict.choice import Launch
-from nccltune.predict.communicator import Communicator
-from nccltune.predict.constants import NEWEST, OLDEST
-from nccltune.predict.model import Limit, LimitKind, Modelled
+from nccltune.predict.constants import NEWEST
+from nccltune.predict.model import LimitKind
 from nccltune.predict.prediction import (
-    SIZES,
     Prediction,
     SizeChange,
     SizePrediction,
@@ -25,7 +22,6 @@ from nccltune.predict.prediction import (
     predict,
 )
 from nccltune.predict.scaling import (
-    USUAL_ERRORS,
     ErrorQuantiles,
     ExpectedSize,
     MeasuredCurve,
@@ -37,17 +33,10 @@ from nccltune.predict.scaling import (
 
 __all__ = [
     "NEWEST",
-    "OLDEST",
-    "SIZES",
-    "USUAL_ERRORS",
-    "Communicator",
     "ErrorQuantiles",
     "ExpectedSize",
-    "Launch",
-    "Limit",
     "LimitKind",
     "MeasuredCurve",
-    "Modelled",
     "Prediction",
     "ScaleOut",
     "SizeChange",

@@ -76,12 +76,13 @@ def libraries_text(root: Path, environment: Mapping[str, str]) -> bytes:
             continue
         seen.add(real)
         lines.append(f"{path} -> {real.name}")
-        if "libnccl.so" in path and (version := _version(file, real)):
+        if "libnccl.so" in path and (version := library_version(file, real)):
             lines.append(f"{path}:NCCL version {version}")
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _version(path: Path, real: Path) -> str | None:
+def library_version(path: Path, real: Path) -> str | None:
+    """Return the version of a libnccl.so.2 from its name, its wheel or its strings."""
     match = _IN_NAME.search(real.name)
     if match is not None:
         return match[1]
