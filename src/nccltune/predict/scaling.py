@@ -90,9 +90,9 @@ class MeasuredCurve(NamedTuple):
 class ExpectedSize(msgspec.Struct, frozen=True, kw_only=True):
     """The expected time of NCCL's default at a size, with an interval of 80 %.
 
-    `measured` states whether its algorithm and protocol were measured at fewer nodes. `others` are
-    choices that are nearly as fast in NCCL's model: the interval covers them, too. `deviation` is
-    the standard deviation of the logarithm of the time, without congestion.
+    `measured` states whether its algorithm and protocol were measured at fewer, but several nodes.
+    `others` are choices that are nearly as fast in NCCL's model: the interval covers them, too.
+    `deviation` is the standard deviation of the logarithm of the time, without congestion.
     """
 
     size: int
@@ -155,12 +155,13 @@ def scale_out(
             sizes=at,
         )
 
-    used = [curve for curve in curves if curve.nodes < nodes and curve.times_us]
+    target = model(nodes, sizes)
+    least = 1 if target.communicator.ppn > 1 else 2
+    used = [curve for curve in curves if least <= curve.nodes < nodes and curve.times_us]
     if all(curve.nodes == 1 for curve in used):
         used = []
     points, unknown = _points(used, model)
     fit = _Fit(points)
-    target = model(nodes, sizes)
     if points:
         span = math.log2(nodes / max(curve.nodes for curve in used))
         found = _expected(fit, target, span, errors or USUAL_ERRORS)
@@ -310,7 +311,8 @@ class _Fit:
 
     def __init__(self, points: Sequence[_Point]) -> None:
         self.points = points
-        self.choices = {one.choice for one in points}
+        # One node shows nothing of a choice's latency between nodes: octave 0.
+        self.choices = {one.choice for one in points if one.octave}
         terms = np.array([one.terms for one in points]).reshape(-1, 3)
         times = np.log([one.time_us for one in points])
         variance = np.array([one.noise for one in points]) ** 2

@@ -119,6 +119,20 @@ def test_one_node_alone_and_the_target_are_left_out() -> None:
         assert not one.measured
 
 
+def test_a_choice_of_one_node_only_is_not_measured_between_nodes() -> None:
+    found = scaled([curve(1, TREE_LL), curve(2, NVLS_TREE)])
+    assert list(found.factors) == [NVLS_TREE]
+    assert (at(found, 8).choice, at(found, 8).measured) == (TREE_LL, False)
+    assert at(found, SIZES[-1]).measured
+
+
+def test_a_single_rank_is_no_curve() -> None:
+    """A node with one GPU has no peer in it, which the model of one node refuses."""
+    asked = {"version": VERSION, "ranks_per_node": 1, "sizes": (8, 1 << 20), "nodes": 4}
+    alone, two = MeasuredCurve(1, {8: 1.0}), MeasuredCurve(2, {8: 20.0, 1 << 20: 90.0})
+    assert scale_out(NODE, [alone, two], **asked) == scale_out(NODE, [two], **asked)  # type: ignore[arg-type]
+
+
 def test_one_node_tells_latency_in_the_node_from_that_between_nodes() -> None:
     """A machine with half of the latency in the node that NCCL's model has, and twice between."""
 
