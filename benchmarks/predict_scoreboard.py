@@ -4,15 +4,15 @@
 python benchmarks/predict_scoreboard.py [FILE.jsonl...]
 
 Every curve of the reference set, and of reference files, is predicted from the curves of its system
-and settings at fewer nodes (two or more), or from the node's usual topology alone where there are
-none. The intervals use the errors on all other systems.
+and settings at fewer nodes, or from the node's usual topology alone where none has two or more
+nodes. The intervals use the errors on all other systems.
 """
 
 import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
-from nccltune.predict import ErrorQuantiles, MeasuredCurve, ScaleOut, scale_out
+from nccltune.predict import ErrorQuantiles, MeasuredCurve, ScaleOut, TermErrors, scale_out
 from nccltune.predict.communicator import SETTINGS
 from nccltune.reference.curves import ReferenceCurve, published_curves, read_curves
 from nccltune.reference.nodes import usual_node
@@ -32,6 +32,8 @@ UNKNOWN_VERSION: Version = (2, 23, 4)
 """Taken where a source names no version: the middle of those that the others name."""
 OLDEST: Version = (2, 18, 0)
 LARGE = 64 << 20
+SMALLER, ALONE = "smaller scales", "topology alone"
+NEARLY_ALL = 0.9
 LEAST_SIZES = 5
 """Fewer errors of a system are no distribution."""
 CONGESTED = 1.25
@@ -53,23 +55,28 @@ class Target(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return "smaller scales" if self.smaller else "topology alone"
+        several = any(curve.nodes > 1 for curve in self.smaller)
+        return SMALLER if several else ALONE
 
 
 _Key = tuple[str, str, str | None, Collective, int]
 
 
 class Scored(NamedTuple):
-    """The errors of a target (log of measured by expected), and whether the intervals hold them."""
+    """The errors of a target (log of measured by expected), and whether the intervals hold them.
+
+    `transfers` are the shares of the transfer in the times of NCCL's model.
+    """
 
     target: Target
     sizes: list[int]
     errors: list[float]
     deviations: list[float]
+    transfers: list[float]
     inside: list[bool]
 
 
-def expected(target: Target, errors: ErrorQuantiles | None) -> ScaleOut:
+def expected(target: Target, errors: ErrorQuantiles | TermErrors | None) -> ScaleOut:
     return scale_out(
         target.topology,
         target.smaller,
@@ -88,8 +95,10 @@ def settings_of(text: str | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name in SETTINGS}
 
 
-def scored(target: Target, errors: ErrorQuantiles | None) -> Scored:
-    found = expected(target, errors).sizes
+def scored(target: Target, errors: ErrorQuantiles | TermErrors | None) -> Scored:
+    scaled = expected(target, errors)
+    found = scaled.sizes
+    modelled = [at.terms[at.choice] for at in scaled.prediction.sizes]
     times = [target.times_us[one.size] for one in found]
     pairs = list(zip(found, times, strict=True))
     return Scored(
@@ -97,28 +106,51 @@ def scored(target: Target, errors: ErrorQuantiles | None) -> Scored:
         [one.size for one in found],
         [math.log(time / one.time_us) for one, time in pairs],
         [one.deviation for one in found],
+        [one.transfer_us / one.total_us for one in modelled],
         [one.low_us <= time <= one.high_us for one, time in pairs],
     )
 
 
 def quantiles(results: Iterable[Scored]) -> ErrorQuantiles | None:
-    """Return quantiles of errors in standard deviations; every system has the same weight.
+    """Return quantiles of errors in standard deviations of the fit.
 
     Scales beyond twice the measured nodes and congested ones are left out: the congestion term is
     for those.
     """
     by_system: dict[str, list[float]] = defaultdict(list)
     for one in results:
-        most = max((curve.nodes for curve in one.target.smaller), default=one.target.nodes)
+        most = max(curve.nodes for curve in one.target.smaller)
         if not one.target.congested and one.target.nodes <= 2 * most:
             pairs = zip(one.errors, one.deviations, strict=True)
             by_system[one.target.system] += [error / deviation for error, deviation in pairs]
+    found = pooled(by_system)
+    return found and ErrorQuantiles(min(found[0], 0.0), max(found[1], 0.0))
+
+
+def term_errors(results: Iterable[Scored]) -> TermErrors | None:
+    """Return quantiles of measured by modelled time where a call is nearly all of one term."""
+    latency: dict[str, list[float]] = defaultdict(list)
+    transfer: dict[str, list[float]] = defaultdict(list)
+    for one in results:
+        for error, share in zip(one.errors, one.transfers, strict=True):
+            if share < 1 - NEARLY_ALL:
+                latency[one.target.system].append(error)
+            elif share > NEARLY_ALL:
+                transfer[one.target.system].append(error)
+    first, second = pooled(latency), pooled(transfer)
+    if first is None or second is None:
+        return None
+    return TermErrors(*((math.exp(low), math.exp(high)) for low, high in (first, second)))
+
+
+def pooled(by_system: Mapping[str, Sequence[float]]) -> tuple[float, float] | None:
+    """Return the quantiles 10 % and 90 % of errors; every system has the same weight."""
     steps = np.linspace(0.05, 0.95, 19)
     evenly = [np.quantile(x, steps) for x in by_system.values() if len(x) >= LEAST_SIZES]
     if not evenly:
         return None
-    low, high = (float(value) for value in np.quantile(np.concatenate(evenly), [0.1, 0.9]))
-    return ErrorQuantiles(min(low, 0.0), max(high, 0.0))
+    low, high = np.quantile(np.concatenate(evenly), [0.1, 0.9])
+    return float(low), float(high)
 
 
 def targets(curves: Sequence[ReferenceCurve]) -> tuple[list[Target], list[str]]:
@@ -170,7 +202,7 @@ def targets(curves: Sequence[ReferenceCurve]) -> tuple[list[Target], list[str]]:
                     [
                         MeasuredCurve(curve.nodes, dict(curve.points))
                         for curve in group
-                        if 1 < curve.nodes < nodes
+                        if curve.nodes < nodes
                     ],
                     bool(slower) and statistics.median(slower) > CONGESTED,
                 )
@@ -230,20 +262,30 @@ def main() -> None:
             for other in first
             if other.target.system != one.target.system and other.target.kind == one.target.kind
         ]
-        results.append(scored(one.target, quantiles(others)))
+        results.append(scored(one.target, errors_of(one.target.kind, others)))
     print_page(results, left_out)
-    for kind in ("smaller scales", "topology alone"):
-        usual = quantiles(one for one in first if one.target.kind == kind)
-        if usual is not None:
-            print(
-                f"\nErrors on all systems, {kind}: {usual.low:.2f} to {usual.high:.2f} deviations"
-            )
+    for kind in (SMALLER, ALONE):
+        usual = errors_of(kind, [one for one in first if one.target.kind == kind])
+        words = ", ".join(f"{name} {value}" for name, value in rounded(usual).items())
+        print(f"\nErrors on all systems, {kind}: {words}")
+
+
+def rounded(errors: ErrorQuantiles | TermErrors | None) -> dict[str, str]:
+    """Return quantiles as text, by name."""
+    if isinstance(errors, TermErrors):
+        pairs = errors._asdict().items()
+        return {name: f"{low:.3g} to {high:.3g}" for name, (low, high) in pairs}
+    return {} if errors is None else {"deviations": f"{errors.low:.2f} to {errors.high:.2f}"}
+
+
+def errors_of(kind: str, results: Sequence[Scored]) -> ErrorQuantiles | TermErrors | None:
+    return quantiles(results) if kind == SMALLER else term_errors(results)
 
 
 def print_page(results: Sequence[Scored], left_out: Sequence[str]) -> None:
     head = "curves | sizes | error | from 64 MiB on | in the 80 % interval |"
     print(f"| predicted from | {head}\n| --- | --: | --: | --: | --: | --: |")
-    for kind in ("smaller scales", "topology alone"):
+    for kind in (SMALLER, ALONE):
         for congested in (False, True):
             some = [
                 one
@@ -260,7 +302,7 @@ def print_page(results: Sequence[Scored], left_out: Sequence[str]) -> None:
     for (system, kind, nodes, congested), some in sorted(groups.items()):
         name = f"{system}{' (congested runs)' if congested else ''}"
         below = sorted({curve.nodes for one in some for curve in one.target.smaller})
-        source = f"{', '.join(map(str, below))} nodes" if below else kind
+        source = f"{', '.join(map(str, below))} nodes" if kind == SMALLER else kind
         print(row(f"{name} | {source} | {nodes}", some))
     print("\nLeft out:\n")
     for words in left_out:

@@ -181,8 +181,8 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
     where = " and ".join(labels)
     number = len(sides[0].runs)
     runs = with_nominal_sizes([*sides[0].runs, *sides[1].runs])
-    here, there = runs[:number], runs[number:]
-    if any(one.curves == other.curves for one in here for other in there):
+    here, there = _apart(runs[:number], runs[number:])
+    if not here or not there:
         raise InputError(
             "both inputs hold the same run: there is nothing to compare",
             where=where,
@@ -214,8 +214,31 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
                 *_left_out(side.runs),
                 *(f"{name}: no result" for name, *_ in side.failed),
             )
+        ]
+        + [
+            f"{label}: {counted(len(side.runs) - len(kept), 'run')} left out: the other input"
+            for label, side, kept in zip(labels, sides, (here, there), strict=True)
+            if len(kept) < len(side.runs)
         ],
     )
+
+
+def _apart(
+    here: list[MeasuredRun], there: list[MeasuredRun]
+) -> tuple[list[MeasuredRun], list[MeasuredRun]]:
+    """Return both sides; if one is a part of the other, such as a node of a fleet, without it.
+
+    A side is empty if they have runs in common otherwise.
+    """
+    own, other = (
+        [run for run in side if all(run.curves != one.curves for one in rest)]
+        for side, rest in ((here, there), (there, here))
+    )
+    if len(own) == len(here):
+        return here, there
+    if not own:
+        return here, other
+    return own, there if not other else []
 
 
 def _fleet(found: RunsRead) -> FleetCompared:

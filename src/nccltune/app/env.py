@@ -166,6 +166,14 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
             f"{candidates} of {count(len(read.rules), 'rule')} {verb}, not proven: prove them "
             f"first: {_prove(config)}"
         )
+    wide = sum(item.state is not None and item.rule.nodes is None for item in read.rules)
+    if wide:
+        verb, be = ("applies", "is") if wide == 1 else ("apply", "are")
+        found.append(
+            f"{wide} of {count(len(read.rules), 'rule')} {verb} at every scale, but {be} only "
+            "predicted at scales that were not measured: what is faster at one can be slower at "
+            f"the next; prove them there first: {_prove(config)}"
+        )
     stand_in = read.header.get("measured")
     if config.is_dir() and Study(config).platform_path.exists():
         stand_in = Study(config).platform().stand_in

@@ -16,12 +16,12 @@ from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.model.topology import Topology
-from nccltune.predict import NEWEST, LimitKind, Prediction, predict
+from nccltune.predict import NEWEST, LimitKind, Prediction, expected_of, predict
 from nccltune.predict.choice import CallTime
 from nccltune.predict.communicator import SETTINGS
 from nccltune.report.words import time_text
 from nccltune.topology.hardware.gpu_models import with_named_gpus
-from nccltune.topology.nccl_model.settings import known_version
+from nccltune.topology.nccl_model.settings import known_version, version_text
 
 _NOT_FOLLOWED = (
     "NCCL_GRAPH_FILE",
@@ -57,12 +57,14 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What NCCL's model gives one collective: no measurement, and never a verdict.
 
     `figures` are those at the largest size and at the latency; empty if there is no model.
-    `sentence` then has the reason.
+    `sentence` then has the reason. `expected_gb_per_s` is the interval of bus bandwidths at the
+    largest size that holds 80 % of published systems; None but for NCCL's default.
     """
 
     nccl: str
     figures: list[ModelFigure]
     sentence: str
+    expected_gb_per_s: tuple[float, float] | None = None
 
 
 def own_prediction(
@@ -105,7 +107,7 @@ def beside(
 
     The last size is the one whose bandwidth is shown. The others are shown by their time.
     """
-    version = ".".join(map(str, NEWEST))
+    version = version_text(NEWEST)
     lead = f"NCCL's own cost model ({version}, as the version is not known)"
     if platform.nccl_version and known_version(platform.nccl_version):
         version = platform.nccl_version
@@ -147,8 +149,19 @@ def beside(
         f"{time_text(one.time_us)} {_at(one)}, measured {time_text(one.measured_us)}"
         for one in small
     ]
+    expected = None
+    if label == DEFAULT:
+        at = expected_of(found)[-1]
+        low, high = (
+            collective.busbw_gb_per_s(at.size, time_us, scale.ranks)
+            for time_us in (at.high_us, at.low_us)
+        )
+        expected = (low, high)
+        measured += f" (expected {significant(low)} to {significant(high)})"
     sentence = "; ".join((f"{lead}, no verdict: {measured}", *texts, *found.notes))
-    return ModelFigures(nccl=version, figures=figures, sentence=sentence)
+    return ModelFigures(
+        nccl=version, figures=figures, sentence=sentence, expected_gb_per_s=expected
+    )
 
 
 def model_curve(
@@ -172,7 +185,7 @@ def model_curve(
         modelled.append(_ModelledPoint(ran, at.terms[ran], point))
     if any(found.modelled[one.choice].by_hand for one in modelled):
         return None
-    version = platform.nccl_version or ".".join(map(str, NEWEST))
+    version = platform.nccl_version or version_text(NEWEST)
     return ModelCurve(
         bytes=sizes,
         choices=[one.choice.label for one in modelled],

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predict: what NCCL chooses on a platform by its own cost model, and what another version does."""
 
-import mmap
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import msgspec
 
 from nccltune.app.predict_scale import MeasuredRuns, assumed_node, curves_below, read_measured
 from nccltune.app.topo_what_if import conditions_of_study, setting_pair
+from nccltune.doctor.evidence.plugins import library_version
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
@@ -28,7 +27,7 @@ from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.gpu_models import with_named_gpus
-from nccltune.topology.nccl_model.settings import known_version, parse_version
+from nccltune.topology.nccl_model.settings import known_version, parse_version, version_text
 
 
 class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,9 +118,9 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
         difference = None
         if other is not None:
             after = of(collective, other)
-            difference = VersionDifference(_text(other), after, changes(now, after))
+            difference = VersionDifference(version_text(other), after, changes(now, after))
         words = tuple(f"{name}={value}" for name, value in settings.items())
-        one = Predicted(topology.source, words, _text(known), now, difference)
+        one = Predicted(topology.source, words, version_text(known), now, difference)
         found.append(_with_expected(one, request, topology, settings, known, runs))
     return found
 
@@ -182,7 +181,7 @@ def _with_expected(
         )
     notes = [*below.notes]
     if runs.facts.nccl is None and request.nccl_version is None and request.nccl is None:
-        notes.append(f"the runs do not show NCCL's version: {_text(version)} is assumed")
+        notes.append(f"the runs do not show NCCL's version: {version_text(version)} is assumed")
     return msgspec.structs.replace(found, expected=expected, unused=notes)
 
 
@@ -195,16 +194,7 @@ def library_version(path: Path | None) -> Version | None:
         return None
     if not path.is_file():
         return parse_version(str(path), "‹nccl›")
-    text = ""
-    if path.stat().st_size:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = re.search(rb"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})", data)
-            text = "" if found is None else found[1].decode()
+    text = library_version(path, path.resolve())
     if not text:
         raise InputError("names no NCCL version, so it is no libnccl.so.2", where=str(path))
     return parse_version(text)
-
-
-def _text(version: Version) -> str:
-    """Return a version as text. 999 stands for the last release of a minor version."""
-    return ".".join(str(part) for part in (version if version[2] != 999 else version[:2]))

@@ -75,7 +75,7 @@ def curves_below(
     gpus_per_node: int,
     settings: Mapping[str, str],
 ) -> ScaledCurves:
-    """Return the curves of `collective` at two or more and fewer than `nodes` nodes."""
+    """Return the curves of `collective` at fewer than `nodes` nodes; none without two or more."""
     curves: list[MeasuredCurve] = []
     reasons: dict[str, None] = {}
     for run in measured.runs:
@@ -86,12 +86,12 @@ def curves_below(
             count = test.scale[0] or 0
             if not reason and count > 1 and count >= nodes:
                 reason = f"measured at {count} nodes"
-            elif not reason and count == 1:
-                reason = "measured on one node: nothing of the network"
             if reason:
                 reasons[reason] = None
             else:
                 curves += _curves(curve, count, label)
+    if curves and all(curve.nodes == 1 for curve in curves):
+        curves, reasons["measured on one node: nothing of the network"] = [], None
     notes = [f"not used: {reason}" for reason in reasons]
     if not curves and not notes:
         notes.append(f"{measured.name} has no runs of {collective.prose}")

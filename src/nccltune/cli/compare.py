@@ -346,7 +346,13 @@ def _show_slow(test: FleetTest, out: Console) -> None:
     if len(runs) > _RUNS:
         out.print(f"           and {len(runs) - _RUNS} more slow runs (--json lists them)")
     if any(len(item.hosts) > 1 for item in runs):
-        hanging(out, "           ", 11, _path_words(runs))
+        repeated = {node.name for node in test.nodes if node.runs > 1}
+        words = (
+            _path_words(runs)
+            if any(repeated.intersection(item.hosts) for item in runs)
+            else "these nodes have no other run: run each with another node to tell node and path"
+        )
+        hanging(out, "           ", 11, words)
     elif runs and test.hosts and not any(item.hosts or item.facts for item in runs):
         words = "all runs have the same nodes: look at what else differs, such as settings and time"
         hanging(out, "           ", 11, words)

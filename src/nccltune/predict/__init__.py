@@ -12,12 +12,9 @@ prediction.py    the prediction of a collective at many sizes, and the differenc
 scaling.py       expected times at more nodes than were measured, with an interval
 """
 
-from nccltune.predict.choice import Launch
-from nccltune.predict.communicator import Communicator
-from nccltune.predict.constants import NEWEST, OLDEST
-from nccltune.predict.model import Limit, LimitKind, Modelled
+from nccltune.predict.constants import NEWEST
+from nccltune.predict.model import LimitKind
 from nccltune.predict.prediction import (
-    SIZES,
     Prediction,
     SizeChange,
     SizePrediction,
@@ -25,32 +22,28 @@ from nccltune.predict.prediction import (
     predict,
 )
 from nccltune.predict.scaling import (
-    USUAL_ERRORS,
     ErrorQuantiles,
     ExpectedSize,
     MeasuredCurve,
     ScaleOut,
+    TermErrors,
+    expected_of,
     scale_out,
 )
 
 __all__ = [
     "NEWEST",
-    "OLDEST",
-    "SIZES",
-    "USUAL_ERRORS",
-    "Communicator",
     "ErrorQuantiles",
     "ExpectedSize",
-    "Launch",
-    "Limit",
     "LimitKind",
     "MeasuredCurve",
-    "Modelled",
     "Prediction",
     "ScaleOut",
     "SizeChange",
     "SizePrediction",
+    "TermErrors",
     "changes",
+    "expected_of",
     "predict",
     "scale_out",
 ]

@@ -433,14 +433,14 @@ class _Model:
         ranks = self.comm.ranks
         scattered = collective in _SCATTERED
         if algorithm is Algorithm.RING:
-            return single(bus * single(ranks / _steps(collective, ranks)))
+            return single(bus * single(ranks / ring_steps(collective, ranks)))
         direct = algorithm is Algorithm.COLLNET_DIRECT and self.rules.collnet_scatter
         if scattered and (direct or not self.rules.halved_scatter):
             return bus
         if algorithm in _NVLS:
             if self.comm.version < (2, 28):
                 return single(bus * single(5.0 / 6.0))
-            return single(bus * single(ranks / _steps(collective, ranks)))
+            return single(bus * single(ranks / ring_steps(collective, ranks)))
         return single(bus * 0.5)
 
     def _latency(
@@ -492,7 +492,7 @@ class _Model:
         self, collective: Collective, protocol: Protocol, base: float, near: Link, inter: float
     ) -> float:
         comm, constants = self.comm, self.constants
-        steps = _steps(collective, comm.ranks)
+        steps = ring_steps(collective, comm.ranks)
         if collective in (Collective.BROADCAST, Collective.REDUCE):
             link = near if comm.nodes == 1 else Link.NET
             step = constants.step_us(link, Algorithm.RING, protocol)
@@ -523,7 +523,7 @@ def _on_power(constants: Constants, comm: Communicator) -> Constants:
     return msgspec.structs.replace(constants, pci=pci)
 
 
-def _steps(collective: Collective, ranks: int) -> int:
+def ring_steps(collective: Collective, ranks: int) -> int:
     """Return the steps of a ring."""
     if collective is Collective.ALLREDUCE:
         return 2 * (ranks - 1)

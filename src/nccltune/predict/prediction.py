@@ -15,12 +15,11 @@ from nccltune.predict.communicator import Communicator, communicator
 from nccltune.predict.constants import NEWEST, rules_of
 from nccltune.predict.model import Modelled, cost_model
 from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.nccl_model.settings import version_text
 
 SIZES: tuple[int, ...] = tuple(8 << power for power in range(31))
 """8 B to 8 GiB by powers of two."""
 MOST_NODES = 1 << 20
-_LAST = 999
-"""The third number that stands for the last release of a minor version."""
 _CORRECTED = 0.99
 """Below this part of its bandwidth, a choice is corrected for the size."""
 
@@ -131,9 +130,9 @@ def predict(
             " so chooses it for small sizes, too: its times there are too short"
         )
     if version > NEWEST:
-        newer = _text(version if version[2] != _LAST else version[:2])
         notes.append(
-            f"NCCL {newer} may have a newer model than the newest known, that of {_text(NEWEST)}"
+            f"NCCL {version_text(version)} may have a newer model than the newest known, that of "
+            f"{version_text(NEWEST)}"
         )
     return Prediction(
         collective=collective,
@@ -151,10 +150,6 @@ def changes(before: Prediction, after: Prediction) -> list[SizeChange]:
         SizeChange(one.size, one.choice, two.choice, two.time_us / one.time_us)
         for one, two in zip(before.sizes, after.sizes, strict=True)
     ]
-
-
-def _text(version: tuple[int, ...]) -> str:
-    return ".".join(str(part) for part in version)
 
 
 def _at(

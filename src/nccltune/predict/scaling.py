@@ -3,9 +3,10 @@
 
 NCCL's model gives a call three terms: latency inside the node, latency between nodes, and bytes by
 bandwidth. Here each term of each algorithm and protocol gets a factor, which depends on the size of
-its messages and not on the number of nodes. The factors have a prior around 1 and are fitted to the
-logarithms of all measured times at once (a Gaussian process, linear in the shares of the terms). So
-an algorithm and protocol that was not measured gets only what all share, and a wide interval.
+its messages and not on the number of nodes; curves of one node show the first. The factors have a
+prior around 1 and are fitted to the logarithms of all measured times at once (a Gaussian process,
+linear in the shares of the terms). So an algorithm and protocol that was not measured gets only
+what all share, and a wide interval.
 """
 
 import math
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from nccltune.model.choice import Algorithm, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.topology import Topology
-from nccltune.predict.constants import NEWEST
+from nccltune.predict.constants import NEWEST, rules_of
+from nccltune.predict.model import ring_steps
 from nccltune.predict.prediction import Prediction, SizePrediction, predict
 from nccltune.topology.hardware.bandwidth import Version
 
@@ -56,8 +58,18 @@ class ErrorQuantiles(NamedTuple):
     high: float
 
 
-USUAL_ERRORS = ErrorQuantiles(-1.34, 1.51)
-MODEL_ERRORS = ErrorQuantiles(-0.17, 3.68)
+class TermErrors(NamedTuple):
+    """Where nothing is measured: the quantiles 10 % and 90 % of measured by modelled time.
+
+    Those of latency are of calls that consist of it in the model, those of transfer likewise.
+    """
+
+    latency: tuple[float, float]
+    transfer: tuple[float, float]
+
+
+USUAL_ERRORS = ErrorQuantiles(-1.24, 1.16)
+MODEL_ERRORS = TermErrors(latency=(0.99, 6.4), transfer=(0.98, 1.18))
 """Those of all published systems, from fewer nodes and from the topology alone
 (`benchmarks/predict_scoreboard.py` prints them)."""
 
@@ -78,9 +90,9 @@ class MeasuredCurve(NamedTuple):
 class ExpectedSize(msgspec.Struct, frozen=True, kw_only=True):
     """The expected time of NCCL's default at a size, with an interval of 80 %.
 
-    `measured` states whether its algorithm and protocol were measured at fewer nodes. `others` are
-    choices that are nearly as fast in NCCL's model: the interval covers them, too. `deviation` is
-    the standard deviation of the logarithm of the time, without congestion.
+    `measured` states whether its algorithm and protocol were measured at fewer, but several nodes.
+    `others` are choices that are nearly as fast in NCCL's model: the interval covers them, too.
+    `deviation` is the standard deviation of the logarithm of the time, without congestion.
     """
 
     size: int
@@ -119,14 +131,15 @@ def scale_out(
     ranks_per_node: int | None = None,
     settings: Mapping[str, str] | None = None,
     sizes: Sequence[int],
-    errors: ErrorQuantiles | None = None,
+    errors: ErrorQuantiles | TermErrors | None = None,
 ) -> ScaleOut:
     """Return the expected times of NCCL's default on `nodes` nodes, from curves at fewer nodes.
 
     The choice at each size is that of NCCL's model at `nodes` nodes, so the curve switches where
-    NCCL does. Curves of one node and of `nodes` or more nodes are left out. Without any curve the
-    result rests on the model alone. `errors` are those on other systems; None takes all published
-    ones. The other arguments are those of `predict`.
+    NCCL does. Curves of `nodes` or more nodes are left out. Without any curve of several nodes the
+    result rests on the model alone: one node shows nothing of the network. `errors` are those on
+    other systems, TermErrors for the model alone; None takes all published ones. The other
+    arguments are those of `predict`.
 
     Raises InputError for what `predict` raises.
     """
@@ -142,13 +155,18 @@ def scale_out(
             sizes=at,
         )
 
-    used = [curve for curve in curves if 1 < curve.nodes < nodes and curve.times_us]
+    target = model(nodes, sizes)
+    least = 1 if target.communicator.ppn > 1 else 2
+    used = [curve for curve in curves if least <= curve.nodes < nodes and curve.times_us]
+    if all(curve.nodes == 1 for curve in used):
+        used = []
     points, unknown = _points(used, model)
     fit = _Fit(points)
-    target = model(nodes, sizes)
-    span = math.log2(nodes / max((curve.nodes for curve in used), default=1))
-    usual = USUAL_ERRORS if points else MODEL_ERRORS
-    found = _expected(fit, target, span, errors or usual)
+    if points:
+        span = math.log2(nodes / max(curve.nodes for curve in used))
+        found = _expected(fit, target, span, errors or USUAL_ERRORS)
+    else:
+        found = expected_of(target, errors or MODEL_ERRORS)
     notes = list(target.notes)
     if any(one.assumed for one in points):
         notes.append("what ran at the measured sizes is not logged: taken from NCCL's model")
@@ -161,6 +179,13 @@ def scale_out(
         sizes=found,
         notes=tuple(notes),
     )
+
+
+def expected_of(
+    target: Prediction, errors: ErrorQuantiles | TermErrors = MODEL_ERRORS
+) -> tuple[ExpectedSize, ...]:
+    """Return the expected times of NCCL's default where nothing is measured."""
+    return _expected(_Fit(()), target, math.log2(target.communicator.nodes), errors)
 
 
 class _Point(NamedTuple):
@@ -179,12 +204,29 @@ def _point(model: Prediction, at: SizePrediction, choice: Choice) -> _Point:
     """Return a call. A ring's messages are those of one rank."""
     terms = at.terms[choice]
     comm = model.communicator
-    parts = comm.ranks if choice.algorithm is Algorithm.RING else 1
+    parts, net_us = 1, terms.net_us
+    if choice.algorithm is Algorithm.RING:
+        parts, net_us = comm.ranks, net_us * _crossings(model)
     local = terms.latency_us - terms.net_us
-    values = tuple(max(_LEAST_US, one) for one in (local, terms.net_us, terms.transfer_us))
+    values = tuple(max(_LEAST_US, one) for one in (local, net_us, terms.transfer_us))
     return _Point(
         choice, (values[0], values[1], values[2]), math.log2(at.size / parts), math.log2(comm.nodes)
     )
+
+
+def _crossings(model: Prediction) -> float:
+    """Return how often a ring's bytes cross between nodes, by how often NCCL's model counts it.
+
+    Every step in `ppn` is between nodes. The model counts the links between nodes instead, which
+    differs on few nodes: 2 crossings of an all-reduce on two nodes where bytes cross 4 times.
+    """
+    comm = model.communicator
+    if comm.nodes == 1:
+        return 1.0
+    twice = model.collective is Collective.ALLREDUCE
+    links = comm.nodes if twice and rules_of(comm.version).all_inter_steps else comm.nodes - 1
+    steps = ring_steps(model.collective, comm.ranks)
+    return -(-steps // comm.ppn) / (2 * links if twice else links)
 
 
 def _close(at: SizePrediction) -> tuple[Choice, ...]:
@@ -225,24 +267,27 @@ def _points(
 
 
 def _expected(
-    fit: "_Fit", target: Prediction, span: float, errors: ErrorQuantiles
+    fit: "_Fit", target: Prediction, span: float, errors: ErrorQuantiles | TermErrors
 ) -> tuple[ExpectedSize, ...]:
     found = []
     for at in target.sizes:
         others = _close(at)
-        choices = (at.choice, *others)
-        means, deviations = fit.at([_point(target, at, choice) for choice in choices])
-        spread = np.hypot(deviations, _NOISE)
-        congested = np.hypot(spread, _CONGESTION * span)
-        lows, highs = means + errors.low * spread, means + errors.high * congested
+        points = [_point(target, at, choice) for choice in (at.choice, *others)]
+        means, deviations = fit.at(points)
+        spread = float(np.hypot(deviations[0], _NOISE))
+        congestion = _CONGESTION * span
+        if isinstance(errors, TermErrors):
+            low, high = _by_terms(points[0], errors, congestion)
+        else:
+            low, high = errors.low * spread, errors.high * math.hypot(spread, congestion)
         found.append(
             ExpectedSize(
                 size=at.size,
                 choice=at.choice,
                 time_us=math.exp(means[0]),
-                low_us=math.exp(min(lows[0], *means)),
-                high_us=math.exp(max(highs[0], *means)),
-                deviation=float(spread[0]),
+                low_us=math.exp(min(means[0] + low, *means)),
+                high_us=math.exp(max(means[0] + high, *means)),
+                deviation=spread,
                 measured=at.choice in fit.choices,
                 others=others,
             )
@@ -250,12 +295,24 @@ def _expected(
     return tuple(found)
 
 
+def _by_terms(point: _Point, errors: TermErrors, congestion: float) -> tuple[float, float]:
+    """Return the ends of the interval from the model alone, as logarithms by the modelled time."""
+    local, net, transfer = point.terms
+    ends = [
+        math.log((latency * (local + net) + longer * transfer) / (local + net + transfer))
+        for latency, longer in zip(errors.latency, errors.transfer, strict=True)
+    ]
+    low, high = min(ends[0], 0.0), max(ends[1], 0.0)
+    return -math.hypot(low, _REST, _NOISE), math.hypot(high, _REST, _NOISE, congestion)
+
+
 class _Fit:
     """The factors of all terms, fitted to measured times."""
 
     def __init__(self, points: Sequence[_Point]) -> None:
         self.points = points
-        self.choices = {one.choice for one in points}
+        # One node shows nothing of a choice's latency between nodes: octave 0.
+        self.choices = {one.choice for one in points if one.octave}
         terms = np.array([one.terms for one in points]).reshape(-1, 3)
         times = np.log([one.time_us for one in points])
         variance = np.array([one.noise for one in points]) ** 2

@@ -74,7 +74,7 @@ class SizeRange(msgspec.Struct, frozen=True, kw_only=True):
     """The range of the alike systems at one size, in GB/s of bus bandwidth, as thresholds.
 
     `busbw_gb_per_s` and `time_us` are those of the run. Quartiles are None for fewer than 4
-    systems.
+    systems. `sources` are where the figures of `systems` were published.
     """
 
     bytes: int
@@ -86,6 +86,7 @@ class SizeRange(msgspec.Struct, frozen=True, kw_only=True):
     p75: float | None
     high: float
     systems: list[str]
+    sources: list[str]
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,4 +315,5 @@ def _range(
         p75=quartiles[1] if many else None,
         high=max(values),
         systems=sorted({item.system for item in found}),
+        sources=sorted({source for item in found for source in item.sources}),
     )

@@ -81,6 +81,8 @@ def _words(item: RuleEvidence) -> str:
     if item.gain is None or item.gain_low is None or item.gain_high is None:
         return item.reason
     gain = f"{item.gain:.2f}x, 95 % CI {item.gain_low:.2f}-{item.gain_high:.2f}"
+    if item.rule.nodes is None:
+        gain += "; only predicted at scales that were not measured"
     return gain if item.state is RuleState.SURE else f"{gain}; {item.reason}"
 
 

@@ -165,6 +165,25 @@ def test_studies_are_compared_with_logs_and_with_each_other(tmp_path: Path) -> N
     assert sides(tmp_path / "2.28", FIELD / "nccl-2.29.txt").has_finding
 
 
+def test_a_node_is_compared_with_the_rest_of_its_fleet(tmp_path: Path) -> None:
+    for i in range(5):
+        log = nccl_tests_log([f"gpu{i}"], times(240.0 if i else 200.0), gpus=8, pid=100 * i)
+        put(tmp_path / "fleet" / f"{i}.txt", log)
+    node, others = tmp_path / "fleet" / "0.txt", tmp_path / "fleet"
+    found = sides(others, node)
+    assert found.tests[0].runs == (4, 1)
+    assert found.has_finding
+    assert found.warnings == ["fleet: 1 run left out: the other input"]
+    reverse = sides(node, others)
+    assert reverse.tests[0].runs == (1, 4)
+    assert not reverse.has_finding
+    # Two folders that share a run are no two sides.
+    put(tmp_path / "more" / "0.txt", node.read_text(encoding="utf-8"))
+    put(tmp_path / "more" / "9.txt", nccl_tests_log(["gpu9"], times(240.0), gpus=8, pid=900))
+    with pytest.raises(InputError, match="hold the same run"):
+        sides(others, tmp_path / "more")
+
+
 def test_a_folder_of_runs_is_one_side(tmp_path: Path) -> None:
     for side, rate in (("before", 240.0), ("after", 228.0)):
         for i in range(4):

@@ -65,6 +65,18 @@ def test_a_forced_choice_is_placed_beside_its_own_time() -> None:
     assert "is left out: it has no nvls/simple here" in found.sentence
 
 
+def test_the_default_has_an_interval_that_most_systems_are_in() -> None:
+    topology, times = load_topology(RECORDING), {1 << 10: 12.0, 1 << 30: 4550.0}
+    found = beside(topology, PLATFORM, Collective.ALLREDUCE, SCALE, times, "default")
+    assert found.expected_gb_per_s is not None
+    low, high = found.expected_gb_per_s
+    modelled = found.figures[-1].busbw_gb_per_s
+    assert 0.7 * modelled < low < 0.9 * modelled < 1.05 * modelled < high < 1.2 * modelled
+    assert f"measured 354 (expected {low:.0f} to {high:.0f});" in found.sentence
+    forced = beside(topology, PLATFORM, Collective.ALLREDUCE, SCALE, times, "tree/ll")
+    assert forced.expected_gb_per_s is None
+
+
 @pytest.mark.parametrize(
     ("text", "version"),
     [

@@ -114,6 +114,20 @@ def test_a_fleet_names_the_node_first(tmp_path: Path, capsys: Captured) -> None:
     )
 
 
+def test_nodes_that_ran_only_once_are_not_called_normal(tmp_path: Path, capsys: Captured) -> None:
+    """A slow pair of which no node has another run: which of both is slow is not known."""
+    for number in range(8):
+        slow = (1.0 if number else 1.3) * (1 + 0.0002 * number)
+        times = {1 << i: ((1 << i) / 27e3 * slow,) * 2 for i in range(25, 31)}
+        log = nccl_tests_log([f"n{2 * number}", f"n{2 * number + 1}"], times, pid=100 * number)
+        (tmp_path / f"{number}.log").write_text(log, encoding="utf-8")
+    assert run(["compare", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "slow run   all-reduce, 2 nodes, 2 ranks: n0 - n1:" in out
+    assert "these nodes have no other run: run each with another node" in out
+    assert "most other runs of these nodes are normal" not in out
+
+
 def test_a_sound_fleet_has_exit_code_0(tmp_path: Path, capsys: Captured) -> None:
     folder = Path(pairs(tmp_path / "pairs"))
     (folder / "e-f.log").unlink()

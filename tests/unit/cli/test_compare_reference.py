@@ -118,10 +118,13 @@ def test_nccls_own_model_is_named_beside_and_decides_nothing(
     assert (large["choice"], large["bytes"]) == ("nvls_tree/simple", 4 << 30)
     assert round(large["busbw_gb_per_s"]) == 460
     assert [limit["name"] for limit in test["limits"]] == ["NICs", "ceiling"]
+    low, high = test["model"]["expected_gb_per_s"]
+    assert 250 < low < 0.8 * 460 < 1.05 * 460 < high < 550
     run(["compare", log, "--topology", TOPOLOGY])
     assert (
         "model      NCCL's own cost model (2.28.3), no verdict: 460 GB/s at 4 GiB by"
-        " nvls_tree/simple, measured 90.0; 25.3 us at 1 KiB by tree/ll, measured 30.0 us"
+        f" nvls_tree/simple, measured 90.0 (expected {low:.0f} to {high:.0f}); 25.3 us"
+        " at 1 KiB by tree/ll, measured 30.0 us"
     ) in capsys.readouterr().out
     assert run(["compare", log, "--topology", TOPOLOGY, "--oneline"]) == 1
     assert "; NCCL's own cost model (2.28.3), no verdict" in capsys.readouterr().out
@@ -206,6 +209,8 @@ def test_json_has_thresholds_with_sources(capsys: Captured) -> None:
     largest = sizes[8 << 30]
     assert largest["low"] < largest["p25"] < largest["median"] < largest["p75"] < largest["high"]
     assert "OCI BM.GPU.H100.8" in largest["systems"]
+    assert all(row["sources"] and row["systems"] for row in sizes.values())
+    assert "https://github.com/NVIDIA/nccl-tests/issues/309" in largest["sources"]
     figures = test["placement"]["bandwidth"]["systems"]
     assert all(item["sources"][0].startswith("https://") for item in figures)
 

@@ -235,6 +235,17 @@ def test_candidates_and_emulated_nodes_are_warned_about(of_rules: Path) -> None:
     ]
 
 
+def test_rules_for_any_scale_are_only_predicted_at_others(of_rules: Path) -> None:
+    with (of_rules / "tuner.conf").open("a") as file:
+        file.write("# sure: 1.30x\nallreduce,20,29,ring,ll,-1,-1,-1\n")
+    warnings = rules_deployment(of_rules, plugin=Path("/p/tuner.so")).warnings
+    assert warnings[1] == (
+        "1 of 3 rules applies at every scale, but is only predicted at scales that were not"
+        " measured: what is faster at one can be slower at the next; prove"
+        f" them there first: nccltune verify {of_rules}"
+    )
+
+
 def test_rules_that_nothing_is_known_of_are_warned_about(of_rules: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.conf"
     own.write_text("# from a colleague\nallreduce,0,9,ring,ll,-1,4,4\n")

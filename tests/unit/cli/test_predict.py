@@ -205,6 +205,19 @@ def test_runs_at_fewer_nodes_give_the_time_to_expect(
     assert sorted(none["not_used"]) == reasons
 
 
+def test_a_run_on_one_node_counts_beside_one_on_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = runs(tmp_path / "one.txt", nodes=1)
+    (alone,) = document(capsys, one, "--topology", DGX, "--nodes", "8")
+    assert alone["expected"] is None
+    assert "not used: measured on one node: nothing of the network" in alone["not_used"]
+    runs(tmp_path / "two.txt", nodes=2)
+    (both,) = document(capsys, str(tmp_path), "--topology", DGX, "--nodes", "8")
+    assert both["expected"]["measured_nodes"] == [1, 2]
+    assert not any("one node" in words for words in both["not_used"])
+
+
 def test_a_log_without_a_topology_needs_its_nics(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,8 @@ from nccltune.predict import (
     MeasuredCurve,
     Prediction,
     ScaleOut,
+    TermErrors,
+    expected_of,
     predict,
     scale_out,
 )
@@ -107,7 +109,7 @@ def test_one_disturbed_timing_does_not_bend_the_curve() -> None:
     assert at(bent, SIZES[-2]).time_us < 1.5 * at(plain, SIZES[-2]).time_us
 
 
-def test_curves_of_one_node_and_of_the_target_are_left_out() -> None:
+def test_one_node_alone_and_the_target_are_left_out() -> None:
     alone = scaled([])
     assert scaled([curve(1), curve(32)]) == alone
     assert alone.measured_nodes == ()
@@ -115,6 +117,63 @@ def test_curves_of_one_node_and_of_the_target_are_left_out() -> None:
     for one, modelled in zip(alone.sizes, model(32).sizes, strict=True):
         assert one.time_us == pytest.approx(modelled.time_us, rel=1e-4)
         assert not one.measured
+
+
+def test_a_choice_of_one_node_only_is_not_measured_between_nodes() -> None:
+    found = scaled([curve(1, TREE_LL), curve(2, NVLS_TREE)])
+    assert list(found.factors) == [NVLS_TREE]
+    assert (at(found, 8).choice, at(found, 8).measured) == (TREE_LL, False)
+    assert at(found, SIZES[-1]).measured
+
+
+def test_a_single_rank_is_no_curve() -> None:
+    """A node with one GPU has no peer in it, which the model of one node refuses."""
+    asked = {"version": VERSION, "ranks_per_node": 1, "sizes": (8, 1 << 20), "nodes": 4}
+    alone, two = MeasuredCurve(1, {8: 1.0}), MeasuredCurve(2, {8: 20.0, 1 << 20: 90.0})
+    assert scale_out(NODE, [alone, two], **asked) == scale_out(NODE, [two], **asked)  # type: ignore[arg-type]
+
+
+def test_one_node_tells_latency_in_the_node_from_that_between_nodes() -> None:
+    """A machine with half of the latency in the node that NCCL's model has, and twice between."""
+
+    def quick(nodes: int) -> MeasuredCurve:
+        asked = {one.size: one.terms[TREE_LL] for one in model(nodes).sizes}
+        times = {
+            s: 0.5 * (t.latency_us - t.net_us) + 2 * t.net_us + t.transfer_us
+            for s, t in asked.items()
+        }
+        return MeasuredCurve(nodes, times, TREE_LL)
+
+    true = quick(32).times_us[8]
+    without, found = scaled([quick(2)]), scaled([quick(1), quick(2)])
+    assert found.measured_nodes == (1, 2)
+    assert at(without, 8).time_us < 0.85 * true
+    assert at(found, 8).time_us == pytest.approx(true, rel=0.05)
+    assert at(found, 8).deviation < 0.7 * at(without, 8).deviation
+
+
+@pytest.mark.parametrize(
+    ("collective", "nodes", "version", "times"),
+    [
+        # 30 steps on two nodes, 4 of them between nodes; NCCL counts 2 (4 up to 2.22).
+        (Collective.ALLREDUCE, 2, (2, 28, 9), 2.0),
+        (Collective.ALLREDUCE, 2, (2, 22, 3), 1.0),
+        (Collective.ALLREDUCE, 4, (2, 28, 9), 8 / 6),
+        (Collective.ALLGATHER, 2, (2, 28, 9), 2.0),
+        (Collective.ALLREDUCE, 1, (2, 28, 9), 1.0),
+    ],
+)
+def test_a_rings_bytes_cross_between_nodes_once_in_as_many_steps_as_a_node_has_gpus(
+    collective: Collective, nodes: int, version: tuple[int, int, int], times: float
+) -> None:
+    asked = {"collective": collective, "version": version, "settings": {"NCCL_ALGO": "ring"}}
+    found = predict(NODE, nodes=nodes, sizes=(8,), **asked)  # type: ignore[arg-type]
+    (one,) = found.sizes
+    terms = one.terms[one.choice]
+    # Without a measurement the expected time is that of the terms.
+    (expected,) = scale_out(NODE, [], nodes=nodes, sizes=(8,), **asked).sizes  # type: ignore[arg-type]
+    more = (times - 1) * terms.net_us
+    assert expected.time_us == pytest.approx(one.time_us + more, rel=1e-4)
 
 
 def test_the_interval_grows_with_the_nodes_and_covers_choices_that_are_close() -> None:
@@ -139,6 +198,21 @@ def test_errors_on_other_systems_widen_the_interval() -> None:
         assert one.time_us == other.time_us
         assert other.low_us < one.low_us or one.others
         assert other.high_us > one.high_us or one.others
+
+
+def test_without_measurements_latency_and_transfer_have_errors_of_their_own() -> None:
+    errors = TermErrors(latency=(0.5, 8.0), transfer=(0.9, 1.2))
+    found = expected_of(model(1), errors)
+    small, large = found[0], found[-1]
+    assert 7.9 < small.high_us / small.time_us < 9.0
+    assert 0.45 < small.low_us / small.time_us < 0.5
+    assert 1.2 < large.high_us / large.time_us < 1.3
+    assert 0.8 < large.low_us / large.time_us < 0.9
+    # Between nodes congestion is added.
+    assert (
+        expected_of(model(32), errors)[-1].high_us > 2 * expected_of(model(32), errors)[-1].time_us
+    )
+    assert scaled([], errors=errors).sizes == expected_of(model(32), errors)
 
 
 def test_a_choice_that_the_model_lacks_is_named() -> None:

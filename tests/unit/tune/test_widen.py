@@ -4,8 +4,9 @@ from msgspec.structs import replace
 from nccltune.analyze import sort_samples
 from nccltune.analyze.timings import Timings
 from nccltune.model.sample import Sample
-from nccltune.tune.result import TunedGroup, TuneOptions
+from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import search
+from nccltune.tune.study import render
 from nccltune.tune.widen import widen
 from tests.unit.builders import Times, measure, sizes
 
@@ -49,6 +50,17 @@ def test_a_rule_is_widened_to_the_range_where_it_holds_at_each_scale() -> None:
     assert 64 * K <= wide.max_bytes < 128 * K
     assert (rest.nodes, rest.ranks, rest.min_bytes) == (2, 16, wide.max_bytes + 1)
     assert [item.rule for item in four.rules] == [wide]
+
+
+def test_the_configuration_states_that_other_scales_are_only_predicted() -> None:
+    groups = widened(measured(better_up_to(M), 2), measured(better_up_to(64 * K), 4))
+    tuning = Tuning("x", "2026-01-31", OPTIONS, groups, samples=1)
+    lines = render(tuning).splitlines()
+    above = {line: lines[number - 1] for number, line in enumerate(lines) if line[0] != "#"}
+    wide, own = above.values()
+    assert wide.endswith("; only predicted at scales that were not measured")
+    assert own.startswith("# sure: ")
+    assert "predicted" not in own
 
 
 def test_a_rule_that_one_scale_lacks_is_not_widened() -> None:

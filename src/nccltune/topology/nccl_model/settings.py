@@ -68,6 +68,10 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether NCCL uses paths of kind NVB. False if NCCL_NVB_DISABLE is set and not 0."""
 
 
+_LAST = 999
+"""The third number that stands for the last release of a minor version."""
+
+
 def parse_version(text: str, where: str | None = None) -> Version:
     """Return the version in a text such as `2.28.9`. `2.28` means the last release of 2.28.
 
@@ -77,7 +81,12 @@ def parse_version(text: str, where: str | None = None) -> Version:
     if found is None:
         raise InputError(f"'{text}' is not an NCCL version", where=where, hint="write it as 2.28.9")
     major, minor, patch = found.groups()
-    return (int(major), int(minor), int(patch) if patch is not None else 999)
+    return (int(major), int(minor), int(patch) if patch is not None else _LAST)
+
+
+def version_text(version: Version) -> str:
+    """Return a version as text; `2.28` for the last release of 2.28."""
+    return ".".join(map(str, version if version[2] != _LAST else version[:2]))
 
 
 def known_version(text: str | None) -> Version | None:
