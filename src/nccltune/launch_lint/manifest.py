@@ -3,7 +3,6 @@
 
 import contextlib
 import re
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +19,8 @@ _VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
 
 def is_manifest(text: str) -> bool:
-    """Return whether a text is a manifest of Kubernetes."""
-    return re.search(r"^kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
+    """Return whether a text is or has a manifest of Kubernetes."""
+    return re.search(r"^[ \t>]*kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
 
 
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
@@ -142,17 +141,53 @@ def _scripts(document: dict[str, Any]) -> list[str]:
     )
 
 
-def here_manifests(text: str, where: str) -> list[dict[str, Any]]:
-    """Return the documents of manifests that a script passes on: `kubectl apply -f - <<EOF`."""
+def manifests_in(text: str, where: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the documents of a manifest or of those inside a text, and the rest of the text.
+
+    They may be behind `<<` of a script, or in a code block of a page. Raises InputError if none of
+    them can be read.
+    """
+    if not is_manifest(text):
+        return [], text
+    try:
+        if documents := documents_of(text, where):
+            return documents, ""
+    except InputError as raised:
+        whole = raised
+    else:
+        return [], text
+    blocks, rest = _blocks(text)
     found: list[dict[str, Any]] = []
-    for match in _HERE.finditer(text):
-        body = textwrap.dedent(match[2])
-        if is_manifest(body):
-            found += documents_of(body, where)
-    return found
+    for block in blocks:
+        with contextlib.suppress(InputError):
+            found += documents_of(block, where)
+    if not found:
+        raise whole
+    return found, rest
 
 
-_HERE = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?[^\n]*\n(.*?)^\s*\1\s*$", re.DOTALL | re.MULTILINE)
+def _blocks(text: str) -> tuple[list[str], str]:
+    """Return the parts of a text from `apiVersion:` to the first line that is no part of it."""
+    blocks: list[list[str]] = []
+    rest: list[str] = []
+    margin: str | None = None
+    for line in text.splitlines(keepends=True):
+        if margin is not None and line.strip():
+            inner = line.removeprefix(margin)
+            is_part = inner == line[len(margin) :] and _PART.match(inner) is not None
+            margin = margin if is_part else None
+        if margin is None and (begin := _BEGIN.match(line)) is not None:
+            margin = begin[1]
+            blocks.append([])
+        (rest if margin is None else blocks[-1]).append(
+            line if margin is None else line.removeprefix(margin)
+        )
+    return ["".join(block) for block in blocks], "".join(rest)
+
+
+_BEGIN = re.compile(r"([ \t>]*)(?:apiVersion|kind):\s*\S")
+_PART = re.compile(r"[ \t]|[\w\"'.-]+:(?:\s|$)|- |#|---|\{\{")
+"""The beginning of a line of a manifest, without its margin."""
 
 
 def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
@@ -213,6 +248,6 @@ def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundC
         for word in command_of(container)
     ]
     with contextlib.suppress(InputError):
-        if manifests := [one for word in words for one in here_manifests(word, "")]:
+        if manifests := [one for word in words for one in manifests_in(word, "")[0]]:
             return from_manifests(manifests, site, "")
     return from_words(words, around, strict=False)

@@ -299,3 +299,38 @@ def test_a_kustomization_is_named(tmp_path: Path) -> None:
     path.write_text("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n")
     with pytest.raises(InputError, match="is a kustomization"):
         lint(LintRequest([str(path)]))
+
+
+def _indented(text: str, margin: str) -> str:
+    return "".join(f"{margin}{line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"# Run\n- Apply `kind: MPIJob`:\n```yaml\n{MPIJOB}```\n```\nkubectl get pods\n```\n",
+        f"1. Create it:\n\n    ~~~\n{_indented(MPIJOB, '    ')}    ~~~\n\n2. Apply: it runs.\n",
+        f"Create it::\n\n  .. code-block:: yaml\n\n{_indented(MPIJOB, '     ')}\nThen: wait.\n",
+        f"> I use this: a job\n>\n{_indented(MPIJOB, '> ')}>\n> and it hangs: why?\n",
+        f"#!/bin/bash\nset -e: x\nkubectl apply -f - <<EOF\n{MPIJOB}EOF\nkubectl get pods\n",
+        f"Our job: {{}}\n```\n{MPIJOB}---\n{MPIJOB}```\n",
+        f"Job: a\n{MPIJOB}\nIt hangs: why?\n",
+    ],
+)
+def test_manifests_inside_a_page_or_a_script_are_read(tmp_path: Path, page: str) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(page.replace("NCCL_DEBUG=INFO", "NCCL_ALG=Ring").replace("/dev/shm", "/dev/s"))
+    (launch,) = lint(LintRequest([str(path)])).launches
+    placements = [command.predictions[0][0].placement for command in launch.commands]
+    assert [place.processes if place else None for place in placements] == [16]
+    assert [one.finding.id for one in launch.commands[0].findings] == ["variable-unknown"]
+    assert {finding.id for finding in launch.findings} == {"pod-shm"}
+
+
+def test_commands_beside_the_manifests_of_a_page_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        f"Apply: this\n```\n{MPIJOB}```\nor run\n```\nsrun -n 4 all_reduce_perf -b 8\n```\n"
+    )
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.command.launcher.text for one in launch.commands] == ["mpirun", "srun"]
