@@ -10,7 +10,7 @@ from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
-from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, variables_of
+from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, pods_of, variables_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
@@ -69,6 +69,10 @@ def judge_manifests(
         return [note("template", said, "`helm template` prints the manifest to check")]
     found: list[LaunchFinding] = []
     for document in documents:
+        if _is_patch(document):
+            said = "no container has an image or a command, as in a patch: gaps were not checked"
+            found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
+            continue
         try:
             if document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
@@ -82,6 +86,12 @@ def judge_manifests(
             )
         found += judge_pods(document)
     return found
+
+
+def _is_patch(document: dict[str, Any]) -> bool:
+    """Return whether a workload starts nothing by itself, such as a patch of a kustomization."""
+    containers = _containers(document)
+    return bool(pods_of(document)) and not any({"image", "command"} & set(c) for c in containers)
 
 
 _OLD_MPI_JOBS = tuple(f"kubeflow.org/v1{kind}" for kind in ("", "alpha1", "alpha2"))
@@ -221,8 +231,17 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "PyTorchJob":
         # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
-        set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
-        site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
+        elastic = at(spec, "elasticPolicy")
+        pods = sum(pod.number for pod in pods_of(document))
+        least, most = (at(elastic, f"{limit}Replicas") or pods for limit in ("min", "max"))
+        each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode") or "auto"
+        given = {
+            "PET_RDZV_ENDPOINT": "",
+            "PET_NODE_RANK": "",
+            "PET_NPROC_PER_NODE": str(each),
+            "PET_NNODES": str(pods) if elastic is None else f"{least}:{most}",
+        }
+        site = site._replace(exported=(*site.exported, *given.items()))
     gpus = [gpus_of(container) for container in _containers(document)]
     return site._replace(gpus=max(gpus)) if any(gpus) else site
 

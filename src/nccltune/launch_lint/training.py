@@ -27,10 +27,15 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
 
 def visible(command: LaunchCommand, site: LaunchContext) -> str | None:
     """Return the value of CUDA_VISIBLE_DEVICES for a command, or None if it is not set."""
-    values = [value for name, value in site.exported if name == "CUDA_VISIBLE_DEVICES"]
+    return _variable("CUDA_VISIBLE_DEVICES", command, site)
+
+
+def _variable(wanted: str, command: LaunchCommand, site: LaunchContext) -> str | None:
+    """Return the value of a variable for a command, or None if it is not set."""
+    values = [value for name, value in site.exported if name == wanted]
     for word in command.lead:
         name, sign, value = word.text.partition("=")
-        if sign and name == "CUDA_VISIBLE_DEVICES":
+        if sign and name == wanted:
             values.append(value)
     return values[-1] if values else None
 
@@ -61,11 +66,14 @@ def _unknown(what: str, value: str) -> Prediction:
 
 
 def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
-    """Return the prediction for torchrun, whose default is 1 node and 1 process on it."""
-    given = command.last("nodes")
-    least, _, nodes = (given.value if given is not None else "1").rpartition(":")
-    per_node = command.last("per_node")
-    each = per_node.value if per_node is not None else "1"
+    """Return the prediction for torchrun, whose default is 1 node and 1 process on it.
+
+    For an option that is not given, it takes the variable `PET_` with the option's name.
+    """
+    option, variable = command.last("nodes"), _variable("PET_NNODES", command, site)
+    least, _, nodes = (option.value if option is not None else variable or "1").rpartition(":")
+    option, variable = command.last("per_node"), _variable("PET_NPROC_PER_NODE", command, site)
+    each = option.value if option is not None else variable or "1"
     assumed = None
     if each in ("gpu", "auto"):
         gpus, assumed = _all_gpus(command, site)

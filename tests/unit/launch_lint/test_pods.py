@@ -334,3 +334,61 @@ def test_commands_beside_the_manifests_of_a_page_are_read(tmp_path: Path) -> Non
     )
     (launch,) = lint(LintRequest([str(path)])).launches
     assert [one.command.launcher.text for one in launch.commands] == ["mpirun", "srun"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("MPIJob", "mpiReplicaSpecs.Worker.template.spec.containers"),
+        ("MPIJob", "mpiReplicaSpecs.Launcher.template.spec.containers"),
+        ("PyTorchJob", "pytorchReplicaSpecs.Worker.template.spec.containers"),
+        ("Deployment", "template.spec.containers"),
+        ("StatefulSet", "template.spec.containers"),
+        ("Job", "template.spec.containers"),
+        ("Pod", "containers"),
+    ],
+)
+def test_what_a_patch_lacks_is_no_fault(tmp_path: Path, kind: str, place: str) -> None:
+    path = tmp_path / "patch.yaml"
+    spec = "[{resources: {limits: {nvidia.com/gpu: 8}}, env: [{name: NCCL_ALG, value: Ring}]}]"
+    for name in reversed(place.split(".")):
+        spec = f"{{{name}: {spec}}}"
+    path.write_text(f"apiVersion: v1\nkind: {kind}\nspec: {spec}\n")
+    (launch,) = lint(LintRequest([str(path)])).launches
+    ids = [finding.id for finding in launch.findings]
+    assert ids == ["manifest-patch", "variable-unknown", "settings-alone"]
+
+
+@pytest.mark.parametrize(
+    ("elastic", "command", "processes", "unknown"),
+    [
+        ("", "[torchrun, train.py]", 16, None),
+        ("  nprocPerNode: '4'\n", "[torchrun, train.py]", 8, None),
+        ("", "[torchrun, --nproc-per-node=2, train.py]", 4, None),
+        ("  elasticPolicy: {minReplicas: 2, maxReplicas: 2}\n", "[torchrun, train.py]", 16, None),
+        ("  elasticPolicy: {maxReplicas: 8}\n", "[torchrun, train.py]", None, "2 to 8 nodes"),
+        ("  elasticPolicy: {minReplicas: 1, maxReplicas: 8}\n", "[bash, -c, 'torchrun t.py']", None,
+         "1 to 8 nodes (an elastic job), 8 on each"),
+    ],
+)  # fmt: skip
+def test_the_operator_gives_torchrun_its_nodes(
+    elastic: str, command: str, processes: int | None, unknown: str | None
+) -> None:
+    text = PYTORCHJOB.replace("[torchrun, --nnodes=2, --nproc-per-node=8, train.py]", command)
+    text = text.replace("  pytorchReplicaSpecs", f"{elastic}  pytorchReplicaSpecs")
+    documents = documents_of(text, "job.yaml")
+    for found in from_manifests(documents, LaunchContext(), "job.yaml"):
+        checked = check(found.line, found.site)
+        (prediction, _) = checked.predictions[0]
+        placement = prediction.placement
+        assert (placement.processes if placement is not None else None) == processes
+        assert (prediction.unknown or "").startswith(unknown or "")
+        assert not checked.is_wrong
+
+
+def test_variables_of_torchrun_stand_for_its_options() -> None:
+    line = "PET_NNODES=2 PET_NPROC_PER_NODE=4 torchrun --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py"
+    (launch,) = lint(LintRequest([line])).launches
+    placement = launch.commands[0].predictions[0][0].placement
+    assert placement is not None
+    assert [node.processes for node in placement.nodes] == [4, 4]
