@@ -292,7 +292,26 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
 
 
 def _findings(view: View) -> list[LaunchFinding]:
-    return [finding for rule in RULES for finding in rule(view)]
+    found = [finding for rule in RULES for finding in rule(view)]
+    inner = view.prediction.inner
+    if view.command.hidden or (inner is not None and inner.command.hidden):
+        found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
+    if view.program is not None and view.program.hidden:
+        found = [finding for finding in found if finding.id not in _MISSING_ARGUMENTS]
+    return found
+
+
+_MISSING_OPTIONS = frozenset(
+    listed("""
+root-refused default-binding env-not-exported export-drops mpi-type idle-gpus srun-cpus total-unsaid
+srun-per-node-unsaid torchrun-one-process torchrun-endpoint torchrun-node-rank accelerate-address
+accelerate-rank inner-alone no-program
+""")
+)
+_MISSING_ARGUMENTS = frozenset(
+    listed("zero-cta device-needs-symmetric many-steps sizes-backwards one-rank")
+)
+"""Findings that an option or an argument is missing, which a variable of the line may hold."""
 
 
 def _bad(view: View) -> list[LaunchFinding]:

@@ -66,6 +66,12 @@ class LaunchCommand(NamedTuple):
         return found[-1] if found else None
 
     @property
+    def hidden(self) -> str | None:
+        """Return why some options of the launcher are not known: they are in `$OPTIONS`."""
+        names = ", ".join(option.name for option in self.all(UNKNOWN_OPTIONS))
+        return f"the options in {names} are not known here" if names else None
+
+    @property
     def launchers(self) -> tuple[Word, ...]:
         """Return the launcher's word, or no word if the program is started without a launcher."""
         return (self.launcher,) if self.launcher.text else ()

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.command import (
-    UNKNOWN_OPTIONS,
     Host,
     LaunchCommand,
     LaunchContext,
@@ -81,6 +80,8 @@ def predict(
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)
+    if flavor in ON_JOB and command.hidden is not None:
+        return Prediction(None, (), unknown=command.hidden)
     if flavor in ON_JOB:
         return predict_on_job(command, flavor, site, gpus)
     ask, hosts, assumed = _asked(command, flavor, site, gpus or 1)
@@ -211,7 +212,7 @@ def placement_options(
     per_node = per_node if mapped.per_node is None else mapped.per_node
     per_part = per_part if mapped.per_part is None else mapped.per_part
     unknown = unknown or mapped.unknown
-    unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
+    unknown = unknown or (command.hidden if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
     processes = total if isinstance(total, int) else None
     counted = ((per_part, f"processes per {mapped.part}"), (per_node, "processes per node"))
@@ -267,11 +268,6 @@ def _of_parts(
         return ask._replace(unknown=ask.unknown or why, processes=ask.total), assumed
     said = f"{count(parts, ask.part)} on a node assumed"
     return ask._replace(per_node=each * parts), f"{said}; {assumed}" if assumed else said
-
-
-def _hidden(command: LaunchCommand) -> str | None:
-    names = ", ".join(option.name for option in command.all(UNKNOWN_OPTIONS))
-    return f"the options in {names} are not known here" if names else None
 
 
 def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) -> str | None:

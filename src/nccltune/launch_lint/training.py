@@ -20,6 +20,9 @@ _NO_FILE = ("", "/dev/null")
 
 def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> Prediction:
     """Return the prediction for a command of torchrun, deepspeed or accelerate."""
+    each = command.last("total") or command.last("per_node")
+    if command.hidden is not None and (each is None or command.last("nodes") is None):
+        return Prediction(None, (), unknown=command.hidden)
     if flavor.launcher is Launcher.TORCHRUN:
         return _torchrun(command, site)
     return (_deepspeed if flavor.launcher is Launcher.DEEPSPEED else _accelerate)(command, site)

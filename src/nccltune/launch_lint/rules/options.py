@@ -225,7 +225,19 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
 
 
+def hidden(view: View) -> Iterator[LaunchFinding]:
+    """Find `$OPTIONS` of the launcher and `$ARGS` of the program whose words are not shown."""
+    inner = view.prediction.inner
+    commands = [view.command] if inner is None else [view.command, inner.command]
+    names = [option.name for command in commands for option in command.all(UNKNOWN_OPTIONS)]
+    names += view.program.hidden if view.program is not None else ()
+    if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:
+        said = f"what {', '.join(names)} holds is not known here, and was not checked"
+        yield note("options-hidden", said)
+
+
 RULES = (
+    hidden,
     swallowed,
     assigned,
     unknown,
