@@ -118,6 +118,7 @@ class LaunchContext(NamedTuple):
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `part`: which one it is of several programs, `2 of 3`, in `mpirun -n 1 a : -n 1 b : c`.
     - `ran`: whether the text shows results, so that the command did start.
     - `several`: whether the text speaks of several nodes.
     - `named_nodes`: the numbers of nodes that the text names.
@@ -143,6 +144,7 @@ class LaunchContext(NamedTuple):
     around: tuple[str, ...] = ()
     outside: tuple[tuple[str, str], ...] = ()
     ran: bool = False
+    part: str = ""
 
     @property
     def gpus_per_node(self) -> int:

@@ -87,6 +87,9 @@ def predict(
     ask, hosts, assumed = _asked(command, flavor, site, gpus or 1)
     if ask.unknown is not None:
         return Prediction(None, hosts, unknown=ask.unknown, processes=ask.processes)
+    if site.part:
+        why = f"this is program {site.part} of the command"
+        return Prediction(None, hosts, unknown=why, processes=ask.total)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, hosts, fails=f"{refused[0]} is refused", assumed=assumed)

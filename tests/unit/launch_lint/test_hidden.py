@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of a line that hold options or arguments which the text does not show."""
+"""What a line leaves open: variables that hold options, and several programs in one command."""
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.check import LaunchCheck, check, check_all
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import split
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2"
@@ -89,3 +90,43 @@ def test_what_the_line_shows_is_still_checked(text: str, found: str) -> None:
 def test_a_variable_in_place_of_the_program_is_no_options(text: str) -> None:
     (prediction, _) = checked(text).predictions[0]
     assert prediction.placement is not None
+
+
+def parts(text: str) -> list[LaunchCheck]:
+    return check_all(from_text(text, LaunchContext()))
+
+
+@pytest.mark.parametrize(
+    ("text", "processes"),
+    [
+        (f"mpirun -np 8 -H a:8 {TEST} : -np 4 -H b:8 {TEST}", [8, 4]),
+        (f"mpirun -np 1 {TEST} : -np 1 {TEST} : -np 1 {TEST}", [1, 1, 1]),
+        (f"mpiexec.hydra -n 8 {TEST} : -n 8 {TEST}", [8, 8]),
+        (f"srun -N 1 -n 8 {TEST} : -N 1 -n 4 {TEST}", [8, 4]),
+        (f"NCCL_DEBUG=INFO mpirun -x NCCL_DEBUG -H a,b -n 1 {TEST} : -n 1 {TEST}", [1, 1]),
+        (f"mpirun -n 1 numactl -N 0 {TEST} : -n 1 numactl -N 1 {TEST} > log", [1, 1]),
+        (f"mpirun -n 2 ./a : -n 8 {TEST}", [2, 8]),
+    ],
+)
+def test_each_program_of_a_command_is_checked(text: str, processes: list[int]) -> None:
+    found = parts(text)
+    predictions = [one.predictions[0][0] for one in found]
+    assert [one.processes for one in predictions] == processes
+    assert [one.unknown for one in predictions] == [
+        f"this is program {number + 1} of {len(found)} of the command"
+        for number in range(len(found))
+    ]
+    assert not any(one.is_wrong for one in found)
+
+
+def test_faults_of_each_program_are_its_own() -> None:
+    one, two = parts(f"mpirun -n 1 -x NCCL_ALG=Ring {TEST} : -n 1 all_reduce_perf -b 8 -e 10G -f 2")
+    assert [held.finding.id for held in one.findings] == ["variable-unknown"]
+    assert [held.finding.id for held in two.findings] == ["end-not-reached"]
+    assert one.fixed is two.fixed is None
+
+
+@pytest.mark.parametrize("text", [f"mpirun -x A=a:b -n 2 {TEST}", f"echo a : b; srun -n 2 {TEST}"])
+def test_other_colons_separate_no_programs(text: str) -> None:
+    (one,) = parts(text)
+    assert one.predictions[0][0].placement is not None
