@@ -112,6 +112,13 @@ def predict(
     return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
 
 
+def _fills_cores(ask: PlacementOptions, hosts: Sequence[Host], site: LaunchContext) -> bool:
+    """Return whether the cores of the first host, which are unknown, decide where ranks start."""
+    is_open = len(hosts) > 1 and any(host.slots is None and host.name for host in hosts)
+    is_few = ask.total is not None and ask.total <= site.gpus_per_node
+    return is_open and ask.per_node is None and not ask.by_node and not is_few
+
+
 def _asked(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, gpus: int
 ) -> tuple[PlacementOptions, tuple[Host, ...], str | None]:
@@ -132,6 +139,8 @@ def _asked(
             doubt = f"the text names {_listed(site.named_nodes)}: --nodes or --set hosts=A,B"
     if doubt is None and is_mpi and _slots_unshown(ask, site):
         doubt = "-n is not given, and the job has neither --ntasks nor --ntasks-per-node"
+    if doubt is None and flavor.launcher is Launcher.OPENMPI and _fills_cores(ask, hosts, site):
+        doubt = "a host without slots= takes as many as it has cores; -N 8 starts 8 on each"
     if doubt is not None:
         is_known = ask.total is not None and ask.per_node is not None and doubt == _SEVERAL
         return _without_hosts(ask, doubt), hosts, assumed if is_known else doubt
@@ -182,7 +191,8 @@ def _counts(
 ) -> list[int] | str:
     """Return the number of processes on each host, or the reason why none starts."""
     if flavor.launcher is Launcher.OPENMPI:
-        slots = [site.gpus_per_node if host.slots is None else host.slots for host in hosts]
+        most = max(site.gpus_per_node, ask.per_node or 0, ask.total or 0 if ask.by_node else 0)
+        slots = [most if host.slots is None else host.slots for host in hosts]
         return openmpi(ask, slots, flavor == OPENMPI_4)
     if flavor.launcher is Launcher.HYDRA:
         return hydra(ask, [1 if host.slots is None else host.slots for host in hosts])

@@ -207,11 +207,6 @@ def test_rounds_that_a_container_hides_are_one() -> None:
         (f"mpirun -np 16 -H a:8,b:8 -x NCCL_P2P_DISABLE=1 {TEST}", "setting-left-over"),
         # Of the slots and the number of processes, either may be right.
         (f"mpirun -np 16 -H a:2,b:2 {TEST}", "too-few-slots"),
-        # The file lacks the slots; fewer processes are not what was meant.
-        (
-            f"cat > h <<E\na\nb\nE\nmpirun -np 16 -N 8 --hostfile h {TEST}",
-            "too-few-slots",
-        ),
         # How many GPUs the node has is not known.
         (TEST, "one-rank"),
     ],
