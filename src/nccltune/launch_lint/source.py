@@ -193,6 +193,7 @@ class _Script:
         self._lines = list(lines_of(nodes))
         self._called: set[str] = set()
         self._calls = 0
+        self._all_exported = False
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, in order."""
@@ -345,7 +346,7 @@ class _Script:
                 self._add(*from_text(*inner))
         else:
             self._substituted(line.words)
-            _assign(words, self._scope, self._exported, around.assumed)
+            self._assign(words, around.assumed)
             self._written(line.tail, words)
             if line.tail.startswith("|"):
                 self.run(nodes_of(split(line.tail.lstrip("|&"))))
@@ -364,12 +365,33 @@ class _Script:
             found, self.found, self._scope = self.found, before, scope
             self._add(*(f for f in found if any(is_nccl_test(w.text) for w in f.line.words)))
 
+    def _assign(self, words: tuple[Word, ...], assumed: tuple[str, ...]) -> None:
+        """Store the variables that a line assigns or exports."""
+        scope, exported = self._scope, self._exported
+        is_export = words[0].text == "export" or self._all_exported
+        is_keyword = words[0].text in _KEYWORDS
+        for word in words[1:] if is_keyword else words:
+            name = assign(scope, word, assumed)
+            if name is None:
+                if is_keyword and word.text.startswith("-"):
+                    is_export = is_export or "x" in word.text
+                    continue
+                if is_keyword and is_export and word.text.isidentifier():
+                    value = scope.values.get(word.text)
+                    exported[word.text] = value.text if value is not None else ""
+                    continue
+                break
+            if (is_export or name in exported) and name in scope.values:
+                exported[name] = scope.values[name].text
+
     def _shift(self, words: list[str]) -> None:
-        """Follow `shift N` and `set -- WORDS`. Other options of `set` change no argument."""
+        """Follow `shift N`, `set -- WORDS` and `set -a`, which exports what follows."""
         given = self._scope.arrays.get("@")
         if words[0] == "shift":
             number = whole_number(words[1]) if len(words) > 1 else 1
             self._numbered(given[number:] if given is not None and number is not None else None)
+        elif words[1:] in (["-a"], ["-o", "allexport"]):
+            self._all_exported = True
         elif words[1:2] == ["--"]:
             self._numbered(tuple(words[2:]))
 
@@ -509,26 +531,6 @@ def _scope(site: LaunchContext) -> ShellScope:
         values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
         files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
     return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)
-
-
-def _assign(
-    words: tuple[Word, ...], scope: ShellScope, exported: dict[str, str], assumed: tuple[str, ...]
-) -> None:
-    """Store the variables that a line assigns or exports."""
-    is_export = words[0].text == "export"
-    is_keyword = words[0].text in _KEYWORDS
-    for word in words[1:] if is_keyword else words:
-        name = assign(scope, word, assumed)
-        if name is None:
-            if is_export and word.text in scope.values:
-                exported[word.text] = scope.values[word.text].text
-                continue
-            if is_keyword and word.text.startswith("-"):
-                is_export = is_export or "x" in word.text
-                continue
-            break
-        if (is_export or name in exported) and name in scope.values:
-            exported[name] = scope.values[name].text
 
 
 def _hides(words: Sequence[Word]) -> bool:
