@@ -38,6 +38,8 @@ OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 _HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[([0-9]+)\]")
 _SEQ = re.compile(r"seq (?:-w )?(-?[0-9]{1,9})(?: (x?-?[0-9]{1,9}))?(?: (-?[0-9]{1,9}))?")
+_SET_BY_JOB = ("SLURM_", "PBS_", "LSB_", "OMPI_", "PMI_", "FLUX_")
+"""Beginnings of variables that a job has, so that their defaults do not apply."""
 MAX_NUMBERS = 256
 """Maximum number of numbers that `seq` gives."""
 MAX_DEPTH = 16
@@ -251,7 +253,7 @@ class _Expansion:
         sign = match[2] or ""
         if value is not None and (value or not sign.startswith(":")):
             return value
-        if not sign:
+        if not sign or match[1].startswith(_SET_BY_JOB):
             return value
         default = " ".join(self.words(match[3]))
         if is_open(default):

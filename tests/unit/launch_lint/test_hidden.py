@@ -130,3 +130,30 @@ def test_faults_of_each_program_are_its_own() -> None:
 def test_other_colons_separate_no_programs(text: str) -> None:
     (one,) = parts(text)
     assert one.predictions[0][0].placement is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["SLURM_NNODES", "SLURM_NTASKS", "PBS_NP", "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_NNODES"]
+)
+def test_the_default_of_a_variable_that_a_job_has_is_not_assumed(name: str) -> None:
+    (one,) = parts(f"srun -n ${{{name}:-8}} {TEST}")
+    assert one.predictions[0][0].placement is None
+    (one,) = parts(f"#SBATCH -N 4 -n 32\nsrun -n ${{SLURM_NTASKS:-8}} {TEST}")
+    placement = one.predictions[0][0].placement
+    assert placement is not None
+    assert placement.processes == 32
+    assert one.predictions[0][0].assumed is None
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo '[rank] starts'\ntorchrun --nproc-per-node=8 t.py",
+        'echo "[front-end] $RANK"; torchrun --nproc-per-node=8 t.py',
+        "echo <usage>; torchrun --nproc-per-node=8 t.py",
+    ],
+)
+def test_a_text_that_a_script_prints_is_no_placeholder(script: str) -> None:
+    quote = '"' if "'" in script else "'"
+    (one,) = parts(f"srun -N 1 -n 1 --gpus-per-node=8 bash -c {quote}{script}{quote}")
+    assert "placeholder" not in [held.finding.id for held in one.findings]
