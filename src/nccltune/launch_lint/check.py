@@ -380,7 +380,7 @@ def _fixed(
             changed = None
         if changed is None:
             break
-        command = read(_line_of(changed), (flavor,))[flavor]
+        command = read(Line(changed.words, changed.tail), (flavor,))[flavor]
     text = command.text
     try:
         lines = split(text)
@@ -417,13 +417,6 @@ torchrun-one-process torchrun-processes accelerate-total inner-alone inner-nodes
 def _processes(prediction: Prediction) -> int | None:
     placement = prediction.placement
     return placement.processes if placement is not None else prediction.processes
-
-
-def _line_of(command: LaunchCommand) -> Line:
-    words = (*command.lead, *command.launchers)
-    for option in command.options:
-        words += option.words
-    return Line((*words, *command.end, *command.program), command.tail)
 
 
 def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:

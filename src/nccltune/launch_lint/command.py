@@ -77,12 +77,15 @@ class LaunchCommand(NamedTuple):
         return (self.launcher,) if self.launcher.text else ()
 
     @property
+    def words(self) -> tuple[Word, ...]:
+        """Return all words of the command, in order."""
+        options = (word for option in self.options for word in option.words)
+        return (*self.lead, *self.launchers, *options, *self.end, *self.program)
+
+    @property
     def text(self) -> str:
         """Return the command as a shell line."""
-        words = [*self.lead, *self.launchers]
-        for option in self.options:
-            words += option.words
-        line = " ".join(word.raw for word in (*words, *self.end, *self.program))
+        line = " ".join(word.raw for word in self.words)
         return f"{line} {self.tail}" if self.tail else line
 
 

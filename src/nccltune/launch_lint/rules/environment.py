@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch_lint.command import CommandVariable, LaunchCommand, View
+from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import (
     AppendOption,
     Edit,
@@ -16,7 +16,6 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.source import SHELLS
-from nccltune.launch_lint.words import Word
 from nccltune.model.nccl_variables import table
 
 _FOR_PROCESSES = (
@@ -77,7 +76,7 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
     """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export."""
     scope = view.site.scope
     known = {variable.name for variable in view.variables if variable.value is not None}
-    words = " ".join(word.raw for word in _words(view.command))
+    words = " ".join(word.raw for word in view.command.words)
     for name in scope.values if scope is not None else ():
         if name in table() and name not in known and not re.search(rf"\$\{{?{name}\b", words):
             yield warning(
@@ -86,11 +85,6 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
                 " not get it, unless the environment has it already",
                 f"write export {name}",
             )
-
-
-def _words(command: LaunchCommand) -> list[Word]:
-    options = (word for option in command.options for word in option.words)
-    return [*command.lead, *options, *command.program]
 
 
 def _is_script(view: View) -> bool:
