@@ -36,6 +36,8 @@ _FORMS = tuple(
     )
 )
 """Other notations: ENV NAME VALUE, NAME: VALUE, ["NAME"] = "VALUE", name: NAME value: VALUE."""
+_MOST = 1000
+"""Maximum number of settings of a text that are read."""
 _COMMENT = re.compile(r"^[ \t]*(?:#|//).*|(?<=\s)#[ \t].*", re.M)
 
 
@@ -62,7 +64,7 @@ def stated_settings(text: str) -> list[StatedSetting]:
     found += [(one.start(1), one[1], one[2]) for form in _FORMS for one in form.finditer(text)]
     read = set(re.findall(r"\$[{(]?([A-Z]\w+)", text))
     given = dict.fromkeys(
-        (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)
+        (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)[:_MOST]
     )
     if not any(_is_of_nccl(name) for name, _ in given):
         return []
