@@ -211,13 +211,13 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
     if document.get("kind") == "MPIJob":
         worker = at(spec, "mpiReplicaSpecs", "Worker")
         replicas, slots = at(worker, "replicas"), at(spec, "slotsPerWorker")
-        site = site._replace(several=site.several or is_open(str(replicas)))
+        pods = None
         if isinstance(replicas, int) and replicas > 0:
-            site = site._replace(workers=replicas + (spec.get("runLauncherAsWorker") is True))
+            pods = replicas + (spec.get("runLauncherAsWorker") is True)
         site = site._replace(
-            nodes=replicas + (spec.get("runLauncherAsWorker") is True)
-            if isinstance(replicas, int) and replicas > 0
-            else site.nodes,
+            several=site.several or is_open(str(replicas)),
+            workers=pods or site.workers,
+            nodes=pods or site.nodes,
             # Without the field a worker has 1 slot. `check_manifest` reports other values.
             slots=1 if slots is None else slots if isinstance(slots, int) and slots > 0 else None,
         )
@@ -232,14 +232,14 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
     if document.get("kind") == "PyTorchJob":
         # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
         elastic = at(spec, "elasticPolicy")
-        pods = sum(pod.number for pod in pods_of(document))
-        least, most = (at(elastic, f"{limit}Replicas") or pods for limit in ("min", "max"))
+        number = sum(pod.number for pod in pods_of(document))
+        least, most = (at(elastic, f"{limit}Replicas") or number for limit in ("min", "max"))
         each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode") or "auto"
         given = {
             "PET_RDZV_ENDPOINT": "",
             "PET_NODE_RANK": "",
             "PET_NPROC_PER_NODE": str(each),
-            "PET_NNODES": str(pods) if elastic is None else f"{least}:{most}",
+            "PET_NNODES": str(number) if elastic is None else f"{least}:{most}",
         }
         site = site._replace(exported=(*site.exported, *given.items()))
     gpus = [gpus_of(container) for container in _containers(document)]

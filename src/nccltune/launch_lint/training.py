@@ -25,6 +25,9 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
         return Prediction(None, (), unknown=command.hidden)
     if flavor.launcher is Launcher.TORCHRUN:
         return _torchrun(command, site)
+    refused = [option.words[0].text for option in command.options if option.meaning is None]
+    if refused:
+        return Prediction(None, (), fails=f"{refused[0]} is refused")
     return (_deepspeed if flavor.launcher is Launcher.DEEPSPEED else _accelerate)(command, site)
 
 
@@ -95,9 +98,6 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
 
     --num_nodes and --num_gpus take the first of these, --include those that it names.
     """
-    refused = [option.words[0].text for option in command.options if option.meaning is None]
-    if refused:
-        return Prediction(None, (), fails=f"{refused[0]} is refused")
     nodes, each = command.last("nodes"), command.last("per_node")
     for option, what in ((nodes, "nodes"), (each, "GPUs of a node")):
         if option is not None and whole_number(option.value) is None:
@@ -154,9 +154,6 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
 
     An option overrides the configuration file. Without both, it uses all GPUs of one machine.
     """
-    refused = [option.words[0].text for option in command.options if option.meaning is None]
-    if refused:
-        return Prediction(None, (), fails=f"{refused[0]} is refused")
     given = configured(command, site)
     numbers: dict[str, int | None] = {}
     file = command.last("configuration")

@@ -285,3 +285,19 @@ def test_as_many_processes_as_hosts_are_meant_one_for_each(gpus: int, hosts: str
     (one,) = check_all(from_text(text, LaunchContext()))
     assert one.is_wrong
     assert one.fixed == text.replace(" all_reduce", " -N 1 all_reduce")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fix", "fixed"),
+    [
+        (1, "start more processes", None),
+        (8, "write -g 8 for the GPUs of this node, or start more processes", f"{TEST[:-1]}8"),
+        (None, "write -g N for the GPUs of this node, or start more processes", None),
+    ],
+)
+def test_one_rank_uses_the_gpus_that_there_are(
+    gpus: int | None, fix: str, fixed: str | None
+) -> None:
+    one = only(TEST, LaunchContext(gpus=gpus))
+    assert [held.finding.fix for held in one.findings] == [fix]
+    assert one.fixed == fixed

@@ -279,13 +279,11 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.ranks != 1:
         return
-    gpus = view.site.gpus
-    yield warning(
-        "one-rank",
-        "only 1 rank: nothing is sent, busbw is 0",
-        f"write -g {gpus or 'N'} for the GPUs of this node, or start more processes",
-        () if gpus is None else (SetArgument("g", str(gpus)),),
-    )
+    gpus, fix = view.site.gpus, "start more processes"
+    if gpus != 1:
+        fix = f"write -g {gpus or 'N'} for the GPUs of this node, or {fix}"
+    edits = (SetArgument("g", str(gpus)),) if gpus is not None and gpus > 1 else ()
+    yield warning("one-rank", "only 1 rank: nothing is sent, busbw is 0", fix, edits)
 
 
 def total_unsaid(view: View) -> Iterator[LaunchFinding]:
