@@ -154,8 +154,8 @@ def _scripts(document: dict[str, Any]) -> list[str]:
 def manifests_in(text: str, where: str) -> tuple[list[dict[str, Any]], str]:
     """Return the documents of a manifest or of those inside a text, and the rest of the text.
 
-    They may be behind `<<` of a script, or in a code block of a page. Raises InputError if none of
-    them can be read.
+    They may be behind `<<` of a script, or in a code block of a page. Raises InputError for a text
+    that begins as a manifest and cannot be read.
     """
     if not is_manifest(text):
         return [], text
@@ -171,9 +171,10 @@ def manifests_in(text: str, where: str) -> tuple[list[dict[str, Any]], str]:
     for block in blocks:
         with contextlib.suppress(InputError):
             found += documents_of(block, where)
-    if not found:
+    lines = (line for line in text.splitlines() if line.strip(" \t") and line[0] not in "#-{%")
+    if not found and _BEGIN.match(next(lines, "")) is not None:
         raise whole
-    return found, rest
+    return (found, rest) if found else ([], text)
 
 
 def _blocks(text: str) -> tuple[list[str], str]:

@@ -392,3 +392,19 @@ def test_variables_of_torchrun_stand_for_its_options() -> None:
     placement = launch.commands[0].predictions[0][0].placement
     assert placement is not None
     assert [node.processes for node in placement.nodes] == [4, 4]
+
+
+@pytest.mark.parametrize("margin", ["", "    "])
+def test_a_manifest_that_cannot_be_read_hides_no_command_of_a_page(
+    tmp_path: Path, margin: str
+) -> None:
+    broken = f"{margin}kind: Pod\n{margin}apiVersion: v1\n{margin}spec: {{a: [\n"
+    path = tmp_path / "page.md"
+    path.write_text(
+        f"# A: b\n```\n{broken}```\nor: run\n```\nsrun -n 4 all_reduce_perf -b 8\n```\n"
+    )
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.command.launcher.text for one in launch.commands] == ["srun"]
+    path.write_text(f"# A comment\n---\n{broken}")
+    with pytest.raises(InputError, match="is not YAML"):
+        lint(LintRequest([str(path)]))
