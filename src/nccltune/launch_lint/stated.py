@@ -30,7 +30,8 @@ _FORMS = tuple(
     re.compile(form, re.M)
     for form in (
         rf"^[ \t]*(?:ENV|setenv|-genv)[ \t]+{_NAME}[ \t=]+{_VALUE}",
-        rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}",
+        # More words behind the value are a sentence.
+        rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
         rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
         rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
     )

@@ -48,6 +48,9 @@ DEBUG = ("NCCL_DEBUG", "INFO")
         ("# NCCL_ALG=Ring\n  #export NCCL_ALG=Ring\n", []),
         ("cmake -DNCCL_ROOT=/usr ..", []),
         ("NCCL_SUM = 1", []),
+        ("NCCL_ALG: not set in run1.txt; Ring in run2.txt\n", []),
+        ("- NCCL_ALG: documented since 2.30\n", []),
+        ("NCCL_ALG: Ring\r\nNCCL_DEBUG: INFO  # loud", [ALG, DEBUG]),
         ("LEVEL=5\nDEBUG: INFO\n", []),
     ],
 )
