@@ -36,6 +36,8 @@ from nccltune.launch_lint.options import (
     TRAINERS,
 )
 from nccltune.launch_lint.read import starts_something
+from nccltune.launch_lint.source import FoundCommand
+from nccltune.launch_lint.stated import checked_alone, judge_stated, stated_settings
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -172,7 +174,8 @@ def lint(request: LintRequest) -> Linted:
         elif kind is LintKind.TOPOLOGY:
             topologies += _xml_files(path)
         else:
-            linted.launches.append(_lint_file(path, site, flavors))
+            text = source.read_text(path)
+            linted.launches.append(_lint_launch(text, str(path), site, flavors))
     if command:
         found = source.from_words(command, site)
         checks = check_all(found, flavors)
@@ -212,8 +215,9 @@ def recognise(path: Path) -> LintKind:
         return LintKind.CONFIGURATION
     if is_script:
         return LintKind.LAUNCH
-    if _NAMES_LAUNCH.search(text):
-        return LintKind.LAUNCH  # Reading it raises the reason why no command was found.
+    # Reading a text that only names a launcher raises the reason why no command was found.
+    if _NAMES_LAUNCH.search(text) or stated_settings(text):
+        return LintKind.LAUNCH
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
     what = "is empty" if not text.strip() else "is of no known kind"
@@ -310,36 +314,56 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
         )
-    return LintedLaunch(None, check_all(source.from_text(text, site), flavors), [])
+    return _lint_launch(text, None, site, flavors)
 
 
-def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
-    text = source.read_text(path)
-    if output.is_output(text) and not manifest.is_manifest(text):
-        found = source.from_lines(text, site._replace(ran=True))
-        checks: list[LaunchCheck] = []
-        with contextlib.suppress(InputError):
-            checks = check_all(found, flavors)
-        return LintedLaunch(str(path), checks, output.judge_output(text))
-    findings: list[LaunchFinding] = []
-    if manifest.is_manifest(text):
-        documents = manifest.here_manifests(text, str(path))
-        documents = documents or manifest.documents_of(text, str(path))
-        is_template = manifest.is_template(text)
-        findings = manifest.judge_manifests(documents, of_template=is_template)
-        try:
-            found = manifest.from_manifests(documents, site, str(path))
-        except InputError:
-            if not findings:
-                raise
-            found = []
-    else:
-        found = source.from_text(text, site)
-    checks = check_all(found, flavors)
-    if manifest.is_manifest(text) and manifest.is_template(text):
+def _lint_launch(
+    text: str, name: str | None, site: LaunchContext, flavors: tuple[Flavor, ...]
+) -> LintedLaunch:
+    """Check the manifests, commands, outputs and settings of a text. `name` is its file.
+
+    Raises InputError if it has none of them.
+    """
+    documents, rest = manifest.manifests_in(text, name or "")
+    is_template = bool(documents) and manifest.is_template(text)
+    findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
+    found: list[FoundCommand] = []
+    reasons: list[InputError] = []
+    is_output = output.is_output(rest)
+    try:
+        if documents:
+            found += manifest.from_manifests(documents, site, name or "")
+    except InputError as raised:
+        reasons.append(raised)
+    try:
+        if is_output:
+            found += source.from_lines(rest, site._replace(ran=True))
+        elif rest.strip():
+            found += source.from_text(rest, site)
+    except InputError as raised:
+        reasons.append(raised)
+    checks: list[LaunchCheck] = []
+    with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
+        checks = check_all(found, flavors)
+    if is_output:
+        findings += output.judge_output(rest)
+    elif given := stated_settings(text):
+        known = {
+            (one.finding.id, one.finding.message) for check in checks for one in check.findings
+        }
+        findings += [
+            finding
+            for finding in judge_stated(given, alone=not found)
+            if (finding.id, finding.message) not in known
+        ]
+        if not found and reasons:
+            findings.append(checked_alone(given, reasons[0].message))
+    if not found and not findings and not is_output:
+        raise reasons[0]
+    if is_template:
         # The line of the file has {{ }} where the command that was checked has unknown values.
         checks = [one._replace(fixed=None) for one in checks]
-    return LintedLaunch(str(path), checks, findings)
+    return LintedLaunch(name, checks, findings)
 
 
 def _site(request: LintRequest) -> LaunchContext:

@@ -117,6 +117,11 @@ class Program(NamedTuple):
     ignored: tuple[tuple[int, str], ...] = ()
 
     @property
+    def hidden(self) -> tuple[str, ...]:
+        """Return the words that may become arguments: `$ARGS`."""
+        return tuple(word for _, word in self.ignored if word.startswith(("$", "`")))
+
+    @property
     def is_rccl(self) -> bool:
         """Return whether the binary is one of rccl-tests, by its path or by its options."""
         return "rccl" in self.binary or any(a.flag in RCCL_LETTERS for a in self.arguments)
@@ -146,8 +151,10 @@ class Program(NamedTuple):
     def gpus(self) -> int | None:
         """Return the GPUs of a process: threads times GPUs of a thread.
 
-        None if one of the two is a shell variable or a placeholder.
+        None if one of the two is a shell variable or a placeholder, or may be in one.
         """
+        if self.hidden and self.value("g") is None:
+            return None
         given = [self.value(flag) or "" for flag in "tg"]
         if any(re.search(r"[$`<{\[]", value) or is_named_number(value) for value in given):
             return None
@@ -164,6 +171,8 @@ class Program(NamedTuple):
     @property
     def sizes(self) -> "Sizes | None":
         """Return the sizes that will be measured; None if an option has no valid value."""
+        if self.hidden and None in map(self.value, "bef"):
+            return None
         first, last, factor = self.size("b"), self.size("e"), self.number("f", 1)
         step = DEFAULT_STEP
         if (given := self.value("i")) is not None:

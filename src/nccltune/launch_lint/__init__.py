@@ -19,6 +19,7 @@ options.py     the options of each launcher and their arguments (options.csv)
 hosts.py       the hosts of a command and their slots
 placed.py      predict the number of processes on each host
 scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
+stated.py      settings that a text states, with or without a command
 training.py    predict the processes of torchrun, deepspeed and accelerate
 manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need

@@ -2,6 +2,7 @@
 """Check a command with every rule, for every launcher that the command may be for."""
 
 import contextlib
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -94,7 +95,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
     is_wrapped = view.command != next(iter(commands.values()))
-    is_whole = not is_wrapped and all(one.id != "placeholder" for one in pasted)
+    is_whole = not is_wrapped and not site.part and all(one.id != "placeholder" for one in pasted)
     if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
     return LaunchCheck(
@@ -112,6 +113,7 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
 
     If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
     """
+    found = [part for one in found for part in _programs(one)]
     by_origin: dict[int, list[LaunchCheck]] = {}
     common = _common(found) if not wanted else {}
     for at, one in enumerate(found):
@@ -130,6 +132,21 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
                 seen.append(key)
                 checks.append(checked._replace(fixed=None) if differ else _without_round(checked))
     return checks
+
+
+def _programs(found: FoundCommand) -> list[FoundCommand]:
+    """Return a command for each program of `mpirun OPTIONS A : OPTIONS B`."""
+    words = found.line.words
+    at, colons = launcher_at(words), [n for n, word in enumerate(words) if word.text == ":"]
+    if at is None or not colons or colons[0] < at:
+        return [found]
+    ends = (at, *colons, len(words))
+    parts = []
+    for number, (start, end) in enumerate(itertools.pairwise(ends), 1):
+        site = found.site._replace(part=f"{number} of {len(ends) - 1}")
+        line = Line((*words[: at + 1], *words[start + 1 : end]), found.line.tail)
+        parts.append(found._replace(line=line, site=site))
+    return parts
 
 
 def _common(found: Sequence[FoundCommand]) -> dict[int, tuple[Flavor, ...]]:
@@ -292,7 +309,27 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
 
 
 def _findings(view: View) -> list[LaunchFinding]:
-    return [finding for rule in RULES for finding in rule(view)]
+    found = [finding for rule in RULES for finding in rule(view)]
+    inner = view.prediction.inner
+    # Of several programs, an option of the first may hold for all.
+    if view.site.part or view.command.hidden or (inner is not None and inner.command.hidden):
+        found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
+    if view.program is not None and view.program.hidden:
+        found = [finding for finding in found if finding.id not in _MISSING_ARGUMENTS]
+    return found
+
+
+_MISSING_OPTIONS = frozenset(
+    listed("""
+root-refused default-binding env-not-exported export-drops mpi-type idle-gpus srun-cpus total-unsaid
+srun-per-node-unsaid torchrun-one-process torchrun-endpoint torchrun-node-rank accelerate-address
+accelerate-rank inner-alone no-program
+""")
+)
+_MISSING_ARGUMENTS = frozenset(
+    listed("zero-cta device-needs-symmetric many-steps sizes-backwards one-rank")
+)
+"""Findings that an option or an argument is missing, which a variable of the line may hold."""
 
 
 def _bad(view: View) -> list[LaunchFinding]:
@@ -343,7 +380,7 @@ def _fixed(
             changed = None
         if changed is None:
             break
-        command = read(_line_of(changed), (flavor,))[flavor]
+        command = read(Line(changed.words, changed.tail), (flavor,))[flavor]
     text = command.text
     try:
         lines = split(text)
@@ -380,13 +417,6 @@ torchrun-one-process torchrun-processes accelerate-total inner-alone inner-nodes
 def _processes(prediction: Prediction) -> int | None:
     placement = prediction.placement
     return placement.processes if placement is not None else prediction.processes
-
-
-def _line_of(command: LaunchCommand) -> Line:
-    words = (*command.lead, *command.launchers)
-    for option in command.options:
-        words += option.words
-    return Line((*words, *command.end, *command.program), command.tail)
 
 
 def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:

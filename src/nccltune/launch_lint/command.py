@@ -66,17 +66,26 @@ class LaunchCommand(NamedTuple):
         return found[-1] if found else None
 
     @property
+    def hidden(self) -> str | None:
+        """Return why some options of the launcher are not known: they are in `$OPTIONS`."""
+        names = ", ".join(option.name for option in self.all(UNKNOWN_OPTIONS))
+        return f"the options in {names} are not known here" if names else None
+
+    @property
     def launchers(self) -> tuple[Word, ...]:
         """Return the launcher's word, or no word if the program is started without a launcher."""
         return (self.launcher,) if self.launcher.text else ()
 
     @property
+    def words(self) -> tuple[Word, ...]:
+        """Return all words of the command, in order."""
+        options = (word for option in self.options for word in option.words)
+        return (*self.lead, *self.launchers, *options, *self.end, *self.program)
+
+    @property
     def text(self) -> str:
         """Return the command as a shell line."""
-        words = [*self.lead, *self.launchers]
-        for option in self.options:
-            words += option.words
-        line = " ".join(word.raw for word in (*words, *self.end, *self.program))
+        line = " ".join(word.raw for word in self.words)
         return f"{line} {self.tail}" if self.tail else line
 
 
@@ -112,6 +121,7 @@ class LaunchContext(NamedTuple):
     - `exported`: variables that are set for the launcher.
     - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     - `workers`: lines of the hostfile that the operator of an MPIJob writes.
+    - `part`: which one it is of several programs, `2 of 3`, in `mpirun -n 1 a : -n 1 b : c`.
     - `ran`: whether the text shows results, so that the command did start.
     - `several`: whether the text speaks of several nodes.
     - `named_nodes`: the numbers of nodes that the text names.
@@ -137,6 +147,7 @@ class LaunchContext(NamedTuple):
     around: tuple[str, ...] = ()
     outside: tuple[tuple[str, str], ...] = ()
     ran: bool = False
+    part: str = ""
 
     @property
     def gpus_per_node(self) -> int:

@@ -29,7 +29,7 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
     replaced: dict[int, tuple[str, ...]] = {}
     options: list[Option | None] = list(command.options)
     lead, program = list(command.lead), list(command.program)
-    everything = [*lead, *(w for o in command.options for w in o.words), *program]
+    everything = command.words
     added: list[tuple[str, ...]] = []
     arguments: list[SetArgument] = []
     for edit in edits:

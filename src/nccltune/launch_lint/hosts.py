@@ -6,7 +6,6 @@ from pathlib import Path
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
-from nccltune.launch_lint.options import OPENMPI_4
 from nccltune.launch_lint.shell import fields
 from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
@@ -130,8 +129,14 @@ def text_of(name: str, site: LaunchContext) -> str | None:
         return None
 
 
+_SLOTS = ("slots", "max-slots", "max_slots")
+
+
 def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...] | None:
-    """Return the hosts of a host file with their slots, or None if the file is not known."""
+    """Return the hosts of a host file with their slots, or None if the file is not known.
+
+    A host of Open MPI without a number has as many slots as cores, which is None here.
+    """
     content = text_of(name, site)
     if content is None:
         return None
@@ -144,9 +149,9 @@ def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...]
         slots = whole_number(text)
         for word in words[1:]:
             key, _, value = word.partition("=")
-            if key == "slots" and (number := whole_number(value)) is not None:
+            if key in _SLOTS and (number := whole_number(value)) is not None:
                 slots = number
-        if slots is None and (flavor == OPENMPI_4 or flavor.launcher is Launcher.HYDRA):
+        if slots is None and flavor.launcher is Launcher.HYDRA:
             slots = 1
         before = found.get(name)
         found[name] = slots if slots is None or before is None else before + slots

@@ -3,7 +3,6 @@
 
 import contextlib
 import re
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
-from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, variables_of
+from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, pods_of, variables_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
@@ -20,8 +19,8 @@ _VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
 
 def is_manifest(text: str) -> bool:
-    """Return whether a text is a manifest of Kubernetes."""
-    return re.search(r"^kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
+    """Return whether a text is or has a manifest of Kubernetes."""
+    return re.search(r"^[ \t>]*kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
 
 
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
@@ -70,6 +69,10 @@ def judge_manifests(
         return [note("template", said, "`helm template` prints the manifest to check")]
     found: list[LaunchFinding] = []
     for document in documents:
+        if _is_patch(document):
+            said = "no container has an image or a command, as in a patch: gaps were not checked"
+            found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
+            continue
         try:
             if document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
@@ -83,6 +86,12 @@ def judge_manifests(
             )
         found += judge_pods(document)
     return found
+
+
+def _is_patch(document: dict[str, Any]) -> bool:
+    """Return whether a workload starts nothing by itself, such as a patch of a kustomization."""
+    containers = _containers(document)
+    return bool(pods_of(document)) and not any({"image", "command"} & set(c) for c in containers)
 
 
 _OLD_MPI_JOBS = tuple(f"kubeflow.org/v1{kind}" for kind in ("", "alpha1", "alpha2"))
@@ -142,17 +151,54 @@ def _scripts(document: dict[str, Any]) -> list[str]:
     )
 
 
-def here_manifests(text: str, where: str) -> list[dict[str, Any]]:
-    """Return the documents of manifests that a script passes on: `kubectl apply -f - <<EOF`."""
+def manifests_in(text: str, where: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the documents of a manifest or of those inside a text, and the rest of the text.
+
+    They may be behind `<<` of a script, or in a code block of a page. Raises InputError for a text
+    that begins as a manifest and cannot be read.
+    """
+    if not is_manifest(text):
+        return [], text
+    try:
+        if documents := documents_of(text, where):
+            return documents, ""
+    except InputError as raised:
+        whole = raised
+    else:
+        return [], text
+    blocks, rest = _blocks(text)
     found: list[dict[str, Any]] = []
-    for match in _HERE.finditer(text):
-        body = textwrap.dedent(match[2])
-        if is_manifest(body):
-            found += documents_of(body, where)
-    return found
+    for block in blocks:
+        with contextlib.suppress(InputError):
+            found += documents_of(block, where)
+    lines = (line for line in text.splitlines() if line.strip(" \t") and line[0] not in "#-{%")
+    if not found and _BEGIN.match(next(lines, "")) is not None:
+        raise whole
+    return (found, rest) if found else ([], text)
 
 
-_HERE = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?[^\n]*\n(.*?)^\s*\1\s*$", re.DOTALL | re.MULTILINE)
+def _blocks(text: str) -> tuple[list[str], str]:
+    """Return the parts of a text from `apiVersion:` to the first line that is no part of it."""
+    blocks: list[list[str]] = []
+    rest: list[str] = []
+    margin: str | None = None
+    for line in text.splitlines(keepends=True):
+        if margin is not None and line.strip():
+            inner = line.removeprefix(margin)
+            is_part = inner == line[len(margin) :] and _PART.match(inner) is not None
+            margin = margin if is_part else None
+        if margin is None and (begin := _BEGIN.match(line)) is not None:
+            margin = begin[1]
+            blocks.append([])
+        (rest if margin is None else blocks[-1]).append(
+            line if margin is None else line.removeprefix(margin)
+        )
+    return ["".join(block) for block in blocks], "".join(rest)
+
+
+_BEGIN = re.compile(r"([ \t>]*)(?:apiVersion|kind):\s*\S")
+_PART = re.compile(r"[ \t]|[\w\"'.-]+:(?:\s|$)|- |#|---|\{\{")
+"""The beginning of a line of a manifest, without its margin."""
 
 
 def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
@@ -166,13 +212,13 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
     if document.get("kind") == "MPIJob":
         worker = at(spec, "mpiReplicaSpecs", "Worker")
         replicas, slots = at(worker, "replicas"), at(spec, "slotsPerWorker")
-        site = site._replace(several=site.several or is_open(str(replicas)))
+        pods = None
         if isinstance(replicas, int) and replicas > 0:
-            site = site._replace(workers=replicas + (spec.get("runLauncherAsWorker") is True))
+            pods = replicas + (spec.get("runLauncherAsWorker") is True)
         site = site._replace(
-            nodes=replicas + (spec.get("runLauncherAsWorker") is True)
-            if isinstance(replicas, int) and replicas > 0
-            else site.nodes,
+            several=site.several or is_open(str(replicas)),
+            workers=pods or site.workers,
+            nodes=pods or site.nodes,
             # Without the field a worker has 1 slot. `check_manifest` reports other values.
             slots=1 if slots is None else slots if isinstance(slots, int) and slots > 0 else None,
         )
@@ -186,8 +232,17 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "PyTorchJob":
         # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
-        set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
-        site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
+        elastic = at(spec, "elasticPolicy")
+        number = sum(pod.number for pod in pods_of(document))
+        least, most = (at(elastic, f"{limit}Replicas") or number for limit in ("min", "max"))
+        each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode") or "auto"
+        given = {
+            "PET_RDZV_ENDPOINT": "",
+            "PET_NODE_RANK": "",
+            "PET_NPROC_PER_NODE": str(each),
+            "PET_NNODES": str(number) if elastic is None else f"{least}:{most}",
+        }
+        site = site._replace(exported=(*site.exported, *given.items()))
     gpus = [gpus_of(container) for container in _containers(document)]
     return site._replace(gpus=max(gpus)) if any(gpus) else site
 
@@ -213,6 +268,6 @@ def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundC
         for word in command_of(container)
     ]
     with contextlib.suppress(InputError):
-        if manifests := [one for word in words for one in here_manifests(word, "")]:
+        if manifests := [one for word in words for one in manifests_in(word, "")[0]]:
             return from_manifests(manifests, site, "")
     return from_words(words, around, strict=False)

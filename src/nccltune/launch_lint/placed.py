@@ -12,7 +12,6 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.command import (
-    UNKNOWN_OPTIONS,
     Host,
     LaunchCommand,
     LaunchContext,
@@ -81,11 +80,16 @@ def predict(
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)
+    if flavor in ON_JOB and command.hidden is not None:
+        return Prediction(None, (), unknown=command.hidden)
     if flavor in ON_JOB:
         return predict_on_job(command, flavor, site, gpus)
     ask, hosts, assumed = _asked(command, flavor, site, gpus or 1)
     if ask.unknown is not None:
         return Prediction(None, hosts, unknown=ask.unknown, processes=ask.processes)
+    if site.part:
+        why = f"this is program {site.part} of the command"
+        return Prediction(None, hosts, unknown=why, processes=ask.total)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, hosts, fails=f"{refused[0]} is refused", assumed=assumed)
@@ -108,6 +112,13 @@ def predict(
     return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
 
 
+def _fills_cores(ask: PlacementOptions, hosts: Sequence[Host], site: LaunchContext) -> bool:
+    """Return whether the cores of the first host, which are unknown, decide where ranks start."""
+    is_open = len(hosts) > 1 and any(host.slots is None and host.name for host in hosts)
+    is_few = ask.total is not None and ask.total <= site.gpus_per_node
+    return is_open and ask.per_node is None and not ask.by_node and not is_few
+
+
 def _asked(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, gpus: int
 ) -> tuple[PlacementOptions, tuple[Host, ...], str | None]:
@@ -128,6 +139,8 @@ def _asked(
             doubt = f"the text names {_listed(site.named_nodes)}: --nodes or --set hosts=A,B"
     if doubt is None and is_mpi and _slots_unshown(ask, site):
         doubt = "-n is not given, and the job has neither --ntasks nor --ntasks-per-node"
+    if doubt is None and flavor.launcher is Launcher.OPENMPI and _fills_cores(ask, hosts, site):
+        doubt = "a host without slots= takes as many as it has cores; -N 8 starts 8 on each"
     if doubt is not None:
         is_known = ask.total is not None and ask.per_node is not None and doubt == _SEVERAL
         return _without_hosts(ask, doubt), hosts, assumed if is_known else doubt
@@ -178,7 +191,8 @@ def _counts(
 ) -> list[int] | str:
     """Return the number of processes on each host, or the reason why none starts."""
     if flavor.launcher is Launcher.OPENMPI:
-        slots = [site.gpus_per_node if host.slots is None else host.slots for host in hosts]
+        most = max(site.gpus_per_node, ask.per_node or 0, ask.total or 0 if ask.by_node else 0)
+        slots = [most if host.slots is None else host.slots for host in hosts]
         return openmpi(ask, slots, flavor == OPENMPI_4)
     if flavor.launcher is Launcher.HYDRA:
         return hydra(ask, [1 if host.slots is None else host.slots for host in hosts])
@@ -211,7 +225,7 @@ def placement_options(
     per_node = per_node if mapped.per_node is None else mapped.per_node
     per_part = per_part if mapped.per_part is None else mapped.per_part
     unknown = unknown or mapped.unknown
-    unknown = unknown or (_hidden(command) if total is None and per_node is None else None)
+    unknown = unknown or (command.hidden if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
     processes = total if isinstance(total, int) else None
     counted = ((per_part, f"processes per {mapped.part}"), (per_node, "processes per node"))
@@ -267,11 +281,6 @@ def _of_parts(
         return ask._replace(unknown=ask.unknown or why, processes=ask.total), assumed
     said = f"{count(parts, ask.part)} on a node assumed"
     return ask._replace(per_node=each * parts), f"{said}; {assumed}" if assumed else said
-
-
-def _hidden(command: LaunchCommand) -> str | None:
-    names = ", ".join(option.name for option in command.all(UNKNOWN_OPTIONS))
-    return f"the options in {names} are not known here" if names else None
 
 
 def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) -> str | None:

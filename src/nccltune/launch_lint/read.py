@@ -325,7 +325,9 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
     )
     while place < len(words):
         text = words[place].text
-        if place < program_from and text.startswith(("$", "`")):
+        if text.startswith(("$", "`")) and (
+            place < program_from or _holds_options(words, place, flavor)
+        ):
             # A variable with options that the text does not show.
             options.append(Option(words[place : place + 1], text, (), UNKNOWN_OPTIONS))
             place += 1
@@ -346,6 +348,20 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
             hint="check the part for each by itself",
         )
     return LaunchCommand(words[:at], words[at], tuple(options), program, line.tail, end)
+
+
+_OPTIONS = re.compile(r"\$\{?\w*(?:ARG|OPT|FLAG|PARAM)\w*", re.I)
+_PROGRAM = re.compile(r"(?:.*/)?(?:python[\d.]*|bash|sh|.*\.(?:py|sh))")
+
+
+def _holds_options(words: Sequence[Word], at: int, flavor: Flavor) -> bool:
+    """Return whether a variable before the program has options, by its name or what follows it."""
+    behind = (w.text for w in words[at + 1 :] if not w.text.startswith(("$", "`")))
+    following = next(behind, "")
+    is_before = is_launcher(following) or _PROGRAM.fullmatch(following) is not None
+    if following.startswith("--"):
+        is_before = following.strip("-").partition("=")[0].replace("_", "-") in TABLES[flavor]
+    return is_before or _OPTIONS.match(words[at].text) is not None
 
 
 def read_options(words: Sequence[Word], flavor: Flavor) -> tuple[Option, ...]:

@@ -17,7 +17,8 @@ from nccltune.model.scale import count
 
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
-_ARRAY = re.compile(r"(#?)([A-Za-z_]\w*)\[[@*]\]")
+_ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
+"""`NAME[@]` or the arguments `@`; `#` before it counts, `:FROM:NUMBER` behind it takes a part."""
 _FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?\^\S+|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
 _COUNTER = r"(?:wc -l|sed -n [\"']?\$=[\"']?|awk [\"']END ?\{ ?print NR ?\}[\"']|grep -c \S+)"
 _LINES = re.compile(
@@ -37,6 +38,8 @@ OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 _HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[([0-9]+)\]")
 _SEQ = re.compile(r"seq (?:-w )?(-?[0-9]{1,9})(?: (x?-?[0-9]{1,9}))?(?: (-?[0-9]{1,9}))?")
+_SET_BY_JOB = ("SLURM_", "PBS_", "LSB_", "OMPI_", "PMI_", "FLUX_")
+"""Beginnings of variables that a job has, so that their defaults do not apply."""
 MAX_NUMBERS = 256
 """Maximum number of numbers that `seq` gives."""
 MAX_DEPTH = 16
@@ -155,7 +158,10 @@ class _Expansion:
                 parts[-1] += raw[at + 1 : stop]
                 at, is_word = stop + 1, True
             elif char == '"':
-                at, is_word = self._double(raw, at + 1, parts), True
+                stop = self._double(raw, at + 1, parts)
+                # An empty "$@" or "${A[@]}" is no word, other than "".
+                is_word = is_word or self._array(raw[at + 1 : stop - 1]) != ()
+                at = stop
             elif char == "\\":
                 parts[-1] += raw[at + 1 : at + 2]
                 at, is_word = at + 2, True
@@ -181,10 +187,7 @@ class _Expansion:
                 at += 2
             elif (stop := substitution_end(raw, at)) > at:
                 source = raw[at:stop]
-                array = _ARRAY.fullmatch(source[2:-1])
-                name = array[2] if array and not array[1] else source[1:]
-                items = self._scope.arrays.get(name)
-                if items is not None:
+                if (items := self._array(source)) is not None:
                     parts[-1] += "".join(items[:1])
                     parts += items[1:]
                 else:
@@ -230,10 +233,8 @@ class _Expansion:
         if source.startswith("`"):
             return self._command(source[1:-1])
         inner = source[2:-1] if source.startswith("${") else source[1:]
-        if inner in ("@", "*", "#") and (given := self._scope.arrays.get("@")) is not None:
-            return str(len(given)) if inner == "#" else " ".join(given)
-        if (array := _ARRAY.fullmatch(inner)) is not None:
-            items = self._scope.arrays.get(array[2])
+        if (array := _ARRAY.fullmatch("#@" if inner == "#" else inner)) is not None:
+            items = self._items(array)
             if items is None or not array[1]:
                 return None if items is None else " ".join(items)
             if len(items) == 1 and _HOSTLIST.fullmatch(items[0]) and self._scope.nodes is not None:
@@ -252,13 +253,28 @@ class _Expansion:
         sign = match[2] or ""
         if value is not None and (value or not sign.startswith(":")):
             return value
-        if not sign:
+        if not sign or match[1].startswith(_SET_BY_JOB):
             return value
         default = " ".join(self.words(match[3]))
         if is_open(default):
             return None
         self._assume(f"{match[1]} is not set: {source} is {default or 'empty'}")
         return default
+
+    def _array(self, source: str) -> tuple[str, ...] | None:
+        """Return the words that a substitution of an array becomes in quotes, or None."""
+        array = _ARRAY.fullmatch(source[1:].removeprefix("{").removesuffix("}"))
+        return self._items(array) if array is not None and not array[1] else None
+
+    def _items(self, array: re.Match[str]) -> tuple[str, ...] | None:
+        """Return the words of an array or of the arguments, or None if they are unknown."""
+        items = self._scope.arrays.get(array[2] or "@")
+        if items is None or array[3] is None:
+            return items
+        # The arguments begin with 1, and `${@:0}` has the name of the script as well.
+        first = int(array[3]) - (array[2] is None)
+        last = None if array[4] is None else first + int(array[4])
+        return items[first:last] if first >= 0 else None
 
     def _variable(self, name: str) -> str | None:
         found = self._scope.values.get(name)

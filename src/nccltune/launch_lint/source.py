@@ -26,6 +26,7 @@ from nccltune.launch_lint.flow import (
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
 from nccltune.launch_lint.read import (
+    WRAPPERS,
     is_launcher,
     launcher_at,
     no_launcher,
@@ -146,6 +147,7 @@ def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
     nodes = nodes_of(split(text))
     script = _Script(site, _scope(site), nodes, here)
     script.run(nodes)
+    script.run_uncalled()
     return script.found
 
 
@@ -165,6 +167,7 @@ MAX_FOUND = 256
 _MAX_CALLS = 8
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_LEAVES = frozenset({"break", "continue", "return", "exit"})
 _ALL = re.compile(r"\$[@*]|\$\{[^}]*[@*][^}]*\}")
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
 _PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
@@ -188,8 +191,9 @@ class _Script:
         self._exported: dict[str, str] = {}
         self._functions: dict[str, ShellFunction] = {}
         self._lines = list(lines_of(nodes))
-        self._called = {line.words[0].text for line in self._lines if line.words}
+        self._called: set[str] = set()
         self._calls = 0
+        self._all_exported = False
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, in order."""
@@ -204,8 +208,12 @@ class _Script:
                 self._loop(node)
             else:
                 self._functions[node.name] = node
-                if node.name not in self._called:
-                    self.run(node.body)
+
+    def run_uncalled(self) -> None:
+        """Follow the functions that no line calls, from the last on: it may call earlier ones."""
+        while left := [name for name in self._functions if name not in self._called]:
+            self._called.add(left[-1])
+            self.run(self._functions[left[-1]].body)
 
     def _branch(self, node: Branches) -> None:
         """Follow every body. What all of them leave alike is known behind them."""
@@ -270,7 +278,16 @@ class _Script:
             for item in items:
                 self._scope.values[name] = ShellValue(item, (f"{name} is {item} in this round",))
                 self.run(loop.body)
+            if all(line.words[0].text not in _LEAVES for line in lines_of(loop.body) if line.words):
+                self._keep({f"{name} is {item} in this round" for item in items})
+                return
         self._forget([loop.body])
+
+    def _keep(self, rounds: set[str]) -> None:
+        """Keep what the known rounds of a loop leave, which is no assumption behind it."""
+        for name, value in self._scope.values.items():
+            assumed = tuple(one for one in value.assumed if one not in rounds)
+            self._scope.values[name] = value._replace(assumed=assumed)
 
     def _items(self, words: Sequence[Word]) -> list[str] | None:
         """Return the words of a `for` loop, or None if some are unknown."""
@@ -308,7 +325,7 @@ class _Script:
         self._started(line, words, around)
 
     def _started(self, line: Line, words: tuple[Word, ...], around: LaunchContext) -> None:
-        call = next((n for n, w in enumerate(words) if not _ASSIGNMENT.match(w.text)), 0)
+        call = _head(Line(words, ""))
         function = self._functions.get(words[call].text)
         if words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
@@ -320,22 +337,61 @@ class _Script:
             self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
+        elif words[0].text == "eval":
+            text = " ".join(word.text for word in words[1:])
+            with contextlib.suppress(InputError):
+                self.run(nodes_of(split(text)))
         elif (inner := _inner(words, around)) is not None:
             with contextlib.suppress(InputError):
                 self._add(*from_text(*inner))
         else:
-            self._add(*_substituted(line.words, around))
-            _assign(words, self._scope, self._exported, around.assumed)
+            self._substituted(line.words)
+            self._assign(words, around.assumed)
             self._written(line.tail, words)
             if line.tail.startswith("|"):
                 self.run(nodes_of(split(line.tail.lstrip("|&"))))
 
+    def _substituted(self, words: Sequence[Word]) -> None:
+        """Follow the tests that a line starts to keep their output: `out=$(srun ... PROGRAM)`."""
+        for word in words:
+            at = word.raw.find("$(")
+            if at < 0 or word.raw.startswith("$((", at):
+                continue
+            before, self.found = self.found, []
+            scope = self._scope.copy()
+            with contextlib.suppress(InputError):
+                inner = word.raw[at + 2 : substitution_end(word.raw, at) - 1]
+                self.run(nodes_of(split(inner)))
+            found, self.found, self._scope = self.found, before, scope
+            self._add(*(f for f in found if any(is_nccl_test(w.text) for w in f.line.words)))
+
+    def _assign(self, words: tuple[Word, ...], assumed: tuple[str, ...]) -> None:
+        """Store the variables that a line assigns or exports."""
+        scope, exported = self._scope, self._exported
+        is_export = words[0].text == "export" or self._all_exported
+        is_keyword = words[0].text in _KEYWORDS
+        for word in words[1:] if is_keyword else words:
+            name = assign(scope, word, assumed)
+            if name is None:
+                if is_keyword and word.text.startswith("-"):
+                    is_export = is_export or "x" in word.text
+                    continue
+                if is_keyword and is_export and word.text.isidentifier():
+                    value = scope.values.get(word.text)
+                    exported[word.text] = value.text if value is not None else ""
+                    continue
+                break
+            if (is_export or name in exported) and name in scope.values:
+                exported[name] = scope.values[name].text
+
     def _shift(self, words: list[str]) -> None:
-        """Follow `shift N` and `set -- WORDS`. Other options of `set` change no argument."""
+        """Follow `shift N`, `set -- WORDS` and `set -a`, which exports what follows."""
         given = self._scope.arrays.get("@")
         if words[0] == "shift":
             number = whole_number(words[1]) if len(words) > 1 else 1
             self._numbered(given[number:] if given is not None and number is not None else None)
+        elif words[1:] in (["-a"], ["-o", "allexport"]):
+            self._all_exported = True
         elif words[1:2] == ["--"]:
             self._numbered(tuple(words[2:]))
 
@@ -359,6 +415,7 @@ class _Script:
 
     def _call(self, function: ShellFunction, lead: Sequence[Word], words: Sequence[Word]) -> None:
         """Follow the body of a function with the arguments of a call."""
+        self._called.add(function.name)
         outer = (self._scope, dict(self._exported))
         self._scope = self._scope.copy()
         self._numbered(tuple(word.text for word in words))
@@ -413,17 +470,13 @@ def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
                 break
 
 
-def _substituted(words: tuple[Word, ...], site: LaunchContext) -> list[FoundCommand]:
-    """Return the tests that a line starts to keep their output: `out=$(srun ... PROGRAM)`."""
-    found: list[FoundCommand] = []
-    for word in words:
-        at = word.raw.find("$(")
-        if at < 0 or word.raw.startswith("$((", at):
-            continue
-        inner = word.raw[at + 2 : substitution_end(word.raw, at) - 1]
-        with contextlib.suppress(InputError):
-            found += from_text(inner, site)
-    return [one for one in found if any(is_nccl_test(word.text) for word in one.line.words)]
+def _head(line: Line) -> int:
+    """Return the index of the word that a line starts, behind variables, `time` and the like."""
+    for at, word in enumerate(line.words):
+        is_option = at > 0 and (word.text.startswith("-") or whole_number(word.text) is not None)
+        if not (_ASSIGNMENT.match(word.text) or word.text in WRAPPERS or is_option):
+            return at
+    return 0
 
 
 def _in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
@@ -480,33 +533,13 @@ def _scope(site: LaunchContext) -> ShellScope:
     return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)
 
 
-def _assign(
-    words: tuple[Word, ...], scope: ShellScope, exported: dict[str, str], assumed: tuple[str, ...]
-) -> None:
-    """Store the variables that a line assigns or exports."""
-    is_export = words[0].text == "export"
-    is_keyword = words[0].text in _KEYWORDS
-    for word in words[1:] if is_keyword else words:
-        name = assign(scope, word, assumed)
-        if name is None:
-            if is_export and word.text in scope.values:
-                exported[word.text] = scope.values[word.text].text
-                continue
-            if is_keyword and word.text.startswith("-"):
-                is_export = is_export or "x" in word.text
-                continue
-            break
-        if (is_export or name in exported) and name in scope.values:
-            exported[name] = scope.values[name].text
-
-
 def _hides(words: Sequence[Word]) -> bool:
     """Return whether a line gives the words of a command to a program, as `eval` and Run:ai do."""
     return words[0].text == "eval" or any(word.text == "--master-args" for word in words)
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
-    """Return the script in `bash -c TEXT`, `eval TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
+    """Return the script in `bash -c TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
 
     Also return the script's context.
 
@@ -519,8 +552,6 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         if wrapped is None:
             return None
         return wrapped, allocated(site._replace(inherited=(*site.inherited, *options)))
-    if names[0] == "eval":
-        return " ".join(word.text for word in words[1:]), site
     given = {word.text: following.text for word, following in itertools.pairwise(words)}
     if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
         return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.

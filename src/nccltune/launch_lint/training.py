@@ -20,17 +20,28 @@ _NO_FILE = ("", "/dev/null")
 
 def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> Prediction:
     """Return the prediction for a command of torchrun, deepspeed or accelerate."""
+    each = command.last("total") or command.last("per_node")
+    if command.hidden is not None and (each is None or command.last("nodes") is None):
+        return Prediction(None, (), unknown=command.hidden)
     if flavor.launcher is Launcher.TORCHRUN:
         return _torchrun(command, site)
+    refused = [option.words[0].text for option in command.options if option.meaning is None]
+    if refused:
+        return Prediction(None, (), fails=f"{refused[0]} is refused")
     return (_deepspeed if flavor.launcher is Launcher.DEEPSPEED else _accelerate)(command, site)
 
 
 def visible(command: LaunchCommand, site: LaunchContext) -> str | None:
     """Return the value of CUDA_VISIBLE_DEVICES for a command, or None if it is not set."""
-    values = [value for name, value in site.exported if name == "CUDA_VISIBLE_DEVICES"]
+    return _variable("CUDA_VISIBLE_DEVICES", command, site)
+
+
+def _variable(wanted: str, command: LaunchCommand, site: LaunchContext) -> str | None:
+    """Return the value of a variable for a command, or None if it is not set."""
+    values = [value for name, value in site.exported if name == wanted]
     for word in command.lead:
         name, sign, value = word.text.partition("=")
-        if sign and name == "CUDA_VISIBLE_DEVICES":
+        if sign and name == wanted:
             values.append(value)
     return values[-1] if values else None
 
@@ -61,11 +72,14 @@ def _unknown(what: str, value: str) -> Prediction:
 
 
 def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
-    """Return the prediction for torchrun, whose default is 1 node and 1 process on it."""
-    given = command.last("nodes")
-    least, _, nodes = (given.value if given is not None else "1").rpartition(":")
-    per_node = command.last("per_node")
-    each = per_node.value if per_node is not None else "1"
+    """Return the prediction for torchrun, whose default is 1 node and 1 process on it.
+
+    For an option that is not given, it takes the variable `PET_` with the option's name.
+    """
+    option, variable = command.last("nodes"), _variable("PET_NNODES", command, site)
+    least, _, nodes = (option.value if option is not None else variable or "1").rpartition(":")
+    option, variable = command.last("per_node"), _variable("PET_NPROC_PER_NODE", command, site)
+    each = option.value if option is not None else variable or "1"
     assumed = None
     if each in ("gpu", "auto"):
         gpus, assumed = _all_gpus(command, site)
@@ -84,9 +98,6 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
 
     --num_nodes and --num_gpus take the first of these, --include those that it names.
     """
-    refused = [option.words[0].text for option in command.options if option.meaning is None]
-    if refused:
-        return Prediction(None, (), fails=f"{refused[0]} is refused")
     nodes, each = command.last("nodes"), command.last("per_node")
     for option, what in ((nodes, "nodes"), (each, "GPUs of a node")):
         if option is not None and whole_number(option.value) is None:
@@ -143,9 +154,6 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
 
     An option overrides the configuration file. Without both, it uses all GPUs of one machine.
     """
-    refused = [option.words[0].text for option in command.options if option.meaning is None]
-    if refused:
-        return Prediction(None, (), fails=f"{refused[0]} is refused")
     given = configured(command, site)
     numbers: dict[str, int | None] = {}
     file = command.last("configuration")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find characters that editors and web pages insert: typographic dashes and quotes, blanks."""
 
+import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.finding import LaunchFinding, error, warning
@@ -25,7 +26,9 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
             " next line is another command",
             "delete the blanks at the end of the line",
         )
-    blanks = list(dict.fromkeys(b for w in line.words for b in PLACEHOLDER.findall(w.raw)))
+    # A script in a word has texts of its own, such as `echo "[rank]"`.
+    words = [word for word in line.words if not re.search(r"[\n;]", word.text)]
+    blanks = list(dict.fromkeys(b for w in words for b in PLACEHOLDER.findall(w.raw)))
     if blanks:
         what = "is a placeholder" if len(blanks) == 1 else "are placeholders"
         fix = f"put {'its value' if len(blanks) == 1 else 'their values'} there"

@@ -44,6 +44,86 @@ def test_each_round_is_followed(text: str) -> None:
     assert processes(text) == [8, 16, 32]
 
 
+RUN = f"run() {{ srun -N $1 --ntasks-per-node=8 $2 {TEST}; }}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run 2",
+        "NCCL_DEBUG=WARN run 2",
+        "A=1 NCCL_DEBUG='WARN' run 2 > log 2>&1 &\nwait",
+        "time run 2",
+        "nohup run 2 &",
+        "out=$(run 2)",
+        'echo "result: $(run 2 | tail -1)"',
+        "if ! run 2; then exit 1; fi",
+        "run 2 || exit 1",
+        "(run 2) | tee log",
+        'eval "run 2"',
+        "CMD='run 2'\n$CMD",
+        'main() { run 2; }\nmain "$@"',
+        "main() { run 2; }\ntrap main EXIT",
+        "case $1 in a) run 2;; esac",
+    ],
+)
+def test_the_body_of_a_called_function_is_no_command_of_its_own(text: str) -> None:
+    # The body alone, with an unknown $1, would be a second command.
+    assert processes(RUN + text) == [16]
+    assert sorted(map(str, processes(f"{RUN}{text}\nrun 4"))) == ["16", "32"]
+
+
+@pytest.mark.parametrize("text", ["", "echo run", "trap run EXIT", "./run 2"])
+def test_a_function_that_no_line_calls_is_followed_with_unknown_arguments(text: str) -> None:
+    (one,) = checked(RUN + text)
+    assert "-N $1 is not known here" in (one.predictions[0][0].assumed or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('run() { srun -n 2 a "${@:2}"; }\nrun 1 -w 3', "-w 3"),
+        ('run() { srun -n 2 a "${@:2:1}"; }\nrun 1 2 3', "2"),
+        ('run() { srun -n 2 a "${@:3}"; }\nrun 1 2', ""),
+        ("run() { srun -n 2 a ${*:2}; }\nrun 1 2 3", "2 3"),
+        ('run() { srun -n 2 a "$@"; }\nrun 1 "2 3"', '1 "2 3"'),
+        ('run() { srun -n 2 a "${#@}" $#; }\nrun 1 2', "2 2"),
+        ('A=(1 2 3)\nsrun -n 2 a "${A[@]:1}"', "2 3"),
+        ('A=(1 2 3)\nsrun -n 2 a "${A[@]:0:2}"', "1 2"),
+        ('A=(1 2 3)\nsrun -n 2 a "${A[@]::2}"', '"${A[@]::2}"'),
+        ('A=()\nsrun "${A[@]}" -n 2 a "${A[@]}" ""', '""'),
+        ('run() { srun -n 2 a "$@" "x$*"; }\nrun', "x"),
+        ('srun -n 2 a "${B[@]:1}"', '"${B[@]:1}"'),
+    ],
+)
+def test_parts_of_arrays_and_arguments(text: str, words: str) -> None:
+    (found,) = from_text(text, LaunchContext())
+    (line,) = split(f"srun -n 2 a {words}")
+    assert [word.text for word in found.line.words] == [word.text for word in line.words]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            'A=(-n 2)\nfor v in X=1 Y=2; do A+=(-x "$v"); done\nsrun "${A[@]}" a',
+            "-n 2 -x X=1 -x Y=2",
+        ),
+        ('O=\nfor v in X=1 Y=2; do O+=" -x $v"; done\nsrun $O a', "-x X=1 -x Y=2"),
+        ("n=1\nfor i in 1 2 3; do n=$((n*2)); done\nsrun -n $n a", "-n 8"),
+        ("n=1\nfor i in 1 2 3; do n=$i; done\nsrun -n $n a", "-n 3"),
+        # How many rounds run is unknown, or what they leave.
+        ("n=1\nfor i in $L; do n=2; done\nsrun -n $n a", "-n $n"),
+        ("n=1\nfor i in 1 2; do [ $i = $X ] && break; n=$i; done\nsrun -n $n a", "-n $n"),
+        ("n=1\nfor i in 1 2; do if [ $X ]; then n=$i; fi; done\nsrun -n $n a", "-n $n"),
+    ],
+)
+def test_what_known_rounds_of_a_loop_leave_is_known(text: str, words: str) -> None:
+    (found,) = from_text(text, LaunchContext())
+    assert [word.text for word in found.line.words] == ["srun", *words.split(), "a"]
+    assert found.site.assumed == ()
+
+
 @pytest.mark.parametrize(
     "text",
     [

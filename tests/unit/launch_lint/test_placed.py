@@ -7,6 +7,7 @@ from nccltune.app.lint import LintRequest, lint
 from nccltune.cli.lint import as_data
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.options import OPENMPI_4
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.starts import starts
 from nccltune.model.finding import Severity
@@ -242,3 +243,61 @@ def test_rccl_tests_has_options_of_its_own(more: str) -> None:
         noted = {held.finding.id for held in one.findings}
         assert noted == (set() if "rccl" in folder else {"rccl-tests"})
     assert only(text.format("./nccl-tests")).is_wrong
+
+
+HOSTS = "cat > h <<E\na\nb\nE\nmpirun --hostfile h {} " + f"--bind-to none {TEST}"
+EACH_ON_CORES = "on which nodes is not known: a host without slots= takes as many as it has cores"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        # Run with Open MPI 4.1.4: a host without a number has as many slots as cores.
+        ("-np 16 -N 8", "16 processes, 8 on each of 2 nodes (a, b)"),
+        ("-N 8", "16 processes, 8 on each of 2 nodes (a, b)"),
+        ("-N 1", "2 processes, 1 on each of 2 nodes (a, b)"),
+        ("-np 16 --map-by node", "16 processes, 8 on each of 2 nodes (a, b)"),
+        ("-np 16 --map-by ppr:8:node", "16 processes, 8 on each of 2 nodes (a, b)"),
+        ("-np 2", "2 processes, both on a"),
+        ("-np 8", "8 processes, all on a"),
+        ("-np 16", f"16 processes, 1 GPU each = 16 ranks; {EACH_ON_CORES}"),
+        ("", "not known: a host without slots= takes as many as it has cores"),
+    ],
+)
+def test_hosts_of_a_file_without_slots(options: str, said: str) -> None:
+    checks = check_all(from_text(HOSTS.format(options), LaunchContext()), (OPENMPI_4,))
+    assert starts(checks[0].predictions[0][0], checks[0].gpus).startswith(said)
+    assert "too-few-slots" not in [one.finding.id for one in checks[0].findings]
+
+
+def test_max_slots_of_a_file_are_slots() -> None:
+    text = HOSTS.format("-np 2").replace("\na\nb\n", "\na max-slots=1\nb max-slots=1\n")
+    (one,) = check_all(from_text(text, LaunchContext()))
+    assert not one.is_wrong
+    assert starts(one.predictions[0][0], 1).startswith("2 processes, 1 on each of 2 nodes")
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+@pytest.mark.parametrize("hosts", ["a:8,b:8", "a:8,b:8,c:8,d:8"])
+def test_as_many_processes_as_hosts_are_meant_one_for_each(gpus: int, hosts: str) -> None:
+    number = hosts.count(",") + 1
+    text = f"mpirun -np {number} -H {hosts} --bind-to none {TEST[:-1]}{gpus}"
+    (one,) = check_all(from_text(text, LaunchContext()))
+    assert one.is_wrong
+    assert one.fixed == text.replace(" all_reduce", " -N 1 all_reduce")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fix", "fixed"),
+    [
+        (1, "start more processes", None),
+        (8, "write -g 8 for the GPUs of this node, or start more processes", f"{TEST[:-1]}8"),
+        (None, "write -g N for the GPUs of this node, or start more processes", None),
+    ],
+)
+def test_one_rank_uses_the_gpus_that_there_are(
+    gpus: int | None, fix: str, fixed: str | None
+) -> None:
+    one = only(TEST, LaunchContext(gpus=gpus))
+    assert [held.finding.fix for held in one.findings] == [fix]
+    assert one.fixed == fixed

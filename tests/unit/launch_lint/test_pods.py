@@ -299,3 +299,112 @@ def test_a_kustomization_is_named(tmp_path: Path) -> None:
     path.write_text("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n")
     with pytest.raises(InputError, match="is a kustomization"):
         lint(LintRequest([str(path)]))
+
+
+def _indented(text: str, margin: str) -> str:
+    return "".join(f"{margin}{line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"# Run\n- Apply `kind: MPIJob`:\n```yaml\n{MPIJOB}```\n```\nkubectl get pods\n```\n",
+        f"1. Create it:\n\n    ~~~\n{_indented(MPIJOB, '    ')}    ~~~\n\n2. Apply: it runs.\n",
+        f"Create it::\n\n  .. code-block:: yaml\n\n{_indented(MPIJOB, '     ')}\nThen: wait.\n",
+        f"> I use this: a job\n>\n{_indented(MPIJOB, '> ')}>\n> and it hangs: why?\n",
+        f"#!/bin/bash\nset -e: x\nkubectl apply -f - <<EOF\n{MPIJOB}EOF\nkubectl get pods\n",
+        f"Our job: {{}}\n```\n{MPIJOB}---\n{MPIJOB}```\n",
+        f"Job: a\n{MPIJOB}\nIt hangs: why?\n",
+    ],
+)
+def test_manifests_inside_a_page_or_a_script_are_read(tmp_path: Path, page: str) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(page.replace("NCCL_DEBUG=INFO", "NCCL_ALG=Ring").replace("/dev/shm", "/dev/s"))
+    (launch,) = lint(LintRequest([str(path)])).launches
+    placements = [command.predictions[0][0].placement for command in launch.commands]
+    assert [place.processes if place else None for place in placements] == [16]
+    assert [one.finding.id for one in launch.commands[0].findings] == ["variable-unknown"]
+    assert {finding.id for finding in launch.findings} == {"pod-shm"}
+
+
+def test_commands_beside_the_manifests_of_a_page_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        f"Apply: this\n```\n{MPIJOB}```\nor run\n```\nsrun -n 4 all_reduce_perf -b 8\n```\n"
+    )
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.command.launcher.text for one in launch.commands] == ["mpirun", "srun"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("MPIJob", "mpiReplicaSpecs.Worker.template.spec.containers"),
+        ("MPIJob", "mpiReplicaSpecs.Launcher.template.spec.containers"),
+        ("PyTorchJob", "pytorchReplicaSpecs.Worker.template.spec.containers"),
+        ("Deployment", "template.spec.containers"),
+        ("StatefulSet", "template.spec.containers"),
+        ("Job", "template.spec.containers"),
+        ("Pod", "containers"),
+    ],
+)
+def test_what_a_patch_lacks_is_no_fault(tmp_path: Path, kind: str, place: str) -> None:
+    path = tmp_path / "patch.yaml"
+    spec = "[{resources: {limits: {nvidia.com/gpu: 8}}, env: [{name: NCCL_ALG, value: Ring}]}]"
+    for name in reversed(place.split(".")):
+        spec = f"{{{name}: {spec}}}"
+    path.write_text(f"apiVersion: v1\nkind: {kind}\nspec: {spec}\n")
+    (launch,) = lint(LintRequest([str(path)])).launches
+    ids = [finding.id for finding in launch.findings]
+    assert ids == ["manifest-patch", "variable-unknown", "settings-alone"]
+
+
+@pytest.mark.parametrize(
+    ("elastic", "command", "processes", "unknown"),
+    [
+        ("", "[torchrun, train.py]", 16, None),
+        ("  nprocPerNode: '4'\n", "[torchrun, train.py]", 8, None),
+        ("", "[torchrun, --nproc-per-node=2, train.py]", 4, None),
+        ("  elasticPolicy: {minReplicas: 2, maxReplicas: 2}\n", "[torchrun, train.py]", 16, None),
+        ("  elasticPolicy: {maxReplicas: 8}\n", "[torchrun, train.py]", None, "2 to 8 nodes"),
+        ("  elasticPolicy: {minReplicas: 1, maxReplicas: 8}\n", "[bash, -c, 'torchrun t.py']", None,
+         "1 to 8 nodes (an elastic job), 8 on each"),
+    ],
+)  # fmt: skip
+def test_the_operator_gives_torchrun_its_nodes(
+    elastic: str, command: str, processes: int | None, unknown: str | None
+) -> None:
+    text = PYTORCHJOB.replace("[torchrun, --nnodes=2, --nproc-per-node=8, train.py]", command)
+    text = text.replace("  pytorchReplicaSpecs", f"{elastic}  pytorchReplicaSpecs")
+    documents = documents_of(text, "job.yaml")
+    for found in from_manifests(documents, LaunchContext(), "job.yaml"):
+        checked = check(found.line, found.site)
+        (prediction, _) = checked.predictions[0]
+        placement = prediction.placement
+        assert (placement.processes if placement is not None else None) == processes
+        assert (prediction.unknown or "").startswith(unknown or "")
+        assert not checked.is_wrong
+
+
+def test_variables_of_torchrun_stand_for_its_options() -> None:
+    line = "PET_NNODES=2 PET_NPROC_PER_NODE=4 torchrun --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py"
+    (launch,) = lint(LintRequest([line])).launches
+    placement = launch.commands[0].predictions[0][0].placement
+    assert placement is not None
+    assert [node.processes for node in placement.nodes] == [4, 4]
+
+
+@pytest.mark.parametrize("margin", ["", "    "])
+def test_a_manifest_that_cannot_be_read_hides_no_command_of_a_page(
+    tmp_path: Path, margin: str
+) -> None:
+    broken = f"{margin}kind: Pod\n{margin}apiVersion: v1\n{margin}spec: {{a: [\n"
+    path = tmp_path / "page.md"
+    path.write_text(
+        f"# A: b\n```\n{broken}```\nor: run\n```\nsrun -n 4 all_reduce_perf -b 8\n```\n"
+    )
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.command.launcher.text for one in launch.commands] == ["srun"]
+    path.write_text(f"# A comment\n---\n{broken}")
+    with pytest.raises(InputError, match="is not YAML"):
+        lint(LintRequest([str(path)]))

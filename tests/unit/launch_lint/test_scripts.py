@@ -207,11 +207,6 @@ def test_rounds_that_a_container_hides_are_one() -> None:
         (f"mpirun -np 16 -H a:8,b:8 -x NCCL_P2P_DISABLE=1 {TEST}", "setting-left-over"),
         # Of the slots and the number of processes, either may be right.
         (f"mpirun -np 16 -H a:2,b:2 {TEST}", "too-few-slots"),
-        # The file lacks the slots; fewer processes are not what was meant.
-        (
-            f"cat > h <<E\na\nb\nE\nmpirun -np 16 -N 8 --hostfile h {TEST}",
-            "too-few-slots",
-        ),
         # How many GPUs the node has is not known.
         (TEST, "one-rank"),
     ],
@@ -264,3 +259,48 @@ def test_a_page_with_a_table_below_its_commands(tmp_path: Path) -> None:
     (launch,) = lint(LintRequest([str(path)])).launches
     (one,) = launch.commands
     assert said(one).startswith("8 processes, 4 on each of 2 nodes")
+
+
+MPI = f"mpirun -np 16 -N 8 -H a:8,b:8 {{}}{TEST}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"NCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO ')}",
+        f"NCCL_ALGO=Ring; {MPI.format('')}",
+        f"NCCL_ALGO='Ring'\nsrun -N 2 --ntasks-per-node=8 {TEST}",
+        "declare NCCL_ALGO=Ring\ntorchrun --nproc-per-node=8 t.py",
+        f"A=Ring\nNCCL_ALGO=$A\n{MPI.format('-x NCCL_ALGO ')}",
+        f"NCCL_ALGO=$(cat a)\n{MPI.format('-x NCCL_ALGO ')}",
+        f"for NCCL_ALGO in Ring Tree; do {MPI.format('-x NCCL_ALGO ')}; done",
+        f"run() {{ local NCCL_ALGO=$1; {MPI.format('-x NCCL_ALGO ')}; }}\nrun Ring\nrun Tree",
+        f"NCCL_ALGO=Ring\nNCCL_ALGO=Tree {TEST} -g 8\n{MPI.format('')}",
+        f"NCCL_ALGO=Ring\nmpiexec.hydra -n 16 -ppn 8 -hosts a,b {TEST}",
+    ],
+)
+def test_a_variable_without_export_reaches_no_program(script: str) -> None:
+    assert "not-exported" in kinds(checked(script)[-1])
+    assert checked(script)[-1].fixed is None
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"export NCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO ')}",
+        f"NCCL_ALGO=Ring\nexport NCCL_ALGO\n{MPI.format('-x NCCL_ALGO ')}",
+        f"export NCCL_ALGO\nNCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO ')}",
+        f"set -a\nNCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO ')}",
+        f"set -o allexport\nNCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO ')}",
+        f"declare -x NCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO ')}",
+        f"NCCL_ALGO=Ring\n{MPI.format('-x NCCL_ALGO=$NCCL_ALGO ')}",
+        f"NCCL_ALGO=Ring\n{MPI.format('-x NCCL_PROTO=LL -x NCCL_ALGO=${{NCCL_ALGO}} ')}",
+        f'NCCL_ALGO=Ring\nO="-x NCCL_ALGO=$NCCL_ALGO"\n{MPI.format("$O ")}',
+        f"NCCL_ALGO=Ring {MPI.format('-x NCCL_ALGO ')}",
+        f"NCCL_ALGO=Ring \\\n{MPI.format('-x NCCL_ALGO ')}",
+        f"NCCL_HOME=/usr\nNCCL_TESTS=/opt\n{MPI.format('')}",
+        f"{MPI.format('-x NCCL_ALGO ')}",
+    ],
+)
+def test_what_is_exported_or_read_by_the_line_is_no_fault(script: str) -> None:
+    assert not any("not-exported" in kinds(one) for one in checked(script))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find variables that only one node sees, or that have two values."""
 
+import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
@@ -15,6 +16,7 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.source import SHELLS
+from nccltune.model.nccl_variables import table
 
 _FOR_PROCESSES = (
     *("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_"),
@@ -68,6 +70,21 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
             fix,
             edits,
         )
+
+
+def unexported(view: View) -> Iterator[LaunchFinding]:
+    """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export."""
+    scope = view.site.scope
+    known = {variable.name for variable in view.variables if variable.value is not None}
+    words = " ".join(word.raw for word in view.command.words)
+    for name in scope.values if scope is not None else ():
+        if name in table() and name not in known and not re.search(rf"\$\{{?{name}\b", words):
+            yield warning(
+                "not-exported",
+                f"{name} is set without export: {view.command.launcher.text or 'the program'} does"
+                " not get it, unless the environment has it already",
+                f"write export {name}",
+            )
 
 
 def _is_script(view: View) -> bool:
@@ -126,4 +143,4 @@ def conflicting_values(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-RULES = (conflicting_values, not_exported)
+RULES = (conflicting_values, unexported, not_exported)

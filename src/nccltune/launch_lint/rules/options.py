@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find options that the launcher does not know, or that have no effect on NCCL."""
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -225,7 +226,25 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
 
 
+def hidden(view: View) -> Iterator[LaunchFinding]:
+    """Find `$OPTIONS` of the launcher and `$ARGS` of the program whose words are not shown."""
+    inner = view.prediction.inner
+    commands = [view.command] if inner is None else [view.command, inner.command]
+    names = [option.name for command in commands for option in command.all(UNKNOWN_OPTIONS)]
+    names += view.program.hidden if view.program is not None else ()
+    written = (view.site.scope.files if view.site.scope is not None else None) or {}
+    texts = [word.text for word in view.command.words]
+    for word, following in itertools.pairwise([*texts, ""]):
+        name, _, value = word.partition("=")
+        if name == "--env-file" and (value or following) not in written:
+            names.append(value or following)
+    if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:
+        said = f"what {', '.join(names)} holds is not known here, and was not checked"
+        yield note("options-hidden", said)
+
+
 RULES = (
+    hidden,
     swallowed,
     assigned,
     unknown,

@@ -65,10 +65,6 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         why += "; a host without ':' and a number takes one process"
         fix = f"write --host {named}"
         edits = (Replace(bare[0], ("--host", named)), *[Replace(option, ()) for option in bare[1:]])
-    elif hosts and (file := view.command.last("hostfile")) and all(h.slots == 1 for h in hosts):
-        each = ask.per_node or -(-(ask.total or 1) // len(hosts))
-        why += "; a host without slots= takes one process"
-        fix = f"write slots={each} behind each host in {file.value}"
     elif hosts and ask.total is not None and (total := view.command.last("total")) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
@@ -144,6 +140,16 @@ def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+_ONE_EACH = ("for one on each node: add -N 1", (AppendOption(("-N", "1")),))
+
+
+def _is_one_each(view: View) -> bool:
+    """Return whether there are as many processes as hosts, all of which Open MPI fills in turn."""
+    ask, hosts = _ask(view), view.prediction.hosts
+    is_total = ask.total == len(hosts) > 1 and ask.per_node is None
+    return view.flavor.launcher is Launcher.OPENMPI and is_total
+
+
 _MOST_GPUS = 16
 """GPUs of the largest nodes that are common."""
 
@@ -166,7 +172,9 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     fit = have // most if have % most == 0 else 0
     edits: tuple[Edit, ...] = ()
     fix = "start fewer processes on a node"
-    if fit:
+    if _is_one_each(view) and program.gpus <= have:
+        fix, edits = _ONE_EACH
+    elif fit:
         fix = f"write -g {fit}, or one process on each node"
         edits = (SetArgument("t", None), SetArgument("g", str(fit)))
     elif program.gpus > have:
@@ -227,7 +235,9 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     total = view.command.last("total")
     edits: tuple[Edit, ...] = ()
     fix = "name only the nodes that are to work"
-    if total is not None and _ask(view).total:
+    if _is_one_each(view):
+        fix, edits = _ONE_EACH
+    elif total is not None and _ask(view).total:
         each = _ask(view).per_node or _slots(hosts[0], view)
         fix = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
         edits = (Replace(total, ("-n", str(each * len(hosts)))),)
@@ -269,13 +279,11 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.ranks != 1:
         return
-    gpus = view.site.gpus
-    yield warning(
-        "one-rank",
-        "only 1 rank: nothing is sent, busbw is 0",
-        f"write -g {gpus or 'N'} for the GPUs of this node, or start more processes",
-        () if gpus is None else (SetArgument("g", str(gpus)),),
-    )
+    gpus, fix = view.site.gpus, "start more processes"
+    if gpus != 1:
+        fix = f"write -g {gpus or 'N'} for the GPUs of this node, or {fix}"
+    edits = (SetArgument("g", str(gpus)),) if gpus is not None and gpus > 1 else ()
+    yield warning("one-rank", "only 1 rank: nothing is sent, busbw is 0", fix, edits)
 
 
 def total_unsaid(view: View) -> Iterator[LaunchFinding]:

@@ -2,126 +2,68 @@
 """Find settings of NCCL that contradict each other."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, note, warning
+from nccltune.launch_lint.finding import Edit, LaunchFinding, note, warning
 from nccltune.launch_lint.rules.arguments import SENDS
 from nccltune.launch_lint.rules.variables import edits_of, no_algorithm
 from nccltune.launch_lint.variables import fault
 from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.names import listed
 from nccltune.model.nccl_variables import table
 
-Values = Mapping[str, str]
+_HAS_TUNER = re.compile(r"(?i)(?!(?:none|unused)$).+")
 
 
-def _is(name: str, value: str) -> Callable[[Values], bool]:
-    return lambda values: values.get(name) == value
-
-
-def _with(name: str) -> Callable[[Values], bool]:
-    return lambda values: bool(values.get(name))
-
-
-def _algorithm(word: str) -> Callable[[Values], bool]:
-    def asks(values: Values) -> bool:
-        names = re.split(r"[,;:]", values.get("NCCL_ALGO", "").lower())
-        return any(name.startswith(word) for name in names)
-
-    return asks
-
-
-def _net(word: str) -> Callable[[Values], bool]:
-    return lambda values: values.get("NCCL_NET", "").lower() == word
-
-
-def _names_one(name: str) -> Callable[[Values], bool]:
-    """Return whether a list has one word: of several, the choice is left to NCCL or a plugin."""
-    return lambda values: re.fullmatch(r"\w+", values.get(name, "")) is not None
-
-
-def _has_tuner(values: Values) -> bool:
-    return values.get("NCCL_TUNER_PLUGIN", "none").lower() not in ("", "none", "unused")
-
-
-_PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
+_PAIRS: tuple[tuple[str, str, str, str, str], ...] = (
     *[
-        (
-            "NCCL_IB_DISABLE",
-            _is("NCCL_IB_DISABLE", "1"),
-            name,
-            _with(name),
-            f"InfiniBand is off, so that {name} has no effect",
-        )
-        for name in (
-            "NCCL_IB_HCA",
-            "NCCL_IB_GID_INDEX",
-            "NCCL_IB_TC",
-            "NCCL_IB_SL",
-            "NCCL_IB_QPS_PER_CONNECTION",
-            "NCCL_NET_GDR_LEVEL",
-        )
+        ("NCCL_IB_DISABLE", "1", name, ".+", f"InfiniBand is off, so that {name} has no effect")
+        for name in listed("""
+NCCL_IB_HCA NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_IB_SL NCCL_IB_QPS_PER_CONNECTION NCCL_NET_GDR_LEVEL
+""")
     ],
     (
-        "NCCL_IB_DISABLE",
-        _is("NCCL_IB_DISABLE", "1"),
-        "NCCL_NET",
-        _net("ib"),
+        *("NCCL_IB_DISABLE", "1", "NCCL_NET", "(?i)ib"),
         "NCCL_NET asks for InfiniBand, which NCCL_IB_DISABLE turns off",
     ),
     (
-        "NCCL_IB_HCA",
-        _with("NCCL_IB_HCA"),
-        "NCCL_NET",
-        _net("socket"),
+        *("NCCL_IB_HCA", ".+", "NCCL_NET", "(?i)socket"),
         "NCCL_NET=Socket leaves InfiniBand out, so that NCCL_IB_HCA has no effect",
     ),
     (
-        "NCCL_NVLS_ENABLE",
-        _is("NCCL_NVLS_ENABLE", "0"),
-        "NCCL_ALGO",
-        _algorithm("nvls"),
+        *("NCCL_NVLS_ENABLE", "0", "NCCL_ALGO", "(?i)(?:.*[,;:])?nvls.*"),
         "NCCL_ALGO asks for NVLS, which NCCL_NVLS_ENABLE turns off",
     ),
     (
-        "NCCL_COLLNET_ENABLE",
-        _is("NCCL_COLLNET_ENABLE", "0"),
-        "NCCL_ALGO",
-        _algorithm("collnet"),
+        *("NCCL_COLLNET_ENABLE", "0", "NCCL_ALGO", "(?i)(?:.*[,;:])?collnet.*"),
         "NCCL_ALGO asks for CollNet, which NCCL_COLLNET_ENABLE turns off",
     ),
     *[
         (
-            name,
-            _names_one(name),
-            "NCCL_TUNER_PLUGIN",
-            _has_tuner,
+            # Of several words, the choice is left to NCCL or a plugin.
+            *(name, r"\w+", "NCCL_TUNER_PLUGIN", _HAS_TUNER.pattern),
             f"from NCCL 2.22 on the tuner plugin chooses only among what {name} leaves",
         )
         for name in ("NCCL_ALGO", "NCCL_PROTO")
     ],
     (
-        "NCCL_P2P_DISABLE",
-        _is("NCCL_P2P_DISABLE", "1"),
-        "NCCL_P2P_LEVEL",
-        _with("NCCL_P2P_LEVEL"),
+        *("NCCL_P2P_DISABLE", "1", "NCCL_P2P_LEVEL", ".+"),
         "peer-to-peer is off, so that NCCL_P2P_LEVEL has no effect",
     ),
     (
-        "NCCL_P2P_DISABLE",
-        _is("NCCL_P2P_DISABLE", "1"),
-        "NCCL_NVLS_ENABLE",
-        _is("NCCL_NVLS_ENABLE", "1"),
+        *("NCCL_P2P_DISABLE", "1", "NCCL_NVLS_ENABLE", "1"),
         "NVLS needs peer-to-peer, which NCCL_P2P_DISABLE turns off",
     ),
 )
+"""Two variables with patterns of their values, and why they contradict each other."""
 
 
 def contradictions(view: View) -> Iterator[LaunchFinding]:
     """Find two settings that contradict each other, or one that makes another ineffective."""
     values = _values(view)
-    for first, is_first, second, is_second, why in _PAIRS:
-        if is_first(values) and is_second(values):
+    for first, one, second, other, why in _PAIRS:
+        if re.fullmatch(one, values.get(first, "")) and re.fullmatch(other, values.get(second, "")):
             yield warning(
                 "settings-contradict",
                 f"{first}={values[first]} and {second}={values[second]}: {why}",
@@ -170,7 +112,7 @@ _MAX_SOCKETS = 64
 def tuner(view: View) -> Iterator[LaunchFinding]:
     """Find a tuner plugin: what is measured with it is not NCCL's default."""
     values = _values(view)
-    if view.program is not None and _has_tuner(values):
+    if view.program is not None and _HAS_TUNER.fullmatch(values.get("NCCL_TUNER_PLUGIN", "")):
         plugin = f"NCCL_TUNER_PLUGIN={values['NCCL_TUNER_PLUGIN']}"
         yield note(
             "tuner-plugin", f"{plugin}: where it loads, it decides in place of NCCL's tuning"
@@ -229,19 +171,8 @@ def _values(view: View) -> dict[str, str]:
 
 
 def _drop(view: View, name: str) -> tuple[Edit, ...]:
-    edits: list[Edit] = []
-    for variable in view.variables:
-        if variable.name != name:
-            continue
-        option = variable.option
-        if option is None:
-            edits.append(SetLead(name))
-        elif option.meaning == "env":
-            edits.append(Replace(option, ()))
-        elif option.meaning == "export":
-            parts = [part for part in option.value.split(",") if part.partition("=")[0] != name]
-            edits.append(Replace(option, (f"--export={','.join(parts)}",)))
-    return tuple(edits)
+    given = [variable for variable in view.variables if variable.name == name]
+    return tuple(edit for variable in given for edit in edits_of(variable, None))
 
 
 RULES = (contradictions, sockets, debug_file, tuner, forced)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check the settings of NCCL that a text states, with or without a launch command.
+
+Such texts are environment files, values of Helm, patches of manifests, and scripts that start NCCL
+from Python.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
+from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.options import LOCAL
+from nccltune.launch_lint.rules import network, settings, variables
+from nccltune.launch_lint.words import Word
+from nccltune.model.nccl_variables import PREFIX, nearest_variable
+
+_NAME = r"([A-Z][A-Z0-9_]{3,})"
+_WORD = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`|&;)}]*)"""
+_VALUE = f"({_WORD})"
+_ASSIGNMENTS = re.compile(
+    r"(?:^[ \t>$#*-]*|\b(?:export|env|set)[ \t]+|(?:-x|-e|--env)[ \t=]+|[\"'`\[,])"
+    rf"((?:[A-Za-z_]\w*={_WORD}[ \t]*)+)",
+    re.M,
+)
+"""`A=1 B=2` where a command or a list begins, and not in the midst of a sentence."""
+_ASSIGNMENT = re.compile(rf"(?<!\S){_NAME}={_VALUE}")
+_FORMS = tuple(
+    re.compile(form, re.M)
+    for form in (
+        rf"^[ \t]*(?:ENV|setenv|-genv)[ \t]+{_NAME}[ \t=]+{_VALUE}",
+        # More words behind the value are a sentence.
+        rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
+        rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
+        rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
+    )
+)
+"""Other notations: ENV NAME VALUE, NAME: VALUE, ["NAME"] = "VALUE", name: NAME value: VALUE."""
+_MOST = 1000
+"""Maximum number of settings of a text that are read."""
+_COMMENT = re.compile(r"^[ \t]*(?:#|//).*|(?<=\s)#[ \t].*", re.M)
+
+
+class StatedSetting(NamedTuple):
+    """A variable that a text assigns. `is_read` tells that the text itself reads it: `$NAME`."""
+
+    name: str
+    value: str
+    is_read: bool = False
+
+
+def stated_settings(text: str) -> list[StatedSetting]:
+    """Return the variables that a text assigns in any notation, or none if NCCL has none of them.
+
+    >>> [one[:2] for one in stated_settings("A=1 NCCL_ALGO=Ring x\\nNCCL_DEBUG: 'INFO'")]
+    [('NCCL_ALGO', 'Ring'), ('NCCL_DEBUG', 'INFO')]
+    """
+    text = _COMMENT.sub("", text)
+    found = [
+        (runs.start(1) + one.start(), one[1], one[2])
+        for runs in _ASSIGNMENTS.finditer(text)
+        for one in _ASSIGNMENT.finditer(runs[1])
+    ]
+    found += [(one.start(1), one[1], one[2]) for form in _FORMS for one in form.finditer(text)]
+    read = set(re.findall(r"\$[{(]?([A-Z]\w+)", text))
+    given = dict.fromkeys(
+        (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)[:_MOST]
+    )
+    if not any(_is_of_nccl(name) for name, _ in given):
+        return []
+    return [StatedSetting(name, value, name in read) for name, value in given]
+
+
+def _is_of_nccl(name: str) -> bool:
+    return name.startswith(PREFIX) or (nearest_variable(name) or "").startswith(PREFIX)
+
+
+def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[LaunchFinding]:
+    """Yield what is wrong with settings, whatever they are set for.
+
+    If they are `alone`, without a command, they are also compared with each other.
+    """
+    names = [one.name for one in given]
+    for one in given:
+        view = _view((one,))
+        # What the text reads itself may be a name of its own.
+        yield from _without_edits(rule(view) for rule in _ALONE[one.is_read :])
+    # With two values of one name, it is unknown which holds beside the others.
+    if alone and len(set(names)) == len(names):
+        view = _view(given)
+        yield from _without_edits(rule(view) for rule in _TOGETHER)
+
+
+_ALONE = (
+    variables.names,
+    variables.removed,
+    variables.values,
+    variables.interfaces,
+    variables.devices,
+    variables.networks,
+    network.plugin,
+)
+_TOGETHER = (settings.contradictions, settings.sockets, variables.left_over, network.provider)
+
+
+def _view(given: Sequence[StatedSetting]) -> View:
+    command = LaunchCommand((), Word("", ""), (), ())
+    nowhere = Prediction(None, (), unknown="no launch command")
+    site = LaunchContext(exported=tuple((one.name, one.value) for one in given))
+    return View(command, LOCAL, site, None, nowhere)
+
+
+def _without_edits(found: Iterable[Iterable[LaunchFinding]]) -> Iterator[LaunchFinding]:
+    """Yield findings without edits, since there is no command to edit."""
+    return (finding._replace(edits=()) for findings in found for finding in findings)
+
+
+def checked_alone(given: Sequence[StatedSetting], why: str) -> LaunchFinding:
+    """Return the note that settings were checked without a command. `why` is why there is none."""
+    names = list(dict.fromkeys(one.name for one in given if _is_of_nccl(one.name)))
+    why = f"this {why}" if why.startswith("is ") else why
+    shown = ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
+    return note("settings-alone", f"{why}; checked by themselves: {shown}")
+
+
+_SHOWN = 6

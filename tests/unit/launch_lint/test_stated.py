@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of NCCL in texts without a launch command, in every notation."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.lint import LintRequest, lint
+from nccltune.launch_lint.stated import judge_stated, stated_settings
+from nccltune.model.errors import InputError
+
+ALG = ("NCCL_ALG", "Ring")
+DEBUG = ("NCCL_DEBUG", "INFO")
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("NCCL_ALG=Ring\nNCCL_DEBUG=INFO\n", [ALG, DEBUG]),
+        ("NCCL_DEBUG='INFO' NCCL_ALG=\"Ring\" python train.py", [DEBUG, ALG]),
+        ("if [ -z ${NCCL_ALG+x} ]; then export NCCL_ALG=Ring;fi", [ALG]),
+        ("$ export NCCL_ALG=Ring  # a ring\n", [ALG]),
+        ("setenv NCCL_ALG Ring", [ALG]),
+        ("ENV NCCL_ALG=Ring \\\n    NCCL_DEBUG=INFO\n", [ALG, DEBUG]),
+        ("ENV NCCL_ALG Ring", [ALG]),
+        (
+            "bash run_cluster.sh img --head /m -e NCCL_ALG=Ring \\\n -e NCCL_DEBUG=INFO",
+            [ALG, DEBUG],
+        ),
+        ("docker run --env NCCL_ALG=Ring --env=NCCL_DEBUG=INFO img", [ALG, DEBUG]),
+        ("environment:\n- NCCL_ALG=Ring\n- 'NCCL_DEBUG=INFO'\n", [ALG, DEBUG]),
+        ("env:\n  NCCL_ALG: Ring\n  NCCL_DEBUG: 'INFO'  # loud\n", [ALG, DEBUG]),
+        (
+            "env:\n- name: NCCL_ALG\n  value: Ring\n- {name: NCCL_DEBUG, value: INFO}\n",
+            [ALG, DEBUG],
+        ),
+        (
+            'os.environ["NCCL_ALG"] = "Ring"\nos.environ.setdefault("NCCL_DEBUG", "INFO")',
+            [ALG, DEBUG],
+        ),
+        ('{"env_vars": {"NCCL_ALG":"Ring", "NCCL_DEBUG":"INFO"}}', [ALG, DEBUG]),
+        ("Use `NCCL_ALG=Ring`.", [ALG]),
+        ("NCC_DEBUG=INFO\n", [("NCC_DEBUG", "INFO")]),
+        ("NCCL_SOCKET_IFNAME==ens1f0\n", [("NCCL_SOCKET_IFNAME", "=ens1f0")]),
+        ("export NCCL_IB_HCA=mlx5_0,mlx5_1\n", [("NCCL_IB_HCA", "mlx5_0,mlx5_1")]),
+        # Sentences, comments, names of other software and of programs state nothing.
+        ("I tried NCCL_ALG=Ring. It hung.", []),
+        ("# NCCL_ALG=Ring\n  #export NCCL_ALG=Ring\n", []),
+        ("cmake -DNCCL_ROOT=/usr ..", []),
+        ("NCCL_SUM = 1", []),
+        ("NCCL_ALG: not set in run1.txt; Ring in run2.txt\n", []),
+        ("- NCCL_ALG: documented since 2.30\n", []),
+        ("NCCL_ALG: Ring\r\nNCCL_DEBUG: INFO  # loud", [ALG, DEBUG]),
+        ("LEVEL=5\nDEBUG: INFO\n", []),
+    ],
+)
+def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> None:
+    assert [one[:2] for one in stated_settings(text)] == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("NCCL_ALG=Ring\n", ["variable-unknown"]),
+        ("NCC_DEBUG=INFO\n", ["variable-unknown"]),
+        ("NCCL_IB_TIMEOUT=60\nNCCL_BUFFSIZE=8M\n", ["variable-value", "setting-not-a-number"]),
+        ("NCCL_SOCKET_IFNAME=mlx5_0\n", ["interface"]),
+        ("NCCL_IB_HCA=eth0\n", ["hca"]),
+        ("NCCL_IB_CUDA_SUPPORT=1\n", ["variable-removed"]),
+        ("OFI_NCCL_PROTCOL=RDMA\nNCCL_DEBUG=INFO\n", ["variable-unknown"]),
+        ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\n", ["settings-contradict"]),
+        ("NCCL_P2P_DISABLE=1\n", ["setting-left-over"]),
+        # One of two values holds in each case, and both are right.
+        ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\nNCCL_IB_DISABLE=0\n", []),
+        # A name that the text reads itself is its own, and no misspelt one of NCCL.
+        ("NCCL_IFNAME=eth0\nexport NCCL_SOCKET_IFNAME=$NCCL_IFNAME\n", []),
+        ("NCCL_ALGO=${ALGO}\nNCCL_IB_HCA=<devices>\n", []),
+        # How many nodes there are is unknown.
+        ("NCCL_SOCKET_IFNAME=lo\n", []),
+        ("NCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME=eth0\n", []),
+    ],
+)
+def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> None:
+    findings = list(judge_stated(stated_settings(text), alone=True))
+    assert [finding.id for finding in findings] == found
+    assert not any(finding.edits for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("nccl.env", "NCCL_ALG=Ring\n", "no launch command is in this text; checked"),
+        (
+            "serve.sh",
+            "bash run_cluster.sh -e NCCL_ALG=Ring\n",
+            "what run_cluster.sh starts was not",
+        ),
+        ("ray.sh", "ray start --head\nexport NCCL_ALG=Ring\n", "ray starts its processes"),
+        (
+            "kustomization.yaml",
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches:\n"
+            "- patch: |-\n    - {op: add, path: /e, value: {name: NCCL_ALG, value: Ring}}\n",
+            "this is a kustomization",
+        ),
+        (
+            "deployment.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n"
+            "    spec:\n      containers:\n"
+            "      - image: vllm\n        env: [{name: NCCL_ALG, value: Ring}]\n",
+            "no container of this manifest starts a launcher",
+        ),
+    ],
+)
+def test_files_without_a_command_are_checked_for_their_settings(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert launch.commands == []
+    assert [finding.id for finding in launch.findings] == ["variable-unknown", "settings-alone"]
+    assert why in launch.findings[-1].message
+    assert launch.is_bad
+    path.write_text(text.replace("NCCL_ALG", "NCCL_ALGO"))
+    assert not lint(LintRequest([str(path)])).is_bad
+    path.write_text(text.replace("NCCL_ALG", "ALG"))
+    with pytest.raises(InputError):
+        lint(LintRequest([str(path)]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services:\n  a:\n    environment:\n    - NCCL_ALG=Ring\n"
+        "    command: srun -n 2 all_reduce_perf\n",
+        "cat > a.env <<E\nNCCL_ALG=Ring\nE\ndocker run --gpus all --ipc=host --env-file a.env i"
+        " all_reduce_perf -b 8 -g 8\n",
+    ],
+)
+def test_settings_beside_a_command_are_checked_too(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a"
+    path.write_text(text)
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert len(launch.commands) == 1
+    assert [finding.id for finding in launch.findings] == ["variable-unknown"]
+
+
+def test_a_fault_of_the_command_is_said_once() -> None:
+    (launch,) = lint(LintRequest(["mpirun -n 8 -x NCCL_ALG=Ring all_reduce_perf"])).launches
+    assert launch.findings == []
+    assert [one.finding.id for one in launch.commands[0].findings] == ["variable-unknown"]
