@@ -40,6 +40,17 @@ LINES = [
     ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
+    ("torch_check", "NCCL watchdog thread terminated with exception: traceMap[thisSeq].second == "
+     'kEventStart INTERNAL ASSERT FAILED at "c10d/TraceUtils.h":237, please report a bug'),
+    ("gpu_fault", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: CUDA "
+     "error: an illegal memory access was encountered"),
+    ("nccl", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: "
+     "remote process exited or there was a network error, NCCL version 2.21.5"),
+    ("watchdog", "[Rank 1] NCCL watchdog thread terminated with exception: [Rank 1] Watchdog caught"
+     " collective operation timeout: WorkNCCL(SeqNum=6)"),
+    ("died", "[Rank 5] Process group watchdog thread terminated with exception: std::bad_alloc"),
+    ("died", "E0323 23 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) "
+     "local_rank: 0 (pid: 88) of binary: /opt/venv/bin/python3"),
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
     ("nccl", "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251"),
     ("wrong", "# Out of bounds values : 4 FAILED"),
