@@ -97,6 +97,15 @@ LINES = [
     ("nvls", "[ERROR] [tid 52] failed to find the GPU handle 12 in the multicast team request "
      "setup 42."),
     ("died", "RuntimeError: DataLoader worker (pid 190) is killed by signal: Aborted."),
+    ("gid_type", "W0825 331 util_rdma.h:547] NET/IB: read failed in ncclIbRoceGetVersionNum: x"),
+    ("rdma_no_answer", "NET/IB : Got completion from peer 192.0.2.9<41> with status=12 opcode=0"),
+    ("rdma_memory", "E rdma.cc:9] Call to ibv_reg_mr failed with error Cannot allocate memory"),
+    ("ofi_failed", "WARN: Function: create_nccl_ofi_component Line: 459: NET/OFI Couldn't open AV. "
+     "RC: -22, ERROR: Invalid argument"),
+    ("ofi", "n1: WARN: Function: find_ofi_provider Line: 5: NET/OFI Couldn't find any optimal "
+     "provider"),
+    ("ofi_failed", "libfabric:4:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: "
+     "Invalid address My EFA addr: fi_addr_efa://[fe80::13]:0:1"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -113,6 +122,16 @@ def test_lines_that_state_no_failure() -> None:
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
         "echo 'command not found'\n"
+        "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "
+        "libvmw_pvrdma-rdmav34.so: cannot open shared object file: No such file or directory\n"
+        "mca_base_component_repository_open: unable to open mca_mtl: libpsm2.so.2: cannot open "
+        "shared object file: No such file or directory (ignored)\n"
+        "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open "
+        "shared object file: No such file or directory\n"
+        "NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared "
+        "object file: No such file or directory\n"
+        "INFO: Function: ofi_init Line: 6: NET/OFI Could not set RDMAV_FORK_SAFE\n"
+        "libfabric:4:17::core:core:ofi_hmem_init():421<warn> Failed to initialize hmem: no device\n"
         "loss 0.1 error 0.0\n"
     )
     assert parse_failures(fine) == ()

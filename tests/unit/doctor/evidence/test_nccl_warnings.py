@@ -173,6 +173,12 @@ SHAPES = (
     ("no_net", "net.cc:579 Error: network gIB not found."),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
+    ("shm", "misc/shmutils.cc:90 Error while creating shared memory segment /dev/shm/nccl-Ab1 "
+     "(size 9637888)"),
+    ("shm", "misc/shmutils.cc:90 Error while creating shared memory segment /dev/shm/nccl-Ab1 "
+     "(size 9637888), error: No space left on device (28)"),
+    ("shm_access", "misc/shmutils.cc:90 Error while creating shared memory segment "
+     "/dev/shm/nccl-Ab1 (size 4096), error: Permission denied (13)"),
     ("shm_access", "misc/shmutils.cc:90 Error while attaching to shared memory segment "
      "/dev/shm/nccl-Ab1 (size 4096), error: No such file or directory (2)"),
     ("shm_access", "include/shm.h:28 Call to shm_open failed : Permission denied"),

@@ -146,6 +146,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "OFI is failing to make progress",
         "Cassini Event Queue overflow",
     ),
+    "gid_type": ("ncclIbRoceGetVersionNum",),
     "torch_check": ("INTERNAL ASSERT FAILED",),
     "watchdog": (
         "Watchdog caught collective operation timeout",
@@ -263,7 +264,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _KIND = {word: kind for kind, words in _WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(_WORDS)}
-_BYTES = tuple(word.encode() for word in _KIND)
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
@@ -278,8 +278,17 @@ _LAST_ERROR = re.compile(
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
-# Lines that contain a word of _WORDS but state success.
-_ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
+# Lines that contain a word of _WORDS but state success, or that a library is not there that the
+# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
+_ALSO_FINE = re.compile(
+    r"Out of bounds values\s*:\s*\d+ OK|couldn't load driver '|\(ignored\)\s*$"
+    r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
+)
+# Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
+# plugin's own tests and libfabric print them without NCCL WARN.
+_BARE = ("NET/IB", "NET/OFI", "Call to ibv_", "Call to mlx5dv_", "Got completion ", "<warn>")
+_BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
+_QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG)\b")
 
 
 class FailureLine(NamedTuple):
@@ -296,7 +305,7 @@ class FailureLine(NamedTuple):
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in _WORDS."""
+    """Return whether a text contains one of the words in _WORDS or _BARE."""
     return any(word in data for word in _BYTES)
 
 
@@ -334,6 +343,12 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
 def _warnings(text: str) -> Iterator[tuple[int, str]]:
     """Yield the offset and the kind of each warning of NCCL. What failed decides, not a word in the
     line: a queue pair that timed out is no connection that did."""
+    for word in _BARE:
+        for start in _starts(text, word):
+            line = text[start : start + 2000].partition("\n")[0]
+            kind = WARNING if _QUIET.search(line) else message_kind(line)
+            if kind != WARNING:
+                yield start, kind
     for start in _starts(text, _WARN):
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING

@@ -123,6 +123,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
@@ -148,6 +149,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NVLink SHARP \(NVLS\)", "nvls"),
     ("", r"Duplicate GPU detected|using the same GPU", "device"),
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
+    ("", r"while creating shared memory segment(?!.*error: (?!No space))", "shm"),
     (r"shmutils\.cc|/shm\.cc", "", "shm_access"),
     ("", r"shared memory segment|shm_open", "shm_access"),
     (r"ipcsocket\.cc", "", "local_socket"),
