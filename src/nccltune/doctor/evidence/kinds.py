@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.parsers.failures import states_failure
+from nccltune.doctor.evidence.parsers.kernel_log import KERNEL_LINE
 from nccltune.formats.text.lines import encoding_of
 
 HEAD_BYTES = 1 << 14
@@ -78,7 +79,7 @@ _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"}
 _READING = re.compile(r"[.-]\d{1,3}$")
 _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)"
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-_DAY = rb"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
+_KERNEL_LINE = KERNEL_LINE.encode()
 
 
 def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
@@ -138,10 +139,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ),
     (
         "dmesg",
-        _mark(
-            rb"^(?:<\d+>)?\[ *\d+\.\d{6}\] |^(?:<\d+>)?\[[A-Z][a-z]{2} " + _DAY + rb" \d{4}\] |^"
-            rb"(?:" + _DAY + rb"|\d{4}-\d\d-\d\d[T ]\S+) \S+ kernel: |\bNVRM: Xid "
-        ),
+        _mark(_KERNEL_LINE + rb"|\bNVRM: Xid "),
     ),
     ("nvidia-version", _mark(rb"^NVRM version: ")),
     ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
@@ -208,7 +206,11 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
-_WITH_ERRORS = frozenset({"env", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link", "show_gids"})
+_SAYS_KERNEL = _mark(_KERNEL_LINE)
+_OF_KERNEL = re.compile(_KERNEL_LINE + rb"[^\n]*|NVRM: Xid ", re.M)
+_WITH_ERRORS = frozenset(
+    {"env", "dmesg", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link", "show_gids"}
+)
 _TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
 _PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
 _TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
@@ -269,6 +271,8 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
     if printed and data.count(_GPU_TABLE) == 1:
         printed = (*printed, "nvidia-smi")
+    if printed and _SAYS_KERNEL(data):
+        printed = (*printed, "dmesg")
     if printed:
         return FileItems(printed, sure=True)
     if end in _JOBS and not head.lstrip().startswith(b"<"):
@@ -282,7 +286,8 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     if by_content:
         # A pasted job often has its settings first and its errors after them, and a shell's session
         # the tool that fails after one that does not.
-        output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(head) else ()
+        rest = _OF_KERNEL.sub(b"", head) if by_content == "dmesg" else head
+        output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(rest) else ()
         return FileItems((by_content, *output), sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)

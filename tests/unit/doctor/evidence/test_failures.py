@@ -342,6 +342,37 @@ def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
     assert [one["name"] for one in facts.named("hcas")] == ["bnxt_re0"]
 
 
+KERNEL_TEXT = """\
+[  100.000001] AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1 address=0x0]
+Nov 27 10:00:00 n1 kernel: NVRM: Xid (PCI:0000:41:00): 74, pid=1, NVLink
+[  101.000001] Out of memory: Killed process 7 (python)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "kinds"),
+    [
+        ("n1:1:1 [0] NCCL INFO NET/IB : mlx5_0 infiniband timeout failed\n", []),
+        ("n1:1:1 [0] misc/socket.cc:9 NCCL WARN Net : Connection closed by remote peer\n",
+         ["peer_gone"]),
+        ("torch.OutOfMemoryError: CUDA out of memory. mlx5 failed\n", ["gpu_memory"]),
+        ("WARN: Function: f Line: 4: NET/OFI Couldn't open AV. RC: -22\n", ["ofi_failed"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kernel_first", [True, False])
+def test_the_kernel_and_a_program_in_one_text(
+    program: str, kinds: list[str], kernel_first: bool, tmp_path: Path
+) -> None:
+    """Each line is of one of the two, and no line counts twice."""
+    text = KERNEL_TEXT + program if kernel_first else program + KERNEL_TEXT
+    put(tmp_path, "n1/pasted.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    found = [(one["kind"], one["count"]) for one in facts.named("kernel.failures")]
+    assert found == [("iommu", 1), ("xid_nvlink", 1), ("memory", 1)]
+    failures = facts.named("failures") if "failures" in facts else []
+    assert [one["kind"] for one in failures] == kinds
+
+
 def test_settings_with_their_errors_below(tmp_path: Path) -> None:
     text = "NCCL_IB_HCA=mlx5_0\nNCCL_ALGO=Ring\nNCCL_DEBUG=INFO\nsrun: error: h1: Exited\n"
     put(tmp_path, "n1/job.txt", text)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.kernel_log import without_kernel_lines
 from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, message_kind, warning_kind
 
 MOST = 400
@@ -311,7 +312,8 @@ def states_failure(data: bytes) -> bool:
 
 def parse_failures(text: str) -> tuple[FailureLine, ...]:
     """Return the first MOST different lines that state a failure. Lines that differ only in numbers
-    are counted together."""
+    are counted together. Lines of the kernel are left to the kernel's log."""
+    text = without_kernel_lines(text)
     if _INFO in text:
         text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
     at: dict[int, str] = {}

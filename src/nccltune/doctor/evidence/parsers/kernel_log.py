@@ -17,6 +17,14 @@ _STAMP = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.,+-]+\s+|[A-Z][a-z]{2} +\d+ [\d:]{8} )?"
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
+_DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
+KERNEL_LINE = (
+    r"^(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} "
+    rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
+    r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
+)
+"""Start of a line that the kernel printed. Other programs print none."""
+_IS_KERNEL = re.compile(KERNEL_LINE, re.M)
 WORDS = (
     "pcie",
     "nvrm",
@@ -70,10 +78,13 @@ class KernelLog(NamedTuple):
 
 
 def parse_kernel_log(text: str) -> KernelLog:
-    """Parse a kernel log."""
+    """Parse a kernel log. If a line has the kernel's time, lines without it are of a program."""
     counts: dict[str, int] = {}
     left_out = 0
+    stamped = _IS_KERNEL.search(text) is not None
     for _, line in lines_of(text):
+        if stamped and _IS_KERNEL.match(line) is None:
+            continue
         if _WANTED.search(line.lower()) is None:
             continue
         shown = plain_line(line)[:400]
@@ -175,6 +186,13 @@ def _failure_kind(line: str) -> str | None:
     if "caused by previous" in line:
         line = _EFFECT.sub(r"\1", line)
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
+
+
+def without_kernel_lines(text: str) -> str:
+    """Return `text` with each line of the kernel replaced by an empty one."""
+    if _IS_KERNEL.search(text) is None:
+        return text
+    return "\n".join("" if _IS_KERNEL.match(line) else line for line in text.split("\n"))
 
 
 def plain_line(line: str) -> str:
