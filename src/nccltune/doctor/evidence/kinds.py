@@ -222,8 +222,8 @@ _COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counte
 _JOB = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
     rb"|\A#!\s*/\S*(?:sh|env bash)\b"
-    rb"|^\s*(?:exec +|time +)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun|deepspeed"
-    rb"|accelerate launch) +-",
+    rb"|^\s*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun"
+    rb"|deepspeed|accelerate launch) +(?:-|\\\n)",
     re.M,
 )
 _ASSIGNED = re.compile(rb"\s*(?:declare -x +|export +)?[A-Za-z_]\w*=")

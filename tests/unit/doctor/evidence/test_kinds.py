@@ -103,6 +103,9 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         ("<!-- -->" * 500 + "<other>", ()),
         ("# nThread 1 nGpus 8 minBytes 8\n", ("test",)),
         ("roses are red\n", ()),
+        ("/usr/mpi/bin/mpirun  \\\n  -np 2 -x NCCL_IB_GID_INDEX=3 ./all_reduce_perf\n", ("job",)),
+        ("$ srun -N 2 ./train\n", ("job",)),
+        ("mpirun is here\n", ()),
     ],
 )
 def test_a_neutral_name_leaves_the_content_to_decide(text: str, items: tuple[str, ...]) -> None:
