@@ -97,6 +97,13 @@ LINES = [
     ("nvls", "[ERROR] [tid 52] failed to find the GPU handle 12 in the multicast team request "
      "setup 42."),
     ("died", "RuntimeError: DataLoader worker (pid 190) is killed by signal: Aborted."),
+    ("no_rdma", "Warning: no Rdma Devices were found for resource hca_shared_devices_a"),
+    ("no_rdma", 'error creating new device: "missing RDMA device spec for device 0000:16:00.0, '
+     'RDMA device \\"rdma_cm\\" not found"'),
+    ("no_rdma", "W1 server.go:9] no devices in device pool, creating empty resource server for x"),
+    ("fabric_manager", "fabric manager config file item: FABRIC_NODE_CONFIG_FILE has an invalid "
+     "value"),
+    ("gpu_fault", "gpu_allocator.cc:414 CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory"),
     ("gid_type", "W0825 331 util_rdma.h:547] NET/IB: read failed in ncclIbRoceGetVersionNum: x"),
     ("rdma_no_answer", "NET/IB : Got completion from peer 192.0.2.9<41> with status=12 opcode=0"),
     ("rdma_memory", "E rdma.cc:9] Call to ibv_reg_mr failed with error Cannot allocate memory"),

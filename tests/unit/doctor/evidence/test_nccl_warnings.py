@@ -97,6 +97,7 @@ SHAPES = (
     ("gpu_memory", "transport/nvls.cc:12 Cuda failure 2 'out of memory'"),
     ("gpu_memory", "include/alloc.h:12 Cuda failure 'out of memory'"),
     ("gpu_fault", "enqueue.cc:12 Cuda failure 700 'an illegal memory access was encountered'"),
+    ("gpu_fault", "enqueue.cc:12 Cuda failure 226 'Invalid access of peer GPU memory over nvlink'"),
     ("gpu_fault", "transport/p2p.cc:12 Cuda failure 220 'uncorrectable NVLink error detected'"),
     ("fabric", "init.cc:12 Cuda failure 802 'system not yet initialized'"),
     ("driver_old", "misc/cudawrap.cc:9 CUDA Driver version found is 11000. Minimum is 12"),

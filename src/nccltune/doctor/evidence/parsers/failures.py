@@ -49,6 +49,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "No IB devices found",
         "Failed to get IB devices list",
         "No RDMA devices found",
+        *("no devices in device pool", "no Rdma Devices were found"),
+        "missing RDMA device spec for device",
     ),
     "no_smi": ("nvidia-smi: is not installed",),
     "gpu_lost": (
@@ -86,6 +88,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "fabric_manager": (
         "fabric manager NVIDIA GPU driver interface version",
         "NV_WARN_NOTHING_TO_DO",
+        "fabric manager config file item",
     ),
     "nvls": ("in the multicast team request",),
     "efa_fork": (
@@ -102,6 +105,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "illegal memory access",
         "uncorrectable NVLink error",
         "cudaErrorNvlinkUncorrectable",
+        *("CUDA_ERROR_CONTAINED", "cudaErrorContained", "Invalid access of peer GPU memory"),
         "cudaErrorHardwareStackError",
         "misaligned address",
         "Memory access fault by GPU",
