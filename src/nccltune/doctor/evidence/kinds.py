@@ -218,7 +218,9 @@ _LISTED = frozenset({"profiles", "logind", "libraries", "plugins"})
 _SETTINGS = frozenset({"env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"})
 _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modules", "dmesg"}
 """Items whose file may be empty. An empty file means that the node has no such entry."""
-_COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters/", re.M)
+_COUNTER = re.compile(
+    rb"^(?:[^\n]{0,80}[ \"'])?/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters\b", re.M
+)
 _JOB = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
     rb"|\A#!\s*/\S*(?:sh|env bash)\b"
@@ -286,6 +288,8 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     if by_content:
         # A pasted job often has its settings first and its errors after them, and a shell's session
         # the tool that fails after one that does not.
+        if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
+            return FileItems((by_content, "counters"), sure=True)
         rest = _OF_KERNEL.sub(b"", head) if by_content == "dmesg" else head
         output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(rest) else ()
         return FileItems((by_content, *output), sure=True)
