@@ -57,8 +57,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
             rows = (*evidence.parse(raw, wrong_rows), *rows)
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
-    kernel = [one for one in records if one.kind == "xid"]
-    records = [one for one in records if one.kind != "xid"]
+    kernel = [one for one in records if one.kind == "peermem"]
+    records = [one for one in records if one.kind != "peermem"]
     # If nvidia-smi is not installed, each query of nvidia-smi reports the same problem. `fromkeys`
     # removes the repetitions.
     told = "\n".join(

@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.parsers.failures import states_failure
-from nccltune.doctor.evidence.parsers.kernel_log import KERNEL_LINE
+from nccltune.doctor.evidence.parsers.kernel_log import (
+    KERNEL_LINE,
+    has_kernel_lines,
+    without_kernel_lines,
+)
 from nccltune.formats.text.lines import encoding_of
 
 HEAD_BYTES = 1 << 14
@@ -79,7 +83,6 @@ _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"}
 _READING = re.compile(r"[.-]\d{1,3}$")
 _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)"
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-_KERNEL_LINE = KERNEL_LINE.encode()
 
 
 def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
@@ -137,10 +140,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
         "lspci",
         _mark(rb"^" + _BUS + rb" (?:[A-Z0-9][^\n:]*(?:\[[0-9a-f]{4}\])?: |[0-9a-f]{4}: )"),
     ),
-    (
-        "dmesg",
-        _mark(_KERNEL_LINE + rb"|\bNVRM: Xid "),
-    ),
+    ("dmesg", _mark(KERNEL_LINE.encode())),
     ("nvidia-version", _mark(rb"^NVRM version: ")),
     ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
     ("cmdline", _mark(rb"\A\s*(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*\s*\Z")),
@@ -206,8 +206,6 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
-_SAYS_KERNEL = _mark(_KERNEL_LINE)
-_OF_KERNEL = re.compile(_KERNEL_LINE + rb"[^\n]*|NVRM: Xid ", re.M)
 _WITH_ERRORS = frozenset(
     {"env", "dmesg", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link", "show_gids"}
 )
@@ -273,7 +271,7 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
     if printed and data.count(_GPU_TABLE) == 1:
         printed = (*printed, "nvidia-smi")
-    if printed and _SAYS_KERNEL(data):
+    if printed and has_kernel_lines(data.decode(errors="replace")):
         printed = (*printed, "dmesg")
     if printed:
         return FileItems(printed, sure=True)
@@ -290,7 +288,7 @@ def kinds_of(name: str, data: bytes) -> FileItems:
         # the tool that fails after one that does not.
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
-        rest = _OF_KERNEL.sub(b"", head) if by_content == "dmesg" else head
+        rest = without_kernel_lines(head.decode(errors="replace")).encode()
         output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(rest) else ()
         return FileItems((by_content, *output), sure=True)
     if states_failure(data):

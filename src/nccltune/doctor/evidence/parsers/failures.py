@@ -75,8 +75,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "no kernel image is available",
         "is not compatible with the current PyTorch installation",
     ),
-    "xid": (
-        "NVRM: Xid",
+    "peermem": (
         *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
         *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
     ),

@@ -18,13 +18,17 @@ _STAMP = re.compile(
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
 _DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
-KERNEL_LINE = (
-    r"^(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} "
+_TIMED = (
+    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} "
     rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
     r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
 )
+KERNEL_LINE = rf"^(?:{_TIMED}|[^\n]{{0,60}}?\bNVRM: )"
 """Start of a line that the kernel printed. Other programs print none."""
 _IS_KERNEL = re.compile(KERNEL_LINE, re.M)
+_HAS_TIME = re.compile(r"^(?:<\d|\[[ \dA-Z]|\d{4}-|kern )", re.M)
+# In such a text a line without a mark of the kernel is of a program.
+_MIXED = re.compile(rf"^{_TIMED}|\b(?:NCCL|UCX|Traceback|torch|libfabric)\b", re.M)
 WORDS = (
     "pcie",
     "nvrm",
@@ -78,12 +82,12 @@ class KernelLog(NamedTuple):
 
 
 def parse_kernel_log(text: str) -> KernelLog:
-    """Parse a kernel log. If a line has the kernel's time, lines without it are of a program."""
+    """Parse a kernel log. Lines of programs in the same text are ignored."""
     counts: dict[str, int] = {}
     left_out = 0
-    stamped = _IS_KERNEL.search(text) is not None
+    mixed = _MIXED.search(text) is not None
     for _, line in lines_of(text):
-        if stamped and _IS_KERNEL.match(line) is None:
+        if mixed and _IS_KERNEL.match(line) is None:
             continue
         if _WANTED.search(line.lower()) is None:
             continue
@@ -135,10 +139,11 @@ _FAILURES = (
     (
         "pcie",
         re.compile(
-            r"AER: (?!.*[Cc]orrected error message received|Corrected error received).*(?:Uncorrect"
-            r"|Fatal|Multiple)|severity=Uncorrect|DPC: (?:containment|unmasked)"
+            r"AER: (?!(?:Multiple )?[Cc]orrect).*(?:Uncorrect|Fatal)|severity=Uncorrect"
+            r"|DPC: (?:containment|unmasked)"
         ),
     ),
+    ("pcie_corrected", re.compile(r"severity=Correct|AER: (?:Multiple )?[Cc]orrect\w+ error")),
     ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
     ("machine", re.compile(r"\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
     (
@@ -188,9 +193,16 @@ def _failure_kind(line: str) -> str | None:
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
 
 
+def has_kernel_lines(text: str) -> bool:
+    """Return whether the kernel printed a line of `text`."""
+    # The pattern alone would take seconds for a large log of a program.
+    likely = "NVRM: " in text or "kernel: " in text or _HAS_TIME.search(text) is not None
+    return likely and _IS_KERNEL.search(text) is not None
+
+
 def without_kernel_lines(text: str) -> str:
     """Return `text` with each line of the kernel replaced by an empty one."""
-    if _IS_KERNEL.search(text) is None:
+    if not has_kernel_lines(text):
         return text
     return "\n".join("" if _IS_KERNEL.match(line) else line for line in text.split("\n"))
 
