@@ -206,9 +206,8 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
-_WITH_ERRORS = frozenset(
-    {"env", "dmesg", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link", "show_gids"}
-)
+_WITHOUT_ERRORS = frozenset({"topology", "graph", "job", "nvidia-smi"})
+"""Texts that are read for failures anyway, or whose words state none."""
 _TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
 _PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
 _TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
@@ -285,12 +284,12 @@ def kinds_of(name: str, data: bytes) -> FileItems:
             return FileItems(items, sure=True, starts=starts)
     if by_content:
         # A pasted job often has its settings first and its errors after them, and a shell's session
-        # the tool that fails after one that does not.
+        # a tool or program that fails after one that does not.
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
         rest = without_kernel_lines(head.decode(errors="replace")).encode()
-        output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(rest) else ()
-        return FileItems((by_content, *output), sure=True)
+        output = by_content not in _WITHOUT_ERRORS and states_failure(rest)
+        return FileItems((by_content, OUTPUT) if output else (by_content,), sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():

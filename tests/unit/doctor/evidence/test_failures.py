@@ -72,6 +72,7 @@ LINES = [
     ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
     ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
     ("died", "exitcode  : -9 (pid: 4711)"),
+    ("died", "exitcode  : 1 (pid: 69812)"),
     ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
     ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
     ("rdma_memory", "ib_log.c:246 UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
@@ -383,6 +384,24 @@ def test_the_kernel_and_a_program_in_one_text(
     assert found == [("iommu", 1), ("xid_nvlink", 1), ("memory", 1)]
     failures = facts.named("failures") if "failures" in facts else []
     assert [one["kind"] for one in failures] == kinds
+
+
+@pytest.mark.parametrize("tool", [texts.NVLINK, texts.TOPO, texts.IBSTAT, texts.LSPCI])
+def test_a_program_that_fails_after_a_tool(tool: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/pasted.txt", f"{tool}\nCUDA error: uncorrectable NVLink error detected\n")
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["gpu_fault"]
+
+
+def test_a_variable_that_a_library_prints_is_known_to_it(tmp_path: Path) -> None:
+    name = "NCCL_NCHANNELS_PER_PEER"
+    put(tmp_path, "n1/run.log", f"n1:1:1 [0] NCCL INFO {name} set by environment to 16.\n")
+    put(tmp_path, "n2/job.sh", f"#!/bin/bash\nexport {name}=16\n")
+    logged, written = folder_facts(tmp_path)
+    assert [one.get("meant") for one in logged.named("settings")] == [None]
+    assert [one.get("meant") for one in written.named("settings")] == [
+        "NCCL_NCHANNELS_PER_NET_PEER"
+    ]
 
 
 def test_settings_with_their_errors_below(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "stack smashing detected",
         "Fatal Python error",
         *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
-        *("return code = -", "exitcode: -", "exitcode  : -", "(SIGKILL)"),
+        *("return code = -", "exitcode: -", "exitcode  : ", "(SIGKILL)"),
         *("watchdog thread terminated with exception", "failed (exitcode: "),
     ),
     "port_taken": ("Address already in use", "EADDRINUSE"),
