@@ -398,10 +398,8 @@ def test_a_variable_that_a_library_prints_is_known_to_it(tmp_path: Path) -> None
     put(tmp_path, "n1/run.log", f"n1:1:1 [0] NCCL INFO {name} set by environment to 16.\n")
     put(tmp_path, "n2/job.sh", f"#!/bin/bash\nexport {name}=16\n")
     logged, written = folder_facts(tmp_path)
-    assert [one.get("meant") for one in logged.named("settings")] == [None]
-    assert [one.get("meant") for one in written.named("settings")] == [
-        "NCCL_NCHANNELS_PER_NET_PEER"
-    ]
+    (one,), (other,) = logged.named("settings"), written.named("settings")
+    assert (one.get("meant"), other["meant"]) == (None, "NCCL_NCHANNELS_PER_NET_PEER")
 
 
 def test_settings_with_their_errors_below(tmp_path: Path) -> None:

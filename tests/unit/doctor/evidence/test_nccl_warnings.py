@@ -67,7 +67,7 @@ SHAPES = (
     ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
     (WARNING, "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
-    ("data_direct", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
+    ("optional", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
      "error No such device errno 19"),
     ("peer_access", "init.cc:12 Cuda failure 217 'peer access is not supported between these'"),
     ("peer_import", "transport/p2p.cc:220 hipIpcGetMemHandle failed : invalid argument"),
@@ -220,7 +220,10 @@ SHAPES = (
     (WARNING, "transport.cc:9 No transport found for rank 0[1000] -> rank 1[2000]"),
     (WARNING, "graph/paths.cc:9 Could not find intermediate GPU between GPU rank 0 and NIC 1"),
     (WARNING, "a message of a version that is not known"),
-    ("unregistered", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
+    ("optional", "src/init.cc:2065 MSCCL++: Cannot enable MSCCL++; environment is not compatible"),
+    ("optional", "src/misc/api_trace.cc:283 [rocprofiler-sdk-rccl][24] rocprofiler-register failed "
+     "with error code 4 : Library's API is not supported"),
+    ("optional", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
     ("stray_command", "proxy.cc:1111 [Service thread] Unknown command 790 from localRank -1"),
     (WARNING, "proxy.cc:1111 [Service thread] Unknown command 790 from localRank 2"),
 )  # fmt: skip

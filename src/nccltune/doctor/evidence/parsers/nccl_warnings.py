@@ -55,7 +55,7 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
-    (r"mlx5dv_get_data_direct_sysfs_path", (), "data_direct"),
+    (r"mlx5dv_get_data_direct_sysfs_path", (), "optional"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
@@ -117,7 +117,8 @@ _EVERYWHERE = frozenset(
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
-    ("", r"failed to IPC register userbuff", "unregistered"),
+    ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
+     "optional"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
     ("", r"Could not find a path for pattern 4, falling back", "search"),
     ("", r"NET/OFI.*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
