@@ -36,6 +36,8 @@ LINES = [
     ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
     ("limit", "OSError: [Errno 24] Too many open files"),
+    ("no_kernel", "HIP error: invalid device function"),
+    ("nccl", "[ ERROR    ] Child process 0 fails NCCL call ncclGroupEnd with code 1"),
     ("no_kernel", "CUDA error: no kernel image is available for execution on the device"),
     ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "

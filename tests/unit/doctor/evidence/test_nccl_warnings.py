@@ -223,6 +223,10 @@ SHAPES = (
     ("optional", "src/init.cc:2065 MSCCL++: Cannot enable MSCCL++; environment is not compatible"),
     ("optional", "src/misc/api_trace.cc:283 [rocprofiler-sdk-rccl][24] rocprofiler-register failed "
      "with error code 4 : Library's API is not supported"),
+    ("optional", "misc/nvmlwrap.cc:164 nvmlDeviceGetP2PStatus(0,0,READ) failed: "
+     "Not Supported"),
+    ("optional", "init.cc:471 Failed to find nvml device for busId 0000:00:00.0. This may affect"),
+    ("no_kernel", "enqueue.cc:12 Cuda failure 98 'invalid device function'"),
     ("optional", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
     ("stray_command", "proxy.cc:1111 [Service thread] Unknown command 790 from localRank -1"),
     (WARNING, "proxy.cc:1111 [Service thread] Unknown command 790 from localRank 2"),

@@ -73,6 +73,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "no_kernel": (
         "no kernel image is available",
+        *("invalid device function", "cudaErrorInvalidDeviceFunction", "hipErrorNoBinaryForGpu"),
         "is not compatible with the current PyTorch installation",
     ),
     "peermem": (
@@ -172,6 +173,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "ncclInvalidUsage",
         "ncclRemoteError",
         "NCCL failure",
+        "fails NCCL call",
         "NCCL error",
         "NCCL Error",
         "Test CUDA failure",

@@ -64,6 +64,7 @@ _CUDA_CODES: dict[int, str] = {
     3: "cuda_init",
     35: "driver_old",
     36: "driver_old",
+    98: "no_kernel",
     100: "no_gpu",
     101: "device",
     209: "no_kernel",
@@ -88,6 +89,7 @@ _CUDA_WORDS = {
     "CUDA driver version is insufficient": 35,
     "not supported in the installed CUDA driver": 36,
     "invalid argument": 1,
+    "invalid device function": 98,
     "no CUDA-capable device": 100,
     "invalid device ordinal": 101,
     "no kernel image": 209,
@@ -117,6 +119,7 @@ _EVERYWHERE = frozenset(
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
+    ("", r"nvmlDeviceGet\w+.*failed: Not Supported|Failed to find nvml device", "optional"),
     ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
      "optional"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
