@@ -114,6 +114,8 @@ LINES = [
      "RC: -22, ERROR: Invalid argument"),
     ("ofi", "n1: WARN: Function: find_ofi_provider Line: 5: NET/OFI Couldn't find any optimal "
      "provider"),
+    ("rdma_memory", "libfabric:1:17::efa:mr:efa_mr_reg_impl():500<warn> Unable to register MR of "
+     "8388608 bytes: Cannot allocate memory"),
     ("ofi_failed", "libfabric:4:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: "
      "Invalid address My EFA addr: fi_addr_efa://[fe80::13]:0:1"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
@@ -140,6 +142,7 @@ def test_lines_that_state_no_failure() -> None:
         "shared object file: No such file or directory\n"
         "NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared "
         "object file: No such file or directory\n"
+        "exitcode  : 0 (pid: 5)\n"
         "INFO: Function: ofi_init Line: 6: NET/OFI Could not set RDMAV_FORK_SAFE\n"
         "libfabric:4:17::core:core:ofi_hmem_init():421<warn> Failed to initialize hmem: no device\n"
         "loss 0.1 error 0.0\n"

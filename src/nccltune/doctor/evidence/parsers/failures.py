@@ -287,7 +287,7 @@ _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<m
 # Lines that contain a word of _WORDS but state success, or that a library is not there that the
 # program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
-    r"Out of bounds values\s*:\s*\d+ OK|couldn't load driver '|\(ignored\)\s*$"
+    r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
 )
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the

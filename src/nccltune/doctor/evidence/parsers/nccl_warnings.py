@@ -124,7 +124,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      "optional"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
     ("", r"Could not find a path for pattern 4, falling back", "search"),
-    ("", r"NET/OFI.*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
+    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
