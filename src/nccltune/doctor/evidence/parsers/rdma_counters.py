@@ -113,18 +113,18 @@ def parse_counter_files(text: str) -> RdmaCounters:
         folder: re.Match[str] | None = None
         files: list[re.Match[str]] = []
         for _, line in lines_of(text):
-            if (match := _FILE.match(line)) is not None:
-                add(match, match["name"], match["value"])
+            if (whole := _FILE.match(line)) is not None:
+                add(whole, whole["name"], whole["value"])
             elif shown := list(_SHOWN.finditer(line)):
                 folder, files = shown[0], [one for one in shown if one["name"]]
-            elif (match := _VALUE.match(line)) is None:
+            elif (value := _VALUE.match(line)) is None:
                 # Another command, or the output of one.
                 folder, files = None, []
-            elif match["name"] and folder is not None:
-                add(folder, match["name"], match["value"])
-            elif not match["name"] and files:
+            elif value["name"] and folder is not None:
+                add(folder, value["name"], value["value"])
+            elif not value["name"] and files:
                 at = files.pop(0)
-                add(at, at["name"], match["value"])
+                add(at, at["name"], value["value"])
     # Both folders may have a counter of one name: these are no two readings.
     return RdmaCounters(
         [
