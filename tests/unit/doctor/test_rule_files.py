@@ -24,7 +24,7 @@ evidence = "{len(gpus)} GPUs"
 check = "nvidia-smi -L"
 source = ["us"]
 by_hand = "it is hardware"
-remedy = { text = "Buy some." }
+remedy = "Buy some."
 """
 
 
