@@ -44,6 +44,9 @@ LINES = [
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
     ("torch_check", "NCCL watchdog thread terminated with exception: traceMap[thisSeq].second == "
      'kEventStart INTERNAL ASSERT FAILED at "c10d/TraceUtils.h":237, please report a bug'),
+    ("torch_store", "[4] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via "
+     "c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer"),
+    ("torch_store", "DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0"),
     ("gpu_fault", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: CUDA "
      "error: an illegal memory access was encountered"),
     ("nccl", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: "
@@ -77,6 +80,8 @@ LINES = [
     ("died", "exitcode  : 1 (pid: 69812)"),
     ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
     ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
+    ("ucx", "[n1:9:0:9] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15"
+     " vend 0x81 hw_synd 0/0)"),
     ("rdma_memory", "ib_log.c:246 UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
      "memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)"),
     ("no_interface", "'x' failed: invalid usage. Last NCCL warning(error): 'Bootstrap : no socket "

@@ -153,6 +153,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "gid_type": ("ncclIbRoceGetVersionNum",),
     "torch_check": ("INTERNAL ASSERT FAILED",),
+    "torch_store": ("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",
@@ -233,7 +234,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "rdma_memory": ("set max locked memory",),
     "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
-    "ucx": ("UCX  ERROR", "UCX ERROR"),
+    "ucx": ("UCX  ERROR", "UCX ERROR", " hw_synd "),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
