@@ -229,7 +229,7 @@ _ASSIGNED = re.compile(rb"\s*(?:declare -x +|export +)?[A-Za-z_]\w*=")
 _LOG = (b"NCCL INFO ", b"NCCL WARN ", b"NCCL version ")
 _TEST = (
     *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),
-    *(b"busbw #wrong", b"busbw  error", b'"nwrong"'),
+    *(b"busbw #wrong", b"busbw  error", b'"nwrong"', b"# Using devices"),
 )
 # A row alone, with a launcher's tag before it or not.
 _TEST_ROW = re.compile(

@@ -22,6 +22,9 @@ LINES = [
     ("no_gpu", "ImportError: libcuda.so.1: cannot open shared object file: No such file"),
     ("no_gpu", "RuntimeError: Found no NVIDIA driver on your system."),
     ("no_gpu", "h1: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'"),
+    ("gpu_busy", "CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+    ("gpu_busy", "nccl.cc:9 NCCL WARN Cuda failure 46 'CUDA-capable device(s) is/are busy or "
+     "unavailable'"),
     ("gpu_lost", "Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"),
     (
         "driver_old",
@@ -265,6 +268,11 @@ KERNEL = [
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
+    (
+        "driver",
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required "
+        "[NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827",
+    ),
     ("peermem", "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"),
     ("peermem", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
     ("driver", "NVRM: API mismatch: the client has the version 570, but"),

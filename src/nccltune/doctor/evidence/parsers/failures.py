@@ -57,6 +57,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "GPU is lost",
         "fallen off the bus",
         "Unable to determine the device handle",
+    ),
+    "gpu_busy": (
+        "busy or unavailable",
         "cudaErrorDevicesUnavailable",
         "CUDA_ERROR_DEVICE_UNAVAILABLE",
         "GPU requires reset",

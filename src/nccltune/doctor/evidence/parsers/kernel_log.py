@@ -127,7 +127,8 @@ _FAILURES = (
         "driver",
         re.compile(
             r"(?i:NVRM: (?!Xid).*(?:mismatch|RmInit|rm_init|not supported|no nvidia|is 0M"
-            r"|probe routine failed))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
+            r"|probe routine failed|RESET_REQUIRED))|nvidia[: ].*probe.* failed"
+            r"|nvidia: Unknown symbol"
         ),
     ),
     (

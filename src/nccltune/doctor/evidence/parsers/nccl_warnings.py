@@ -64,6 +64,7 @@ _CUDA_CODES: dict[int, str] = {
     3: "cuda_init",
     35: "driver_old",
     36: "driver_old",
+    46: "gpu_busy",
     98: "no_kernel",
     100: "no_gpu",
     101: "device",
@@ -88,6 +89,7 @@ _CUDA_WORDS = {
     "initialization error": 3,
     "CUDA driver version is insufficient": 35,
     "not supported in the installed CUDA driver": 36,
+    "busy or unavailable": 46,
     "invalid argument": 1,
     "invalid device function": 98,
     "no CUDA-capable device": 100,
@@ -114,6 +116,7 @@ _PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
 # Errors of CUDA that mean the same in each file of NCCL.
 _EVERYWHERE = frozenset(
     {"gpu_memory", "cuda_init", "driver_old", "no_gpu", "no_kernel", "gpu_fault", "fabric"}
+    | {"gpu_busy"}
 )
 # Kinds by source file of the line ("" for any) and message. The first match decides.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
