@@ -77,6 +77,13 @@ LINES = [
     ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
     ("port_taken", "RuntimeError: The server socket has failed to listen on any local network "
      "address. port: 29500, useIpv6: false, code: -98, message: EADDRINUSE"),
+    ("nccl_symbol", "replica 0 failed: UNIMPLEMENTED: XLA compiled without NCCL support"),
+    ("nccl_symbol", "RuntimeError: Distributed package doesn't have NCCL built in"),
+    ("nccl_symbol", "ImportError: libnccl.so.2: cannot open shared object file: No such file"),
+    ("usage", "h1:1 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already "
+     "checked in"),
+    ("usage", "h1:1:2 [0] bootstrap.cc:99 NCCL WARN Bootstrap Root : mismatch in rank count from "
+     "procs 8 : 4"),
     ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
     ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
     ("died", "exitcode  : -9 (pid: 4711)"),

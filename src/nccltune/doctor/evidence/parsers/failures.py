@@ -137,7 +137,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("Communicator ranks have different", "launched up to operation"),
         *("has not launched any operations", "Missing communicator data from", "considered dead"),
     ),
-    "nccl_symbol": ("undefined symbol: nccl", "undefined symbol: pnccl"),
+    "nccl_symbol": (
+        *("undefined symbol: nccl", "undefined symbol: pnccl", "libnccl.so.2: cannot open"),
+        *("Unable to load NCCL library", "compiled without NCCL", "have NCCL built in"),
+    ),
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
     "sharp": (
         "ERROR sharp_",

@@ -178,6 +178,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
+    ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
