@@ -235,7 +235,7 @@ def explain(out: Console, rule: DoctorRule) -> None:
     compared = f"{text.compare.what}: {text.compare.value}" if text.compare else None
     if text.compare is not None and text.compare.tolerance is not None:
         compared = f"{compared}, not {text.compare.tolerance:.0%} below the median"
-    commands = "\n".join(f"$ {line}" for line in text.remedy.commands)
+    commands = "\n".join(f"$ {line}" for line in text.commands)
     for lead, words in (
         ("looks at", f"each {text.scope.value}" if text.scope == "node" else "nodes together"),
         ("needs", ", ".join(rule.asked)),
@@ -244,9 +244,9 @@ def explain(out: Console, rule: DoctorRule) -> None:
         ("finding", text.finding or compared or f"the function {text.code}"),
         ("evidence", text.evidence),
         ("check", text.check),
-        ("remedy", text.remedy.text),
+        ("remedy", text.remedy),
         ("", commands),
-        ("cost", text.remedy.cost),
+        ("cost", text.cost),
         ("by hand", text.by_hand),
     ):
         for at, part in enumerate((words or "").splitlines()):

@@ -395,9 +395,9 @@ def _judged(
         alone=text.alone,
         missing=tuple(sorted(missing)) if verdict is RuleVerdict.CANNOT_TELL else (),
         check=text.check,
-        remedy=remedy or text.remedy.text,
+        remedy=remedy or text.remedy,
         commands=tuple(commands)[:_MAX_COMMANDS],
-        cost=text.remedy.cost,
+        cost=text.cost,
         fix=tuple(
             Fix(nodes=tuple(dict.fromkeys(named)), lines=lines) for lines, named in fixes.items()
         ),

@@ -38,17 +38,6 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"{self.since} and newer" if self.since else f"before {self.before}"
 
 
-class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to fix a finding, in words. `commands` apply or confirm the fix.
-
-    `cost` is the cost of the fix in words, such as a restart.
-    """
-
-    text: str
-    commands: tuple[str, ...] = ()
-    cost: str = ""
-
-
 class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Comparison of `value` between the nodes that have the same `within`.
 
@@ -71,7 +60,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: str
     severity: Severity
     check: str
-    remedy: Remedy
+    remedy: str
     source: tuple[str, ...]
     number: int | None = None
     scope: RuleScope = RuleScope.NODE
@@ -83,6 +72,8 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     alone: bool = False
     fix: tuple[str, ...] = ()
     by_hand: str | None = None
+    commands: tuple[str, ...] = ()
+    cost: str = ""
     nccl: Versions | None = None
 
 
@@ -129,8 +120,8 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
     )
     speaks = Scope(variables, tables, pooled)
     evidence = compile_template(text.evidence, speaks) if text.evidence else None
-    remedy = compile_template(text.remedy.text, Scope(tables=tables, pooled=pooled))
-    commands = tuple(compile_template(c, speaks) for c in text.remedy.commands)
+    remedy = compile_template(text.remedy, Scope(tables=tables, pooled=pooled))
+    commands = tuple(compile_template(c, speaks) for c in text.commands)
     fix = tuple(compile_template(line, speaks) for line in text.fix)
     code = CODE[text.code] if text.code is not None else None
     needs = frozenset(code.needs) if code is not None else frozenset()

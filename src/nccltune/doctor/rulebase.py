@@ -69,12 +69,31 @@ class _Shell(msgspec.Struct, forbid_unknown_fields=True):
     tables: dict[str, Any] = {}
 
 
+# Short forms of the finding and the evidence that most rules on lines have: the fact, the evidence.
+_SHORT = {
+    "failure": ("failures", "{it.text} ({default(it.where, 'where unknown')})"),
+    "kernel_failure": ("kernel.failures", "{it.text} (seen {default(it.count, 1)} times)"),
+}
+
+
+def _written_out(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a rule with the short form `failure = KIND` replaced by a finding and its evidence."""
+    full = {key: value for key, value in table.items() if key not in _SHORT}
+    for key in table.keys() & _SHORT.keys():
+        fact, evidence = _SHORT[key]
+        full |= {
+            "finding": f"[f for f in {fact} if f.kind == '{table[key]}']",
+            "evidence": evidence,
+        }
+    return full
+
+
 def _family(name: str, text: str) -> Family:
     shell = msgspec.convert(tomllib.loads(text), _Shell)
     rules = []
     for table in shell.rule:
         try:
-            rule = msgspec.convert(table, RuleText)
+            rule = msgspec.convert(_written_out(table), RuleText)
             rules.append(compile_rule(rule, shell.family, shell.tables))
         except (msgspec.ValidationError, InputError) as error:
             raise InputError(str(error), where=f"{name}: rule {table.get('id')}") from error

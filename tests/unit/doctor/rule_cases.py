@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases of `tests/data/doctor`: facts of one node or of some, and the verdict on them."""
 
+import re
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import msgspec
 
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.result import RuleVerdict
+from nccltune.doctor.rulebase import rule_base
 
 FOLDER = Path(__file__).parents[2] / "data" / "doctor"
 
@@ -43,6 +46,22 @@ def facts_of(node: str, values: dict[str, Any]) -> Facts:
     return facts
 
 
+_ON_LINES = re.compile(r"\[f for f in (failures|kernel\.failures) if f\.kind == '(\w+)'\]")
+
+
+def _lines_of_other_kinds() -> Iterator[tuple[str, Case]]:
+    """Yield each rule on lines of one kind, with lines of all other kinds: it finds nothing."""
+    found = [(rule.id, _ON_LINES.fullmatch(rule.text.finding or "")) for rule in rule_base().rules]
+    on_lines = [(rule, match[1], match[2]) for rule, match in found if match is not None]
+    for rule, fact, kind in on_lines:
+        others = [
+            {"kind": other, "text": "a line", "count": 1}
+            for _, of, other in on_lines
+            if of == fact and other != kind
+        ]
+        yield rule, Case(verdict=RuleVerdict.OK, facts={fact: others})
+
+
 @cache
 def cases() -> dict[str, list[Case]]:
     """Return the cases of each rule, by its id."""
@@ -51,4 +70,6 @@ def cases() -> dict[str, list[Case]]:
         for rule, tables in tomllib.loads(path.read_text(encoding="utf-8")).items():
             assert rule not in found, f"{path.name}: {rule} has cases in another file"
             found[rule] = msgspec.convert(tables, list[Case])
+    for rule, case in _lines_of_other_kinds():
+        found.setdefault(rule, []).append(case)
     return found

@@ -24,7 +24,7 @@ evidence = "{len(gpus)} GPUs"
 check = "nvidia-smi -L"
 source = ["us"]
 by_hand = "it is hardware"
-remedy = { text = "Buy some." }
+remedy = "Buy some."
 """
 
 
@@ -32,6 +32,15 @@ def test_a_good_file_reads() -> None:
     base = read_rules({"own.toml": GOOD})
     assert base.rule("gpus-few").needs == {"gpus"}
     assert base.families[0].title == "Own rules"
+
+
+def test_a_rule_of_one_kind_of_lines() -> None:
+    long = 'finding = "len(gpus) < 8"\nevidence = "{len(gpus)} GPUs"'
+    rule = read_rules({"own.toml": GOOD.replace(long, 'failure = "nccl"')}).rule("gpus-few")
+    assert rule.needs == {"failures"}
+    assert rule.text.finding == "[f for f in failures if f.kind == 'nccl']"
+    rule = read_rules({"own.toml": GOOD.replace(long, 'kernel_failure = "nic"')}).rule("gpus-few")
+    assert (rule.needs, "it.count" in (rule.text.evidence or "")) == ({"kernel.failures"}, True)
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
             rows = (*evidence.parse(raw, wrong_rows), *rows)
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
-    kernel = [one for one in records if one.kind == "xid"]
-    records = [one for one in records if one.kind != "xid"]
+    kernel = [one for one in records if one.kind == "peermem"]
+    records = [one for one in records if one.kind != "peermem"]
     # If nvidia-smi is not installed, each query of nvidia-smi reports the same problem. `fromkeys`
     # removes the repetitions.
     told = "\n".join(
@@ -71,7 +71,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     if logs:
         lines = sum(len(raw.data.splitlines()) for raw in logs)
         facts.add(TEXT_LINES, lines, logs[0].place())
-    if raws or records:
+    # A table alone says nothing of a failure of a job.
+    if records or any(raw.name not in _TABLES for raw in raws.values()):
         facts.add(FAILURES, records, next(iter(raws.values())).place() if raws else _TOOL)
     _kernel(facts, kernel)
     if "gpus" not in facts and any((one.text or "").startswith(_NO_DEVICES) for one in records):

@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
-from nccltune.doctor.evidence.parsers import rdma_counters
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import gid_entry, is_gid, parse_show_gids
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_errors
 from nccltune.doctor.evidence.parsers.perftest import parse_perftest
 from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
-from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
+from nccltune.doctor.evidence.parsers.rdma_counters import (
+    parse_counter_files,
+    parse_rdma_counters,
+)
 from nccltune.doctor.evidence.parsers.rdma_ports import (
     parse_fabric_links,
     parse_rdma_ports,
@@ -250,10 +252,8 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     once: list[SingleCounter] = []
     for name in ("counters", "rdma-statistic", "perfquery"):
         for raw in evidence.all(name):
-            if name == "counters":
-                readings.append(evidence.parse(raw, _tree_counters))
-            else:
-                readings += evidence.parse(raw, parse_rdma_counters).readings
+            parser = parse_counter_files if name == "counters" else parse_rdma_counters
+            readings += evidence.parse(raw, parser).readings
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
         ports = _pairs(readings)
@@ -335,20 +335,6 @@ _ERRORS = frozenset(
         *("LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors"),
     }
 )
-_COUNTER = re.compile(
-    r"^/sys/class/infiniband/(?P<hca>[\w.-]+)/ports/(?P<port>\d{1,3})/(?:hw_)?counters/"
-    r"(?P<name>\w{1,64}):(?P<value>\d{1,20})$",
-    re.M,
-)
-
-
-def _tree_counters(text: str) -> dict[tuple[str, int, str], int]:
-    # About half of a node's evidence is in this text, so a tree of all values would be slow.
-    return {
-        (match["hca"], int(match["port"]), match["name"]): int(match["value"])
-        for match in _COUNTER.finditer(text)
-        if rdma_counters.wanted_counter(match["name"])
-    }
 
 
 def _verbs(evidence: NodeEvidence, facts: Facts) -> None:

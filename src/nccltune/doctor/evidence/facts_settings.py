@@ -79,10 +79,16 @@ def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
 
 def _setting(name: str, value: str, kind: str, where: str) -> SettingRecord:
     # A setting in NCCL's log was in force. For the environment and nccl.conf, `add_settings` sets
-    # `in_force` later. For start-up and job files `in_force` stays false.
+    # `in_force` later. For start-up and job files `in_force` stays false. A library that printed a
+    # setting knows it, also if NCCL does not: other vendors' libraries have variables of their own.
     value, in_force = kept_value(name, value), kind == "log"
     return SettingRecord(
-        name=name, value=value, kind=kind, where=where, in_force=in_force, meant=_meant(name)
+        name=name,
+        value=value,
+        kind=kind,
+        where=where,
+        in_force=in_force,
+        meant=None if in_force else _meant(name),
     )
 
 

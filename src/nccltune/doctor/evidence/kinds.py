@@ -11,6 +11,11 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.parsers.failures import states_failure
+from nccltune.doctor.evidence.parsers.kernel_log import (
+    KERNEL_LINE,
+    has_kernel_lines,
+    without_kernel_lines,
+)
 from nccltune.formats.text.lines import encoding_of
 
 HEAD_BYTES = 1 << 14
@@ -78,7 +83,6 @@ _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"}
 _READING = re.compile(r"[.-]\d{1,3}$")
 _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)"
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-_DAY = rb"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
 
 
 def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
@@ -136,13 +140,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
         "lspci",
         _mark(rb"^" + _BUS + rb" (?:[A-Z0-9][^\n:]*(?:\[[0-9a-f]{4}\])?: |[0-9a-f]{4}: )"),
     ),
-    (
-        "dmesg",
-        _mark(
-            rb"^(?:<\d+>)?\[ *\d+\.\d{6}\] |^(?:<\d+>)?\[[A-Z][a-z]{2} " + _DAY + rb" \d{4}\] |^"
-            rb"(?:" + _DAY + rb"|\d{4}-\d\d-\d\d[T ]\S+) \S+ kernel: |\bNVRM: Xid "
-        ),
-    ),
+    ("dmesg", _mark(KERNEL_LINE.encode())),
     ("nvidia-version", _mark(rb"^NVRM version: ")),
     ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
     ("cmdline", _mark(rb"\A\s*(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*\s*\Z")),
@@ -208,7 +206,8 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
-_WITH_ERRORS = frozenset({"env", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link", "show_gids"})
+_WITHOUT_ERRORS = frozenset({"topology", "graph", "job", "nvidia-smi"})
+"""Texts that are read for failures anyway, or whose words state none."""
 _TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
 _PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
 _TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
@@ -216,19 +215,21 @@ _LISTED = frozenset({"profiles", "logind", "libraries", "plugins"})
 _SETTINGS = frozenset({"env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"})
 _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modules", "dmesg"}
 """Items whose file may be empty. An empty file means that the node has no such entry."""
-_COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters/", re.M)
+_COUNTER = re.compile(
+    rb"^(?:[^\n]{0,80}[ \"'])?/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters\b", re.M
+)
 _JOB = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
     rb"|\A#!\s*/\S*(?:sh|env bash)\b"
-    rb"|^\s*(?:exec +|time +)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun|deepspeed"
-    rb"|accelerate launch) +-",
+    rb"|^\s*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun"
+    rb"|deepspeed|accelerate launch) +(?:-|\\\n)",
     re.M,
 )
 _ASSIGNED = re.compile(rb"\s*(?:declare -x +|export +)?[A-Za-z_]\w*=")
 _LOG = (b"NCCL INFO ", b"NCCL WARN ", b"NCCL version ")
 _TEST = (
     *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),
-    *(b"busbw #wrong", b"busbw  error", b'"nwrong"'),
+    *(b"busbw #wrong", b"busbw  error", b'"nwrong"', b"# Using devices"),
 )
 # A row alone, with a launcher's tag before it or not.
 _TEST_ROW = re.compile(
@@ -269,6 +270,8 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
     if printed and data.count(_GPU_TABLE) == 1:
         printed = (*printed, "nvidia-smi")
+    if printed and has_kernel_lines(data.decode(errors="replace")):
+        printed = (*printed, "dmesg")
     if printed:
         return FileItems(printed, sure=True)
     if end in _JOBS and not head.lstrip().startswith(b"<"):
@@ -281,9 +284,12 @@ def kinds_of(name: str, data: bytes) -> FileItems:
             return FileItems(items, sure=True, starts=starts)
     if by_content:
         # A pasted job often has its settings first and its errors after them, and a shell's session
-        # the tool that fails after one that does not.
-        output = (OUTPUT,) if by_content in _WITH_ERRORS and states_failure(head) else ()
-        return FileItems((by_content, *output), sure=True)
+        # a tool or program that fails after one that does not.
+        if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
+            return FileItems((by_content, "counters"), sure=True)
+        rest = without_kernel_lines(head.decode(errors="replace")).encode()
+        output = by_content not in _WITHOUT_ERRORS and states_failure(rest)
+        return FileItems((by_content, OUTPUT) if output else (by_content,), sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():

@@ -22,6 +22,9 @@ LINES = [
     ("no_gpu", "ImportError: libcuda.so.1: cannot open shared object file: No such file"),
     ("no_gpu", "RuntimeError: Found no NVIDIA driver on your system."),
     ("no_gpu", "h1: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'"),
+    ("gpu_busy", "CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+    ("gpu_busy", "nccl.cc:9 NCCL WARN Cuda failure 46 'CUDA-capable device(s) is/are busy or "
+     "unavailable'"),
     ("gpu_lost", "Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"),
     (
         "driver_old",
@@ -36,10 +39,26 @@ LINES = [
     ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
     ("limit", "OSError: [Errno 24] Too many open files"),
+    ("no_kernel", "HIP error: invalid device function"),
+    ("nccl", "[ ERROR    ] Child process 0 fails NCCL call ncclGroupEnd with code 1"),
     ("no_kernel", "CUDA error: no kernel image is available for execution on the device"),
     ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
+    ("torch_check", "NCCL watchdog thread terminated with exception: traceMap[thisSeq].second == "
+     'kEventStart INTERNAL ASSERT FAILED at "c10d/TraceUtils.h":237, please report a bug'),
+    ("torch_store", "[4] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via "
+     "c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer"),
+    ("torch_store", "DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0"),
+    ("gpu_fault", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: CUDA "
+     "error: an illegal memory access was encountered"),
+    ("nccl", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: "
+     "remote process exited or there was a network error, NCCL version 2.21.5"),
+    ("watchdog", "[Rank 1] NCCL watchdog thread terminated with exception: [Rank 1] Watchdog caught"
+     " collective operation timeout: WorkNCCL(SeqNum=6)"),
+    ("died", "[Rank 5] Process group watchdog thread terminated with exception: std::bad_alloc"),
+    ("died", "E0323 23 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) "
+     "local_rank: 0 (pid: 88) of binary: /opt/venv/bin/python3"),
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
     ("nccl", "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251"),
     ("wrong", "# Out of bounds values : 4 FAILED"),
@@ -58,11 +77,21 @@ LINES = [
     ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
     ("port_taken", "RuntimeError: The server socket has failed to listen on any local network "
      "address. port: 29500, useIpv6: false, code: -98, message: EADDRINUSE"),
+    ("nccl_symbol", "replica 0 failed: UNIMPLEMENTED: XLA compiled without NCCL support"),
+    ("nccl_symbol", "RuntimeError: Distributed package doesn't have NCCL built in"),
+    ("nccl_symbol", "ImportError: libnccl.so.2: cannot open shared object file: No such file"),
+    ("usage", "h1:1 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already "
+     "checked in"),
+    ("usage", "h1:1:2 [0] bootstrap.cc:99 NCCL WARN Bootstrap Root : mismatch in rank count from "
+     "procs 8 : 4"),
     ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
     ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
     ("died", "exitcode  : -9 (pid: 4711)"),
+    ("died", "exitcode  : 1 (pid: 69812)"),
     ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
     ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
+    ("ucx", "[n1:9:0:9] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15"
+     " vend 0x81 hw_synd 0/0)"),
     ("rdma_memory", "ib_log.c:246 UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
      "memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)"),
     ("no_interface", "'x' failed: invalid usage. Last NCCL warning(error): 'Bootstrap : no socket "
@@ -86,6 +115,24 @@ LINES = [
     ("nvls", "[ERROR] [tid 52] failed to find the GPU handle 12 in the multicast team request "
      "setup 42."),
     ("died", "RuntimeError: DataLoader worker (pid 190) is killed by signal: Aborted."),
+    ("no_rdma", "Warning: no Rdma Devices were found for resource hca_shared_devices_a"),
+    ("no_rdma", 'error creating new device: "missing RDMA device spec for device 0000:16:00.0, '
+     'RDMA device \\"rdma_cm\\" not found"'),
+    ("no_rdma", "W1 server.go:9] no devices in device pool, creating empty resource server for x"),
+    ("fabric_manager", "fabric manager config file item: FABRIC_NODE_CONFIG_FILE has an invalid "
+     "value"),
+    ("gpu_fault", "gpu_allocator.cc:414 CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory"),
+    ("gid_type", "W0825 331 util_rdma.h:547] NET/IB: read failed in ncclIbRoceGetVersionNum: x"),
+    ("rdma_no_answer", "NET/IB : Got completion from peer 192.0.2.9<41> with status=12 opcode=0"),
+    ("rdma_memory", "E rdma.cc:9] Call to ibv_reg_mr failed with error Cannot allocate memory"),
+    ("ofi_failed", "WARN: Function: create_nccl_ofi_component Line: 459: NET/OFI Couldn't open AV. "
+     "RC: -22, ERROR: Invalid argument"),
+    ("ofi", "n1: WARN: Function: find_ofi_provider Line: 5: NET/OFI Couldn't find any optimal "
+     "provider"),
+    ("rdma_memory", "libfabric:1:17::efa:mr:efa_mr_reg_impl():500<warn> Unable to register MR of "
+     "8388608 bytes: Cannot allocate memory"),
+    ("ofi_failed", "libfabric:4:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: "
+     "Invalid address My EFA addr: fi_addr_efa://[fe80::13]:0:1"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -102,6 +149,17 @@ def test_lines_that_state_no_failure() -> None:
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
         "echo 'command not found'\n"
+        "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "
+        "libvmw_pvrdma-rdmav34.so: cannot open shared object file: No such file or directory\n"
+        "mca_base_component_repository_open: unable to open mca_mtl: libpsm2.so.2: cannot open "
+        "shared object file: No such file or directory (ignored)\n"
+        "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open "
+        "shared object file: No such file or directory\n"
+        "NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared "
+        "object file: No such file or directory\n"
+        "exitcode  : 0 (pid: 5)\n"
+        "INFO: Function: ofi_init Line: 6: NET/OFI Could not set RDMAV_FORK_SAFE\n"
+        "libfabric:4:17::core:core:ofi_hmem_init():421<warn> Failed to initialize hmem: no device\n"
         "loss 0.1 error 0.0\n"
     )
     assert parse_failures(fine) == ()
@@ -217,12 +275,22 @@ KERNEL = [
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
+    (
+        "driver",
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required "
+        "[NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827",
+    ),
     ("peermem", "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"),
     ("peermem", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
     ("driver", "NVRM: API mismatch: the client has the version 570, but"),
     (None, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.10"),
     ("pcie", "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0"),
     (None, "pcieport 0000:00:01.0: AER: enabled with IRQ 30"),
+    ("pcie", "pcieport 0000:00:01.0: AER: Multiple Uncorrected (Non-Fatal) error received: 0:1"),
+    ("pcie", "nvidia 0000:41:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Data Link"),
+    ("pcie_corrected", "pcieport 0000:40:01.1: AER: Multiple Corrected error received: 0000:41:00"),
+    ("pcie_corrected", "pcieport 0000:40:01.1: AER: Correctable error message received from 41:0"),
+    ("pcie_corrected", "nvidia 0000:41:00.0: PCIe Bus Error: severity=Corrected, type=Physical"),
     ("memory", "Memory cgroup out of memory: Killed process 100 (python)"),
     ("machine", "mce: [Hardware Error]: Machine check events logged"),
     ("nic", "mlx5_core 0000:19:00.0: poll_health:800: device's health compromised"),
@@ -310,6 +378,53 @@ def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     assert [one["kind"] for one in facts.named("failures")] == ["rdma_abi"]
     assert [one["name"] for one in facts.named("hcas")] == ["bnxt_re0"]
+
+
+KERNEL_TEXT = """\
+[  100.000001] AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1 address=0x0]
+Nov 27 10:00:00 n1 kernel: NVRM: Xid (PCI:0000:41:00): 74, pid=1, NVLink
+[  101.000001] Out of memory: Killed process 7 (python)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "kinds"),
+    [
+        ("n1:1:1 [0] NCCL INFO NET/IB : mlx5_0 infiniband timeout failed\n", []),
+        ("n1:1:1 [0] misc/socket.cc:9 NCCL WARN Net : Connection closed by remote peer\n",
+         ["peer_gone"]),
+        ("torch.OutOfMemoryError: CUDA out of memory. mlx5 failed\n", ["gpu_memory"]),
+        ("WARN: Function: f Line: 4: NET/OFI Couldn't open AV. RC: -22\n", ["ofi_failed"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kernel_first", [True, False])
+def test_the_kernel_and_a_program_in_one_text(
+    program: str, kinds: list[str], kernel_first: bool, tmp_path: Path
+) -> None:
+    """Each line is of one of the two, and no line counts twice."""
+    text = KERNEL_TEXT + program if kernel_first else program + KERNEL_TEXT
+    put(tmp_path, "n1/pasted.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    found = [(one["kind"], one["count"]) for one in facts.named("kernel.failures")]
+    assert found == [("iommu", 1), ("xid_nvlink", 1), ("memory", 1)]
+    failures = facts.named("failures") if "failures" in facts else []
+    assert [one["kind"] for one in failures] == kinds
+
+
+@pytest.mark.parametrize("tool", [texts.NVLINK, texts.TOPO, texts.IBSTAT, texts.LSPCI])
+def test_a_program_that_fails_after_a_tool(tool: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/pasted.txt", f"{tool}\nCUDA error: uncorrectable NVLink error detected\n")
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["gpu_fault"]
+
+
+def test_a_variable_that_a_library_prints_is_known_to_it(tmp_path: Path) -> None:
+    name = "NCCL_NCHANNELS_PER_PEER"
+    put(tmp_path, "n1/run.log", f"n1:1:1 [0] NCCL INFO {name} set by environment to 16.\n")
+    put(tmp_path, "n2/job.sh", f"#!/bin/bash\nexport {name}=16\n")
+    logged, written = folder_facts(tmp_path)
+    (one,), (other,) = logged.named("settings"), written.named("settings")
+    assert (one.get("meant"), other["meant"]) == (None, "NCCL_NCHANNELS_PER_NET_PEER")
 
 
 def test_settings_with_their_errors_below(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ SHAPES = (
     ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
     (WARNING, "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
-    ("data_direct", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
+    ("optional", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
      "error No such device errno 19"),
     ("peer_access", "init.cc:12 Cuda failure 217 'peer access is not supported between these'"),
     ("peer_import", "transport/p2p.cc:220 hipIpcGetMemHandle failed : invalid argument"),
@@ -97,6 +97,7 @@ SHAPES = (
     ("gpu_memory", "transport/nvls.cc:12 Cuda failure 2 'out of memory'"),
     ("gpu_memory", "include/alloc.h:12 Cuda failure 'out of memory'"),
     ("gpu_fault", "enqueue.cc:12 Cuda failure 700 'an illegal memory access was encountered'"),
+    ("gpu_fault", "enqueue.cc:12 Cuda failure 226 'Invalid access of peer GPU memory over nvlink'"),
     ("gpu_fault", "transport/p2p.cc:12 Cuda failure 220 'uncorrectable NVLink error detected'"),
     ("fabric", "init.cc:12 Cuda failure 802 'system not yet initialized'"),
     ("driver_old", "misc/cudawrap.cc:9 CUDA Driver version found is 11000. Minimum is 12"),
@@ -173,6 +174,12 @@ SHAPES = (
     ("no_net", "net.cc:579 Error: network gIB not found."),
     ("shm", "misc/shmutils.cc:72 Error: failed to extend /dev/shm/nccl-Ab1 to 9637892 bytes"),
     ("shm", "misc/shmutils.cc:72 Call to posix_fallocate failed : No space left on device"),
+    ("shm", "misc/shmutils.cc:90 Error while creating shared memory segment /dev/shm/nccl-Ab1 "
+     "(size 9637888)"),
+    ("shm", "misc/shmutils.cc:90 Error while creating shared memory segment /dev/shm/nccl-Ab1 "
+     "(size 9637888), error: No space left on device (28)"),
+    ("shm_access", "misc/shmutils.cc:90 Error while creating shared memory segment "
+     "/dev/shm/nccl-Ab1 (size 4096), error: Permission denied (13)"),
     ("shm_access", "misc/shmutils.cc:90 Error while attaching to shared memory segment "
      "/dev/shm/nccl-Ab1 (size 4096), error: No such file or directory (2)"),
     ("shm_access", "include/shm.h:28 Call to shm_open failed : Permission denied"),
@@ -213,7 +220,14 @@ SHAPES = (
     (WARNING, "transport.cc:9 No transport found for rank 0[1000] -> rank 1[2000]"),
     (WARNING, "graph/paths.cc:9 Could not find intermediate GPU between GPU rank 0 and NIC 1"),
     (WARNING, "a message of a version that is not known"),
-    ("unregistered", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
+    ("optional", "src/init.cc:2065 MSCCL++: Cannot enable MSCCL++; environment is not compatible"),
+    ("optional", "src/misc/api_trace.cc:283 [rocprofiler-sdk-rccl][24] rocprofiler-register failed "
+     "with error code 4 : Library's API is not supported"),
+    ("optional", "misc/nvmlwrap.cc:164 nvmlDeviceGetP2PStatus(0,0,READ) failed: "
+     "Not Supported"),
+    ("optional", "init.cc:471 Failed to find nvml device for busId 0000:00:00.0. This may affect"),
+    ("no_kernel", "enqueue.cc:12 Cuda failure 98 'invalid device function'"),
+    ("optional", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
     ("stray_command", "proxy.cc:1111 [Service thread] Unknown command 790 from localRank -1"),
     (WARNING, "proxy.cc:1111 [Service thread] Unknown command 790 from localRank 2"),
 )  # fmt: skip

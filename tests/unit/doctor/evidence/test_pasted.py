@@ -166,6 +166,36 @@ def test_counters_of_one_reading(tmp_path: Path) -> None:
     ]
 
 
+AT = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters"
+SHOWN = [
+    f"{AT}/local_ack_timeout_err:2705\n{AT}/out_of_sequence:8\n",
+    f"$ cat {AT}/local_ack_timeout_err\n2705\n$ cat {AT}/out_of_sequence\n8\n",
+    f"n1:~# cat {AT}/local_ack_timeout_err {AT}/out_of_sequence\n2705\n8\n",
+    f"==> {AT}/local_ack_timeout_err <==\n2705\n\n==> {AT}/out_of_sequence <==\n8\n",
+    f"$ cd {AT}; grep . *\nlocal_ack_timeout_err:2705\nout_of_sequence:8\n",
+    f'# for f in {AT}/*; do echo "$(basename $f) $(cat $f)"; done\n'
+    "local_ack_timeout_err 2705\nout_of_sequence 8\n",
+    f"$ cat {AT}/local_ack_timeout_err\n2705\n$ nproc\n96\n$ cat {AT}/out_of_sequence\n8\n",
+]
+
+
+@pytest.mark.parametrize("text", SHOWN)
+@pytest.mark.parametrize("before", ["", "$ ethtool -S eth2\n     rx_discards_phy: 3\n"])
+def test_counters_as_a_terminal_shows_them(text: str, before: str, tmp_path: Path) -> None:
+    found = counters(tmp_path, "pasted.txt", before + text)
+    nic = [("eth2", "rx_discards_phy", 3)] if before else []
+    rdma = [("local_ack_timeout_err", 2705), ("out_of_sequence", 8)]
+    assert once(found) == [*(("mlx5_0 port 1", *one) for one in rdma), *nic]
+
+
+def test_one_name_in_both_folders_is_one_reading(tmp_path: Path) -> None:
+    other = AT.replace("hw_counters", "counters")
+    found = counters(tmp_path, "x.txt", f"{other}/x_err:1\n{AT}/x_err:9\n")
+    assert [one.earlier for one in found.value(HCA_COUNTERS) or []] == [None]
+    twice = counters(tmp_path, "x.txt", f"{AT}/x_err:1\n" * 2 + f"{AT}/y_err:9\n")
+    assert [one.earlier for one in twice.value(HCA_COUNTERS) or []] == [1, None]
+
+
 def test_counters_of_two_readings_in_one_file(tmp_path: Path) -> None:
     prompt = "root@n1:~# ethtool -S eth2\n"
     text = prompt + STATISTICS.format(51) + "$ sleep 9\n" + prompt + STATISTICS.format(77)

@@ -74,14 +74,12 @@ def test_a_ceiling_that_no_figure_confirms_is_not_sure(machine) -> None:
     assert found.sure == (not found.notes)
 
 
-def test_two_nodes_of_b200_have_no_measurement() -> None:
-    machine = next(one for one in DATA.machine if one.name == "8 B300, 8 x 800G")
-    slower = replace(machine, nic_gbit=400, pcie=5, sm=100)
-    found = expect(CEILINGS.topology(slower), nodes=2)
+def test_nics_limit_two_nodes_of_b200() -> None:
+    machine = next(one for one in DATA.machine if one.name == "8 B200, 8 x 400G")
+    found = expect(CEILINGS.topology(machine), nodes=2)
     assert (found.algorithm, found.calibrated_by) == (Algorithm.NVLS_TREE, "network")
     assert found.busbw_gb_per_s == pytest.approx(750)
-    assert found.notes == (UNMEASURED,)
-    assert not found.sure
+    assert found.sure
 
 
 def test_a_calibration_of_ones_own_is_a_measurement() -> None:

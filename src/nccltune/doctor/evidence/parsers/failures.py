@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.kernel_log import without_kernel_lines
 from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, message_kind, warning_kind
 
 MOST = 400
@@ -48,12 +49,17 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "No IB devices found",
         "Failed to get IB devices list",
         "No RDMA devices found",
+        *("no devices in device pool", "no Rdma Devices were found"),
+        "missing RDMA device spec for device",
     ),
     "no_smi": ("nvidia-smi: is not installed",),
     "gpu_lost": (
         "GPU is lost",
         "fallen off the bus",
         "Unable to determine the device handle",
+    ),
+    "gpu_busy": (
+        "busy or unavailable",
         "cudaErrorDevicesUnavailable",
         "CUDA_ERROR_DEVICE_UNAVAILABLE",
         "GPU requires reset",
@@ -70,10 +76,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "no_kernel": (
         "no kernel image is available",
+        *("invalid device function", "cudaErrorInvalidDeviceFunction", "hipErrorNoBinaryForGpu"),
         "is not compatible with the current PyTorch installation",
     ),
-    "xid": (
-        "NVRM: Xid",
+    "peermem": (
         *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
         *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
     ),
@@ -85,6 +91,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "fabric_manager": (
         "fabric manager NVIDIA GPU driver interface version",
         "NV_WARN_NOTHING_TO_DO",
+        "fabric manager config file item",
     ),
     "nvls": ("in the multicast team request",),
     "efa_fork": (
@@ -101,6 +108,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "illegal memory access",
         "uncorrectable NVLink error",
         "cudaErrorNvlinkUncorrectable",
+        *("CUDA_ERROR_CONTAINED", "cudaErrorContained", "Invalid access of peer GPU memory"),
         "cudaErrorHardwareStackError",
         "misaligned address",
         "Memory access fault by GPU",
@@ -129,7 +137,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("Communicator ranks have different", "launched up to operation"),
         *("has not launched any operations", "Missing communicator data from", "considered dead"),
     ),
-    "nccl_symbol": ("undefined symbol: nccl", "undefined symbol: pnccl"),
+    "nccl_symbol": (
+        *("undefined symbol: nccl", "undefined symbol: pnccl", "libnccl.so.2: cannot open"),
+        *("Unable to load NCCL library", "compiled without NCCL", "have NCCL built in"),
+    ),
     "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
     "sharp": (
         "ERROR sharp_",
@@ -146,13 +157,15 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "OFI is failing to make progress",
         "Cassini Event Queue overflow",
     ),
+    "gid_type": ("ncclIbRoceGetVersionNum",),
+    "torch_check": ("INTERNAL ASSERT FAILED",),
+    "torch_store": ("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",
         "NCCL operations have failed or timed out",
         "Timeout at NCCL work",
         "watchdog got stuck",
-        "watchdog thread terminated with exception",
         "Timed out waiting",
         "failed to pass monitoredBarrier",
         "RendezvousTimeoutError",
@@ -167,6 +180,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "ncclInvalidUsage",
         "ncclRemoteError",
         "NCCL failure",
+        "fails NCCL call",
         "NCCL error",
         "NCCL Error",
         "Test CUDA failure",
@@ -226,7 +240,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "rdma_memory": ("set max locked memory",),
     "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
-    "ucx": ("UCX  ERROR", "UCX ERROR"),
+    "ucx": ("UCX  ERROR", "UCX ERROR", " hw_synd "),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
@@ -243,7 +257,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "stack smashing detected",
         "Fatal Python error",
         *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
-        *("return code = -", "exitcode: -", "exitcode  : -", "(SIGKILL)"),
+        *("return code = -", "exitcode: -", "exitcode  : ", "(SIGKILL)"),
+        *("watchdog thread terminated with exception", "failed (exitcode: "),
     ),
     "port_taken": ("Address already in use", "EADDRINUSE"),
     "no_interface": ("no socket interface found", "No socket interface found"),
@@ -262,7 +277,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _KIND = {word: kind for kind, words in _WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(_WORDS)}
-_BYTES = tuple(word.encode() for word in _KIND)
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
@@ -277,8 +291,17 @@ _LAST_ERROR = re.compile(
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
-# Lines that contain a word of _WORDS but state success.
-_ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
+# Lines that contain a word of _WORDS but state success, or that a library is not there that the
+# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
+_ALSO_FINE = re.compile(
+    r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
+    r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
+)
+# Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
+# plugin's own tests and libfabric print them without NCCL WARN.
+_BARE = ("NET/IB", "NET/OFI", "Call to ibv_", "Call to mlx5dv_", "Got completion ", "<warn>")
+_BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
+_QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG)\b")
 
 
 class FailureLine(NamedTuple):
@@ -295,13 +318,14 @@ class FailureLine(NamedTuple):
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in _WORDS."""
+    """Return whether a text contains one of the words in _WORDS or _BARE."""
     return any(word in data for word in _BYTES)
 
 
 def parse_failures(text: str) -> tuple[FailureLine, ...]:
     """Return the first MOST different lines that state a failure. Lines that differ only in numbers
-    are counted together."""
+    are counted together. Lines of the kernel are left to the kernel's log."""
+    text = without_kernel_lines(text)
     if _INFO in text:
         text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
     at: dict[int, str] = {}
@@ -333,6 +357,12 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
 def _warnings(text: str) -> Iterator[tuple[int, str]]:
     """Yield the offset and the kind of each warning of NCCL. What failed decides, not a word in the
     line: a queue pair that timed out is no connection that did."""
+    for word in _BARE:
+        for start in _starts(text, word):
+            line = text[start : start + 2000].partition("\n")[0]
+            kind = WARNING if _QUIET.search(line) else message_kind(line)
+            if kind != WARNING:
+                yield start, kind
     for start in _starts(text, _WARN):
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING

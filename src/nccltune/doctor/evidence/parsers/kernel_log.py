@@ -17,6 +17,18 @@ _STAMP = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.,+-]+\s+|[A-Z][a-z]{2} +\d+ [\d:]{8} )?"
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
+_DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
+_TIMED = (
+    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} "
+    rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
+    r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
+)
+KERNEL_LINE = rf"^(?:{_TIMED}|[^\n]{{0,60}}?\bNVRM: )"
+"""Start of a line that the kernel printed. Other programs print none."""
+_IS_KERNEL = re.compile(KERNEL_LINE, re.M)
+_HAS_TIME = re.compile(r"^(?:<\d|\[[ \dA-Z]|\d{4}-|kern )", re.M)
+# In such a text a line without a mark of the kernel is of a program.
+_MIXED = re.compile(rf"^{_TIMED}|\b(?:NCCL|UCX|Traceback|torch|libfabric)\b", re.M)
 WORDS = (
     "pcie",
     "nvrm",
@@ -70,10 +82,13 @@ class KernelLog(NamedTuple):
 
 
 def parse_kernel_log(text: str) -> KernelLog:
-    """Parse a kernel log."""
+    """Parse a kernel log. Lines of programs in the same text are ignored."""
     counts: dict[str, int] = {}
     left_out = 0
+    mixed = _MIXED.search(text) is not None
     for _, line in lines_of(text):
+        if mixed and _IS_KERNEL.match(line) is None:
+            continue
         if _WANTED.search(line.lower()) is None:
             continue
         shown = plain_line(line)[:400]
@@ -112,7 +127,8 @@ _FAILURES = (
         "driver",
         re.compile(
             r"(?i:NVRM: (?!Xid).*(?:mismatch|RmInit|rm_init|not supported|no nvidia|is 0M"
-            r"|probe routine failed))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
+            r"|probe routine failed|RESET_REQUIRED))|nvidia[: ].*probe.* failed"
+            r"|nvidia: Unknown symbol"
         ),
     ),
     (
@@ -124,10 +140,11 @@ _FAILURES = (
     (
         "pcie",
         re.compile(
-            r"AER: (?!.*[Cc]orrected error message received|Corrected error received).*(?:Uncorrect"
-            r"|Fatal|Multiple)|severity=Uncorrect|DPC: (?:containment|unmasked)"
+            r"AER: (?!(?:Multiple )?[Cc]orrect).*(?:Uncorrect|Fatal)|severity=Uncorrect"
+            r"|DPC: (?:containment|unmasked)"
         ),
     ),
+    ("pcie_corrected", re.compile(r"severity=Correct|AER: (?:Multiple )?[Cc]orrect\w+ error")),
     ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
     ("machine", re.compile(r"\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
     (
@@ -175,6 +192,20 @@ def _failure_kind(line: str) -> str | None:
     if "caused by previous" in line:
         line = _EFFECT.sub(r"\1", line)
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
+
+
+def has_kernel_lines(text: str) -> bool:
+    """Return whether the kernel printed a line of `text`."""
+    # The pattern alone would take seconds for a large log of a program.
+    likely = "NVRM: " in text or "kernel: " in text or _HAS_TIME.search(text) is not None
+    return likely and _IS_KERNEL.search(text) is not None
+
+
+def without_kernel_lines(text: str) -> str:
+    """Return `text` with each line of the kernel replaced by an empty one."""
+    if not has_kernel_lines(text):
+        return text
+    return "\n".join("" if _IS_KERNEL.match(line) else line for line in text.split("\n"))
 
 
 def plain_line(line: str) -> str:

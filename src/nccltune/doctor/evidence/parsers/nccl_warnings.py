@@ -55,7 +55,7 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
-    (r"mlx5dv_get_data_direct_sysfs_path", (), "data_direct"),
+    (r"mlx5dv_get_data_direct_sysfs_path", (), "optional"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
@@ -64,6 +64,8 @@ _CUDA_CODES: dict[int, str] = {
     3: "cuda_init",
     35: "driver_old",
     36: "driver_old",
+    46: "gpu_busy",
+    98: "no_kernel",
     100: "no_gpu",
     101: "device",
     209: "no_kernel",
@@ -71,6 +73,7 @@ _CUDA_CODES: dict[int, str] = {
     217: "peer_access",
     220: "gpu_fault",
     222: "driver_old",
+    226: "gpu_fault",
     700: "gpu_fault",
     714: "gpu_fault",
     716: "gpu_fault",
@@ -86,7 +89,9 @@ _CUDA_WORDS = {
     "initialization error": 3,
     "CUDA driver version is insufficient": 35,
     "not supported in the installed CUDA driver": 36,
+    "busy or unavailable": 46,
     "invalid argument": 1,
+    "invalid device function": 98,
     "no CUDA-capable device": 100,
     "invalid device ordinal": 101,
     "no kernel image": 209,
@@ -94,6 +99,7 @@ _CUDA_WORDS = {
     "peer access is not supported": 217,
     "uncorrectable NVLink": 220,
     "unsupported toolchain": 222,
+    "Invalid access of peer GPU memory": 226,
     "invalid resource handle": 400,
     "illegal memory access": 700,
     "hardware stack": 714,
@@ -110,19 +116,23 @@ _PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
 # Errors of CUDA that mean the same in each file of NCCL.
 _EVERYWHERE = frozenset(
     {"gpu_memory", "cuda_init", "driver_old", "no_gpu", "no_kernel", "gpu_fault", "fabric"}
+    | {"gpu_busy"}
 )
 # Kinds by source file of the line ("" for any) and message. The first match decides.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
-    ("", r"failed to IPC register userbuff", "unregistered"),
+    ("", r"nvmlDeviceGet\w+.*failed: Not Supported|Failed to find nvml device", "optional"),
+    ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
+     "optional"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
     ("", r"Could not find a path for pattern 4, falling back", "search"),
-    ("", r"NET/OFI.*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
+    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
@@ -148,6 +158,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NVLink SHARP \(NVLS\)", "nvls"),
     ("", r"Duplicate GPU detected|using the same GPU", "device"),
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
+    ("", r"while creating shared memory segment(?!.*error: (?!No space))", "shm"),
     (r"shmutils\.cc|/shm\.cc", "", "shm_access"),
     ("", r"shared memory segment|shm_open", "shm_access"),
     (r"ipcsocket\.cc", "", "local_socket"),
@@ -167,6 +178,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
+    ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `rdma statistic` and `perfquery`: counters of RDMA ports, with the kernel's names."""
+"""Parse counters of RDMA ports, with the kernel's names: `rdma statistic`, `perfquery`, and files
+under /sys/class/infiniband as a collector or a terminal shows them."""
 
 import re
 from functools import lru_cache
@@ -34,6 +35,20 @@ _TRAFFIC = re.compile(
     r"(?:_data|_packets|_bytes|_requests|_pkts|lifespan|resp_local_length|_cqe_flush_error)$"
     r"|^(?:rx|tx)_(?:read|write|atomic)_|^(?:unicast|multicast)_"
 )
+
+
+_FOLDER = (
+    r"/sys/class/infiniband/(?P<hca>[\w.-]+)/ports/(?P<port>\d{1,3})/(?P<folder>(?:hw_)?counters)"
+)
+_FILE = re.compile(
+    rf"^{_FOLDER}/(?P<name>\w{{1,64}})(?:[:=]|[ \t]*[:=]?[ \t]+)(?P<value>\d{{1,20}})$", re.M
+)
+# Lines of a terminal: a command or heading with the folder, or with files of it.
+_SHOWN = re.compile(rf"{_FOLDER}(?:/(?P<name>\w{{1,64}})(?![\w*]))?")
+_IS_SHOWN = re.compile(
+    r"^(?!/)[^\n]*/sys/class/infiniband/[\w.-]+/ports/\d{1,3}/(?:hw_)?counters", re.M
+)
+_VALUE = re.compile(r"^\s*(?:(?P<name>[a-z]\w{1,63})\s*[:= \t]\s*)?(?P<value>\d{1,20})\s*$")
 
 
 class RdmaCounters(NamedTuple):
@@ -80,3 +95,41 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
         elif not line.startswith(("#", " ")):
             unread += 1
     return RdmaCounters(found, unread)
+
+
+def parse_counter_files(text: str) -> RdmaCounters:
+    """Parse `PATH:VALUE` lines, and what a terminal shows of `cat PATH`, `head PATHS` or a loop."""
+    found: list[dict[tuple[str, int, str, str], int]] = []
+
+    def add(at: re.Match[str], name: str, value: str) -> None:
+        if wanted_counter(name):
+            add_reading(found, (at["hca"], int(at["port"]), at["folder"], name), int(value))
+
+    if _IS_SHOWN.search(text) is None:
+        # About half of a collected node's evidence is in such a text.
+        for match in _FILE.finditer(text):
+            add(match, match["name"], match["value"])
+    else:
+        folder: re.Match[str] | None = None
+        files: list[re.Match[str]] = []
+        for _, line in lines_of(text):
+            if (whole := _FILE.match(line)) is not None:
+                add(whole, whole["name"], whole["value"])
+            elif shown := list(_SHOWN.finditer(line)):
+                folder, files = shown[0], [one for one in shown if one["name"]]
+            elif (value := _VALUE.match(line)) is None:
+                # Another command, or the output of one.
+                folder, files = None, []
+            elif value["name"] and folder is not None:
+                add(folder, value["name"], value["value"])
+            elif not value["name"] and files:
+                at = files.pop(0)
+                add(at, at["name"], value["value"])
+    # Both folders may have a counter of one name: these are no two readings.
+    return RdmaCounters(
+        [
+            {(hca, port, name): one for (hca, port, _, name), one in reading.items()}
+            for reading in found
+        ],
+        0,
+    )
