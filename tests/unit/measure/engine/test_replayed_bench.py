@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nccltune.measure.adaptive.nccl_tables import ask_tables
 from nccltune.measure.bench.conversation import (
     BenchPoint,
     ExecutedChoice,
@@ -20,7 +21,7 @@ from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.replayed_bench import open_bench
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, parse_choice
 from nccltune.model.collective import Collective
-from nccltune.model.errors import StudyError
+from nccltune.model.errors import InputError, StudyError
 
 PLATFORM = {"name": "lab", "gpu": "G", "gpus": 4, "nodes": 4, "nccl_version": "2.28.9"}
 TREE, RING8 = parse_choice("tree/ll"), parse_choice("ring/simple/8")
@@ -271,6 +272,8 @@ def test_predictions_are_those_of_the_recording(recorded: Recorded) -> None:
 def test_a_recording_with_nothing_but_defaults_offers_no_choice(recorded: Recorded) -> None:
     recorded.write([sample(1)])
     assert table_of(recorded, 1024) is None
+    with recorded.bench() as bench, pytest.raises(InputError, match="NCCL's default only"):
+        ask_tables(bench, [Collective.ALLREDUCE], 1024, 1024)
 
 
 def test_studies_that_cannot_be_replayed_are_refused(recorded: Recorded) -> None:
