@@ -54,7 +54,7 @@ compiler:
 # Bytecode is written when a module is first imported: a tenth of the time to install.
 LIBRARIES = $(BIN)/python packaging/dependencies.py | $(PIP) install --no-compile -r /dev/stdin
 # Editable: Python sources are used in place, the native parts are built and installed. The demo
-# starts three of them.
+# uses two of them.
 EDITABLE = $(PIP) -v install --no-compile --no-deps -e .
 DEMO_PARTS = --config-settings build.targets=nccltune-demo --config-settings install.components=demo
 

@@ -194,7 +194,6 @@ Value HelloAnswer(const Value& id, const std::vector<BackendInfo>& infos,
   answer.Set("schema_version", kSchemaVersion);
   answer.Set("version", version);
   answer.Set("backend", info.backend);
-  answer.Set("replay", TextOrNull(info.replay));
   answer.Set("nccl", std::move(nccl));
   answer.Set("driver", TextOrNull(info.driver));
   answer.Set("tuner", std::move(tuner));

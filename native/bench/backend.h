@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The interface of the backends that run steps: NCCL on GPUs (nccl/) or a recording (replay/).
+// The interface of the backend that runs steps: NCCL on GPUs (nccl/), or a script in tests.
 #ifndef NCCLTUNE_BENCH_BACKEND_H_
 #define NCCLTUNE_BENCH_BACKEND_H_
 
@@ -70,11 +70,10 @@ struct GpuInfo {
 // The description of the backend in the answer to a `hello` request. docs/design/bench.md shows an
 // example.
 struct BackendInfo {
-  std::string backend;       // "nccl" or "replay"
-  std::string replay;        // name of the recording; empty: none
+  std::string backend;       // "nccl"
   std::string nccl_version;  // such as "2.28.9"; must be the same in all processes
   std::string nccl_path;     // empty: no library was opened
-  std::string nccl_from;     // source of the library: "flag", "torch", "system" or "recording"
+  std::string nccl_from;     // source of the library: "flag", "torch" or "system"
   // The newest CUDA version that the driver supports, such as "13.0"; empty if unknown.
   std::string driver;
   std::string tuner_path;

@@ -7,8 +7,7 @@
 // The files of this folder:
 //   answer             combines the results of a step over all processes; one JSON object per line
 //   archive            converts structs to bytes and back
-//   backend            the interface that runs steps, for nccl/ and replay/, and the exchange
-//                      between processes
+//   backend            the interface that runs steps, and the exchange between processes
 //   conductor          the main loop of process 0
 //   ending             ends the process on a signal, when its parent dies, or by force
 //   ensemble           all connections of process 0: the players, standard input and output
@@ -22,7 +21,6 @@
 //   tuner_control      client of the control interface of our tuner plugin
 //   wire               one connection: messages over a socket, and their payloads
 //   nccl/              the backend that runs NCCL on GPUs
-//   replay/            the backend that draws timings from a recorded study
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,7 +43,6 @@
 #include "bench/options.h"
 #include "bench/player.h"
 #include "bench/rendezvous.h"
-#include "bench/replay/replay_backend.h"
 #include "common/settings.h"
 #include "common/token.h"
 #include "host/line_channel.h"
@@ -125,14 +122,7 @@ std::optional<StartFailure> MakeBackend(const BenchOptions& options,
                         tuner + ": the tuner plugin was not found",
                         "pass libnccl-tuner-nccltune.so with --tuner"};
   }
-  if (options.replay.empty()) {
-    *backend = MakeNcclBackend({options.nccl, tuner, options.start_limit});
-    return std::nullopt;
-  }
-  std::optional<RecordedScale> scale;
-  if (options.scale) scale = RecordedScale{options.scale->first, options.scale->second};
-  *backend = std::make_unique<ReplayBackend>(
-      ReplayOptions{options.replay, tuner, options.nccl_version, scale, options.pace});
+  *backend = MakeNcclBackend({options.nccl, tuner, options.start_limit});
   return std::nullopt;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/options.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -16,7 +15,6 @@ constexpr int kMaxProcesses = 1 << 20;
 constexpr int kMaxGpus = 64;
 constexpr int kMaxRanksPerGpu = 48;  // an MPS server accepts at most 48 clients
 constexpr double kLongestStart = 86'400;
-constexpr double kSlowestPace = 1000;
 
 constexpr std::string_view kHelp =
     R"(nccltune-bench: times NCCL collectives and switches the choice between calls
@@ -43,13 +41,9 @@ Rendezvous (with more than one process)
   NCCLTUNE_TOKEN             environment variable: 32 hexadecimal digits, the same for all
   --start-timeout S          seconds for the rendezvous, and for the communicator (default: 120)
 
-Libraries and recordings
+Libraries
   --nccl PATH                libnccl.so.2 (default: PyTorch's, else the system's)
   --tuner PATH               nccltune's tuner plugin (default: the one installed with this program)
-  --replay STUDY             draw the timings from a recorded study; needs no GPU
-  --nccl-version V           with --replay: the NCCL version to simulate (default: the recorded one)
-  --scale NODES/RANKS        with --replay: the scale, if several are recorded
-  --pace F                   with --replay: steps take F times the recorded time (default: 0)
 
   --version
   --help
@@ -57,19 +51,6 @@ Libraries and recordings
 Exit status: 0 ok, 2 bad arguments, 3 no GPU, no library or NCCL too old, 4 a rank died, a
 collective hung or NCCL failed, 128 + n ended by signal n.
 )";
-
-std::string ReadScale(std::string_view value, std::optional<std::pair<int, int>>* scale) {
-  const size_t slash = std::min(value.find('/'), value.size());
-  int nodes = 0;
-  int ranks = 0;
-  if (slash == value.size() ||
-      !ReadNumber(value.substr(0, slash), 1, kMaxProcesses, &nodes).empty() ||
-      !ReadNumber(value.substr(slash + 1), 1, kMaxProcesses, &ranks).empty()) {
-    return Quoted(value) + " is not of the form NODES/RANKS";
-  }
-  *scale = std::pair(nodes, ranks);
-  return {};
-}
 
 OptionTable TableFor(BenchOptions* options) {
   WorldFlags& world = options->world;
@@ -98,30 +79,7 @@ OptionTable TableFor(BenchOptions* options) {
   });
   table.Path("--nccl", &options->nccl);
   table.Path("--tuner", &options->tuner);
-  table.Path("--replay", &options->replay);
-  table.Value("--nccl-version", [options](std::string_view value) {
-    options->nccl_version = ParseNcclVersion(value);
-    return options->nccl_version ? "" : Quoted(value) + " is no version like 2.28.9";
-  });
-  table.Value("--scale",
-              [options](std::string_view value) { return ReadScale(value, &options->scale); });
-  table.Number("--pace", 0.0, kSlowestPace, &options->pace);
   return table;
-}
-
-// Returns an error text if options contradict each other, else an empty text.
-std::string Conflict(const BenchOptions& options) {
-  const bool replay = !options.replay.empty();
-  const std::array<std::pair<bool, const char*>, 3> for_replay = {{
-      {options.nccl_version.has_value(), "--nccl-version"},
-      {options.scale.has_value(), "--scale"},
-      {options.pace > 0, "--pace"},
-  }};
-  for (const auto& [given, name] : for_replay) {
-    if (given && !replay) return std::string(name) + " is for --replay";
-  }
-  if (replay && !options.nccl.empty()) return "--nccl and --replay exclude each other";
-  return {};
 }
 
 }  // namespace
@@ -129,10 +87,7 @@ std::string Conflict(const BenchOptions& options) {
 bool ParseOptions(const std::vector<std::string_view>& arguments, BenchOptions* options,
                   std::string* error) {
   *options = BenchOptions();
-  if (!TableFor(options).Parse(arguments, error)) return false;
-  if (options->help || options->version) return true;
-  *error = Conflict(*options);
-  return error->empty();
+  return TableFor(options).Parse(arguments, error);
 }
 
 std::string_view HelpText() { return kHelp; }

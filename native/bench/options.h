@@ -14,7 +14,6 @@
 
 #include "bench/backend.h"
 #include "bench/rendezvous.h"
-#include "common/nccl_version.h"
 #include "common/vocabulary.h"
 
 namespace nccltune::bench {
@@ -54,18 +53,14 @@ struct BenchOptions {
   WorldFlags world;
   std::optional<Endpoint> rendezvous;
   std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
-  std::string nccl;    // a path; empty: search for it
-  std::string tuner;   // a path; empty: the plugin installed with this program
-  std::string replay;  // path of a study; empty: no replay
-  std::optional<NcclVersion> nccl_version;
-  std::optional<std::pair<int, int>> scale;  // nodes, ranks
-  double pace = 0;
+  std::string nccl;   // a path; empty: search for it
+  std::string tuner;  // a path; empty: the plugin installed with this program
   bool version = false;
   bool help = false;
 };
 
-// Parses the command line. Returns false with *error if an argument is unknown or invalid, or if
-// arguments contradict each other. The defaults remain for arguments that are not given.
+// Parses the command line. Returns false with *error if an argument is unknown or invalid. The
+// defaults remain for arguments that are not given.
 bool ParseOptions(const std::vector<std::string_view>& arguments, BenchOptions* options,
                   std::string* error);
 

@@ -20,8 +20,8 @@
 namespace nccltune::bench {
 namespace {
 
-// Mixed into the seed for the order of the steps. So the order is independent of the timings that a
-// replay draws for the same round.
+// Mixed into the seed for the order of the steps. So the order is independent of other random
+// numbers of the same round.
 constexpr std::string_view kOrderSeed = "order";
 
 void AddSize(const BenchRequest& request, size_t bytes, std::vector<Step>* steps) {

@@ -148,7 +148,7 @@ enum class ErrorKind {
   kNccl,         // an NCCL function failed
   kCuda,         // a CUDA function failed
   kMemory,       // the buffers do not fit in the GPU's memory
-  kUnsupported,  // the backend cannot run the step, or the recording does not contain it
+  kUnsupported,  // the backend cannot run the step
   kDied,         // a process was lost, or the run is ending
 };
 

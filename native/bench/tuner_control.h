@@ -17,9 +17,8 @@ namespace nccltune::bench {
 
 class TunerControl {
  public:
-  // Opens the plugin at `path`. If NCCL or the replay has already loaded that path, the loader
-  // returns the same instance. Returns null with *error if the file is not our plugin or is too
-  // old.
+  // Opens the plugin at `path`. If NCCL has already loaded that path, the loader returns the
+  // same instance. Returns null with *error if the file is not our plugin or is too old.
   static std::unique_ptr<TunerControl> Open(const std::string& path, std::string* error);
 
   int version() const { return version_; }

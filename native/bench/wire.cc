@@ -186,7 +186,7 @@ static void Describe(Archive& archive, GpuInfo& gpu) {
 template <typename Archive>
 static void Describe(Archive& archive, OpenResult& opened) {
   BackendInfo& info = opened.info;
-  archive(info.backend, info.replay, info.nccl_version, info.nccl_path, info.nccl_from, info.driver,
+  archive(info.backend, info.nccl_version, info.nccl_path, info.nccl_from, info.driver,
           info.tuner_path, info.tuner_control, info.tuner_interface, info.nodes, info.ranks,
           info.gpus, info.collectives, info.dtypes, info.redops, info.registered, info.graph,
           info.group_calls, info.load, info.chunk, opened.error);

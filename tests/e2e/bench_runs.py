@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the real nccltune-bench for the end-to-end tests."""
+"""Runs of the real nccltune-bench, on the fake GPUs of the native tests."""
 
 import contextlib
 import json
@@ -13,12 +13,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 from nccltune.native import tuner_path
 from tests.e2e.command_line import running
 
 BENCH = tuner_path().parent.parent / "bin" / "nccltune-bench"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOUR_NODES = EXAMPLES / "h200x4-as-4-nodes"
+FAKES = (
+    Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
+)
+FAKE_NCCL = f"--nccl={FAKES / 'libnccl.so.2'}"
+NEEDS_FAKES = pytest.mark.skipif(
+    not (FAKES / "libnccl.so.2").exists(),
+    reason="the fake GPUs are not built (make test-native)",
+)
 LIMIT_S = 10.0
 """What a run may take to end after one of its processes died, as documented."""
 
@@ -39,8 +49,12 @@ def measure(**members: Any) -> dict[str, Any]:
 
 
 def slow_measure() -> dict[str, Any]:
-    """With `--pace 1` minutes of work, in steps of some hundred milliseconds."""
-    return measure(bytes=[1 << 24, 1 << 16], rounds=1000, iterations=20)
+    """With `SLOW` minutes of work, in steps of some hundred milliseconds."""
+    return measure(bytes=[4096, 8192], rounds=1000, iterations=20)
+
+
+SLOW = {"FAKE_NCCL_DELAY_US": "20000"}
+"""A variable for `Run`: each collective takes that long."""
 
 
 def free_port() -> int:
@@ -61,6 +75,11 @@ def environment(**variables: str) -> dict[str, str]:
         if not name.startswith(foreign) and name not in names
     }
     return kept | variables
+
+
+def on_fakes(**variables: str) -> dict[str, str]:
+    """The environment in which a bench with `FAKE_NCCL` finds the fake GPUs."""
+    return environment(LD_LIBRARY_PATH=str(FAKES), **variables)
 
 
 class Process:
@@ -116,35 +135,16 @@ class Process:
 
 
 class Run:
-    """Processes started by hand, as ranks of one run, the last `absent` of them by `complete`."""
+    """Processes started by hand, as ranks of one run."""
 
-    def __init__(
-        self,
-        size: int,
-        *options: str,
-        study: Path | None = FOUR_NODES,
-        absent: int = 0,
-        **variables: str,
-    ) -> None:
+    def __init__(self, size: int, *options: str, **variables: str) -> None:
         self.port = free_port()
-        self.size = size
-        self._variables = environment(NCCLTUNE_TOKEN=secrets.token_hex(16)) | variables
-        self._common = [str(BENCH), *options]
-        if study is not None:
-            self._common += ["--replay", str(study)]
-        if size > 1:
-            self._common += ["--rendezvous", f"127.0.0.1:{self.port}"]
-        self.ranks: list[Process] = []
-        self._start(size - absent, {})
-
-    def _start(self, until: int, more: dict[str, str]) -> None:
-        for rank in range(len(self.ranks), until):
-            own = ["--rank", str(rank), "--size", str(self.size)] if self.size > 1 else []
-            self.ranks.append(Process([*self._common, *own], self._variables | more))
-
-    def complete(self, **variables: str) -> None:
-        """Start those that are absent; with variables that the others do not have."""
-        self._start(self.size, variables)
+        shared = on_fakes(NCCLTUNE_TOKEN=secrets.token_hex(16)) | variables
+        words = [str(BENCH), FAKE_NCCL, *options, "--rendezvous", f"127.0.0.1:{self.port}"]
+        self.ranks = [
+            Process([*words, "--rank", str(rank), "--size", str(size)], shared)
+            for rank in range(size)
+        ]
 
     @property
     def first(self) -> Process:

@@ -14,10 +14,9 @@ import pytest
 from nccltune.cli import run
 from nccltune.doctor.result import Examination
 from nccltune.formats.tuner_config.csv_rules import read_rules
-from nccltune.measure.bench import process
-from nccltune.native import bench_path
 from nccltune.prove.result import Proof
 from nccltune.study.files import Study
+from tests.e2e.bench_runs import FAKES, NEEDS_FAKES
 from tests.e2e.test_verify_replay import RECORDING, nccltune
 
 SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
@@ -98,18 +97,18 @@ def test_an_interruption_anywhere_loses_nothing(tmp_path: Path) -> None:
     assert len(points) == len(set(points))
 
 
+@NEEDS_FAKES
 def test_the_node_is_examined_and_the_report_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = tmp_path / "bench"
-    program.write_text(f'#!/bin/sh\nexec "{bench_path()}" "--replay={RECORDING}" "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setattr(process, "bench_path", lambda: program)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKES))
+    monkeypatch.setenv("FAKE_NCCL_NODES", "2")
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     # How loaded this machine is must not decide what is found.
     monkeypatch.setattr("nccltune.app.examiner.GRACE_S", 60.0)
     path = tmp_path / "study"
-    options = ["--gpus", "4", "--collectives", "allreduce", "--sizes", "1K-4K"]
+    options = ["--gpus", "2", "--nccl", str(FAKES / "libnccl.so.2")]
+    options += ["--collectives", "allreduce", "--sizes", "1K-4K", "--budget", "5"]
     assert run(["auto", *options, "-o", str(path)]) == 0
     told = capsys.readouterr().out
     (line,) = [line for line in told.splitlines() if line.startswith("checks ")]
@@ -120,6 +119,6 @@ def test_the_node_is_examined_and_the_report_shows_it(
     assert [judged.rule for judged in examined.rules if judged.rule == "override-environment"]
     page = study.report_path.read_text(encoding="utf-8")
     assert '<section id="checks">' in page
-    # The recording is of four nodes; one was there to be looked at.
-    assert "one of 4 nodes; the others were not looked at" in page
+    # The fake NCCL tells of two nodes; one was there to be looked at.
+    assert "one of 2 nodes; the others were not looked at" in page
     assert 'id="rule-override-environment"' in page

@@ -1,40 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """nccltune-bench with its NCCL backend, as processes, on the fake GPUs of the native tests."""
 
-import signal
-from pathlib import Path
-
 import pytest
 
-from .bench_runs import HELLO, QUIT, Run, measure
+from .bench_runs import HELLO, NEEDS_FAKES, QUIT, Run, measure
 
-FAKES = (
-    Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
-)
 SIZE = 3
 TREE_LL = {"algorithm": "tree", "protocol": "ll"}
 
-NEEDS_FAKES = pytest.mark.skipif(
-    not (FAKES / "libnccl.so.2").exists(),
-    reason="the fake GPUs are not built (make test-native)",
-)
 pytestmark = NEEDS_FAKES
 
 
-def fake_run(*options: str, size: int = SIZE, **variables: str) -> Run:
-    return Run(
-        size,
-        "--nccl",
-        str(FAKES / "libnccl.so.2"),
-        *options,
-        study=None,
-        LD_LIBRARY_PATH=str(FAKES),
-        **variables,
-    )
-
-
 def test_a_whole_run() -> None:
-    with fake_run() as run:
+    with Run(SIZE) as run:
         run.first.send(HELLO, measure(choices=["default", TREE_LL], iterations=2), QUIT)
         hello, *answers = run.first.rest()
         assert run.end() == [0] * SIZE
@@ -61,7 +39,7 @@ def test_groups_and_registered_buffers_reach_nccls_tuner(
         registered=registered,
         group_calls=group_calls,
     )
-    with fake_run() as run:
+    with Run(SIZE) as run:
         run.first.send(HELLO, request, QUIT)
         _, *points, _, _ = run.first.rest()
         assert run.end() == [0] * SIZE
@@ -70,25 +48,8 @@ def test_groups_and_registered_buffers_reach_nccls_tuner(
         assert (point["bytes"], point["wrong"], point["applied"]) == (61440, 0, True)
 
 
-@pytest.mark.parametrize("rank", range(SIZE))
-def test_a_killed_process_ends_all(rank: int) -> None:
-    # Collectives never end by themselves once the killed one is missing.
-    with fake_run(FAKE_NCCL_DELAY_US="20000") as run:
-        run.hello()
-        run.first.send(measure(rounds=1000, timeout_s=600))
-        assert run.first.receive() is not None
-        run.kill(rank)
-        answers = run.first.rest()
-        expected = [4] * SIZE
-        expected[rank] = -signal.SIGKILL
-        assert run.end() == expected
-    if rank != 0:
-        assert answers[-1]["error"]["kind"] == "died"
-        assert answers[-1]["error"]["rank"] == rank
-
-
 def test_a_stuck_collective_is_named_and_ends_all() -> None:
-    with fake_run(FAKE_NCCL_HANG="1:4096") as run:
+    with Run(SIZE, FAKE_NCCL_HANG="1:4096") as run:
         run.hello()
         run.first.send(measure(bytes=[4096], timeout_s=0.5))
         answers = run.first.rest()
@@ -98,7 +59,7 @@ def test_a_stuck_collective_is_named_and_ends_all() -> None:
 
 
 def test_no_gpu_is_exit_status_3() -> None:
-    with fake_run(FAKE_CUDA_INIT="100") as run:
+    with Run(SIZE, FAKE_CUDA_INIT="100") as run:
         answers = run.first.rest()
         assert run.end() == [3] * SIZE
     assert [(answer["op"], answer["kind"]) for answer in answers] == [("error", "start")]
@@ -106,7 +67,7 @@ def test_no_gpu_is_exit_status_3() -> None:
 
 
 def test_two_processes_on_one_gpu_are_named() -> None:
-    with fake_run("--local-rank", "0", size=2) as run:
+    with Run(2, "--local-rank", "0") as run:
         answers = run.first.rest()
         assert run.end() == [2, 2]
     assert answers[0]["text"] == "ranks 0 and 1 are on the same GPU"

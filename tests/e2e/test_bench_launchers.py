@@ -12,18 +12,21 @@ import pytest
 
 from .bench_runs import (
     BENCH,
-    FOUR_NODES,
+    FAKE_NCCL,
     HELLO,
+    NEEDS_FAKES,
     QUIT,
+    SLOW,
     Process,
     bench_processes,
-    environment,
     eventually,
     free_port,
     measure,
+    on_fakes,
     slow_measure,
 )
 
+pytestmark = NEEDS_FAKES
 SIZE = 4
 
 
@@ -60,15 +63,16 @@ def started(request: pytest.FixtureRequest) -> Iterator[Callable[..., Started]]:
     launcher = request.param()
     opened: list[Started] = []
 
-    def start(*options: str) -> Started:
+    def start(**slow: str) -> Started:
         port = free_port()
-        variables = environment(
+        variables = on_fakes(
             NCCLTUNE_TOKEN=secrets.token_hex(16),
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            **slow,
         )
         arguments = [*launcher, str(BENCH), "--rendezvous", f"127.0.0.1:{port}"]
-        process = Process([*arguments, "--replay", str(FOUR_NODES), *options], variables)
+        process = Process([*arguments, FAKE_NCCL], variables)
         opened.append((process, port))
         return process, port
 
@@ -99,7 +103,7 @@ def test_a_whole_run(started: Callable[..., Started]) -> None:
 
 @pytest.mark.parametrize("rank", range(SIZE))
 def test_the_death_of_a_rank_ends_all(started: Callable[..., Started], rank: int) -> None:
-    mpirun, port = started("--pace", "1")
+    mpirun, port = started(**SLOW)
     mpirun.send(HELLO, slow_measure())
     assert mpirun.receive() is not None
     assert mpirun.receive() is not None
@@ -114,7 +118,7 @@ def test_the_death_of_a_rank_ends_all(started: Callable[..., Started], rank: int
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_the_end_of_the_launcher_ends_all(started: Callable[..., Started], number: int) -> None:
-    mpirun, port = started("--pace", "1")
+    mpirun, port = started(**SLOW)
     mpirun.send(HELLO, slow_measure())
     assert mpirun.receive() is not None
     assert mpirun.receive() is not None
@@ -131,8 +135,8 @@ def test_the_variables_of_a_launcher_that_is_not_here(launcher: str) -> None:
     token = secrets.token_hex(16)
     ranks = []
     for rank in range(2):
-        variables = environment(NCCLTUNE_TOKEN=token)
-        arguments = [str(BENCH), "--replay", str(FOUR_NODES)]
+        variables = on_fakes(NCCLTUNE_TOKEN=token)
+        arguments = [str(BENCH), FAKE_NCCL]
         if launcher == "slurm":
             variables |= {
                 "SLURM_PROCID": str(rank),

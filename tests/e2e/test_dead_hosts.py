@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .bench_runs import FOUR_NODES, eventually
+from .bench_runs import FAKE_NCCL, FAKES, NEEDS_FAKES, eventually
 from .test_launch import MAIN, PROGRAM, Site, _alive, places, site
 from .test_slurm import SCRIPT, Launched, queue
 
@@ -137,16 +137,18 @@ def nothing_left(job: Job) -> None:
 
 
 # Open MPI takes both addresses for this machine, and needs no daemon for the second.
+@NEEDS_FAKES
 @pytest.mark.parametrize("site", ["hydra", "intel"], indirect=True)
 def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
     study = places.parent / "study"
     hosts = ("127.0.0.1", "127.0.0.2")
     under = ["--launcher", site.launcher.value, "--set", f"hosts={','.join(hosts)}"]
-    under += ["--gpus", "2"]
-    plan = ["--replay", str(FOUR_NODES), "--exhaustive", "--rounds", "1000"]
+    under += ["--gpus", "1"]
+    plan = [FAKE_NCCL, "--exhaustive", "--rounds", "1000", "--sizes", "1K-4K"]
+    fakes = {"LD_LIBRARY_PATH": str(FAKES), "FAKE_CUDA_OWN_GPUS": "1"}
     sweep = subprocess.Popen(
         [sys.executable, "-c", MAIN, "sweep", "-o", str(study), *under, *plan],
-        env={**os.environ, **site.variables, "PLACES": str(places)},
+        env={**os.environ, **site.variables, **fakes, "PLACES": str(places)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,8 +23,10 @@ from nccltune.model.errors import PlatformError
 
 from .bench_runs import (
     BENCH,
-    FOUR_NODES,
+    FAKE_NCCL,
+    FAKES,
     HELLO,
+    NEEDS_FAKES,
     QUIT,
     Process,
     environment,
@@ -292,13 +294,14 @@ def test_ctrl_c_leaves_nothing_running(
 @pytest.fixture
 def bench_job() -> tuple[Job, dict[str, str]]:
     port = free_port()
-    program = [str(BENCH), "--rendezvous", f"127.0.0.1:{port}", "--replay", str(FOUR_NODES)]
+    program = [str(BENCH), "--rendezvous", f"127.0.0.1:{port}", FAKE_NCCL]
     return (
-        Job(program=program, gpus_per_node=4, inherit=["NCCLTUNE_TOKEN"]),
-        {"NCCLTUNE_TOKEN": secrets.token_hex(16)},
+        Job(program=program, gpus_per_node=4, inherit=["NCCLTUNE_TOKEN", "LD_LIBRARY_PATH"]),
+        {"NCCLTUNE_TOKEN": secrets.token_hex(16), "LD_LIBRARY_PATH": str(FAKES)},
     )
 
 
+@NEEDS_FAKES
 def test_a_conversation_with_the_bench(site: Site, bench_job: tuple[Job, dict[str, str]]) -> None:
     """What a sweep needs: requests reach rank 0, and answers come without anything before them."""
     job, variables = bench_job

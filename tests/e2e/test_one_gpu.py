@@ -7,9 +7,8 @@ from pathlib import Path
 
 from nccltune.measure.bench.mps import CONTROL, PIPES
 
-from .bench_runs import environment
+from .bench_runs import FAKE_NCCL, NEEDS_FAKES, environment, on_fakes
 from .command_line import nccltune
-from .test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
 pytestmark = NEEDS_FAKES
 SHARED = ("--gpus", "1", "--ranks-per-gpu", "4")
@@ -17,9 +16,8 @@ SCOPE = ("--collectives", "allreduce", "--sizes", "1K-4K", "--budget", "3")
 
 
 def sweep(study: Path, *words: str, code: int = 0, **variables: str) -> str:
-    nccl = ("--nccl", FAKES / "libnccl.so.2")
-    env = environment(LD_LIBRARY_PATH=str(FAKES), **variables)
-    more = (*nccl, *SCOPE, *words)
+    env = on_fakes(**variables)
+    more = (FAKE_NCCL, *SCOPE, *words)
     return nccltune("sweep", "-o", study, *more, cwd=study.parent, code=code, env=env).stderr
 
 

@@ -17,7 +17,7 @@ from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_words
 
-from .bench_runs import FOUR_NODES, eventually
+from .bench_runs import FAKE_NCCL, FAKES, NEEDS_FAKES, eventually
 from .page_snippets import ROOT, reader_folder, run, snippets
 from .page_snippets import check as check_snippet
 
@@ -180,12 +180,13 @@ def test_the_task_prolog_of_the_guide_reaches_tasks_without_an_environment(
     assert tasks("NCCL_TUNER_PLUGIN=none") == ["NCCL_TUNER_PLUGIN=none"] * 2
 
 
+@NEEDS_FAKES
 def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:
-    sweep = ["sweep", "-o", tmp_path / "study", "--collectives", "allreduce", "--sizes", "1K-1M"]
-    under = ["--launcher", "slurm", "--gpus", "2", "--replay", FOUR_NODES]
+    sweep = ["sweep", "-o", tmp_path / "study", "--collectives", "allreduce", "--sizes", "4K-8K"]
+    under = ["--launcher", "slurm", "--gpus", "1", "--budget", "5", FAKE_NCCL]
     done = subprocess.run(
         ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *sweep, *under],
-        env=slurm,
+        env=slurm | {"LD_LIBRARY_PATH": str(FAKES), "FAKE_CUDA_OWN_GPUS": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -193,7 +194,9 @@ def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None
     )
     assert done.returncode == 0, done.stderr
     assert "nodes      2, as job " in done.stderr
-    assert json.loads((tmp_path / "study" / "sweep.json").read_text())["reason"] == "done"
+    summary = json.loads((tmp_path / "study" / "sweep.json").read_text())
+    assert summary["reason"] in ("done", "budget")
+    assert summary["points"] > 0
     wait_for(lambda: queue(slurm) == "")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune verify` against the real bench, on a recording of real machines."""
+"""`nccltune verify` on a recording of real machines, with the real tuner plugin."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import pytest
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
 from nccltune.model.sample import Purpose
-from nccltune.native import bench_path, tuner_path
+from nccltune.native import host_path, tuner_path
 from nccltune.prove.result import Proof
 from nccltune.prove.sizes import taken
 from nccltune.study.files import Study
@@ -151,39 +151,40 @@ def test_the_same_command_measures_nothing_twice(study: Study) -> None:
     assert back.groups == first.groups
 
 
-def paced(folder: Path) -> Path:
-    """A native folder whose bench takes a part of the recorded time."""
+def slow_parts(folder: Path) -> Path:
+    """A native folder whose plugin host takes 20 ms for each question."""
     (folder / "bin").mkdir(parents=True)
-    script = folder / "bin" / "nccltune-bench"
-    script.write_text(
-        f'#!/bin/sh\nexec "{bench_path()}" --pace=0.3 --tuner="{tuner_path()}" "$@"\n'
-    )
+    (folder / "lib").symlink_to(tuner_path().parent)
+    script = folder / "bin" / host_path().name
+    slowly = 'while IFS= read -r line; do sleep 0.02; echo "$line"; done'
+    script.write_text(f'#!/bin/sh\n{slowly} | "{host_path()}" "$@"\n')
     script.chmod(0o755)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("number", "of_bench", "code"),
+    ("number", "of_host", "code"),
     [(signal.SIGINT, False, 130), (signal.SIGTERM, False, 143), (signal.SIGKILL, True, 4)],
 )
 def test_a_stopped_proof_says_how_to_go_on(
-    study: Study, tmp_path: Path, number: int, of_bench: bool, code: int
+    study: Study, tmp_path: Path, number: int, of_host: bool, code: int
 ) -> None:
     whole = Study(tmp_path / "whole" / "study")
     shutil.copytree(study.path, whole.path)
-    samples = study.samples_path.stat().st_size
     process = subprocess.Popen(
         [sys.executable, "-m", "nccltune.cli", "verify", "study"],
         cwd=tmp_path,
-        env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(paced(tmp_path / "native"))},
+        env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(slow_parts(tmp_path / "native"))},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-    while study.samples_path.stat().st_size < samples + 10_000:
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(children(process.pid)[0] if of_bench else process.pid, number)
+    for _ in range(2):
+        samples = study.samples_path.stat().st_size
+        while study.samples_path.stat().st_size == samples:
+            assert process.poll() is None
+            time.sleep(0.01)
+    os.kill(children(process.pid)[0] if of_host else process.pid, number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == code, said
     assert "points so far are kept in study" in said

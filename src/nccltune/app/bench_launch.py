@@ -80,18 +80,9 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
     """
     keys = keys_of(request)
     under = None
-    if request.is_launched:
-        if request.emulate_nodes:
-            raise InputError("makes nodes of one machine's GPUs", where="‹emulate_nodes›")
-        if request.ranks_per_gpu or request.mps:
-            raise InputError(
-                "is for this machine's GPUs, without ‹launcher›", where="‹ranks_per_gpu›"
-            )
-        if request.replay is not None and not request.gpus:
-            raise InputError("needs ‹gpus› under a launcher: its processes", where="‹replay›")
-        under = _under(request, keys, site)
-    elif request.replay is not None and (
-        request.nccl
+    if request.replay is not None and (
+        request.is_launched
+        or request.nccl
         or request.gpus
         or request.emulate_nodes
         or request.ranks_per_gpu
@@ -101,9 +92,17 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
         raise InputError(
             "takes NCCL, GPUs and nodes from the recording",
             where="‹replay›",
-            hint="leave out ‹nccl›, ‹gpus›, ‹emulate_nodes›, ‹ranks_per_gpu›, ‹mps› and ‹settings› "
-            "processes",
+            hint="leave out ‹launcher›, ‹nccl›, ‹gpus›, ‹emulate_nodes›, ‹ranks_per_gpu›, ‹mps› "
+            "and ‹settings› processes",
         )
+    if request.is_launched:
+        if request.emulate_nodes:
+            raise InputError("makes nodes of one machine's GPUs", where="‹emulate_nodes›")
+        if request.ranks_per_gpu or request.mps:
+            raise InputError(
+                "is for this machine's GPUs, without ‹launcher›", where="‹ranks_per_gpu›"
+            )
+        under = _under(request, keys, site)
     elif request.ranks_per_gpu is not None and request.ranks_per_gpu > 1:
         return _shared_gpus(request, keys, site)
     elif request.mps:

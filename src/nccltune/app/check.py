@@ -16,7 +16,7 @@ from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
 from nccltune.app.check_model import ModelChanges, model_changes
 from nccltune.app.env import local_gpu
 from nccltune.app.measuring import BenchProgress, platform_of_bench
-from nccltune.app.predict import library_version
+from nccltune.app.predict import stated_version
 from nccltune.app.study import config_of, platform_with_hardware
 from nccltune.app.verify import launch_as_measured
 from nccltune.examples import recording
@@ -394,6 +394,6 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
 
 def _version_text(path: Path) -> str:
     """Return the version of a library, or the one that `path` spells; raise InputError if none."""
-    version = library_version(path)
+    version = stated_version(path)
     assert version is not None
     return ".".join(map(str, version))

@@ -18,7 +18,7 @@ from nccltune.examples import example, examples
 from nccltune.measure.bench.process import Launch
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Purpose
-from nccltune.native import bench_path, host_path, tuner_path
+from nccltune.native import host_path, tuner_path
 from nccltune.prove.result import Proof
 from nccltune.report.data import Report
 from nccltune.study import names
@@ -110,7 +110,7 @@ def demo(recording: str, path: Path, progress: DemoProgress) -> DemoResult:
     source = example(recording)
     study = copy_recording(source, path)
     # Check that everything is built before anything is computed.
-    for find in (tuner_path, host_path, bench_path):
+    for find in (tuner_path, host_path):
         find()
     progress.doing("analyzing and tuning")
     opened = open_study(study.path)

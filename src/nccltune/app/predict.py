@@ -95,7 +95,7 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
     if request.nccl is not None and request.nccl_version is not None:
         raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")
     stated, against = request.nccl_version, request.against
-    named = parse_version(stated, "‹nccl_version›") if stated else library_version(request.nccl)
+    named = parse_version(stated, "‹nccl_version›") if stated else stated_version(request.nccl)
     known = named or version or NEWEST
     other = parse_version(against, "‹against›") if against else None
     first, last = request.sizes
@@ -185,7 +185,7 @@ def _with_expected(
     return msgspec.structs.replace(found, expected=expected, unused=notes)
 
 
-def library_version(path: Path | None) -> Version | None:
+def stated_version(path: Path | None) -> Version | None:
     """Return the version in the strings of a library, or the one that `path` spells.
 
     Raises InputError if there is none.

@@ -22,6 +22,7 @@ from nccltune.measure.bench.hardware import dump_settings, keep_topology, topolo
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome
 from nccltune.measure.engine.record import Summary, write_summary
+from nccltune.measure.engine.replayed_bench import open_bench
 from nccltune.measure.experiments.choices import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT
 from nccltune.model.platform import Platform
@@ -55,7 +56,7 @@ def plan_sweep(
     refuse_file(path)
     with (
         topology_dump(launch) as hardware,
-        Bench(launch, settings=dump_settings(hardware)) as bench,
+        open_bench(launch, settings=dump_settings(hardware)) as bench,
     ):
         platform = platform_of_bench(path, launch, bench.hello)
         return platform, _experiment(bench, scope, channels).plan
@@ -84,7 +85,7 @@ def sweep(
         hardware = stack.enter_context(topology_dump(launch))
         imports = partial(_meanwhile, meanwhile)
         bench = stack.enter_context(
-            Bench(launch, meanwhile=imports, settings=dump_settings(hardware))
+            open_bench(launch, meanwhile=imports, settings=dump_settings(hardware))
         )
         platform = platform_of_bench(path, launch, bench.hello)
         experiment = _experiment(bench, scope, channels)

@@ -184,9 +184,8 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
     launcher = launcher_flavor(request.launcher).launcher
     nodes = request.nodes or len(keys.hosts) or nodes_given(launcher, site.note)
     if not nodes:
-        # A launcher did not start the nodes of a recording, nor emulated nodes. So their number is
-        # not the number of nodes to launch on.
-        nodes = 1 if platform.replay or platform.emulated_nodes else platform.nodes or 1
+        # A launcher did not start emulated nodes: they are not the nodes to launch on.
+        nodes = 1 if platform.emulated_nodes else platform.nodes or 1
     gpus = platform.gpus // nodes if platform.gpus else None
     recorded = str(measured_with.replay) if measured_with.replay is not None else None
     return launch_of(request._replace(nodes=nodes, gpus=gpus or None, replay=recorded), site)

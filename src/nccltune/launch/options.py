@@ -31,7 +31,6 @@ _FLAGS = {
 _BENCH = {
     "--gpus-per-process": "GPUs that each process drives",
     "--rendezvous": "HOST:PORT where the processes meet: rank 0 listens there",
-    "--replay": "draws timings from a recording, without a GPU",
 }
 _UNKNOWN = "as the job has it"
 

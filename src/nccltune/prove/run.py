@@ -22,6 +22,7 @@ from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.communicator import PlanRun, Watcher
 from nccltune.measure.engine.point_record import PointRecord
+from nccltune.measure.engine.replayed_bench import open_bench
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, StudyError
 from nccltune.model.rule import Rule
@@ -129,7 +130,7 @@ class Verification:
     def _pass(self) -> Proof:
         rules = rules_of(self._study)
         with contextlib.ExitStack() as stack:
-            bench = stack.enter_context(Bench(self._launch))
+            bench = stack.enter_context(open_bench(self._launch))
             hello = bench.hello
             self._hooks.start(bench)
             scale = Scale(hello.nodes, hello.ranks)

@@ -25,7 +25,7 @@ TEST(Conductor, HasTheConversationThatIsDocumented) {
   run.Send(kHello);
   EXPECT_EQ(run.ReceiveText(),
             R"({"op":"hello","id":null,"schema_version":1,"version":"1.2.3","backend":"scripted",)"
-            R"("replay":null,"nccl":{"version":"2.28.9","path":null,"from":null},"driver":null,)"
+            R"("nccl":{"version":"2.28.9","path":null,"from":null},"driver":null,)"
             R"("tuner":{"path":"","control":0,"interface":null},"nodes":1,"ranks":3,"processes":3,)"
             R"("gpus":[{"rank":0,"name":"GPU","host_hash":null},{"rank":1,"name":"GPU",)"
             R"("host_hash":null},{"rank":2,"name":"GPU","host_hash":null}],"can":{"collectives":)"
@@ -233,7 +233,7 @@ TEST(Conductor, ABackendThatCannotOpenEndsTheRun) {
       script.open = [kind](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
         *info = InfoOf(opened);
         if (opened.process == 1) {
-          return std::optional(OpenError{kind, "no GPU", "use --replay", 1});
+          return std::optional(OpenError{kind, "no GPU", "use a GPU", 1});
         }
         // The processes that can open the backend wait for process 1 until they are aborted.
         std::vector<std::string> all;
@@ -244,7 +244,7 @@ TEST(Conductor, ABackendThatCannotOpenEndsTheRun) {
       return script;
     });
     EXPECT_EQ(run.ReceiveText(), R"({"op":"error","id":null,"kind":"start","text":"no GPU",)"
-                                 R"("hint":"use --replay","rank":1})");
+                                 R"("hint":"use a GPU","rank":1})");
     EXPECT_EQ(run.Finish(), status);
     EXPECT_EQ(run.PlayerStatus(2), status);
     EXPECT_EQ(aborted, 3);

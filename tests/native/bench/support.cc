@@ -8,8 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -25,23 +23,6 @@ sockaddr_in Loopback(int port) {
 }
 
 }  // namespace
-
-ScopedFolder::ScopedFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "nccltune-bench-XXXXXX").string();
-  EXPECT_NE(mkdtemp(name.data()), nullptr);
-  path_ = name;
-}
-
-ScopedFolder::~ScopedFolder() {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-}
-
-void ScopedFolder::Write(const std::string& name, std::string_view content) const {
-  std::ofstream file(path_ + "/" + name, std::ios::binary);
-  file << content;
-  EXPECT_TRUE(file.good()) << name;
-}
 
 Sockets SocketPair() {
   int pair[2] = {-1, -1};

@@ -16,21 +16,6 @@
 
 namespace nccltune::bench {
 
-// A temporary folder, deleted by the destructor.
-class ScopedFolder {
- public:
-  ScopedFolder();
-  ~ScopedFolder();
-  ScopedFolder(const ScopedFolder&) = delete;
-  ScopedFolder& operator=(const ScopedFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  void Write(const std::string& name, std::string_view content) const;
-
- private:
-  std::string path_;
-};
-
 struct Sockets {
   Descriptor a;
   Descriptor b;

@@ -43,6 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sweep -o s --rounds 3", "--rounds: is for --exhaustive"),
         ("sweep -o s --replay x --gpus 4", REPLAY),
         ("sweep -o s --replay x --set processes=per-node", REPLAY),
+        ("sweep -o s --replay x --launcher openmpi", REPLAY),
         ("sweep -o s --replay no-such-study", "no-such-study"),
         ("sweep -o s --replay h200x4-as-4-nodes --registered", CALLS),
         ("sweep -o s --replay h200x4-as-4-nodes --pipe-ops 4", CALLS),

@@ -77,6 +77,8 @@ def ask_tables(
                 raise InputError(f"calls ({calls.title}) cannot be measured here: {unable.text}")
             found.append(_collective_tables(grid, rows)._replace(calls=calls))
     if not any(item.legal for item in found):
+        if bench.hello.replay:
+            raise InputError("holds timings of NCCL's default only", where="‹replay›")
         raise PlatformError(
             f"NCCL {bench.hello.nccl.version} offers no choice: it gave the tuner plugin no table",
             hint="NCCL 2.22 or later is needed, and neither NCCL_ALGO nor NCCL_PROTO may be set",

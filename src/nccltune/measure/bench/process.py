@@ -84,6 +84,19 @@ class Launch(NamedTuple):
             found["NCCL_MAX_CTAS"] = str(max(1, _CTAS_OF_A_GPU // self.ranks_per_gpu))
         return found
 
+    @property
+    def rule_variables(self) -> dict[str, str]:
+        """Return the environment variables that make the rules of `config` apply, even if this
+        shell sets these variables otherwise; empty without `config`."""
+        if self.config is None:
+            return {}
+        return {
+            "NCCLTUNE_CONFIG": str(self.config.absolute()),
+            "NCCLTUNE_CONFIG_HASH": "",
+            "NCCLTUNE_STRICT": "0",
+            "NCCLTUNE_STALE": "warn",
+        }
+
 
 class Bench:
     """A running bench, for use in a `with` statement. Entering starts it and requests its hello.
@@ -91,11 +104,6 @@ class Bench:
     No process is left at the end of the `with`, whatever ends it. If this process is killed, the
     processes of the bench end themselves. Raises PlatformError where this machine cannot run it,
     LaunchError where it failed or died, InputError for unusable input.
-
-    >>> from nccltune.examples import example
-    >>> with Bench(Launch(replay=example("h200x4-1-node"))) as bench:
-    ...     bench.hello.ranks
-    4
     """
 
     def __init__(
@@ -141,14 +149,7 @@ class Bench:
         program = list(self._program or [str(bench_path())])
         environment = {**self._launch.variables, **os.environ, **(self._launch.mps or {})}
         environment |= {**self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
-        if self._launch.config is not None:
-            # The rules of `config` must apply, even if this shell sets these variables otherwise.
-            environment |= {
-                "NCCLTUNE_CONFIG": str(self._launch.config.absolute()),
-                "NCCLTUNE_CONFIG_HASH": "",
-                "NCCLTUNE_STRICT": "0",
-                "NCCLTUNE_STALE": "warn",
-            }
+        environment |= self._launch.rule_variables
         others: list[list[str]] = []
         lines: list[bytes] = []
         if self._launch.with_launcher is None:
@@ -302,8 +303,6 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
     # nccltune itself may run under a launcher. The launcher's variables do not describe these
     # processes, so the bench must ignore them.
     common = [*program, "--launcher=none", *options_of(launch)]
-    if launch.replay is not None:
-        return [common]
     gpus = launch.gpus or visible_gpus(NO_GPU_HINT)
     processes = 1 if launch.one_process else gpus * launch.ranks_per_gpu
     if launch.ranks_per_gpu > 1:
@@ -325,9 +324,7 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
 
 
 def options_of(launch: Launch) -> list[str]:
-    """Return the bench's option that names the recording to replay, or the NCCL library if set."""
-    if launch.replay is not None:
-        return [f"--replay={launch.replay}"]
+    """Return the bench's option that names the NCCL library, if the launch names one."""
     return [f"--nccl={launch.nccl}"] if launch.nccl is not None else []
 
 

@@ -8,6 +8,8 @@ Executors:
 communicator.py         one bench with one communicator; the choice is switched between calls
 settings_processes.py   one process for each set of settings
 replay.py               recorded processes instead of GPUs
+replayed_bench.py       a bench without GPUs, whose timings are drawn from a recording
+recording.py            the timings and predictions of a recording
 program.py              nccl-tests or any other program, run to its end
 
 Record:

@@ -90,8 +90,9 @@ class ChoicesExperiment:
 
     >>> from nccltune.examples import example
     >>> from nccltune.measure.bench.process import Launch
+    >>> from nccltune.measure.engine.replayed_bench import open_bench
     >>> scope = SweepScope([Collective.ALLREDUCE], 1024, 4096)
-    >>> with Bench(Launch(replay=example("h200x4-1-node"))) as bench:
+    >>> with open_bench(Launch(replay=example("h200x4-1-node"))) as bench:
     ...     experiment = ChoicesExperiment(bench, scope, lambda timings: {})
     ...     [request.sizes for request in experiment.plan.outline()]
     [(1024, 4096)]

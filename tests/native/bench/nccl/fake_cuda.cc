@@ -5,7 +5,9 @@
 //
 // Environment: FAKE_CUDA_GPUS (4, read once), FAKE_CUDA_MEMORY (bytes of each GPU, 1 GiB),
 // FAKE_CUDA_L2 (bytes, 256 KiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_INIT (the result of cuInit,
-// 0).
+// 0), FAKE_CUDA_OWN_GPUS (set: no GPU is shared between processes).
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -220,6 +222,9 @@ Result cuDeviceGetName(char* name, int length, Device) {
 Result cuDeviceGetUuid(Uuid* uuid, Device device) {
   *uuid = {};
   uuid->bytes[0] = static_cast<char>(device);
+  // Processes of several emulated hosts have GPUs of their own.
+  const pid_t process = std::getenv("FAKE_CUDA_OWN_GPUS") != nullptr ? getpid() : 0;
+  std::memcpy(&uuid->bytes[4], &process, sizeof process);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/support.h"
+#include "bench/tuner_control.h"
 #include "tuner/control.h"
 
 namespace nccltune::bench {
@@ -113,6 +114,24 @@ TEST_F(NcclOpen, ATunerThatIsNotOurs) {
   const OpenError error = Refused();
   EXPECT_EQ(error.kind, OpenError::Kind::kBadInput);
   EXPECT_NE(error.text.find("has no control interface"), std::string::npos);
+}
+
+TEST(TunerControl, RefusesWhatThePluginDoesNotKnow) {
+  std::string error;
+  EXPECT_EQ(TunerControl::Open("/no/such/plugin.so", &error), nullptr);
+  EXPECT_NE(error.find("cannot be opened"), std::string::npos);
+  const auto control = TunerControl::Open(TUNER_PLUGIN, &error);
+  ASSERT_NE(control, nullptr) << error;
+  Choice tree = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0};
+  EXPECT_TRUE(control->Apply(Collective::kAllReduce, tree));
+  tree.channels = 65;
+  EXPECT_FALSE(control->Apply(Collective::kAllReduce, tree));
+  EXPECT_TRUE(control->Apply(Collective::kAllReduce, {Choice::Kind::kTuned, {}, -1, 0}));
+  EXPECT_TRUE(control->Apply(Collective::kSendRecv, Choice()));
+  EXPECT_TRUE(control->Record(true));
+  EXPECT_TRUE(control->Record(false));
+  EXPECT_FALSE(control->LastTable(Collective::kReduce, 1));
+  EXPECT_FALSE(control->LastDecision(Collective::kSendRecv, 0));
 }
 
 TEST_F(NcclOpen, ATunerThatNcclDidNotLoad) {

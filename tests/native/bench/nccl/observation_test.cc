@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+
+#include "bench/tuner_control.h"
+#include "host/tuner_host.h"
+
 namespace nccltune::bench {
 namespace {
 
@@ -88,6 +94,29 @@ TEST(Observation, WithoutADecisionTheProfilerDecidesWhetherItWasApplied) {
   step.choice.channels = 8;
   EXPECT_TRUE(Judge(step, observation, kVersion).applied);
   EXPECT_FALSE(Judge(ForcedStep({abi::kTree, abi::kLl}), observation, kVersion).applied);
+}
+
+// NCCL did not ask the plugin about this call then, but about an earlier one.
+TEST(Observation, ADecisionOfAnotherSizeIsDropped) {
+  std::string error;
+  const auto control = TunerControl::Open(TUNER_PLUGIN, &error);
+  ASSERT_NE(control, nullptr) << error;
+  host::InitReport report;
+  host::Failure failure;
+  const auto tuner = host::TunerHost::Start(
+      {.tuner = TUNER_PLUGIN,
+       .nccl = kVersion,
+       .platform = {.nodes = 2, .ranks = 4, .min_ranks_per_node = 2, .max_ranks_per_node = 2},
+       .channels = std::nullopt},
+      &report, &failure);
+  ASSERT_NE(tuner, nullptr) << failure.text;
+  Observer observer(*control);
+  {
+    const Observer::ObservationScope scope(observer, 0);
+    tuner->Decide({.collective = abi::kAllReduce, .bytes = 1024});
+  }
+  EXPECT_TRUE(observer.Collect(Collective::kAllReduce, 1024, 0, 0).decision);
+  EXPECT_FALSE(observer.Collect(Collective::kAllReduce, 2048, 0, 0).decision);
 }
 
 TEST(Observation, ATableRowHoldsWhatNcclCanRun) {

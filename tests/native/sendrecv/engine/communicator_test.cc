@@ -278,17 +278,22 @@ TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
   EXPECT_TRUE(ranks[0]->HasUnreceivedSends())
       << "it is not released before, also if nobody waits for it";
 
-  std::atomic<bool> received = false;
-  std::thread receiver([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    receives->end->Post(8, 1, 0, MessageDecision::kNative);
-    received.store(true);
-    receives->end->SlotOf(number).done.store(FlagValue(number));
-  });
   // The peer takes longer than the patience, but it is alive.
-  retired.Release(std::chrono::milliseconds(1));
-  EXPECT_TRUE(received.load());
-  receiver.join();
+  constexpr std::chrono::milliseconds kPatience(1);
+  std::atomic<int> id = 0;
+  std::thread releaser([&] {
+    soft::UseGpu(0);
+    id = gettid();
+    retired.Release(kPatience);
+  });
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(soft::Soon([&] {
+    return std::chrono::steady_clock::now() - began > 20 * kPatience && id != 0 && Sleeps(id);
+  })) << "it waits for the peer";
+  receives->end->Post(8, 1, 0, MessageDecision::kNative);
+  receives->end->SlotOf(number).done.store(FlagValue(number));
+  releaser.join();
+  EXPECT_FALSE(ranks[0]->HasUnreceivedSends());
 }
 
 }  // namespace

@@ -155,8 +155,6 @@ def test_a_conversation_gone_wrong_is_our_bug(tmp_path: Path, mode: str) -> None
 
 def test_commands() -> None:
     program = ["bench"]
-    (replay,) = command_lines(program, Launch(replay=Path("/s")), 1)
-    assert replay == ["bench", "--launcher=none", "--replay=/s"]
     four = command_lines(program, Launch(gpus=4, emulate_nodes=2, nccl=Path("/n.so")), 77)
     assert [line[-2:] for line in four] == [[f"--rank={rank}", "--size=4"] for rank in range(4)]
     assert all(

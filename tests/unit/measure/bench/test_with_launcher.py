@@ -11,7 +11,7 @@ from nccltune.model.errors import InputError
 MPIRUN = InstalledLauncher(Flavor(Launcher.OPENMPI, (5, 0, 11)), "mpirun")
 HYDRA = InstalledLauncher(Flavor(Launcher.HYDRA, (4, 0, 2)), "mpiexec.hydra")
 SRUN = InstalledLauncher(Flavor(Launcher.SLURM, (22, 5, 8)), "srun")
-BENCH = ["/opt/nccltune-bench", "--replay=/s"]
+BENCH = ["/opt/nccltune-bench", "--nccl=/l"]
 SCONTROL = """#!/bin/sh
 [ "$2" = hostnames ] && printf 'c7\\nc9\\n' || echo "NodeName=$3 NodeAddr=10.0.0.7 State=IDLE"
 """

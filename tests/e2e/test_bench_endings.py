@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nccltune-bench on a recording: the conversation, and what ends its processes, one or several."""
+"""Arguments of nccltune-bench, and what ends its processes, on the tests' fake GPUs."""
 
 import json
 import random
@@ -7,70 +7,25 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from .bench_runs import (
     BENCH,
-    FOUR_NODES,
+    FAKE_NCCL,
     LIMIT_S,
-    QUIT,
-    Answer,
+    NEEDS_FAKES,
+    SLOW,
     Process,
     Run,
     environment,
     eventually,
     measure,
+    on_fakes,
     slow_measure,
 )
 
-TREE_LL = {"algorithm": "tree", "protocol": "ll"}
-RING_SIMPLE = {"algorithm": "ring", "protocol": "simple"}
-
-
-def points(size: int, request: dict[str, Any], *options: str, **variables: str) -> list[Answer]:
-    """What one measure request yields in a run of `size` processes that ends well."""
-    with Run(size, *options, **variables) as run:
-        run.hello()
-        run.first.send(request, QUIT)
-        answers = run.first.rest()
-        assert run.end() == [0] * size
-    assert [answer["op"] for answer in answers[-2:]] == ["done", "quit"]
-    assert answers[-2]["points"] == len(answers) - 2
-    return answers[:-2]
-
-
-def test_hello_tells_what_is_replayed() -> None:
-    with Run(1) as run:
-        hello = run.hello()
-    assert hello["schema_version"] == 1
-    assert hello["backend"] == "replay"
-    assert hello["replay"] == "h200x4-as-4-nodes"
-    assert hello["nccl"] == {"version": "2.28.9", "path": None, "from": "recording"}
-    assert hello["tuner"]["path"].endswith("lib/libnccl-tuner-nccltune.so")
-    assert (hello["tuner"]["control"], hello["tuner"]["interface"]) == (2, 5)
-    assert (hello["nodes"], hello["ranks"]) == (4, 4)
-    assert [gpu["name"] for gpu in hello["gpus"]] == ["NVIDIA H200"] * 4
-    assert hello["can"]["collectives"] == ["allgather", "reducescatter", "allreduce"]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_any_number_of_processes_gives_the_same_points(size: int) -> None:
-    request = measure(
-        bytes=[1024, 3000, 1 << 20],
-        choices=["default", "tuned", TREE_LL, RING_SIMPLE],
-        rounds=3,
-        default_repeats=2,
-        seed=11,
-    )
-    many = points(size, request)
-    assert many == points(1, request)
-    assert len(many) == 3 * 3 * 5
-    for point in many:
-        assert point["source"] == "replay"
-        assert len(point["times_us"]) == 4
-        assert point["time_us"] == max(point["times_us"])
+pytestmark = NEEDS_FAKES
 
 
 def test_a_reader_that_goes_ends_all() -> None:
@@ -106,33 +61,19 @@ def failure(*options: str, **variables: str) -> tuple[int, str]:
 
 
 def test_bad_arguments_are_named(tmp_path: Path) -> None:
-    study = ("--replay", str(FOUR_NODES))
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / "samples.jsonl").write_text('{"collective":\n{}\n')
+    meeting = ("--rank", "0", "--size", "2", "--rendezvous", "127.0.0.1:1")
     cases = [
-        (("--replai", "x"), "'--replai' is not an option"),
-        (("--replay", str(tmp_path / "none")), "No such file or directory"),
-        (("--replay", str(damaged)), "samples.jsonl:1: is damaged"),
-        ((*study, "--tuner", str(tmp_path / "no.so")), "the tuner plugin was not found"),
-        ((*study, "--scale", "2/16"), "was not recorded at 2/16 but at 4/4"),
-        ((*study, "--emulate-nodes", "1"), "was recorded on 4 nodes, 4 ranks, not on 1 nodes"),
-        ((*study, "--rank", "1"), "--rank without --size"),
-        ((*study, "--rank", "0", "--size", "2"), "none is given"),
-        (
-            (*study, "--rank", "0", "--size", "2", "--rendezvous", "127.0.0.1:1"),
-            "NCCLTUNE_TOKEN is not set",
-        ),
+        (("--ncc", "x"), "'--ncc' is not an option"),
+        (("--tuner", str(tmp_path / "no.so")), "the tuner plugin was not found"),
+        (("--rank", "1"), "--rank without --size"),
+        (("--rank", "0", "--size", "2"), "none is given"),
+        (meeting, "NCCLTUNE_TOKEN is not set"),
     ]
     for options, text in cases:
         status, error = failure(*options)
         assert status == 2, error
         assert text in error
-    status, error = failure(
-        *study,
-        *("--rank", "0", "--size", "2", "--rendezvous", "127.0.0.1:1"),
-        NCCLTUNE_TOKEN="secret",
-    )
+    status, error = failure(*meeting, NCCLTUNE_TOKEN="secret")
     assert status == 2
     assert "NCCLTUNE_TOKEN is not 32 hexadecimal digits" in error
     assert "secret" not in error
@@ -159,7 +100,7 @@ def ends(run: Run, rank: int) -> None:
 def test_kill_at_a_random_moment_of_a_sweep(moment: int) -> None:
     chance = random.Random(moment)
     rank = moment % SIZE
-    with Run(SIZE, "--pace", "1") as run:
+    with Run(SIZE, **SLOW) as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
@@ -199,7 +140,7 @@ def test_kill_in_the_rendezvous(rank: int) -> None:
 
 
 def test_a_process_that_hangs_is_dead() -> None:
-    with Run(SIZE, "--pace", "1") as run:
+    with Run(SIZE, **SLOW) as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
@@ -215,7 +156,7 @@ def test_a_process_that_hangs_is_dead() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_end_all(number: int) -> None:
-    with Run(SIZE, "--pace", "1") as run:
+    with Run(SIZE, **SLOW) as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
@@ -227,7 +168,7 @@ def test_signals_end_all(number: int) -> None:
 
 
 def test_a_signal_to_any_rank_ends_all() -> None:
-    with Run(SIZE, "--pace", "1") as run:
+    with Run(SIZE, **SLOW) as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
@@ -272,8 +213,8 @@ def test_no_process_outlives_its_parent(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f'exec 3<&0; "$@" <&3 & echo $! > {pid_file}; wait'
     parent = Process(
-        ["sh", "-c", script, "sh", str(BENCH), "--replay", str(FOUR_NODES), "--pace", "1"],
-        environment(),
+        ["sh", "-c", script, "sh", str(BENCH), FAKE_NCCL, "--gpus-per-process=2"],
+        on_fakes(**SLOW),
     )
     try:
         parent.send({"op": "hello", "schema_version": 1}, slow_measure())
