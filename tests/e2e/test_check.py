@@ -13,8 +13,8 @@ from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules, row
 from nccltune.study.files import Study
 from nccltune.tune.result import Tuning
 
+from .bench_runs import FAKES, NEEDS_FAKES
 from .command_line import environment, nccltune
-from .test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
 RECORDING = Path(__file__).parents[2] / "examples" / "h100-as-4-nodes"
 PAT = {"algorithm": "pat", "protocol": "simple"}

@@ -25,7 +25,8 @@ from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.measure.bench.gpus import driver_version, topology_hash, visible_gpus
 from nccltune.measure.bench.identity import nccl_settings
-from nccltune.measure.bench.process import Bench, Launch
+from nccltune.measure.bench.process import Launch
+from nccltune.measure.engine.replayed_bench import open_bench
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.platform import Platform
@@ -241,7 +242,7 @@ def _measure(
 ) -> tuple[Platform, list[SpotCheck]]:
     with contextlib.ExitStack() as stack:
         scratch = Study(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        bench = stack.enter_context(Bench(launch._replace(config=target.config)))
+        bench = stack.enter_context(open_bench(launch._replace(config=target.config)))
         hello = bench.hello
         # The scratch study is of no platform, so that any is right.
         platform = platform_of_bench(scratch.path, launch, hello)
