@@ -10,11 +10,14 @@ from nccltune.native.net_processes import NetProcess
 from nccltune.native.net_stats import NetConnection
 
 
+_Sample = tuple[Mapping[str, object], int]
+
+
 class _Family(NamedTuple):
     name: str
     kind: str
     help: str
-    samples: list[tuple[Mapping[str, object], int]]
+    samples: list[_Sample]
 
 
 class _Counter(NamedTuple):
@@ -50,7 +53,7 @@ def metrics_text(status: NodeStatus, traffic: Sequence[NetProcess]) -> str:
 
 def _conflicts(status: NodeStatus) -> _Family:
     kinds = Counter(one.kind for one in status.conflicts)
-    samples = [({"kind": kind}, number) for kind, number in sorted(kinds.items())]
+    samples: list[_Sample] = [({"kind": kind}, number) for kind, number in sorted(kinds.items())]
     return _Family("nccltune_conflicts", "gauge", "Conflicts that nccltune status shows.", samples)
 
 
