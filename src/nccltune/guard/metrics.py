@@ -9,7 +9,6 @@ from nccltune.guard.node_status import NodeStatus
 from nccltune.native.net_processes import NetProcess
 from nccltune.native.net_stats import NetConnection
 
-
 _Sample = tuple[Mapping[str, object], int]
 
 
