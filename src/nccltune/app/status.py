@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nccltune.guard.job_log import read_job_log
+from nccltune.guard.metrics import metrics_text
 from nccltune.guard.node_status import NodeStatus, node_status
+from nccltune.native.net_processes import NetWatch
+from nccltune.study.files import write_whole
 
 
 def status(pids: Sequence[int] = (), logs: Sequence[Path] = ()) -> NodeStatus:
@@ -18,3 +21,11 @@ def status(pids: Sequence[int] = (), logs: Sequence[Path] = ()) -> NodeStatus:
     for a process that this user may not read.
     """
     return node_status(pids, read_job_log(logs) if logs else None)
+
+
+def write_metrics(found: NodeStatus, path: Path) -> None:
+    """Write the counters of processes to `path` for Prometheus; a reader sees a whole file.
+
+    Also those of the network plugin's connections in all processes that this user may read.
+    """
+    write_whole(path, metrics_text(found, NetWatch().read()))

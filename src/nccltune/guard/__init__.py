@@ -8,4 +8,5 @@ job_log.py       NCCL's log of a job, process by process
 loaded_rules.py  the tuner configuration of a process, and which of its rules apply
 audit.py         the audit of one process
 node_status.py   all processes of this node, and what conflicts
+metrics.py       counters of processes for Prometheus
 """

@@ -196,7 +196,7 @@ def test_the_calls_of_each_rule_are_counted_while_the_job_runs(
     environment = {"NCCLTUNE_CONFIG": str(config), "NCCL_CONF_FILE": "/none"}
     with holding(environment, tuner_path(), program=CALLS) as pid:
         (job,) = node_status([pid]).jobs
-        run(["status", str(pid)])
+        run(["status", str(pid), "--metrics", str(tmp_path / "nccltune.prom")])
         screen = capsys.readouterr().out
         # The process keeps what it has loaded.
         config.write_text(RULES.replace("simple", "ll128"))
@@ -207,6 +207,11 @@ def test_the_calls_of_each_rule_are_counted_while_the_job_runs(
     assert rules.loaded == [rules.content]
     assert "hits       line 2, allreduce 0 B - 2 KiB tree/ll: 2 calls" in screen
     assert "hits       no rule: 1 call" in screen
+    metrics = (tmp_path / "nccltune.prom").read_text().splitlines()
+    whose = f'pid="{pid}",job="{job.job}",content="{rules.content}"'
+    rule = 'line="2",rule="allreduce 0 B - 2 KiB tree/ll"'
+    assert f"nccltune_tuner_rule_calls_total{{{whose},{rule}}} 2" in metrics
+    assert f"nccltune_tuner_default_calls_total{{{whose}}} 1" in metrics
     assert changed.configuration is not None
     assert changed.configuration.loaded == rules.loaded != [changed.configuration.content]
     assert changed.configuration.rules == []
