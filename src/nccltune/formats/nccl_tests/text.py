@@ -53,7 +53,7 @@ _LED_ROW = re.compile(r"\s*(?P<lead>[\w.-]{1,40})\s+(?P<row>\d+\s+\d+\s+[a-z]\w+
 # People paste the output without its comment signs.
 _BARE_LINE = re.compile(
     r"nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s|Blocking Enabled: "
-    r"|[nr]ccl-tests version \d|rccl-tests: Version |Collective test starting: "
+    r"|[nr]ccl-tests version \d|rccl-tests: Version |Collective test (?:starting|concluded): "
     r"|Reducing maxBytes to \d|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
 )
 # Blanks of web pages and word processors, and marks without a width.
