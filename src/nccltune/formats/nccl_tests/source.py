@@ -43,6 +43,7 @@ _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = (
     "a row without a column header: which column is which is unknown (keep the line of names)"
 )
+_NAMES_UNREAD = "a row below names of columns that were not read"
 _ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
 _MAX_TESTS = 1024
 _NO_PLACEMENTS = (
@@ -86,6 +87,7 @@ class SourceReader:
         self._unlabelled = False
         self._labelled = False
         self._no_labels = False
+        self._no_table = _NO_HEADER
         self._cut = ""
         self._cut_line = 0
         self._one_rank: dict[str, set[tuple[str, int]]] = {}
@@ -151,6 +153,7 @@ class SourceReader:
             self.finished.append(self.table)
         self._copied = []
         self.table, self._labelled, self._no_labels = None, False, False
+        self._no_table = _NO_HEADER
         self._again = self._again or bool(self.run.seen)
         self.run = NcclTestsRun()
         self._quick, self._accepts = None, False
@@ -171,6 +174,7 @@ class SourceReader:
         try:
             layout = TableColumns(words, self._placements)
         except BadRowError as error:
+            self._no_table = _NAMES_UNREAD
             self.report.cannot_read(number, text, str(error))
             return
         if layout.placements_assumed:
@@ -211,6 +215,7 @@ class SourceReader:
                 for heading, each in header.runs() or [("", header)]
             ]
         except BadRowError as error:
+            self._no_table = _NAMES_UNREAD
             self.report.cannot_read(number, text, str(error))
             return
         self.report.tables += 1
@@ -234,6 +239,7 @@ class SourceReader:
         fault = units_fault(self.table.layout, body)
         if fault is not None:
             self.report.cannot_read(number, text, fault)
+            self._no_table = _NAMES_UNREAD
             self._quick, self._accepts = None, False
             self._refresh()
 
@@ -324,7 +330,7 @@ class SourceReader:
                 self.table.footer, self.table.sound = True, False
                 self._no_labels = True
                 return self.other(text, number)
-        self.report.cannot_read(number, text, _NO_HEADER)
+        self.report.cannot_read(number, text, self._no_table)
         return True
 
     def _is_whole_row(self, labels: list[str], text: str, number: int) -> bool:
