@@ -28,7 +28,7 @@ from nccltune.formats.reading.quantities import (
     time_of,
     whole_of,
 )
-from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, is_unit
+from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, with_units
 from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
@@ -173,11 +173,8 @@ class CopiedTable:
                 return True
             else:
                 return False
-        if self._is_units(cells):
-            self._columns = [
-                column._replace(unit=cell.strip("()[] ")) if cell else column
-                for column, cell in zip(self._columns, cells, strict=True)
-            ]
+        if (united := with_units(self._columns, cells)) is not None:
+            self._columns = list(united)
             return True
         if not any(char.isdigit() for char in cells[size_at]):
             return self.header.separator == "|"
@@ -204,11 +201,6 @@ class CopiedTable:
 
     def _numbers(self, cells: list[str]) -> bool:
         return sum(cell[:1].isdigit() for cell in cells) >= min(3, len(self._columns))
-
-    @staticmethod
-    def _is_units(cells: list[str]) -> bool:
-        words = [cell.strip("()[] ") for cell in cells if cell.strip()]
-        return len(words) > 1 and all(map(is_unit, words))
 
     def _row(self, cells: list[str], text: str, number: int) -> _Row:
         def cell(role: str) -> str:

@@ -6,7 +6,7 @@ role, and its values are never used.
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ from nccltune.model.collective import Collective
 
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
-    " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte",
+    " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte"
+    " tensorsize tensorbytes",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
@@ -56,7 +57,8 @@ _RATE_WORDS = re.compile(
     r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
 )
 MEASURED_NAME = re.compile(
-    r"time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s", re.IGNORECASE
+    r"(?<!mul)time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s",
+    re.IGNORECASE,
 )
 _LEAST_KNOWN = 3
 _MOST_CHARACTERS = 4096
@@ -83,7 +85,7 @@ _NO_RUN = re.compile(
 _NOT_ONE_CALL = re.compile(
     r"(?<![a-z])(?:m(?:in|ax)(?!\d)|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
     r"|launch|[hd]2[hd]|copy|setup|init|total|sum|comp\w*|comm\w*|wait|send|recv|overlap"
-    r"|ranks?|nodes?|procs?|process\w*|np|mpi|gloo|ucc|ucx|msccl\w*|oneccl|hccl|nvshmem|(?:all|reduce|broad)"
+    r"|ranks?|nodes?|procs?|process\w*|np|(?:all|reduce|broad)"
     r"[ _-]?(?:reduce|gather|scatter|to[ _-]?all|cast)|broadcast|bcast|reduce|gather|scatter)"
     r"(?![a-z])",
     re.IGNORECASE,
@@ -91,7 +93,9 @@ _NOT_ONE_CALL = re.compile(
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
-_HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
+_HINT = re.compile(
+    r"size|bytes|payload|algo|proto|coll|taille|tamanho|[(][KMG]i?B[)]", re.IGNORECASE
+)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
@@ -106,6 +110,8 @@ _SUFFIX = re.compile(
 _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
 
 
+_UNIT_OF_CELL = re.compile(r"[\d.,]+ ?([munµμ]s(?:ec)?)", re.IGNORECASE)
+_UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|$)", re.IGNORECASE)
 # A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
 _TITLE = re.compile(
     r"(?P<what>(?<![a-z])(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:time|latency)\b)"
@@ -264,11 +270,15 @@ def header_of(line: str) -> Header | None:
     return None
 
 
-def with_title(line: str, title: str) -> str:
+def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     """Return a line of names whose measure and unit the title above names, with those in it.
 
-    Return any other line as it is.
+    So are the units of times that the cells of the first row have, one of the lines `below`. Return
+    any other line as it is.
     """
+    row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
+    if _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line):
+        return _with_units_of_row(line, row)
     match = _TITLE.search(title[:400])
     if match is None or not is_unit(match["unit"]) or len(line) > _MOST_CHARACTERS:
         return line
@@ -285,6 +295,21 @@ def with_title(line: str, title: str) -> str:
         for name, column in zip(names, columns, strict=True)
     ]
     return separator.join(["", *cells, ""] if separator == "|" else cells)
+
+
+def _with_units_of_row(line: str, row: str) -> str:
+    separator = next((mark for mark in "|\t,;" if mark in line), "")
+    names, cells = (cells_of(each, separator) if separator else [] for each in (line, row))
+    if len(line) > _MOST_CHARACTERS or len(names) != len(cells):
+        return line
+    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in cells]
+    named = [
+        name
+        if unit is None or (column := column_of(name)).role or column.unit
+        else f"{name} ({unit[1]})"
+        for name, unit in zip(names, units, strict=True)
+    ]
+    return separator.join(["", *named, ""] if separator == "|" else named)
 
 
 def _heading_of(column: Column) -> tuple[str, str]:
@@ -354,7 +379,20 @@ def column_of(cell: str) -> Column:
         unit = "B"
     # A share or a difference, such as `Δ time` and `time %`, is none of the columns.
     role = "" if re.search(r"[^\x00-\x7fµμ]|%|\bdelta\b", text.lower()) else _ROLES.get(plain, "")
+    if not plain and _SIZE_UNIT.fullmatch(unit):
+        role = "size"  # a column that is called by its unit alone
     return Column(cell, role, unit, placement)
+
+
+def with_units(columns: Sequence[Column], cells: list[str]) -> tuple[Column, ...] | None:
+    """Return columns with the units in the line below their names; None for another line."""
+    words = [cell.strip("()[]- ") for cell in cells]
+    if sum(map(bool, words)) < 2 or not all(is_unit(word) for word in words if word):
+        return None
+    return tuple(
+        column._replace(unit=word) if word else column
+        for column, word in zip(columns, words, strict=True)
+    )
 
 
 def is_unit(text: str) -> bool:
