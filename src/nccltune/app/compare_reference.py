@@ -25,7 +25,7 @@ from nccltune.model.numbers import percent_text, significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
-from nccltune.reference.alike import SystemShown, gpu_class, rule_text
+from nccltune.reference.alike import SystemShown, gpu_class, gpu_of_heading, rule_text
 from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings
 from nccltune.reference.curves import (
     ReferenceCurve,
@@ -271,8 +271,13 @@ def _placed_test(
     if nics is not None and nodes and ranks:
         per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
     limiting = limiting_settings(facts, item.label)
+    shown = facts.gpu
+    if gpu_class(shown) is None:
+        shown = gpu or gpu_of_heading(facts.machine) or shown
+        if shown and shown == facts.machine and not gpu:
+            doubts.append(f"the GPU is {shown} by a heading above the table")
     system = SystemShown(
-        gpu=facts.gpu if gpu_class(facts.gpu) is not None else gpu or facts.gpu,
+        gpu=shown,
         nodes=nodes,
         gpus=ranks,
         nic_gbps_per_gpu=per_gpu,
