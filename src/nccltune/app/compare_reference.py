@@ -25,7 +25,7 @@ from nccltune.model.numbers import percent_text, significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
-from nccltune.reference.alike import SystemShown, gpu_class, gpu_of_heading, rule_text
+from nccltune.reference.alike import SystemShown, gpu_class, rule_text
 from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings
 from nccltune.reference.curves import (
     ReferenceCurve,
@@ -39,6 +39,7 @@ from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
 from nccltune.topology.hardware.rebuild import nets_of
 
+_GPU = re.compile(r"(?:G?[BH]|[AV])\d{2,3}(?: [A-Z]+)?|MI\d{3}X?")
 _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
 _RING_SHARE = 0.96
 """Share of the NIC rate that a ring reaches: 24 GB/s of a NIC of 200 Gbit/s, as NCCL's maintainers
@@ -273,8 +274,9 @@ def _placed_test(
     limiting = limiting_settings(facts, item.label)
     shown = facts.gpu
     if gpu_class(shown) is None:
-        shown = gpu or gpu_of_heading(facts.machine) or shown
-        if shown and shown == facts.machine and not gpu:
+        headed = facts.machine if _GPU.fullmatch(facts.machine or "") else None
+        shown = gpu or headed or shown
+        if headed and not gpu:
             doubts.append(f"the GPU is {shown} by a heading above the table")
     system = SystemShown(
         gpu=shown,

@@ -19,7 +19,6 @@ _SAME_LINKS = {
 }
 _WITH_NVLS = (_HOPPER, _BLACKWELL, _RACK)
 _LIMITED = re.compile(r"NCCL_NVLS_ENABLE=0|NCCL_ALGO=")
-_IN_HEADINGS = r"(?:G?[BH]\d{2,3}|[AV]\d{2,3}|MI\d{3}X?)(?: [A-Z]+)?"
 RACK_GPUS = 72
 """Most GPUs that the NVSwitches of a rack join."""
 _RATE_TOLERANCE = 0.1
@@ -79,11 +78,6 @@ def gpu_class(name: str | None) -> str | None:
         product = " ".join(word for word in words if word not in _MAKERS)
         return product if re.search(r"\d", product) else None
     return f"{known[0]} {card}" if card else _SAME_LINKS.get(known[0], known[0])
-
-
-def gpu_of_heading(machine: str | None) -> str | None:
-    """Return the GPU of servers that a heading names; None for instances and other machines."""
-    return machine if re.fullmatch(_IN_HEADINGS, machine or "") else None
 
 
 def node_range(nodes: int) -> tuple[int, int]:

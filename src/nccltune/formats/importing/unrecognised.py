@@ -32,7 +32,7 @@ _SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
 _PROSE = re.compile(
     r"\b(?:busbw|algbw|bus bandwidth|bandwidth|throughput)\b\D{0,40}\d", re.IGNORECASE
 )
-_SIZE_NAME = re.compile(r"\bsizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
+_SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
@@ -147,11 +147,8 @@ def describe(text: str) -> Described:
         )
     for table in tables:
         first = table.line <= _LEAST and not re.search(r"\d", table.listed)
-        if (
-            first
-            or table.numbered
-            or any(collective_of_title(cell) for row in table.first for cell in row)
-        ):
+        cells = (cell for row in table.first for cell in row)
+        if first or table.numbered or any(map(collective_of_title, cells)):
             return _of_table(table)
     return _bare_rows(lines) or _of_prose(lines)
 

@@ -33,6 +33,8 @@ _MOST_LISTED = 6
 _SURE = 0.97
 """Bandwidths of 1 GB/s and more are printed so exactly that a smaller share of size / time is no
 rounding."""
+Limits = tuple[float, float] | None
+"""The least and the largest value that printed digits allow; None if unknown."""
 
 
 class Shape(NamedTuple):
@@ -89,7 +91,7 @@ def find_collective(
     options: ReadOptions,
     name: str,
     ranks: int | None,
-    factor: tuple[float, float] | None = None,
+    factor: Limits = None,
     share: float | None = None,
     commanded: Collective | None = None,
 ) -> Collective | str:
@@ -123,11 +125,7 @@ def find_collective(
 
 
 def contradiction(
-    told: Collective,
-    shape: Shape,
-    factor: tuple[float, float] | None,
-    share: float | None,
-    ranks: int | None,
+    told: Collective, shape: Shape, factor: Limits, share: float | None, ranks: int | None
 ) -> str | None:
     """Return what rows are of, if not of the collective that the user states; else None."""
     if shape.size == shape.elements * DTYPE_BYTES.get(shape.dtype, 0):
@@ -148,10 +146,7 @@ def _listed(possible: set[Collective], shape: Shape) -> str:
 
 
 def _narrowed(
-    possible: set[Collective],
-    factor: tuple[float, float] | None,
-    share: float | None,
-    ranks: int | None,
+    possible: set[Collective], factor: Limits, share: float | None, ranks: int | None
 ) -> set[Collective]:
     """Return the `possible` collectives that print such bandwidths (see `find_collective`).
 

@@ -40,9 +40,7 @@ _NUMERIC = re.compile(r"\s*-?\.?\d")
 # An address, or a version as a title.
 _ADDRESS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){2,3}(?::\d{0,5})?\s*")
 _START = frozenset({"version", "starting", "parameters"})
-_NO_HEADER = (
-    "a row without a column header: which column is which is unknown (keep the line of names)"
-)
+_NO_HEADER = "a row below no names of columns that are known: which column is which is unknown"
 _NAMES_UNREAD = "a row below names of columns that were not read"
 _ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
 _MAX_TESTS = 1024

@@ -77,7 +77,8 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for) (?:an? )?|\()"
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|(?:outputs?|results?|tests?|runs?) of)"
+    r" (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
 )
