@@ -204,7 +204,7 @@ def _of_table(table: _Table) -> Described:
     if not table.measured and not table.sized:
         return Described(f"{what}none is named a size, a time or a bandwidth", _KNOWN, table.line)
     if not table.sized:
-        missing = "no column is the size of a call, so there is no time for each size"
+        missing = "none is named the size of a call, so there is no time for each size"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         missing = "no name or unit says which are times or bandwidths"

@@ -40,8 +40,9 @@ _NUMERIC = re.compile(r"\s*-?\.?\d")
 # An address, or a version as a title.
 _ADDRESS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){2,3}(?::\d{0,5})?\s*")
 _START = frozenset({"version", "starting", "parameters"})
-_NO_HEADER = "a row below no names of columns that are known: which column is which is unknown"
-_NAMES_UNREAD = "a row below names of columns that were not read"
+_NO_HEADER = (
+    "which column is which is unknown: no line above the row names them, or it was not read"
+)
 _ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
 _MAX_TESTS = 1024
 _NO_PLACEMENTS = (
@@ -85,7 +86,6 @@ class SourceReader:
         self._unlabelled = False
         self._labelled = False
         self._no_labels = False
-        self._no_table = _NO_HEADER
         self._cut = ""
         self._cut_line = 0
         self._one_rank: dict[str, set[tuple[str, int]]] = {}
@@ -151,7 +151,6 @@ class SourceReader:
             self.finished.append(self.table)
         self._copied = []
         self.table, self._labelled, self._no_labels = None, False, False
-        self._no_table = _NO_HEADER
         self._again = self._again or bool(self.run.seen)
         self.run = NcclTestsRun()
         self._quick, self._accepts = None, False
@@ -172,7 +171,6 @@ class SourceReader:
         try:
             layout = TableColumns(words, self._placements)
         except BadRowError as error:
-            self._no_table = _NAMES_UNREAD
             self.report.cannot_read(number, text, str(error))
             return
         if layout.placements_assumed:
@@ -213,7 +211,6 @@ class SourceReader:
                 for heading, each in header.runs() or [("", header)]
             ]
         except BadRowError as error:
-            self._no_table = _NAMES_UNREAD
             self.report.cannot_read(number, text, str(error))
             return
         self.report.tables += 1
@@ -237,7 +234,6 @@ class SourceReader:
         fault = units_fault(self.table.layout, body)
         if fault is not None:
             self.report.cannot_read(number, text, fault)
-            self._no_table = _NAMES_UNREAD
             self._quick, self._accepts = None, False
             self._refresh()
 
@@ -328,7 +324,7 @@ class SourceReader:
                 self.table.footer, self.table.sound = True, False
                 self._no_labels = True
                 return self.other(text, number)
-        self.report.cannot_read(number, text, self._no_table)
+        self.report.cannot_read(number, text, _NO_HEADER)
         return True
 
     def _is_whole_row(self, labels: list[str], text: str, number: int) -> bool:

@@ -93,9 +93,7 @@ _NOT_ONE_CALL = re.compile(
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
-_HINT = re.compile(
-    r"size|bytes|payload|algo|proto|coll|taille|tamanho|[(][KMG]i?B[)]", re.IGNORECASE
-)
+_HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
@@ -276,18 +274,29 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     So are the units of times that the cells of the first row have, one of the lines `below`. Return
     any other line as it is.
     """
-    row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
-    if _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line):
-        return _with_units_of_row(line, row)
-    match = _TITLE.search(title[:400])
-    if match is None or not is_unit(match["unit"]) or len(line) > _MOST_CHARACTERS:
-        return line
     separator = next((mark for mark in "|\t,;" if mark in line), "")
-    names = cells_of(line, separator) if separator else []
+    row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
+    united = _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
+    match = _TITLE.search(title[:400])
+    titled = match is not None and is_unit(match["unit"])
+    if not (united or titled) or not separator or len(line) > _MOST_CHARACTERS:
+        return line
+    names = cells_of(line, separator)
     columns = [column_of(name) for name in names]
+    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in cells_of(row, separator)]
+    if united and len(units) == len(names):
+        cells = [
+            f"{column.name} ({unit[1]})"
+            if unit and not (column.role or column.unit)
+            else column.name
+            for column, unit in zip(columns, units, strict=True)
+        ]
+        return separator.join(["", *cells, ""] if separator == "|" else cells)
     others = [column for column in columns if column.role != "size"]
     named = any(column.role or column.unit or column.name.isdecimal() for column in others)
-    if len(others) != len(names) - 1 or not others or named or not all(names):
+    if match is None or not titled or named:
+        return line
+    if len(others) != len(names) - 1 or not others or not all(names):
         return line
     measure = f"{match['what']} ({match['unit']})"
     cells = [
@@ -295,21 +304,6 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
         for name, column in zip(names, columns, strict=True)
     ]
     return separator.join(["", *cells, ""] if separator == "|" else cells)
-
-
-def _with_units_of_row(line: str, row: str) -> str:
-    separator = next((mark for mark in "|\t,;" if mark in line), "")
-    names, cells = (cells_of(each, separator) if separator else [] for each in (line, row))
-    if len(line) > _MOST_CHARACTERS or len(names) != len(cells):
-        return line
-    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in cells]
-    named = [
-        name
-        if unit is None or (column := column_of(name)).role or column.unit
-        else f"{name} ({unit[1]})"
-        for name, unit in zip(names, units, strict=True)
-    ]
-    return separator.join(["", *named, ""] if separator == "|" else named)
 
 
 def _heading_of(column: Column) -> tuple[str, str]:
@@ -379,8 +373,6 @@ def column_of(cell: str) -> Column:
         unit = "B"
     # A share or a difference, such as `Δ time` and `time %`, is none of the columns.
     role = "" if re.search(r"[^\x00-\x7fµμ]|%|\bdelta\b", text.lower()) else _ROLES.get(plain, "")
-    if not plain and _SIZE_UNIT.fullmatch(unit):
-        role = "size"  # a column that is called by its unit alone
     return Column(cell, role, unit, placement)
 
 

@@ -48,8 +48,8 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
 @pytest.mark.parametrize(
     ("text", "message", "hint", "line"),
     [
-        (SUMMARY, "no column is the size of a call", "made from (n10.log)", 1),
-        ("prose\n\n" + DRAWN, "columns GPUs, algo, busbw: no column is the size", "give the", 3),
+        (SUMMARY, "none is named the size of a call", "made from (n10.log)", 1),
+        ("prose\n\n" + DRAWN, "columns GPUs, algo, busbw: none is named the size", "give the", 3),
         (DECISIONS, "shows what was chosen, not how long", "give the outputs", 1),
         (PANDAS, "columns nodes, message_size, collective, algo, proto: it shows", "", 1),
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),

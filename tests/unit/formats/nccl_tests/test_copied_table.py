@@ -467,9 +467,7 @@ def test_columns_of_other_libraries_are_runs_of_their_own() -> None:
     assert read.times == [
         (1024, False, 160.0), (262144, False, 130.0), (1024, False, 39.0), (262144, False, 20161.0),
     ]  # fmt: skip
-    table = (
-        " (MB) | UCC Ring (\u00b5s) | OMPI (\u00b5s) |\n|--:|--:|--:|\n| 1 | 2 287.61 | \u2014 |\n"
-    )
+    table = "| Size (MB) | UCC (us) | OMPI (us) |\n|--:|--:|--:|\n| 1 | 2 287.61 | \u2014 |\n"
     read = text(table, collective=Collective.ALLREDUCE)
     assert read.times == [(1 << 20, False, 2287.61)]
 
