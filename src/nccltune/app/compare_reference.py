@@ -39,6 +39,7 @@ from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
 from nccltune.topology.hardware.rebuild import nets_of
 
+_GPU = re.compile(r"(?:G?[BH]|[AV])\d{2,3}(?: [A-Z]+)?|MI\d{3}X?")
 _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
 _RING_SHARE = 0.96
 """Share of the NIC rate that a ring reaches: 24 GB/s of a NIC of 200 Gbit/s, as NCCL's maintainers
@@ -271,8 +272,14 @@ def _placed_test(
     if nics is not None and nodes and ranks:
         per_gpu = min(nics.number * nodes / ranks, 1) * nics.gbit_per_s
     limiting = limiting_settings(facts, item.label)
+    shown = facts.gpu
+    if gpu_class(shown) is None:
+        headed = facts.machine if _GPU.fullmatch(facts.machine or "") else None
+        shown = gpu or headed or shown
+        if headed and not gpu:
+            doubts.append(f"the GPU is {shown} by a heading above the table")
     system = SystemShown(
-        gpu=facts.gpu if gpu_class(facts.gpu) is not None else gpu or facts.gpu,
+        gpu=shown,
         nodes=nodes,
         gpus=ranks,
         nic_gbps_per_gpu=per_gpu,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.compare import FleetCompared, SidesCompared, compare_paths
-from nccltune.app.compare_reference import ReferenceCompared
+from nccltune.app.compare_reference import ReferenceCompared, ReferenceRequest
 from nccltune.cli import run
 from nccltune.compare.runs import FactDifference
 from nccltune.examples import example
@@ -289,6 +289,39 @@ def test_one_measurement_is_placed_among_published_systems(tmp_path: Path) -> No
     )
     file = put(tmp_path / "both.txt", both)
     assert [test.collective.value for test in placed(file).tests] == ["allreduce", "alltoall"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "stated", "gpu"),
+    [
+        ("## 8x H100", None, "H100"),
+        ("8 x NVIDIA H100", None, "H100"),
+        ("### A100 80GB PCIe", None, "A100 PCIE"),
+        ("## MI300X", None, "MI300X"),
+        ("## 8x H100", "H200", "H200"),
+        ("## H100 against H200", None, None),
+        ("## p5.48xlarge", None, None),
+        ("## p4de", None, None),
+        ("## Results", None, None),
+    ],
+)
+def test_a_heading_names_the_gpu(
+    tmp_path: Path, heading: str, stated: str | None, gpu: str | None
+) -> None:
+    table = "\n| size (bytes) | time (us) |\n|--|--|\n| 1024 | 10.2 |\n| 1073741824 | 4500 |\n"
+    found = compare_paths(
+        [put(tmp_path / "a.md", heading + table)],
+        assumed_noise=0.05,
+        nodes=1,
+        ranks=8,
+        collective="all_reduce",
+        reference=ReferenceRequest(gpu=stated),
+    )
+    assert isinstance(found, ReferenceCompared)
+    [test] = found.tests
+    assert test.system.gpu == gpu
+    said = f"the GPU is {gpu} by a heading above the table"
+    assert (said in test.doubts) is (gpu is not None and stated is None)
 
 
 def test_several_runs_of_one_collective_are_no_single_measurement(tmp_path: Path) -> None:

@@ -65,8 +65,9 @@ def kind_of(head: bytes) -> FileKind:
         return kind
     if content.startswith("<") and (xml := _XML.match(text)) is not None:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
-    for above, line in pairwise(["", *lines]):
-        if (kind := _table_kind(with_title(line, above))) is not FileKind.UNKNOWN:
+    for at, (above, line) in enumerate(pairwise(["", *lines]), 1):
+        titled = with_title(line, above, lines[at : at + 2])
+        if (kind := _table_kind(titled)) is not FileKind.UNKNOWN:
             return kind
     if looks_like_matrix(text) and any(map(_MATRIX_HEADER.match, lines)):
         return FileKind.TOPOLOGY

@@ -63,6 +63,11 @@ FOREIGN_PROGRAMS = (
         re.compile(r"elements\s+min \(us\)\s+p50 \(us\)\s+p99 \(us\)"),
     ),
     ForeignProgram(
+        "the perftest of NVSHMEM",
+        "collectives of NVSHMEM, not of NCCL",
+        re.compile(r"\bscope\s+latency\(us\)"),
+    ),
+    ForeignProgram(
         "the tests of MSCCL++",
         "collectives of MSCCL++, not of NCCL",
         re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw\s|\bmscclpp-test"),

@@ -30,7 +30,13 @@ from nccltune.formats.reading.quantities import (
     size_of,
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
-from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, header_of
+from nccltune.formats.reading.table_header import (
+    OTHER_RUN,
+    DifferingColumns,
+    Header,
+    header_of,
+    with_units,
+)
 from nccltune.formats.text.cells import CellError, Problem
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import line_blocks, visible
@@ -90,7 +96,7 @@ def read_raw_blocks(
                 if not readers:
                     header = header_of(line)
                     if header is not None and header.raw:
-                        header = with_collective(header, lines[at - number + 1 : at - number + 2])
+                        header = with_collective(header, lines[at - number + 1 : at - number + 3])
                         readers = _readers(header, context, at)
                     elif is_row(line) and not ended:
                         raise no_header(line)
@@ -262,6 +268,9 @@ class _Rows:
                 f"{len(cells)} fields where the header has {len(self.header.columns)}: too {few}",
                 "every row needs a field for every column",
             )
+        if not self._runs and (united := with_units(self.header.columns, cells)) is not None:
+            self.header = self.header._replace(columns=united)
+            return []
         self.report.rows += self.counts_rows
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:

@@ -32,7 +32,7 @@ _SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
 _PROSE = re.compile(
     r"\b(?:busbw|algbw|bus bandwidth|bandwidth|throughput)\b\D{0,40}\d", re.IGNORECASE
 )
-_SIZE_NAME = re.compile(r"\bsizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
+_SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
@@ -96,6 +96,14 @@ class _Table(NamedTuple):
         )
 
     @property
+    def numbered(self) -> list[str]:
+        """Return the columns of numbers, if all rows have several; they may have no size."""
+        rows = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in self.first if row]
+        if len(rows) < _LEAST - 1 or len(self.names) < _LEAST or min(map(sum, rows)) < _LEAST - 1:
+            return []
+        return [name for name, number in zip(self.names, rows[0], strict=False) if number]
+
+    @property
     def logs(self) -> list[str]:
         """Return the names of files in the first rows."""
         cells = (cell for row in self.first for cell in row)
@@ -139,7 +147,8 @@ def describe(text: str) -> Described:
         )
     for table in tables:
         first = table.line <= _LEAST and not re.search(r"\d", table.listed)
-        if first or any(collective_of_title(cell) for row in table.first for cell in row):
+        cells = (cell for row in table.first for cell in row)
+        if first or table.numbered or any(map(collective_of_title, cells)):
             return _of_table(table)
     return _bare_rows(lines) or _of_prose(lines)
 
@@ -193,15 +202,18 @@ def _of_table(table: _Table) -> Described:
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
     if not table.measured and not table.sized:
-        return Described(f"{what}no column is a size, a time or a bandwidth", _KNOWN, table.line)
+        return Described(f"{what}none is named a size, a time or a bandwidth", _KNOWN, table.line)
     if not table.sized:
-        missing = "no column is the size of a call, so there is no time for each size"
+        missing = "none is named the size of a call, so there is no time for each size"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
-        missing = "no column is a time or a bandwidth"
+        missing = "no name or unit says which are times or bandwidths"
         chosen = any(column_of(name).role in ("algorithm", "protocol") for name in table.names)
         if chosen:
-            missing += ": it shows what was chosen, not how long it took"
+            missing = "it shows what was chosen, not how long it took"
+        numbers = [name for name in table.numbered if not _SIZE_NAME.search(name)]
+        if numbers:
+            rename = f", or name their units, as in 'size (bytes)' and {numbers[0] + ' (us)'!r}"
         return Described(
             what + missing, logs if table.logs or chosen else logs + rename, table.line
         )
@@ -316,7 +328,7 @@ def _names_columns(line: str, after: list[str]) -> bool:
 def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
     rows: list[list[str]] = []
     for line in lines:
-        if separator == "|" and "|" in line and not any(char.isalnum() for char in line):
+        if line.strip() and not any(char.isalnum() for char in line):
             continue
         cells = cells_of(line, separator)
         if separator == " " and len(cells) != width:

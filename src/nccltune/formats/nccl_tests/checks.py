@@ -104,15 +104,18 @@ def flag_algbw(
         )
 
 
-def bus_factor_of(rows: list[FlatRow]) -> float | None:
-    """Return the printed bus bandwidth divided by size / time.
+def bus_factor_of(rows: list[FlatRow]) -> tuple[float, float] | None:
+    """Return the limits of the printed bus bandwidth divided by size / time.
 
-    The row with the largest bandwidth is used, because it has the most printed digits. None if its
-    bandwidth is below 1 GB/s, so that fewer than three digits are printed, or if it has no time.
+    The row with the largest bandwidth is used, because it has the most printed digits. None if it
+    has no time or no bandwidth.
     """
     row = max(rows, key=lambda row: row[_FIRST_TIME + 1] or 0.0)
     time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]
-    return printed * time_us * 1e3 / row[1] if time_us and printed and printed >= 1.0 else None
+    if not time_us or not printed:
+        return None
+    slack, scale = _slack(time_us, printed), time_us * 1e3 / row[1]
+    return (printed - slack) * scale, (printed + slack) * scale
 
 
 def _half(printed: float) -> float:

@@ -33,6 +33,8 @@ _MOST_LISTED = 6
 _SURE = 0.97
 """Bandwidths of 1 GB/s and more are printed so exactly that a smaller share of size / time is no
 rounding."""
+Limits = tuple[float, float] | None
+"""The least and the largest value that printed digits allow; None if unknown."""
 
 
 class Shape(NamedTuple):
@@ -62,9 +64,10 @@ def possible_collectives(shape: Shape) -> set[Collective]:
         if collective is Collective.ALLTOALLV:
             continue
         reduces = collective in _REDUCING
-        # Since 2.13 sendrecv_perf also prints a reduction, although send/recv has none. So any
-        # reduction is accepted for send/recv.
-        other = (shape.redop is not None) is not reduces and collective is not Collective.SENDRECV
+        # Since 2.13, which prints `#wrong`, sendrecv_perf also prints a reduction, although
+        # send/recv has none. So any reduction is accepted for send/recv then.
+        any_redop = collective is Collective.SENDRECV and "error" not in shape.columns
+        other = (shape.redop is not None) is not reduces and not any_redop
         if other and "redop" in shape.columns:
             continue
         other = (shape.root is not None) is not (collective in _ROOTED)
@@ -88,7 +91,7 @@ def find_collective(
     options: ReadOptions,
     name: str,
     ranks: int | None,
-    factor: float | None = None,
+    factor: Limits = None,
     share: float | None = None,
     commanded: Collective | None = None,
 ) -> Collective | str:
@@ -96,8 +99,8 @@ def find_collective(
 
     The evidence is used in this order: the user's option, the header that the program prints, the
     columns if they allow only one collective, the program in the command line (`commanded`), NCCL's
-    log, the file name. With one rank, the columns are not used. `factor` and `share` are the bus
-    and the algorithm bandwidth divided by size / time; None if unknown.
+    log, the file name. With one rank, the columns are not used. `factor` has the limits of the bus
+    bandwidth divided by size / time, `share` is the algorithm bandwidth so; None if unknown.
     """
     one_rank = ranks == 1
     told = options.collective or named
@@ -122,7 +125,7 @@ def find_collective(
 
 
 def contradiction(
-    told: Collective, shape: Shape, factor: float | None, share: float | None, ranks: int | None
+    told: Collective, shape: Shape, factor: Limits, share: float | None, ranks: int | None
 ) -> str | None:
     """Return what rows are of, if not of the collective that the user states; else None."""
     if shape.size == shape.elements * DTYPE_BYTES.get(shape.dtype, 0):
@@ -143,7 +146,7 @@ def _listed(possible: set[Collective], shape: Shape) -> str:
 
 
 def _narrowed(
-    possible: set[Collective], factor: float | None, share: float | None, ranks: int | None
+    possible: set[Collective], factor: Limits, share: float | None, ranks: int | None
 ) -> set[Collective]:
     """Return the `possible` collectives that print such bandwidths (see `find_collective`).
 
@@ -152,19 +155,18 @@ def _narrowed(
     """
     if factor is None or ranks == 1:
         return possible
-    if share is not None and factor < _SURE:
+    low, high = 0.98 * factor[0], 1.02 * factor[1]
+    if share is not None and factor[1] < _SURE:
         # The factor of few ranks is clearly below 1, so the two ways to print algbw differ.
         apart = _OLDER_ALGBW if share < _SURE else set(Collective) - {Collective.HYPERCUBE}
         possible = possible & apart or possible
     if ranks is not None:
-        near = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
+        near = {item for item in possible if low < item.bus_factor(ranks) < high}
         if near:
             return near
     # With an unknown number of ranks the factor is between its values for 2 and for many ranks.
     many = 1 << 20
     fitting = {
-        item
-        for item in possible
-        if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
+        item for item in possible if item.bus_factor(2) <= high and low <= item.bus_factor(many)
     }
     return fitting or possible

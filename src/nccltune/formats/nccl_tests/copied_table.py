@@ -13,6 +13,7 @@ from nccltune.formats.nccl_tests.columns import (
     DTYPE_BYTES,
     PLACEMENTS,
     REDOPS,
+    SIDE_BY_SIDE,
     BadRowError,
     FlatRow,
     TableColumns,
@@ -27,7 +28,7 @@ from nccltune.formats.reading.quantities import (
     time_of,
     whole_of,
 )
-from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, is_unit
+from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, with_units
 from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
@@ -87,7 +88,9 @@ class CopiedTable:
         self._left = {role: header.at(role) for role in _LABELS}
         for role, places in self._left.items():
             if len(places) > 1:
-                raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
+                apart = len(header.at("count")) > 1 and len(header.at("time")) > 1
+                one = f"two columns are the {role}: {self._named(places)}; keep one"
+                raise BadRowError(SIDE_BY_SIDE if apart else one)
         measured = next((role for role in ("time", *_RATES) if header.at(role)), None)
         if measured is None:
             raise BadRowError(_no_time(header))
@@ -170,11 +173,8 @@ class CopiedTable:
                 return True
             else:
                 return False
-        if self._is_units(cells):
-            self._columns = [
-                column._replace(unit=cell.strip("()[] ")) if cell else column
-                for column, cell in zip(self._columns, cells, strict=True)
-            ]
+        if (united := with_units(self._columns, cells)) is not None:
+            self._columns = list(united)
             return True
         if not any(char.isdigit() for char in cells[size_at]):
             return self.header.separator == "|"
@@ -201,11 +201,6 @@ class CopiedTable:
 
     def _numbers(self, cells: list[str]) -> bool:
         return sum(cell[:1].isdigit() for cell in cells) >= min(3, len(self._columns))
-
-    @staticmethod
-    def _is_units(cells: list[str]) -> bool:
-        words = [cell.strip("()[] ") for cell in cells if cell.strip()]
-        return len(words) > 1 and all(map(is_unit, words))
 
     def _row(self, cells: list[str], text: str, number: int) -> _Row:
         def cell(role: str) -> str:

@@ -25,6 +25,7 @@ from nccltune.formats.nccl_tests.copied_table import CopiedTable
 from nccltune.formats.nccl_tests.process_logs import RunLogs
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.nccl_tests.table import TableReader
+from nccltune.formats.reading.collective_names import collective_of_program
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import headings_apart
 from nccltune.formats.reading.file_report import FlagKind
@@ -33,13 +34,14 @@ from nccltune.model.choice import ALGORITHMS, PROTOCOLS
 
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>[\d.e+-]+)(?: (?P<verdict>OK|FAILED))?")
+_CONCLUDED = re.compile(r"# Collective test concluded: (?P<program>\S+)")
 _ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
 _NUMERIC = re.compile(r"\s*-?\.?\d")
 # An address, or a version as a title.
 _ADDRESS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){2,3}(?::\d{0,5})?\s*")
 _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = (
-    "a row without a column header: which column is which is unknown (keep the line of names)"
+    "which column is which is unknown: no line above the row names them, or it was not read"
 )
 _ROW_WORDS = frozenset({*DTYPE_BYTES, *REDOPS, *ALGORITHMS, *PROTOCOLS, "n/a", "nan", "inf"})
 _MAX_TESTS = 1024
@@ -105,6 +107,9 @@ class SourceReader:
             self._out_of_bounds(int(match["count"]), match["verdict"], number)
         elif (match := _AVERAGE.match(body)) is not None:
             self._average(match["value"], match["verdict"], number)
+        elif (match := _CONCLUDED.match(body)) is not None:
+            if self.table is not None and self.run.collective is None:
+                self.run.collective = collective_of_program(match["program"])
         elif placements := placements_of(body):
             self._placements = placements
         elif (found := header_part(body)) is not None:

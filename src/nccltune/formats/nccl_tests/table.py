@@ -278,7 +278,8 @@ class TableReader:
             file_hash=report.file_hash or None,
         )
         known_ranks = run.ranks or log.ranks or options.ranks
-        shape = Shape(*rows[0][1:6])._replace(columns=self.left)
+        columns = self.left | ({"error"} & set(self.layout.labels))
+        shape = Shape(*rows[0][1:6])._replace(columns=columns)
         factor = None if self.layout.cpu_time else bus_factor_of(rows)
         named = collective_of_title(self.found.heading) or find_collective(
             run.collective,

@@ -53,7 +53,7 @@ _LED_ROW = re.compile(r"\s*(?P<lead>[\w.-]{1,40})\s+(?P<row>\d+\s+\d+\s+[a-z]\w+
 # People paste the output without its comment signs.
 _BARE_LINE = re.compile(
     r"nThread \d+ nGpus \d|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s|Blocking Enabled: "
-    r"|[nr]ccl-tests version \d|rccl-tests: Version |Collective test starting: "
+    r"|[nr]ccl-tests version \d|rccl-tests: Version |Collective test (?:starting|concluded): "
     r"|Reducing maxBytes to \d|(?:Out of bounds values|Avg bus bandwidth)\s*: \d"
 )
 # Blanks of web pages and word processors, and marks without a width.
@@ -153,6 +153,7 @@ class _TextReader:
         self.log_lines = 0
         self.hosts: set[str] = set()
         self.above = ""
+        self.below: list[str] = []
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
         self.sources = {"": self.plain}
@@ -169,6 +170,7 @@ class _TextReader:
             if fast is not None and fast(line, at):
                 continue
             if line:
+                self.below = lines[at - number + 1 : at - number + 3]
                 self.line(line, at)
                 fast = self.plain.fast
 
@@ -236,7 +238,7 @@ class _TextReader:
         if _QUOTED.match(text):
             text = _QUOTED.sub("", text)
             body = text.lstrip()
-        text, self.above = with_title(text, self.above), text
+        text, self.above = with_title(text, self.above, self.below), text
         plain = _BARE_HEADER.match(body) and not _SEPARATED.search(body)
         if not (plain and body.count("time") != 1) and source.copied(text, number):
             return

@@ -77,7 +77,8 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for) (?:an? )?|\()"
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|(?:outputs?|results?|tests?|runs?) of)"
+    r" (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
 )
@@ -120,6 +121,8 @@ _MACHINES = (
         re.IGNORECASE,
     ),
 )
+# Cards have other links than the usual board of their model.
+_CARD = re.compile(r"\d[ -](?:\d{2,3} ?GB[ -])?(PCIe|NVL)\b", re.IGNORECASE)
 # A line with nothing but a GPU, such as `H100 PCIe`, is a title, too.
 _ONLY_MACHINE = re.compile(
     r"(?:\d{1,3} ?x )?(?:NVIDIA |AMD )?[A-Z]{1,3}\d{2,4}X?"
@@ -316,7 +319,8 @@ class CommandLines:
         for pattern in _MACHINES:
             names = {name.upper().replace(" ", "") for name in pattern.findall(text)}
             if names:
-                self._machine = names.pop() if len(names) == 1 else None
+                card = " ".join({name.upper() for name in _CARD.findall(text)})
+                self._machine = f"{names.pop()} {card}".strip() if len(names) == 1 else None
                 self._machine_level = level
                 return
 

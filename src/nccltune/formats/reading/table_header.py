@@ -6,7 +6,7 @@ role, and its values are never used.
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ from nccltune.model.collective import Collective
 
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
-    " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte",
+    " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte"
+    " tensorsize tensorbytes",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
@@ -56,7 +57,8 @@ _RATE_WORDS = re.compile(
     r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
 )
 MEASURED_NAME = re.compile(
-    r"time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s", re.IGNORECASE
+    r"(?<!mul)time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s",
+    re.IGNORECASE,
 )
 _LEAST_KNOWN = 3
 _MOST_CHARACTERS = 4096
@@ -83,7 +85,7 @@ _NO_RUN = re.compile(
 _NOT_ONE_CALL = re.compile(
     r"(?<![a-z])(?:m(?:in|ax)(?!\d)|med(?:ian)?|std\w*|var|sigma|best|worst|cv|jitter|p\d+|[ct]pu|gpus?|kernel"
     r"|launch|[hd]2[hd]|copy|setup|init|total|sum|comp\w*|comm\w*|wait|send|recv|overlap"
-    r"|ranks?|nodes?|procs?|process\w*|np|mpi|gloo|ucc|ucx|msccl\w*|oneccl|hccl|nvshmem|(?:all|reduce|broad)"
+    r"|ranks?|nodes?|procs?|process\w*|np|(?:all|reduce|broad)"
     r"[ _-]?(?:reduce|gather|scatter|to[ _-]?all|cast)|broadcast|bcast|reduce|gather|scatter)"
     r"(?![a-z])",
     re.IGNORECASE,
@@ -106,6 +108,8 @@ _SUFFIX = re.compile(
 _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
 
 
+_UNIT_OF_CELL = re.compile(r"[\d.,]+ ?([munµμ]s(?:ec)?)", re.IGNORECASE)
+_UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|$)", re.IGNORECASE)
 # A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
 _TITLE = re.compile(
     r"(?P<what>(?<![a-z])(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:time|latency)\b)"
@@ -264,20 +268,35 @@ def header_of(line: str) -> Header | None:
     return None
 
 
-def with_title(line: str, title: str) -> str:
+def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     """Return a line of names whose measure and unit the title above names, with those in it.
 
-    Return any other line as it is.
+    So are the units of times that the cells of the first row have, one of the lines `below`. Return
+    any other line as it is.
     """
-    match = _TITLE.search(title[:400])
-    if match is None or not is_unit(match["unit"]) or len(line) > _MOST_CHARACTERS:
-        return line
     separator = next((mark for mark in "|\t,;" if mark in line), "")
-    names = cells_of(line, separator) if separator else []
+    row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
+    united = _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
+    match = _TITLE.search(title[:400])
+    titled = match is not None and is_unit(match["unit"])
+    if not (united or titled) or not separator or len(line) > _MOST_CHARACTERS:
+        return line
+    names = cells_of(line, separator)
     columns = [column_of(name) for name in names]
+    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in cells_of(row, separator)]
+    if united and len(units) == len(names):
+        cells = [
+            f"{column.name} ({unit[1]})"
+            if unit and not (column.role or column.unit)
+            else column.name
+            for column, unit in zip(columns, units, strict=True)
+        ]
+        return separator.join(["", *cells, ""] if separator == "|" else cells)
     others = [column for column in columns if column.role != "size"]
     named = any(column.role or column.unit or column.name.isdecimal() for column in others)
-    if len(others) != len(names) - 1 or not others or named or not all(names):
+    if match is None or not titled or named:
+        return line
+    if len(others) != len(names) - 1 or not others or not all(names):
         return line
     measure = f"{match['what']} ({match['unit']})"
     cells = [
@@ -355,6 +374,17 @@ def column_of(cell: str) -> Column:
     # A share or a difference, such as `Δ time` and `time %`, is none of the columns.
     role = "" if re.search(r"[^\x00-\x7fµμ]|%|\bdelta\b", text.lower()) else _ROLES.get(plain, "")
     return Column(cell, role, unit, placement)
+
+
+def with_units(columns: Sequence[Column], cells: list[str]) -> tuple[Column, ...] | None:
+    """Return columns with the units in the line below their names; None for another line."""
+    words = [cell.strip("()[]- ") for cell in cells]
+    if sum(map(bool, words)) < 2 or not all(is_unit(word) for word in words if word):
+        return None
+    return tuple(
+        column._replace(unit=word) if word else column
+        for column, word in zip(columns, words, strict=True)
+    )
 
 
 def is_unit(text: str) -> bool:

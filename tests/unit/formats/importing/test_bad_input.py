@@ -31,7 +31,7 @@ MADE = Made(points(1 << 12, 1 << 20))
         (b"hello\nworld\n", "nothing in it is known"),
         (b"{}\n", "nothing in it is known"),
         (b'{"a": 1}\n{"b": 2}\n', "is JSON, with objects of the keys a: none has the size"),
-        (b"a,b,c\n1,2,3\n", "has a table with the columns a, b, c: no column is a size"),
+        (b"a,b,c\n1,2,3\n", "has a table with the columns a, b, c: none is named a size"),
         (b"allreduce,0,65536,tree,ll,-1,4,32\n", "tuner configuration"),
         (b'# nccltune: schema=1 gpu="H"\n', "tuner configuration"),
     ],

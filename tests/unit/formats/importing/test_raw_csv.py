@@ -340,6 +340,23 @@ def test_columns_of_a_time_and_its_bandwidth_are_one_run() -> None:
     assert "bandwidth_mismatch" not in read.flags
 
 
+@pytest.mark.parametrize(
+    ("names", "units", "row"),
+    [
+        ("size_bytes\talgorithm\tprotocol\ttime", "(B)\t\t\t(ms)", "1024\tring\tll\t0.0102"),
+        ("size,algo,proto,time", "KiB,-,-,us", "1,ring,ll,10.2"),
+        ("| size | algo | proto | time |", "| B | | | us |", "| 1024 | ring | ll | 10.2 |"),
+        ("size;algo;proto;time;busbw", "[bytes];;;[s];[GB/s]", "1024;ring;ll;0.0000102;0.1"),
+        ("size,algo,proto,time,test", "B,,,us,", "1024,ring,ll,10.2,all_reduce"),
+    ],
+)
+def test_a_line_below_the_names_has_the_units(names: str, units: str, row: str) -> None:
+    stated = None if "test" in names else Collective.ALLREDUCE
+    read = csv_file(f"{names}\n{units}\n{row}\n", collective=stated)
+    assert [(item.bytes, item.time_us) for item in read.samples] == [(1024, pytest.approx(10.2))]
+    assert read.samples[0].collective is Collective.ALLREDUCE
+
+
 def test_columns_of_collectives_name_it() -> None:
     read = csv_file("ranks,size,all_reduce_us,all_gather_us\n16,1048576,120.1,62.1\n")
     assert [(item.collective.value, item.time_us) for item in read.samples] == [

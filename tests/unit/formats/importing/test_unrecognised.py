@@ -35,16 +35,23 @@ HOSTS = CUT + CUT.replace("on box", "on bin")
 TAGGED = "".join(f"[1,{at % 2}]<stdout>:{line}\n" for at, line in enumerate(COPIES.splitlines()))
 AVERAGE = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 3.94145\n"
 START = "mpirun -np 2 ./all_reduce_perf -b 8 -e 128M -g 2\n"
+WAYS = "elements | nccl2 | ring\n-- | -- | --\n100 | 0.1 | 0.2\n200 | 0.2 | 0.3\n\nnccl2 won.\n"
+ALIGNED = (
+    "Tensor Shape    Tensor Size    ca_1stage    symm_mem_multimem    Best (Speedup)\n" + "-" * 80
+    + "\n(32, 8192)      0.50 MB        0.013        0.023                ca_1stage (1.7x)\n"
+    + "(64, 8192)      1.00 MB        0.021        0.025                ca_1stage (1.2x)\n"
+)  # fmt: skip
+SHAPES = "Shape | raw | barrier\n-- | -- | --\n1x8192 | 25.8 | 33.9\n64x8192 | 26.1 | 35.3\nEnd\n"
 NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us": 1.2}]}'
 
 
 @pytest.mark.parametrize(
     ("text", "message", "hint", "line"),
     [
-        (SUMMARY, "no column is the size of a call", "made from (n10.log)", 1),
-        ("prose\n\n" + DRAWN, "columns GPUs, algo, busbw: no column is the size", "give the", 3),
+        (SUMMARY, "none is named the size of a call", "made from (n10.log)", 1),
+        ("prose\n\n" + DRAWN, "columns GPUs, algo, busbw: none is named the size", "give the", 3),
         (DECISIONS, "shows what was chosen, not how long", "give the outputs", 1),
-        (PANDAS, "columns nodes, message_size, collective, algo, proto: no column", "", 1),
+        (PANDAS, "columns nodes, message_size, collective, algo, proto: it shows", "", 1),
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),
         ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "bytes of one rank", 1),
         (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
@@ -62,6 +69,10 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("run it:\nmpirun -n 8 ./all_reduce_perf -b 8 -e 1G\n", "has a command", "lint", 2),
         ("#!/bin/sh\nsrun x/all_reduce_perf -b 8 -e 1G\n", "is a script", "give its output", 2),
         (NESTED, "keys bytes, eager_us, graph_us: which one is the time", "time_us", 1),
+        (WAYS, "nccl2, ring: no name or unit says which", "and 'nccl2 (us)'", 1),
+        (WAYS.replace("elements", "msg_size"), "no name or unit says", "'nccl2 (us)'", 1),
+        ("TP=6\n\n" + ALIGNED, "multimem, Best (Speedup): no name or unit", "'ca_1stage (us)'", 3),
+        ("GB200, us:\n\n\n" + SHAPES, "Shape, raw, barrier: none is named a size", "known are", 4),
         ('{"a": 1}', "keys a: none has the size and the time", "known are", 1),
         ("We reach\na busbw of 390 GB/s now.", "states a bandwidth in words", "output", 2),
         ("1. busbw: the first, and second\n2. algbw, third\n", "nothing in it is known", "", None),
@@ -71,7 +82,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ('int f(void* data, size_t size,\n  void** mhandle, int 4);', "nothing in it", "", None),
         ("$ nvidia-smi nvlink --status\nLink 0: 26 GB/s 1 2 3\n", "nothing in it", "", None),
         ("hello\nworld", "nothing in it is known", "known are", None),
-        ("a, b, and c\nd, e, and 5\n" * 3, "columns a, b, and c: no column", "known are", 1),
+        ("a, b, and c\nd, e, and 5\n" * 3, "columns a, b, and c: none is", "known are", 1),
     ],
 )  # fmt: skip
 def test_a_file_without_measurements_is_described(
@@ -104,6 +115,8 @@ def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
             "# size  count  time  algbw  busbw #wrong\n 1048576 262144 12.3 84.9 148.7 0\n",
             "MSCCL++",
         ),
+        ("size(B)  count  type  redop  scope  latency(us)\n8 1 int64 sum b 2.14\n", "NVSHMEM"),
+        ("#device_alltoall\nsize(B) count type scope latency(us) algbw(GB/s)\n", "NVSHMEM"),
         ("nvbandwidth Version: v0.5\n", "nvbandwidth"),
         ("Comm. Op    Message Size    Count\nall_reduce\n   8.0 KB   4\n", "DeepSpeed"),
         ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n D\\D 0 1\n", "p2pBandwidth"),

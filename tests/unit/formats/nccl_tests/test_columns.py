@@ -161,18 +161,35 @@ def test_rows_that_were_left_out_do_not_make_the_others_doubtful(dots: str) -> N
     assert "left out" in read.sentence("note")
 
 
-def test_missing_columns_are_an_error() -> None:
-    lines = Made(points(4096)).lines()
-    for column in ("type", "algbw"):
-        read = text("\n".join(line.replace(column, " " * len(column)) for line in lines))
-        assert read.samples == []
-        assert read.report.unreadable >= 1
-
-
-def test_other_units_are_an_error() -> None:
-    read = text(Made(points(4096)).text().replace("(us)", "(ms)"))
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("type", "    ", "names no size, count, type or time"),
+        ("algbw", "     ", "a time column without its bandwidths"),
+        ("(us)", "(ms)", "the units line has no (us)"),
+        ("(GB/s)", "(MB/s)", "the units line has no (GB/s)"),
+        ("type", "kind", "names no size, count, type or time"),
+        ("root", "from", "unknown column before the times"),
+    ],
+)
+def test_rows_below_names_that_are_not_read_say_so(old: str, new: str, reason: str) -> None:
+    read = text(Made(points(*SIZES)).text().replace(old, new))
     assert read.samples == []
-    assert "(us)" in read.reasons[0]
+    assert reason in read.reasons[0]
+    assert "no line above the row names them, or it was not read" in read.reasons[1]
+    assert len(set(read.reasons)) == 2
+
+
+@pytest.mark.parametrize("bar", [" | ", "|", " | # ", "    "])
+def test_tables_side_by_side_are_named(bar: str) -> None:
+    made = Made(points(*SIZES))
+    shown = {*made.columns(), *map(made.row, made.points)}
+    lines = [line + bar + line.lstrip("#") if line in shown else line for line in made.lines()]
+    read = text("\n".join(lines))
+    assert read.samples == []
+    assert read.reasons[0] == "tables stand side by side: put one below the other"
+    assert "no line above the row names them, or it was not read" in read.reasons[1]
+    assert len(set(read.reasons)) == 2
 
 
 def test_size_0_is_counted_and_no_sample() -> None:

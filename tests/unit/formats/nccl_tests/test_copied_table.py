@@ -11,6 +11,7 @@ from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.reading.table_header import with_title
+from nccltune.model.collective import Collective
 from tests.unit.formats.maker import Made, points
 from tests.unit.formats.reading_tools import Read, files, one, text
 
@@ -439,6 +440,36 @@ def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
 )
 def test_a_title_names_the_measure_of_columns(title: str, line: str, named: str | None) -> None:
     assert (named or line) in with_title(line, title)
+
+
+@pytest.mark.parametrize(
+    ("line", "row", "named"),
+    [
+        ("size\tNCCL\tgloo", "1KB\t0.16ms\t0.039ms", "size\tNCCL (ms)\tgloo (ms)"),
+        ("| Size | Ring | Tree |", "| 1 KiB | 12.1 us | 13 us |", "|Size|Ring (us)|Tree (us)|"),
+        ("Size,Time,new", "1K,12,13.5\u00b5s", "Size,Time,new (\u00b5s)"),
+        ("Size;a;speed-up", "1K;1.2MS;1.5x", "Size;a (MS);speed-up"),
+        ("| Size | a (us) |", "| 1K | 12 us |", "|Size|a (us)|"),
+        ("| 1K | 12.1 us |", "| 2K | 13 us |", "| 1K | 12.1 us |"),
+        ("Size,a", "it, took 12 us", "Size,a"),
+        ("Size,a", "1K,12,13us", "Size,a"),
+        ("Size,a", "1K,12 GB/s", "Size,a"),
+    ],
+)
+def test_the_first_row_has_the_units_of_columns(line: str, row: str, named: str) -> None:
+    assert with_title(line, "Bandwidth, and", ["|---|---|", row]) == named
+    assert with_title(line, "", [row, "2K,13us"]) == named
+
+
+def test_columns_of_other_libraries_are_runs_of_their_own() -> None:
+    table = "size\tNCCL\tgloo\n1KB\t0.16ms\t0.039ms\n256KB \t0.13ms\t20.161ms\n"
+    read = text(table, collective=Collective.ALLREDUCE)
+    assert read.times == [
+        (1024, False, 160.0), (262144, False, 130.0), (1024, False, 39.0), (262144, False, 20161.0),
+    ]  # fmt: skip
+    table = "| Size (MB) | UCC (us) | OMPI (us) |\n|--:|--:|--:|\n| 1 | 2 287.61 | \u2014 |\n"
+    read = text(table, collective=Collective.ALLREDUCE)
+    assert read.times == [(1 << 20, False, 2287.61)]
 
 
 def test_a_table_whose_title_has_the_unit_is_read(tmp_path: Path) -> None:

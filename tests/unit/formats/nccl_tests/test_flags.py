@@ -157,8 +157,9 @@ def test_a_collective_that_nothing_names() -> None:
     "collective", [Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE]
 )
 def test_columns_that_allow_one_collective_only(collective: Collective) -> None:
-    for era in ("old", "2.13"):
-        read = text(Made(points(*SIZES), collective, era=era, ranks=8).text())
+    # The columns before 2.13 are no send/recv's, whatever the bandwidths.
+    for era, ranks in (("old", 8), ("old", 2), ("2.13", 8)):
+        read = text(Made(points(*SIZES), collective, era=era, ranks=ranks).text())
         assert read.report.collectives == {collective.value: 6}
 
 
@@ -234,3 +235,29 @@ def test_bandwidths_and_counts_narrow_the_collective(
         warned = f"its rows are not those of {name} as given" in str(told.report.flags)
         assert warned is (name not in listed)
         assert told.report.collectives == {name: 2}
+        for mark in ("# ", ""):
+            concluded = text(f"{row}{mark}Collective test concluded: {name}_perf\n")
+            assert concluded.report.collectives == {name: 2}
+
+
+@pytest.mark.parametrize(
+    ("time_us", "algbw", "busbw", "named"),
+    [
+        ("76.61", "0.05", "0.11", True),
+        ("61.94", "0.07", "0.13", True),
+        ("93.62", "0.04", "0.08", True),
+        ("4.89", "0.84", "1.47", True),
+        ("409.6", "0.01", "0.02", True),
+        ("819.2", "0.01", "0.01", False),
+        ("61.94", "0.07", "0.07", False),
+        ("4096.0", "0.00", "0.00", False),
+    ],
+)
+def test_small_bandwidths_narrow_the_collective(
+    time_us: str, algbw: str, busbw: str, named: bool
+) -> None:
+    figures = f"{time_us} {algbw} {busbw} 0"
+    read = text(f"  4096  1024  float  sum  -1  {figures}  {figures}\n")
+    assert read.report.collectives == ({"allreduce": 2} if named else {})
+    if not named:
+        assert "sendrecv" in read.sentence("collective_unknown")

@@ -107,7 +107,7 @@ def test_rows_only_under_a_prefix_are_not_guessed() -> None:
     read = text("\n".join(f"0: {' '.join(row)}" for row in rows))
     assert read.samples == []
     assert read.report.unreadable == len(SIZES)
-    assert "column header" in read.reasons[0]
+    assert "which column is which" in read.reasons[0]
     assert read.report.first_unreadable[0].line == 1
 
 
