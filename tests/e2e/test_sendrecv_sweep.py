@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bench_runs import environment, eventually
+from tests.e2e.bench_runs import FAKES, NEEDS_FAKES, environment, eventually
 from tests.e2e.command_line import line, nccltune
 from tests.e2e.own_processes import native_parts, run, variables
-from tests.e2e.test_bench_fake_gpus import FAKES, NEEDS_FAKES
 
 STAND_IN = Path(__file__).with_name("settings_bench.py")
 FAST = ("--sizes", "256K-16M")
