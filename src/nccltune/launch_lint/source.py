@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.launch.program import is_nccl_test
@@ -52,7 +51,6 @@ from nccltune.launch_lint.words import (
 )
 from nccltune.model.errors import InputError
 
-MAX_BYTES = 16 << 20
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
@@ -570,21 +568,6 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
                 exported=inside(before, site.exported),
             )
     return None
-
-
-def read_text(path: Path) -> str:
-    """Return the text in the first `MAX_BYTES` of a file.
-
-    Raises InputError if the file cannot be read or is binary.
-    """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES)
-    except OSError as raised:
-        raise InputError(f"cannot be read: {raised.strerror}", where=str(path)) from raised
-    if b"\0" in raw:
-        raise InputError("is not text", where=str(path))
-    return raw.decode(errors="replace")
 
 
 def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) -> list[FoundCommand]:
