@@ -22,7 +22,7 @@ from nccltune.app.verify import launch_as_measured
 from nccltune.examples import recording
 from nccltune.formats.importing.hardware import hardware_hash
 from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules, rows_text
-from nccltune.formats.tuner_config.nccl_conf import read_conf
+from nccltune.formats.tuner_config.nccl_conf import conf_files, read_conf
 from nccltune.measure.bench.gpus import driver_version, topology_hash, visible_gpus
 from nccltune.measure.bench.identity import nccl_settings
 from nccltune.measure.bench.process import Launch
@@ -38,13 +38,13 @@ from nccltune.prove.run import calls_to_prove, measured
 from nccltune.prove.spot import SpotCheck, SpotSite, spot_check, unmeasured
 from nccltune.study.files import Study, locked
 from nccltune.topology.files.load import read_file
+from nccltune.topology.nccl_model.settings import version_text
 from nccltune.tune.basis import FACTS, rests_on
 from nccltune.tune.result import Tuning
 
 FactVerdict = Literal["same", "differs", "unknown", "asked for"]
 CONFIG_VARIABLES = ("NCCLTUNE_CONFIG", "NCCL_TUNER_CONFIG_FILE")
 """The variables that name the configuration of the plugin; the first that is set counts."""
-_CONF_FILES = ("~/.nccl.conf", "/etc/nccl.conf")
 _DATED = re.compile(r"\bon (\d{4}-\d\d-\d\d)\b")
 _OF_MACHINE = [FACTS[key] for key in ("nccl", "driver", "gpu", "topology")]
 
@@ -336,10 +336,10 @@ def _file_facts(target: Target, hash_: str) -> list[Fact]:
 
 def _deployed_facts(hash_: str, environment: Mapping[str, str]) -> list[Fact]:
     """Return whether the file that NCCL's processes of this shell would read is this one."""
-    settings = {name: environment[name] for name in environment if environment[name]}
-    for name in _CONF_FILES:
+    settings = dict(environment)
+    for name in conf_files(environment.get("NCCL_CONF_FILE"), environment.get("HOME")):
         with contextlib.suppress(InputError):
-            settings = {**read_conf(Path(name).expanduser()), **settings}
+            settings = {**read_conf(Path(name)), **settings}
     facts = []
     named = next((settings[name] for name in CONFIG_VARIABLES if settings.get(name)), None)
     if named is not None:
@@ -397,4 +397,4 @@ def _version_text(path: Path) -> str:
     """Return the version of a library, or the one that `path` spells; raise InputError if none."""
     version = stated_version(path)
     assert version is not None
-    return ".".join(map(str, version))
+    return version_text(version)

@@ -22,9 +22,14 @@ RECORDING = "h200x4-1-node"
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("NCCLTUNE_CONFIG", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_CONFIG_HASH"):
+    for name in (
+        "NCCLTUNE_CONFIG",
+        "NCCL_TUNER_CONFIG_FILE",
+        "NCCLTUNE_CONFIG_HASH",
+        "NCCL_CONF_FILE",
+    ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(module, "_CONF_FILES", (str(tmp_path / "nccl.conf"),))
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +144,7 @@ def test_the_file_that_jobs_read_is_compared(
     now, config = here(study), study / "tuner.conf"
     deployed = study.parent / "deployed.conf"
     deployed.write_bytes(config.read_bytes())
-    conf = study.parent / "nccl.conf"
+    conf = study.parent / ".nccl.conf"
     conf.write_text(f"NCCL_TUNER_CONFIG_FILE={deployed}\n")
     monkeypatch.setenv("NCCLTUNE_CONFIG_HASH", config_hash(config.read_bytes()).upper())
     names = ["deployed file", "NCCLTUNE_CONFIG_HASH"]
@@ -155,6 +160,16 @@ def test_the_file_that_jobs_read_is_compared(
     monkeypatch.setenv("NCCLTUNE_CONFIG", str(config))
     monkeypatch.setenv("NCCLTUNE_CONFIG_HASH", "0123456789abcdef")
     assert facts(checked(cli, study, "--replay", now, code=1), "differs") == names[1:]
+    # An empty variable hides the file's line: a user with rules of their own sets it so.
+    conf.write_text("NCCLTUNE_CONFIG_HASH=0123456789abcdef\n")
+    monkeypatch.setenv("NCCLTUNE_CONFIG_HASH", "")
+    assert names[1] not in facts(checked(cli, study, "--replay", now), "same")
+    # NCCL_CONF_FILE replaces the file in the home folder.
+    monkeypatch.delenv("NCCLTUNE_CONFIG_HASH")
+    assert facts(checked(cli, study, "--replay", now, code=1), "differs") == names[1:]
+    (study.parent / "site.conf").write_text("")
+    monkeypatch.setenv("NCCL_CONF_FILE", str(study.parent / "site.conf"))
+    assert names[1] not in facts(checked(cli, study, "--replay", now), "same")
 
 
 @pytest.mark.parametrize(
