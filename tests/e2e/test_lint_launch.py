@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -72,15 +73,21 @@ def _predicted(words: list[str], flavor: Flavor) -> dict[str, int] | str | None:
 def _mapped(words: list[str]) -> dict[str, int] | None:
     """The map that Open MPI prints and does not launch; None where it refuses."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(
-        words,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=30,
-        env=os.environ | root,
-    )
-    text = (done.stdout + done.stderr).decode(errors="replace")
+    text = ""
+    for _ in range(5):
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=30,
+            env=os.environ | root,
+        )
+        text = (done.stdout + done.stderr).decode(errors="replace")
+        # Now and then PMIx does not start on a loaded machine, long before anything is mapped.
+        if "listener thread failed to start" not in text:
+            break
+        time.sleep(0.5)
     found: dict[str, int] = {}
     host = None
     for line in text.splitlines():
