@@ -59,7 +59,7 @@ def test_a_stuck_collective_is_named_and_ends_all() -> None:
 
 
 def test_no_gpu_is_exit_status_3() -> None:
-    with Run(SIZE, FAKE_CUDA_INIT="100") as run:
+    with Run(SIZE, SOFT_CUDA_INIT="100") as run:
         answers = run.first.rest()
         assert run.end() == [3] * SIZE
     assert [(answer["op"], answer["kind"]) for answer in answers] == [("error", "start")]

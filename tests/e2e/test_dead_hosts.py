@@ -145,7 +145,7 @@ def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
     under = ["--launcher", site.launcher.value, "--set", f"hosts={','.join(hosts)}"]
     under += ["--gpus", "1"]
     plan = [FAKE_NCCL, "--exhaustive", "--rounds", "1000", "--sizes", "1K-4K"]
-    fakes = {"LD_LIBRARY_PATH": str(FAKES), "FAKE_CUDA_OWN_GPUS": "1"}
+    fakes = {"LD_LIBRARY_PATH": str(FAKES), "SOFT_CUDA_OWN_GPUS": "1"}
     sweep = subprocess.Popen(
         [sys.executable, "-c", MAIN, "sweep", "-o", str(study), *under, *plan],
         env={**os.environ, **site.variables, **fakes, "PLACES": str(places)},

@@ -24,7 +24,7 @@ def sweep(study: Path, *words: str, code: int = 0, **variables: str) -> str:
 def test_a_sweep_names_the_ranks_that_share_a_gpu(tmp_path: Path) -> None:
     study = tmp_path / "study"
     messages = sweep(study, *SHARED)
-    assert "1 x Fake GPU · 4 ranks on it, without MPS" in messages
+    assert "1 x GPU in software · 4 ranks on it, without MPS" in messages
     assert "take turns of about 2 ms" in messages
     platform = json.loads((study / "platform.json").read_text())
     assert (platform["gpus"], platform["ranks_per_gpu"], platform["mps"]) == (1, 4, False)
@@ -68,7 +68,7 @@ while not (pipes / "quit").exists():
     study = tmp_path / "study"
     path = f"{program.parent}:{environment()['PATH']}"
     messages = sweep(study, *SHARED, "--mps", PATH=path, **{PIPES: str(tmp_path / "none")})
-    assert "1 x Fake GPU · 4 ranks on it, MPS" in messages
+    assert "1 x GPU in software · 4 ranks on it, MPS" in messages
     assert json.loads((study / "platform.json").read_text())["mps"] is True
     number, pipes = seen.read_text().split()
     assert not Path(f"/proc/{number}").exists()

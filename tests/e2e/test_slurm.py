@@ -186,7 +186,7 @@ def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None
     under = ["--launcher", "slurm", "--gpus", "1", "--budget", "5", FAKE_NCCL]
     done = subprocess.run(
         ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *sweep, *under],
-        env=slurm | {"LD_LIBRARY_PATH": str(FAKES), "FAKE_CUDA_OWN_GPUS": "1"},
+        env=slurm | {"LD_LIBRARY_PATH": str(FAKES), "SOFT_CUDA_OWN_GPUS": "1"},
         capture_output=True,
         text=True,
         check=False,

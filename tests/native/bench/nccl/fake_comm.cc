@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "bench/nccl/pattern.h"
+#include "sendrecv/stand_in/soft_cuda.h"
 
 namespace nccltune::fake {
 namespace {
@@ -68,6 +69,18 @@ std::vector<std::pair<host::Combination, float>> Costs(int function, size_t byte
   return costs;
 }
 
+int CurrentGpu() {
+  int gpu = -1;
+  if (soft::cuCtxGetDevice(&gpu) != soft::kCudaSuccess) std::abort();
+  return gpu;
+}
+
+soft::CUstream Handle(cu::Stream stream) { return static_cast<soft::CUstream>(stream); }
+
+soft::CUdeviceptr AddressOf(const void* pointer) {
+  return reinterpret_cast<soft::CUdeviceptr>(pointer);
+}
+
 std::string UpperCase(std::string_view word) {
   std::string upper(word);
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -101,7 +114,7 @@ bool Faults::Hits(const std::optional<At>& fault, int rank, size_t bytes) {
 }
 
 Comm::Comm(const std::string& world, int ranks, int rank)
-    : ranks_(ranks), rank_(rank), world_(world, ranks, rank) {
+    : ranks_(ranks), rank_(rank), world_(world, ranks, rank, CurrentGpu()) {
   const int nodes = NodesOf(ranks);
   const std::string plugin = Setting("NCCL_TUNER_PLUGIN");
   if (!plugin.empty() && !faults_.ignores_tuner) {
@@ -203,10 +216,8 @@ nccl::Result Comm::EnqueueCalls(std::vector<Call> calls, cu::Stream stream) {
     last_error_ = "a made-up failure";
     return faults_.fail_code;
   }
-  static const auto is_capturing = reinterpret_cast<cu::Result (*)(cu::Stream, int*)>(
-      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamIsCapturing"));
   int capturing = 0;
-  is_capturing(stream, &capturing);
+  soft::cuStreamIsCapturing(Handle(stream), &capturing);
   Decide(calls.front(), calls.size(), capturing != 0);
   for (Call& call : calls) Launch(std::move(call), stream);
   return abi::kSuccess;
@@ -252,10 +263,8 @@ nccl::Result Comm::EnqueueGroup(const std::vector<Transfer>& transfers, cu::Stre
 }
 
 void Comm::Launch(Call call, cu::Stream stream) {
-  static const auto launch = reinterpret_cast<cu::Result (*)(cu::Stream, void (*)(void*), void*)>(
-      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc"));
   operations_.push_back({this, std::move(call)});
-  launch(stream, &Comm::Play, &operations_.back());
+  soft::cuLaunchHostFunc(Handle(stream), &Comm::Play, &operations_.back());
 }
 
 void Comm::Play(void* argument) {
@@ -273,7 +282,7 @@ void Comm::Play(void* argument) {
   if (faults.delay_us > 0) usleep(static_cast<useconds_t>(faults.delay_us));
   if (comm.world_.Run(call.exchange, comm.aborted_) &&
       Faults::Hits(faults.wrong, comm.rank_, call.tuner_bytes) && !call.exchange.parts.empty()) {
-    call.exchange.receive[call.exchange.parts.back().to] ^= 1U;
+    comm.world_.Spoil(call.exchange.receive + call.exchange.parts.back().to);
   }
   --comm.pending_;
 }
@@ -298,7 +307,8 @@ std::string World::Create() {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor);
 }
 
-World::World(const std::string& name, int ranks, int rank) : ranks_(ranks), rank_(rank) {
+World::World(const std::string& name, int ranks, int rank, int gpu)
+    : ranks_(ranks), rank_(rank), gpu_(gpu) {
   const int descriptor = open(name.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) std::abort();
   void* const memory =
@@ -327,7 +337,8 @@ bool World::Barrier(const std::atomic<bool>& aborted) {
 
 bool World::Run(const RankExchange& exchange, const std::atomic<bool>& aborted) {
   // A copy, because an in-place result overwrites input that other ranks still read.
-  const std::vector<unsigned char> send(exchange.send, exchange.send + exchange.send_bytes);
+  std::vector<unsigned char> send(exchange.send_bytes);
+  soft::softCudaRead(gpu_, AddressOf(exchange.send), send.data(), send.size());
   shared_->send_bytes[rank_] = send.size();
   shared_->scalar[rank_] = exchange.scalar;
   for (size_t peer = 0; peer < exchange.offset_to.size(); ++peer) {
@@ -355,12 +366,22 @@ void World::Deliver(const RankExchange& exchange, const ResultPiece& part, size_
   const size_t begin = std::max(part.from, chunk);
   const size_t end = std::min(part.from + part.bytes, chunk + kStagingBytes);
   if (begin >= end) return;
-  unsigned char* const to = exchange.receive + part.to + (begin - part.from);
+  std::vector<unsigned char> result(end - begin);
+  const unsigned char* from = result.data();
   if (part.source == ResultPiece::kReduced) {
-    Reduce(exchange, begin - chunk, end - begin, to);
+    Reduce(exchange, begin - chunk, end - begin, result.data());
   } else {
-    std::memcpy(to, shared_->staging[part.source] + (begin - chunk), end - begin);
+    from = shared_->staging[part.source] + (begin - chunk);
   }
+  unsigned char* const to = exchange.receive + part.to + (begin - part.from);
+  soft::softCudaWrite(gpu_, AddressOf(to), from, end - begin);
+}
+
+void World::Spoil(unsigned char* byte) const {
+  unsigned char value = 0;
+  soft::softCudaRead(gpu_, AddressOf(byte), &value, 1);
+  value ^= 1U;
+  soft::softCudaWrite(gpu_, AddressOf(byte), &value, 1);
 }
 
 // Rounds every partial result to the type. The order of ranks differs between elements, as with

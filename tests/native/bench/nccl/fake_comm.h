@@ -60,7 +60,8 @@ class World {
   // Returns a name for a unique id. It is valid in all processes while this one lives.
   static std::string Create();
 
-  World(const std::string& name, int ranks, int rank);
+  // `gpu` holds the buffers of the rank.
+  World(const std::string& name, int ranks, int rank, int gpu);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -70,6 +71,8 @@ class World {
 
   // Runs the collective with all ranks. Returns false after `aborted` is set.
   bool Run(const RankExchange& exchange, const std::atomic<bool>& aborted);
+  // Changes a byte of the rank's GPU memory.
+  void Spoil(unsigned char* byte) const;
 
  private:
   struct Shared;
@@ -78,6 +81,7 @@ class World {
 
   const int ranks_;
   const int rank_;
+  const int gpu_;
   Shared* shared_ = nullptr;
   uint64_t barriers_ = 0;
 };

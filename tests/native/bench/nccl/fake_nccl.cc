@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A fake NCCL, built as libnccl.so.2: NCCL's interface on top of fake_comm.
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include "bench/nccl/fake_comm.h"
 #include "bench/nccl/pattern.h"
 #include "host/nccl_stand_in.h"
+#include "sendrecv/stand_in/soft_cuda.h"
 
 namespace nccltune::nccl {
 
@@ -25,6 +24,7 @@ namespace {
 
 namespace abi = nccltune::abi;
 namespace cu = nccltune::cu;
+namespace soft = nccltune::soft;
 using nccltune::bench::Dtype;
 using nccltune::bench::Redop;
 using nccltune::fake::Call;
@@ -47,11 +47,6 @@ struct Group {
   cu::Stream stream = nullptr;
 };
 thread_local Group group;
-
-template <typename Function>
-Function* InCuda(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
-}
 
 size_t Bytes(size_t count, int type) {
   return count * static_cast<size_t>(nccltune::bench::SizeOf(static_cast<Dtype>(type)));
@@ -151,10 +146,8 @@ Result ncclCommGetAsyncError(Comm comm, Result* error) {
 }
 
 Result ncclMemAlloc(void** pointer, size_t bytes) {
-  cu::Pointer start = 0;
-  if (InCuda<cu::Result(cu::Pointer*, size_t)>("cuMemAlloc_v2")(&start, bytes) != 0) {
-    return abi::kUnhandledCudaError;
-  }
+  soft::CUdeviceptr start = 0;
+  if (soft::cuMemAlloc_v2(&start, bytes) != 0) return abi::kUnhandledCudaError;
   *pointer = reinterpret_cast<void*>(start);
   ++live;
   return abi::kSuccess;
@@ -162,10 +155,8 @@ Result ncclMemAlloc(void** pointer, size_t bytes) {
 
 Result ncclMemFree(void* pointer) {
   --live;
-  return InCuda<cu::Result(cu::Pointer)>("cuMemFree_v2")(reinterpret_cast<cu::Pointer>(pointer)) ==
-                 0
-             ? abi::kSuccess
-             : abi::kUnhandledCudaError;
+  const auto start = reinterpret_cast<soft::CUdeviceptr>(pointer);
+  return soft::cuMemFree_v2(start) == 0 ? abi::kSuccess : abi::kUnhandledCudaError;
 }
 
 Result ncclCommRegister(Comm comm, void* buffer, size_t bytes, void** handle) {

@@ -131,7 +131,7 @@ TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {
 }
 
 TEST_F(NcclFailure, AMemoryErrorNamesASizeThatFits) {
-  environment_.Set("FAKE_CUDA_MEMORY", std::to_string(size_t{16} << 20U));
+  environment_.Set("SOFT_CUDA_MEMORY", std::to_string(size_t{16} << 20U));
   Open(2);
   const auto large = [](Collective collective, size_t bytes) {
     Step step = StepOf(collective, bytes);

@@ -40,7 +40,7 @@ TEST_F(NcclOpen, ReportsWhatItOpened) {
   EXPECT_EQ(info_.nodes, 1);
   ASSERT_EQ(info_.gpus.size(), 3U);
   EXPECT_EQ(info_.gpus[2].rank, 2);
-  EXPECT_EQ(info_.gpus[2].name, "Fake GPU");
+  EXPECT_EQ(info_.gpus[2].name, "GPU in software");
   EXPECT_EQ(info_.dtypes.size(), DtypeNames().size());
   EXPECT_EQ(info_.collectives.size(), AllCollectiveNames().size());
   EXPECT_FALSE(info_.chunk);
@@ -63,7 +63,7 @@ TEST_F(NcclOpen, EachVersionOfNcclFromThe221On) {
 }
 
 TEST_F(NcclOpen, EightBitRealsNeedTheGpu) {
-  environment_.Set("FAKE_CUDA_CAPABILITY", "80");
+  environment_.Set("SOFT_CUDA_CAPABILITY", "80");
   Open(2);
   EXPECT_EQ(std::count(info_.dtypes.begin(), info_.dtypes.end(), Dtype::kF8e4m3), 0);
   Step step = StepOf(Collective::kAllReduce, 4096);
@@ -84,11 +84,12 @@ TEST_F(NcclOpen, TooFewGpus) {
 }
 
 TEST_F(NcclOpen, ADriverThatCannotStart) {
-  environment_.Set("FAKE_CUDA_INIT", "100");
+  environment_.Set("SOFT_CUDA_INIT", "100");
   const OpenError error = Refused();
   EXPECT_EQ(error.kind, OpenError::Kind::kCannotRun);
   EXPECT_EQ(error.text,
-            "no GPU: the NVIDIA driver cannot be initialised: a made-up error (CUDA_ERROR_FAKE)");
+            "no GPU: the NVIDIA driver cannot be initialised: an error of the stand-in "
+            "(CUDA_ERROR_NO_DEVICE)");
 }
 
 TEST_F(NcclOpen, NoSuchNccl) {
@@ -100,7 +101,7 @@ TEST_F(NcclOpen, NoSuchNccl) {
 }
 
 TEST_F(NcclOpen, ALibraryThatIsNotNccl) {
-  options_.nccl_path = FAKE_CUDA;
+  options_.nccl_path = SOFT_CUDA;
   EXPECT_NE(Refused().text.find("is not NCCL: it reports no version"), std::string::npos);
 }
 
@@ -110,7 +111,7 @@ TEST_F(NcclOpen, ATunerPathThatNcclWouldCut) {
 }
 
 TEST_F(NcclOpen, ATunerThatIsNotOurs) {
-  options_.tuner_path = FAKE_CUDA;
+  options_.tuner_path = SOFT_CUDA;
   const OpenError error = Refused();
   EXPECT_EQ(error.kind, OpenError::Kind::kBadInput);
   EXPECT_NE(error.text.find("has no control interface"), std::string::npos);

@@ -44,8 +44,8 @@ void Environment::Set(const std::string& name, const std::string& value) {
 }
 
 long FakeGpus::Live() {
-  static void* const cuda = Loaded(FAKE_CUDA);
-  return Ask(cuda, "fake_cuda_live") + Ask(Nccl(), "fake_nccl_live");
+  static void* const cuda = Loaded(SOFT_CUDA);
+  return Ask(cuda, "softCudaLive") + Ask(Nccl(), "fake_nccl_live");
 }
 
 FakeGpus::FakeGpus()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Initialisation, devices and contexts.
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -22,6 +23,7 @@ const char* NameOf(CUresult error) {
       {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
       {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
       {kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED"},
+      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
       {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
       {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
       {kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
@@ -45,14 +47,22 @@ const char* NameOf(CUresult error) {
 
 bool IsDevice(CUdevice device) { return device >= 0 && device < Machine::Get().options.gpus; }
 
-// Those that the library asks for.
+// Those that the library and the bench ask for.
 int Attribute(int attribute) {
   const CudaOptions& options = Machine::Get().options;
+  const auto capability =
+      static_cast<int>(NumberOf("SOFT_CUDA_CAPABILITY", options.Lacks("hopper") ? 80 : 90));
   switch (attribute) {
+    case 16:  // MULTIPROCESSOR_COUNT
+      return 4;
+    case 38:  // L2_CACHE_SIZE
+      return 256 << 10;
     case 41:  // UNIFIED_ADDRESSING
       return 1;
     case 75:  // COMPUTE_CAPABILITY_MAJOR
-      return options.Lacks("hopper") ? 8 : 9;
+      return capability / 10;
+    case 76:  // COMPUTE_CAPABILITY_MINOR
+      return capability % 10;
     case 91:  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
     case 99:  // HOST_REGISTER_SUPPORTED
       return options.Lacks("hostregister") ? 0 : 1;
@@ -68,6 +78,7 @@ int Attribute(int attribute) {
 
 CUresult cuInit(unsigned flags) {
   if (flags != 0) return kInvalidValue;
+  if (const long long error = NumberOf("SOFT_CUDA_INIT", 0)) return static_cast<CUresult>(error);
   Machine::Start();
   return Enter(__func__);
 }
@@ -82,7 +93,10 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
   return *name == nullptr ? kInvalidValue : kCudaSuccess;
 }
 
-CUresult cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(error, text); }
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  *text = error == kCudaSuccess ? "no error" : "an error of the stand-in";
+  return NameOf(error) == nullptr ? kInvalidValue : kCudaSuccess;
+}
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   SOFT_ENTER();
@@ -107,7 +121,6 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
 CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   SOFT_ENTER();
   if (!IsDevice(device)) return kInvalidDevice;
-  // PCI_BUS_ID.
   *value = Attribute(attribute);
   return kCudaSuccess;
 }
@@ -118,6 +131,9 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, 0, sizeof uuid->bytes);
   const std::string text = "soft-gpu-" + std::to_string(device);
   std::memcpy(uuid->bytes, text.data(), std::min(text.size(), sizeof uuid->bytes));
+  // Processes that stand for hosts have GPUs of their own.
+  const pid_t process = NumberOf("SOFT_CUDA_OWN_GPUS", 0) == 1 ? getpid() : 0;
+  std::memcpy(&uuid->bytes[12], &process, sizeof process);
   return kCudaSuccess;
 }
 
@@ -227,6 +243,15 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
 CUresult cuCtxSynchronize() {
   SOFT_ENTER_CONTEXT();
   return SynchronizeContext(*Current());
+}
+
+long softCudaLive() {
+  if (!Machine::started()) return 0;
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  size_t live = all.streams.size() + all.events.size() + all.graphs.size() + Memory::Get().Count();
+  for (const auto& context : all.contexts) live += static_cast<size_t>(context->retained);
+  return static_cast<long>(live) + all.modules;
 }
 
 }  // namespace nccltune::soft

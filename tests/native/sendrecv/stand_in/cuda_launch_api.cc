@@ -63,7 +63,7 @@ using sendrecv::Reached;
 
 const auto kModule = reinterpret_cast<CUmodule>(0x10);
 
-enum class Kernel : uintptr_t { kNone, kGate, kExchange, kCount };
+enum class Kernel : uintptr_t { kNone, kGate, kExchange, kLoad, kCount };
 
 CUfunction FunctionOf(const Context& context, Kernel kernel) {
   constexpr auto kCount = static_cast<uintptr_t>(Kernel::kCount);
@@ -297,18 +297,24 @@ CUresult cuGraphDestroy(CUgraph graph) {
   return Forget(graph);
 }
 
-// The library's wait kernels (native/sendrecv/wait_kernels.cu), in C++.
+// The library's wait kernels (native/sendrecv/wait_kernels.cu), in C++, and the load of
+// nccltune-bench, which takes a nanosecond a round.
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   SOFT_ENTER_CONTEXT();
   if (Machine::Get().options.Lacks("kernels")) return kNotSupported;
   const std::string_view text(static_cast<const char*>(image));
-  if (text.find(".entry nccltune_gate") == std::string_view::npos) return kInvalidValue;
+  if (text.find(".entry nccltune_gate") == std::string_view::npos &&
+      text.find(".entry nccltune_load") == std::string_view::npos) {
+    return kInvalidValue;
+  }
   *module = kModule;
+  ++Machine::Get().modules;
   return kCudaSuccess;
 }
 
 CUresult cuModuleUnload(CUmodule /*module*/) {
   SOFT_ENTER_CONTEXT();
+  --Machine::Get().modules;
   return kCudaSuccess;
 }
 
@@ -318,7 +324,8 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   const Kernel kernel = std::string_view(name) == sendrecv::kGateKernelName ? Kernel::kGate
                         : std::string_view(name) == sendrecv::kExchangeKernelName
                             ? Kernel::kExchange
-                            : Kernel::kNone;
+                        : std::string_view(name) == "nccltune_load" ? Kernel::kLoad
+                                                                    : Kernel::kNone;
   *function = FunctionOf(*Current(), kernel);
   return *function == nullptr ? kNotFound : kCudaSuccess;
 }
@@ -328,26 +335,30 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned /*shared_bytes*/, CUstream handle, void** parameters,
                         void** /*extra*/) {
   SOFT_ENTER();
-  const bool one_warp = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 &&
-                        block_x == sendrecv::kWaitKernelThreads;
-  if (!one_warp) return kInvalidValue;
   Machine& all = Machine::Get();
   std::unique_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
   if (stream == nullptr) return kInvalidHandle;
   Context& context = stream->context();
   if (const CUresult error = context.error) return error;
-  const bool is_gate = function == FunctionOf(context, Kernel::kGate);
-  if (!is_gate && function != FunctionOf(context, Kernel::kExchange)) return kInvalidHandle;
+  const bool one_warp = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 &&
+                        block_x == sendrecv::kWaitKernelThreads;
   Operation operation;
-  if (is_gate) {
+  if (function == FunctionOf(context, Kernel::kLoad)) {
+    const auto rounds = *static_cast<const unsigned*>(parameters[1]);
+    operation.run = [rounds] { std::this_thread::sleep_for(std::chrono::nanoseconds(rounds)); };
+  } else if (!one_warp) {
+    return kInvalidValue;
+  } else if (function == FunctionOf(context, Kernel::kGate)) {
     GateKernel gate;
     std::memcpy(static_cast<void*>(&gate), parameters[0], sizeof(gate));
     operation.run = [&context, gate] { RunGate(context, gate); };
-  } else {
+  } else if (function == FunctionOf(context, Kernel::kExchange)) {
     ExchangeKernel exchange;
     std::memcpy(static_cast<void*>(&exchange), parameters[0], sizeof(exchange));
     operation.run = [&context, exchange] { RunExchange(context, exchange); };
+  } else {
+    return kInvalidHandle;
   }
   const Mark mark = all.Enqueue(*stream, std::move(operation));
   lock.unlock();

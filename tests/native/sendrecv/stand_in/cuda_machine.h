@@ -169,6 +169,10 @@ struct Context {
 struct Event {
   Context* context = nullptr;
   Mark mark;
+  bool timed = false;
+  // In nanoseconds: when the stream reached the last record of an event with timing. With one
+  // connection it stays 0.
+  std::shared_ptr<std::atomic<int64_t>> reached;
   // Not null: recorded under capture.
   std::weak_ptr<Graph> graph;
   size_t graph_mark = 0;
@@ -190,6 +194,7 @@ class Machine {
   std::map<uint64_t, std::shared_ptr<SoftStream>> streams;
   std::map<uint64_t, std::shared_ptr<Event>> events;
   std::map<uint64_t, std::shared_ptr<Graph>> graphs;
+  std::atomic<int> modules{0};
   uint64_t NextHandle() { return handles_ += 0x40; }
   // Destroys the streams and events of a context, as a reset does. Requires the lock.
   void DestroyAll(Context& context);

@@ -214,6 +214,21 @@ bool Memory::DropReference(CUdeviceptr start) {
   return Remove(start, Kind::kImported);
 }
 
+size_t Memory::Allocated(int gpu) const {
+  const std::scoped_lock lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [start, mapping] : mappings_) {
+    const bool own = mapping.kind == Kind::kLegacy || mapping.kind == Kind::kPool;
+    if (own && mapping.gpu == gpu) bytes += mapping.bytes;
+  }
+  return bytes;
+}
+
+size_t Memory::Count() const {
+  const std::scoped_lock lock(mutex_);
+  return mappings_.size() + host_.size();
+}
+
 CUresult Memory::AddHost(HostRange range) {
   const std::scoped_lock lock(mutex_);
   const auto next = host_.lower_bound(range.start);

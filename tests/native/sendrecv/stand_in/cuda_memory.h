@@ -113,6 +113,11 @@ class Memory {
   CUdeviceptr AddReference(ino_t inode, int gpu);
   bool DropReference(CUdeviceptr start);
 
+  // Returns the bytes that this process has allocated on the GPU.
+  size_t Allocated(int gpu) const;
+  // Returns the number of allocations and imports, of GPU and of host memory.
+  size_t Count() const;
+
   CUresult AddHost(HostRange range);
   std::optional<HostRange> FindHost(CUdeviceptr address) const;
   CUresult RemoveHost(uintptr_t start, bool registered);

@@ -3,6 +3,7 @@
 // GPU memory, pinned host memory, and the attributes of pointers.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -13,8 +14,11 @@
 namespace nccltune::soft {
 namespace {
 
+size_t TotalMemory() { return static_cast<size_t>(NumberOf("SOFT_CUDA_MEMORY", 1LL << 30)); }
+
 CUresult Allocate(CUdeviceptr* pointer, size_t bytes, Context& context, Kind kind) {
   if (bytes == 0) return kInvalidValue;
+  if (Memory::Get().Allocated(context.gpu) + bytes > TotalMemory()) return kOutOfMemory;
   Mapping mapping;
   mapping.bytes = bytes;
   mapping.backing = Backing::Create(context.gpu, bytes);
@@ -86,8 +90,8 @@ void Unknown(void* data, int attribute) {
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   SOFT_ENTER_CONTEXT();
-  *total = size_t{16} << 30;
-  *free = *total / 2;
+  *total = TotalMemory();
+  *free = *total - std::min(*total, Memory::Get().Allocated(Current()->gpu));
   return kCudaSuccess;
 }
 

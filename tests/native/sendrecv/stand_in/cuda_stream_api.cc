@@ -2,6 +2,7 @@
 //
 // Streams, events and host functions.
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -135,12 +136,13 @@ void softCudaGreen(CUstream handle) {
   all.Find(handle)->green = true;
 }
 
-CUresult cuEventCreate(CUevent* handle, unsigned /*flags*/) {
+CUresult cuEventCreate(CUevent* handle, unsigned flags) {
   SOFT_ENTER_CONTEXT();
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
   auto event = std::make_shared<Event>();
   event->context = Current();
+  event->timed = (flags & kEventDisableTiming) == 0;
   const uint64_t id = all.NextHandle();
   all.events[id] = std::move(event);
   *handle = reinterpret_cast<CUevent>(id);
@@ -168,6 +170,12 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   event->graph.reset();
   Operation record;
   record.kind = Operation::Kind::kRecord;
+  if (event->timed) {
+    event->reached = std::make_shared<std::atomic<int64_t>>(0);
+    record.run = [reached = event->reached] {
+      *reached = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    };
+  }
   event->mark = all.Enqueue(*stream, std::move(record));
   if (stream->graph != nullptr) {
     Graph& graph = *stream->graph;
@@ -224,6 +232,18 @@ CUresult cuEventQuery(CUevent handle) {
   if (!event->graph.expired()) return kCapturedEvent;
   if (const CUresult error = event->context->error) return error;
   return event->mark.Done() ? kCudaSuccess : kNotReady;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  SOFT_ENTER();
+  const std::scoped_lock lock(Machine::Get().mutex);
+  const std::shared_ptr<Event> start = FindEvent(start_handle);
+  const std::shared_ptr<Event> end = FindEvent(end_handle);
+  if (start == nullptr || end == nullptr) return kInvalidHandle;
+  if (start->reached == nullptr || end->reached == nullptr) return kInvalidHandle;
+  if (!start->mark.Done() || !end->mark.Done()) return kNotReady;
+  *milliseconds = static_cast<float>(*end->reached - *start->reached) / 1e6F;
+  return kCudaSuccess;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned /*flags*/) {

@@ -31,6 +31,7 @@ inline constexpr CUresult kCudaSuccess = 0;
 inline constexpr CUresult kInvalidValue = 1;
 inline constexpr CUresult kOutOfMemory = 2;
 inline constexpr CUresult kNotInitialized = 3;
+inline constexpr CUresult kNoDevice = 100;
 inline constexpr CUresult kInvalidDevice = 101;
 inline constexpr CUresult kInvalidContext = 201;
 inline constexpr CUresult kPeerAccessUnsupported = 217;
@@ -54,6 +55,7 @@ inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kCaptureRelaxed = 2;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kWaitGeq = 0;
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 
@@ -149,6 +151,7 @@ SOFT_EXPORT CUresult cuEventDestroy_v2(CUevent event);
 SOFT_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream);
 SOFT_EXPORT CUresult cuEventSynchronize(CUevent event);
 SOFT_EXPORT CUresult cuEventQuery(CUevent event);
+SOFT_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end);
 SOFT_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 SOFT_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image);
 SOFT_EXPORT CUresult cuModuleUnload(CUmodule module);
@@ -215,6 +218,8 @@ SOFT_EXPORT CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAll
 
 // Not part of CUDA. While `more` is in effect, SOFT_CUDA_REFUSE ignores the thread's calls.
 SOFT_EXPORT void softCudaSpare(int more);
+// Returns how many allocations and objects of this process were not released.
+SOFT_EXPORT long softCudaLive();
 // Makes a stream one of a green context of its primary context.
 SOFT_EXPORT void softCudaGreen(CUstream stream);
 // Not part of CUDA. Reads or writes what a kernel on that GPU would, from a host function. Returns
