@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <cstdarg>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/log.h"
@@ -17,24 +15,14 @@
 namespace nccltune::net {
 namespace {
 
-std::vector<std::string> failure_lines;
-
-[[gnu::format(printf, 5, 6)]] void KeepFailure(abi::LogLevel level, unsigned long, const char*, int,
-                                               const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  failure_lines.push_back(LevelName(level) + LogText(format, arguments));
-  va_end(arguments);
-}
-
 constexpr int kOutageS = 300;
 
 class ConnectionFailureTest : public testing::Test {
  protected:
   using Texts = std::vector<std::string>;
-  static Texts Lines() { return std::exchange(failure_lines, {}); }
+  static Texts Lines() { return TakeLines(); }
 
-  ConnectionFailure failure_{Log(KeepFailure, abi::kSubsysNet, ""), "sending to x on y", kOutageS};
+  ConnectionFailure failure_{Log(KeepLine, abi::kSubsysNet, ""), "sending to x on y", kOutageS};
 };
 
 TEST_F(ConnectionFailureTest, WarnsAtOnceWhereSomebodyWaits) {
@@ -90,7 +78,7 @@ TEST_F(ConnectionFailureTest, AnOutageMayLastAsLongAsTheSettingAllows) {
 }
 
 TEST_F(ConnectionFailureTest, WithoutALimitAnOutageNeverEndsIt) {
-  ConnectionFailure failure(Log(KeepFailure, abi::kSubsysNet, ""), "", 0);
+  ConnectionFailure failure(Log(KeepLine, abi::kSubsysNet, ""), "", 0);
   failure.FlowsChanged(1, false, {"no answer", true});
   EXPECT_EQ(failure.NoFlow(1'000'000 * kNsPerSecond), "");
 }

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,26 +15,20 @@
 namespace nccltune::net {
 namespace {
 
-std::vector<std::string>& Lines() {
-  static std::vector<std::string> lines;
-  return lines;
-}
-
-__attribute__((format(printf, 5, 6))) void Keep(abi::LogLevel level, unsigned long flags,
-                                                const char* /*file*/, int /*line*/,
-                                                const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const std::string text = LogText(format, arguments);
-  va_end(arguments);
-  Lines().push_back(LevelName(level) + std::to_string(flags) + " " + text);
-}
-
 class ConnectionStatsTest : public testing::Test {
  protected:
-  ConnectionStatsTest() { Lines().clear(); }
+  ConnectionStatsTest() { TakeLines(); }
 
-  const Log log_{Keep, abi::kSubsysInit | abi::kSubsysNet, "NET/nccltune: "};
+  // Returns the line that was logged, behind its level and its flags.
+  static std::string TakeOne() {
+    const std::vector<LogLine> lines = TakeLogLines();
+    EXPECT_EQ(lines.size(), 1U);
+    if (lines.empty()) return "";
+    const std::string level = lines[0].level == abi::kLogWarn ? "WARN " : "INFO ";
+    return level + std::to_string(lines[0].flags) + " " + lines[0].text;
+  }
+
+  const Log log_{KeepLine, abi::kSubsysInit | abi::kSubsysNet, "NET/nccltune: "};
 };
 
 TEST_F(ConnectionStatsTest, FlowsAreCountedInTheOrderInWhichTheyAreMade) {
@@ -68,10 +61,9 @@ TEST_F(ConnectionStatsTest, OneLineAtTheEndReportsWhatEachFlowCarried) {
     FlowStats express = stats.NextFlow();
     express.WentDown(false);
     express.Dialled();
-    EXPECT_TRUE(Lines().empty());
+    EXPECT_TRUE(TakeLines().empty());
   }
-  ASSERT_EQ(Lines().size(), 1U);
-  EXPECT_EQ(Lines()[0],
+  EXPECT_EQ(TakeOne(),
             "INFO 16 NET/nccltune: closed: sent to 10.0.0.2:5000 on eth0 3.00 MiB in 0.0 s, "
             "11 messages (4 eager), 90 chunks, 1.00 MiB without a copy, cancelled 1, sent twice 3, "
             "reconnect attempts 1; "
@@ -98,7 +90,7 @@ TEST_F(ConnectionStatsTest, ASlowFlowIsAWarningWithItsAddressesAndRate) {
   int64_t now = 1000 * kNsPerSecond;
   stats.Tick(now);
   for (int window = 0; window < 2; ++window) {
-    EXPECT_TRUE(Lines().empty());
+    EXPECT_TRUE(TakeLines().empty());
     for (size_t i = 1; i < flows.size(); ++i) {
       flows[i].bytes += i == 3 ? 50'000'000 : 1'000'000'000;
       flows[i].samples += 50;
@@ -107,8 +99,7 @@ TEST_F(ConnectionStatsTest, ASlowFlowIsAWarningWithItsAddressesAndRate) {
     now += kSlowWindowNs;
     stats.Tick(now);
   }
-  ASSERT_EQ(Lines().size(), 1U);
-  EXPECT_EQ(Lines()[0],
+  EXPECT_EQ(TakeOne(),
             "WARN 17 NET/nccltune: slow flow: 10.0.0.1:40123 to 10.0.0.2:5000 on eth0 delivers "
             "10.0 MB/s, the other 3 flows 200 MB/s (median), for 10.0 s; it carries 1.6 % of the "
             "bytes, retransmits 12. The other flows carry its share. Check the network path "

@@ -15,6 +15,7 @@
 #include "abi/net_v7.h"
 #include "abi/net_v8.h"
 #include "abi/net_v9.h"
+#include "log_line.h"
 
 extern "C" {
 extern const nccltune::abi::NetV6 ncclNetPlugin_v6;
@@ -28,11 +29,6 @@ extern const nccltune::abi::NetV12 ncclNetPlugin_v12;
 
 namespace nccltune::net {
 
-// The lines logged since the last call, as "WARN text" and "INFO text".
-std::vector<std::string> TakeLog();
-void KeepLog(abi::LogLevel level, unsigned long flags, const char* file, int line,
-             const char* format, ...);
-
 template <int number, typename NetStruct, typename PropertiesStruct, typename Size,
           const NetStruct* exported>
 struct Interface {
@@ -44,7 +40,7 @@ struct Interface {
   static constexpr const Net& kNet = *exported;
 
   // `traffic_class` is an argument of init since v11, and of connect in v10.
-  static abi::Result Init(void** context, int traffic_class, abi::LogFunction log = KeepLog) {
+  static abi::Result Init(void** context, int traffic_class, abi::LogFunction log = KeepLine) {
     *context = nullptr;
     if constexpr (kHasContext) {
       abi::NetCommConfig config = {traffic_class};

@@ -7,34 +7,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdarg>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
-
-#include "log_line.h"
 
 namespace nccltune::net {
 namespace {
 
 constexpr std::chrono::seconds kLongest{60};
 constexpr std::byte kUntouched{0xc7};
-
-std::mutex lines_mutex;
-std::vector<std::string> lines_kept;
-
-void Keep(abi::LogLevel level, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
-          const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const std::string text = LogText(format, arguments);
-  va_end(arguments);
-  const std::scoped_lock lock(lines_mutex);
-  lines_kept.push_back(LevelName(level) + text);
-}
 
 // A message in flight.
 struct OnItsWay {
@@ -168,12 +151,8 @@ Device Loopback() {
 }
 
 ConnectionContext ContextWith(const NetSettings& settings) {
-  return {.settings = settings, .log = Log(Keep, abi::kSubsysNet, "net: "), .traffic_class = -1};
-}
-
-std::vector<std::string> TakeLines() {
-  const std::scoped_lock lock(lines_mutex);
-  return std::exchange(lines_kept, {});
+  return {
+      .settings = settings, .log = Log(KeepLine, abi::kSubsysNet, "net: "), .traffic_class = -1};
 }
 
 bool HasLine(const std::vector<std::string>& lines, const std::vector<std::string>& words) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "log_line.h"
 #include "net/transport.h"
 
 namespace nccltune::net {
@@ -22,7 +23,6 @@ Device Loopback();
 
 // Returns a context whose log lines are kept for TakeLines.
 ConnectionContext ContextWith(const NetSettings& settings);
-std::vector<std::string> TakeLines();
 // Returns whether one line has all of these words.
 bool HasLine(const std::vector<std::string>& lines, const std::vector<std::string>& words);
 

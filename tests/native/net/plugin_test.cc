@@ -321,13 +321,13 @@ TYPED_TEST(ContextTest, InitOfV6DoesNotDisturbLivingCommunicators) {
 
 TYPED_TEST(ContextTest, NeedsAPlaceForTheContext) {
   abi::NetCommConfig config = {0};
-  EXPECT_EQ(TypeParam::kNet.init(nullptr, 1, &config, KeepLog, nullptr), abi::kInvalidArgument);
+  EXPECT_EQ(TypeParam::kNet.init(nullptr, 1, &config, KeepLine, nullptr), abi::kInvalidArgument);
   this->ExpectOneWarning("init: the pointer to the context is null");
 }
 
 TYPED_TEST(ContextTest, WithoutAConfigurationThereIsNoTrafficClass) {
   void* context = nullptr;
-  ASSERT_EQ(TypeParam::kNet.init(&context, 1, nullptr, KeepLog, nullptr), abi::kSuccess);
+  ASSERT_EQ(TypeParam::kNet.init(&context, 1, nullptr, KeepLine, nullptr), abi::kSuccess);
   void* comm = nullptr;
   EXPECT_EQ(TypeParam::Listen(context, 0, this->handle_.data(), &comm), abi::kSuccess);
   EXPECT_EQ(this->below().context->traffic_class, -1);
@@ -344,7 +344,7 @@ TEST(Settings, AreJudgedOnceAProcess) {
     for (int round = 0; round < 3; ++round) {
       void* context = nullptr;
       // The first init has no logger.
-      V12::Init(&context, 0, round == 0 ? nullptr : KeepLog);
+      V12::Init(&context, 0, round == 0 ? nullptr : KeepLine);
       for (const std::string& line : TakeLog()) {
         if (line.starts_with("WARN")) warnings.push_back(line);
       }
@@ -425,9 +425,9 @@ class ProfilerEventTest : public testing::Test {
 
   abi::Result Init(abi::NetProfilerCallback callback) {
     if constexpr (V::kHasContext) {
-      return V::kNet.init(&context_, 1, nullptr, KeepLog, callback);
+      return V::kNet.init(&context_, 1, nullptr, KeepLine, callback);
     } else {
-      return V::kNet.init(KeepLog, callback);
+      return V::kNet.init(KeepLine, callback);
     }
   }
 

@@ -6,13 +6,24 @@
 
 #include <array>
 #include <cstddef>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "net/interface.h"
+#include "net/plugin.h"
 #include "net/transport_stand_in.h"
 
 namespace nccltune::net {
+
+// The lines logged since the last call, as "WARN text" and "INFO text".
+inline std::vector<std::string> TakeLog() {
+  {
+    const std::scoped_lock lock(KeptLog::Get().mutex);
+    for (const LogLine& line : KeptLog::Get().lines) EXPECT_EQ(line.flags, kLogSubsystems);
+  }
+  return TakeLines();
+}
 
 // A communicator of interface version V, with an empty log and a fresh transport stand-in.
 template <typename V>
