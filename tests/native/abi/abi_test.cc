@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The headers check themselves with static_assert. These tests include all versions together and
-// check that everything that NCCL 2.30 casts between versions has the same layout.
+// The headers check their sizes and offsets with static_assert. These tests include all versions
+// together, and check the numbers of the names that NCCL prints or reads, and what NCCL casts or
+// converts between versions.
 #include <gtest/gtest.h>
 
 #include <type_traits>
@@ -14,26 +15,16 @@
 #include "abi/net_v7.h"
 #include "abi/net_v8.h"
 #include "abi/net_v9.h"
+#include "abi/tuner_types.h"
+#include "abi/tuner_v2.h"
+#include "abi/tuner_v3.h"
+#include "abi/tuner_v4.h"
+#include "abi/tuner_v5.h"
+#include "abi/tuner_v6.h"
+#include "abi/tuner_v7.h"
 
 namespace nccltune::abi {
 namespace {
-
-TEST(NetAbi, SizesOfEveryVersion) {
-  EXPECT_EQ(sizeof(NetV6), 136U);
-  EXPECT_EQ(sizeof(NetV7), 152U);
-  EXPECT_EQ(sizeof(NetV8), 152U);
-  EXPECT_EQ(sizeof(NetV9), 160U);
-  EXPECT_EQ(sizeof(NetV10), 160U);
-  EXPECT_EQ(sizeof(NetV11), 176U);
-  EXPECT_EQ(sizeof(NetV12), 176U);
-  EXPECT_EQ(sizeof(NetPropertiesV6), 48U);
-  EXPECT_EQ(sizeof(NetPropertiesV7), 56U);
-  EXPECT_EQ(sizeof(NetPropertiesV8), 64U);
-  EXPECT_EQ(sizeof(NetPropertiesV9), 104U);
-  EXPECT_EQ(sizeof(NetPropertiesV10), 104U);
-  EXPECT_EQ(sizeof(NetPropertiesV11), 112U);
-  EXPECT_EQ(sizeof(NetPropertiesV12), 128U);
-}
 
 TEST(NetAbi, WhatNcclCastsBetweenVersions) {
   // NCCL passes v12's list of members unchanged to makeVDevice of v9 to v11.
@@ -60,6 +51,24 @@ TEST(NetAbi, NumbersOfNcclsConstants) {
   EXPECT_EQ(static_cast<int>(kNetDeviceUnpack), 1);
   EXPECT_EQ(static_cast<int>(kNetEventUpdateAndStop), 3);
   EXPECT_EQ(kSubsysNet, 0x10UL);
+}
+
+TEST(TunerAbi, ConstantsGrowOnlyAfterTheirLatencies) {
+  // NCCL 2.32 converts between v6 and v7: everything before the first bandwidth table is shared.
+  EXPECT_EQ(offsetof(TunerConstantsV5, ll_max_bws), offsetof(TunerConstantsV7, ll_max_bws));
+  EXPECT_EQ(sizeof(TunerConstantsV7) - sizeof(TunerConstantsV5), 5 * kNumTuningScales * 8U);
+}
+
+TEST(TunerAbi, NumbersOfNcclsEnumerations) {
+  EXPECT_EQ(static_cast<int>(kBroadcast), 0);
+  EXPECT_EQ(static_cast<int>(kAllReduce), kNumCollectives - 1);
+  EXPECT_EQ(static_cast<int>(kTree), 0);
+  EXPECT_EQ(static_cast<int>(kPat), kNumAlgorithms - 1);
+  EXPECT_EQ(static_cast<int>(kLl), 0);
+  EXPECT_EQ(static_cast<int>(kSimple), kNumProtocols - 1);
+  EXPECT_EQ(static_cast<int>(kLogWarn), 2);
+  EXPECT_EQ(static_cast<int>(kLogInfo), 3);
+  EXPECT_EQ(kSubsysTuning, 0x40UL);
 }
 
 }  // namespace
