@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The result of init for an environment and a file, and its log lines. The test program exports
-// ncclGetVersion itself (nccl_double.cc), like a program that is linked with NCCL.
+// ncclGetVersion itself (support.cc), like a program that is linked with NCCL.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -22,7 +22,6 @@
 #include "common/text.h"
 #include "open_memory.h"
 #include "tuner/config.h"
-#include "tuner/nccl_double.h"
 #include "tuner/rule_hits.h"
 #include "tuner/startup.h"
 #include "tuner/support.h"

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -24,7 +25,24 @@ extern const nccltune::abi::TunerV6 ncclTunerPlugin_v6;
 extern const nccltune::abi::TunerV7 ncclTunerPlugin_v7;
 }
 
+namespace {
+
+std::atomic<int> version_code{0};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int ncclGetVersion(int* version);
+
+extern "C" int ncclGetVersion(int* version) {
+  if (version_code == 0) return 1;
+  *version = version_code;
+  return 0;
+}
+
 namespace nccltune::tuner {
+
+void SetNcclVersion(int code) { version_code = code; }
+
 namespace {
 
 const void* StructOf(int version) {
@@ -69,21 +87,24 @@ TestTuner::TestTuner(int version, Scale scale, bool with_log)
 
 TestTuner::~TestTuner() { EXPECT_EQ(interface_->Finalize(context_), abi::kSuccess); }
 
-Answer TestTuner::Ask(const Call& call, const CostTable& table) const {
+Answer TestTuner::Ask(const Call& call, const CostTable& table, const Unusual& unusual) const {
   Answer answer;
   answer.table = table;
+  answer.channels = unusual.channels;
   host::CollInfoCall info;
   info.collective = static_cast<abi::TunedCollective>(call.collective);
   info.bytes = call.bytes;
   info.pipe_ops = call.pipe_ops;
   info.registered = call.registered == 1;
-  info.table = answer.table.passed();
+  info.table = unusual.has_table ? answer.table.passed() : nullptr;
+  info.algorithms = unusual.algorithms;
   info.channels = &answer.channels;
   info.collnet_support = 1;
   info.nvls_support = 1;
   info.algorithm = &answer.algorithm;
   info.protocol = &answer.protocol;
-  EXPECT_EQ(interface_->GetCollInfo(context_, info), abi::kSuccess);
+  void* const context = unusual.has_context ? context_ : nullptr;
+  EXPECT_EQ(interface_->GetCollInfo(context, info), abi::kSuccess);
   return answer;
 }
 

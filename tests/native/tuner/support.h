@@ -90,6 +90,14 @@ struct Answer {
   int protocol = -1;   // v2 only
 };
 
+// What may be unusual about a getCollInfo.
+struct Unusual {
+  int channels = 0;
+  int algorithms = abi::kNumAlgorithms;  // rows of the table
+  bool has_table = true;
+  bool has_context = true;
+};
+
 // One communicator of the plugin, made through the exported struct of one version.
 class TestTuner {
  public:
@@ -104,9 +112,8 @@ class TestTuner {
   // The constants as init left them, of the version's size; empty before v5.
   const std::vector<unsigned char>& constants() const { return constants_; }
 
-  // Calls getCollInfo with this table (v2: with both flags set), channels 0, algorithm and protocol
-  // -1.
-  Answer Ask(const Call& call, const CostTable& table = {}) const;
+  // Calls getCollInfo with this table (v2: with both flags set), algorithm and protocol -1.
+  Answer Ask(const Call& call, const CostTable& table = {}, const Unusual& unusual = {}) const;
   size_t AskChunk(int collective, int algorithm, int protocol, size_t proposed) const;
 
  private:
@@ -143,6 +150,10 @@ Pair Chosen(const Answer& answer, int version);
 
 // The lines logged since the last call, as "WARN text" and "INFO text".
 std::vector<std::string> TakeLog();
+
+// Sets the code that the program's ncclGetVersion returns, such as 22809. 0 makes it fail, as if
+// there were no NCCL.
+void SetNcclVersion(int code);
 
 // The pattern that the constants contain before init.
 inline constexpr unsigned char kConstantsPattern = 0xA5;

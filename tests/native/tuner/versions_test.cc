@@ -90,23 +90,11 @@ TEST_P(VersionsTest, ChannelsOfTheRuleArePassedOn) {
 
 TEST_P(VersionsTest, WithoutChannelsInTheRuleTheNumberFromNcclStays) {
   const RuledTuner tuner(version(), "allreduce,0,2048,ring,ll,-1,-1,-1\n");
-  CostTable table;
-  host::CollInfoCall call;
-  call.collective = abi::kAllReduce;
-  call.table = table.passed();
-  int channels = 5;
-  int algorithm = -1;
-  int protocol = -1;
-  call.channels = &channels;
-  call.algorithm = &algorithm;
-  call.protocol = &protocol;
-  for (const uint64_t bytes : {2048U, 2049U}) {  // with a rule, without one
-    call.bytes = bytes;
-    EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
-    EXPECT_EQ(channels, 5);
-  }
-  EXPECT_EQ(has_table() ? table.at(abi::kRing, abi::kLl) : 0.0F, 0.0F);
-  EXPECT_EQ(algorithm, has_table() ? -1 : abi::kRing);
+  const Answer with = tuner.Ask(AllReduce(2048), {}, {.channels = 5});
+  EXPECT_EQ(with.channels, 5);
+  EXPECT_EQ(has_table() ? with.table.at(abi::kRing, abi::kLl) : 0.0F, 0.0F);
+  EXPECT_EQ(with.algorithm, has_table() ? -1 : abi::kRing);
+  EXPECT_EQ(tuner.Ask(AllReduce(2049), {}, {.channels = 5}).channels, 5) << "without a rule";
 }
 
 TEST_P(VersionsTest, CollnetChannelsAreNotPassedOn) {
@@ -143,16 +131,9 @@ TEST_P(TableVersionsTest, WhatNcclIgnoresIsNeverChosen) {
 TEST_P(TableVersionsTest, ATableOfSixRowsIsNotOverrun) {
   // NCCL 2.22 has no PAT. The memory after its six rows does not belong to the tuner.
   const RuledTuner tuner(version(), "allgather,0,9999,pat,simple,-1,-1,-1\n");
-  CostTable table;
-  int channels = 0;
-  host::CollInfoCall call;
+  Call call = AllReduce(1);
   call.collective = abi::kAllGather;
-  call.bytes = 1;
-  call.table = table.passed();
-  call.algorithms = 6;
-  call.channels = &channels;
-  EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
-  EXPECT_TRUE(table.SameBytes(CostTable()));
+  EXPECT_TRUE(tuner.Ask(call, {}, {.algorithms = 6}).table.SameBytes(CostTable()));
 }
 
 TEST_P(TableVersionsTest, APairWithAPredictedTimeOfZeroCanBeChosen) {
@@ -186,32 +167,13 @@ TEST_P(VersionsTest, StrangeCallsAreLeftToNccl) {
 
 TEST_P(TableVersionsTest, WithoutATableNothingIsChosen) {
   const RuledTuner tuner(version(), "allreduce,0,9999,ring,ll,4,-1,-1\n");
-  int channels = 0;
-  host::CollInfoCall call;
-  call.collective = abi::kAllReduce;
-  call.channels = &channels;
-  call.table = nullptr;
-  EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
-  EXPECT_EQ(channels, 0);
+  EXPECT_EQ(tuner.Ask(AllReduce(0), {}, {.has_table = false}).channels, 0);
 }
 
 TEST_P(VersionsTest, ANullContextIsLeftToNccl) {
   // The state after an init that ran out of memory.
   const TestTuner tuner(version(), kScale);
-  CostTable table;
-  int channels = 0;
-  int algorithm = -1;
-  int protocol = -1;
-  host::CollInfoCall call;
-  call.collective = abi::kAllReduce;
-  call.table = table.passed();
-  call.channels = &channels;
-  call.algorithm = &algorithm;
-  call.protocol = &protocol;
-  EXPECT_EQ(tuner.interface().GetCollInfo(nullptr, call), abi::kSuccess);
-  EXPECT_TRUE(table.SameBytes(CostTable()));
-  EXPECT_EQ(channels, 0);
-  EXPECT_EQ(algorithm, -1);
+  ExpectUntouched(tuner.Ask(AllReduce(0), {}, {.has_context = false}), {});
   EXPECT_EQ(tuner.interface().Finalize(nullptr), abi::kSuccess);
 }
 
