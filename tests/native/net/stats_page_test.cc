@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/stats_page.h"
+#include "open_memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,8 +14,6 @@
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include "net/stats_finder.h"
 
 namespace nccltune::net {
 namespace {
@@ -44,10 +43,10 @@ std::vector<uint64_t> WordsOf(int fd) {
 }
 
 TEST(StatsPage, IsWhatAnotherProgramFindsUnderItsName) {
-  ASSERT_TRUE(OpenStats().empty());
+  ASSERT_TRUE(OpenMemory(kStatsName).empty());
   StatsPage page(3);
   ASSERT_EQ(page.hidden(), "");
-  const std::vector<int> found = OpenStats();
+  const std::vector<int> found = OpenMemory(kStatsName);
   ASSERT_EQ(found.size(), 1U);
   page.connection().counters.bytes = 77;
   page.flows()[2].chunks = 5;
@@ -69,7 +68,7 @@ TEST(StatsPage, IsWhatAnotherProgramFindsUnderItsName) {
 
 TEST(StatsPage, IsNotInheritedAndKeepsItsSize) {
   const StatsPage page(1);
-  const std::vector<int> found = OpenStats();
+  const std::vector<int> found = OpenMemory(kStatsName);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(fcntl(found[0], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   EXPECT_EQ(ftruncate(found[0], 0), -1) << "a write would be the end of the process";
@@ -81,9 +80,9 @@ TEST(StatsPage, GoesWithItsOwner) {
   for (int i = 0; i < 3; ++i) {
     const StatsPage one(1);
     const StatsPage two(64);
-    EXPECT_EQ(OpenStats().size(), 2U);
+    EXPECT_EQ(OpenMemory(kStatsName).size(), 2U);
   }
-  EXPECT_TRUE(OpenStats().empty());
+  EXPECT_TRUE(OpenMemory(kStatsName).empty());
 }
 
 TEST(StatsPage, CountsUnseenWithoutADescriptor) {

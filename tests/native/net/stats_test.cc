@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "net/link.h"
-#include "net/stats_finder.h"
 #include "net/stats_page.h"
 #include "net/stranger.h"
+#include "open_memory.h"
 
 namespace nccltune::net {
 namespace {
@@ -51,7 +51,7 @@ struct Ends {
 
 Ends Read() {
   Ends ends;
-  for (const int fd : OpenStats()) {
+  for (const int fd : OpenMemory(kStatsName)) {
     auto read = std::make_unique<Snapshot>(fd);
     const bool sends = read->connection().role == static_cast<uint64_t>(StatsRole::kSends);
     (sends ? ends.sender : ends.receiver) = std::move(read);
@@ -104,7 +104,7 @@ TEST_F(StatsTest, BothEndsCountWhatTheirApplicationsSee) {
     }
     EXPECT_EQ(ends.sender->flow(0).chunks, sent.eager);
   }
-  EXPECT_TRUE(OpenStats().empty()) << "what is closed is gone";
+  EXPECT_TRUE(OpenMemory(kStatsName).empty()) << "what is closed is gone";
   const std::vector<std::string> lines = TakeLines();
   EXPECT_TRUE(HasLine(lines, {"INFO", "closed: sent to 127.0.0.1", "60 messages", "flows "}));
   EXPECT_TRUE(HasLine(lines, {"INFO", "closed: received from 127.0.0.1", "60 messages"}));
