@@ -1,279 +1,342 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fake NCCL, built as libnccl.so.2: NCCL's interface on top of fake_comm.
+// What the fake libnccl.so.2 adds to the stand-in for NCCL (sendrecv/stand_in): it calls the tuner
+// plugin and the profiler as NCCL does, has all reductions, and simulates faults.
+#include <dlfcn.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "bench/nccl/fake_comm.h"
+#include "abi/profiler_v5.h"
 #include "bench/nccl/pattern.h"
+#include "common/nccl_version.h"
+#include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
-#include "sendrecv/stand_in/soft_cuda.h"
+#include "host/tuner_host.h"
+#include "sendrecv/stand_in/nccl_kernel.h"
 
-namespace nccltune::nccl {
-
-struct CommRecord : fake::Comm {
-  using Comm::Comm;
-};
-
-}  // namespace nccltune::nccl
-
+namespace nccltune::fake {
 namespace {
 
-namespace abi = nccltune::abi;
-namespace cu = nccltune::cu;
-namespace soft = nccltune::soft;
-using nccltune::bench::Dtype;
-using nccltune::bench::Redop;
-using nccltune::fake::Call;
-using nccltune::fake::ResultPiece;
-using nccltune::fake::Transfer;
-using nccltune::nccl::Comm;
-using nccltune::nccl::CommRecord;
-using nccltune::nccl::Result;
-using nccltune::nccl::UniqueId;
+using bench::Decode;
+using bench::Dtype;
+using bench::Encode;
+using bench::Redop;
+using soft::Comm;
+using soft::ncclResult_t;
+using soft::Task;
 
-constexpr int kFirstUserOp = 5;
+// The mask of profiler events, one for the process, as in NCCL.
+int profiler_mask = 0;
 
-std::atomic<long> live = 0;  // communicators, registrations, operations, allocations
+// The channels of every fake communicator.
+constexpr size_t kChannels = 24;
 
-struct Group {
-  int depth = 0;
-  std::vector<Call> calls;  // equal collectives of one communicator
-  std::vector<Transfer> transfers;
-  Comm comm = nullptr;
-  cu::Stream stream = nullptr;
+// The plugin host has one log for the process, so the ranks of a process must ask the plugin one
+// after another.
+std::mutex tuner_mutex;
+
+std::string Setting(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+NcclVersion VersionFromEnvironment() {  // FAKE_NCCL_VERSION=22809
+  const std::string text = Setting("FAKE_NCCL_VERSION");
+  return NcclVersionFromCode(text.empty() ? 22809 : std::atoi(text.c_str())).value();
+}
+
+// The faults to simulate, read from the environment when the communicator is created. A size of 0
+// means every size. SOFT_NCCL_INIT_FAILS is a setting of the stand-in.
+struct Faults {
+  struct At {
+    int rank = -1;
+    size_t bytes = 0;
+  };
+  // RANK:BYTES
+  static std::optional<At> Place(const char* name) {
+    At at;
+    if (std::sscanf(Setting(name).c_str(), "%d:%zu", &at.rank, &at.bytes) != 2) return std::nullopt;
+    return at;
+  }
+
+  const std::optional<At> hang = Place("FAKE_NCCL_HANG");    // the call never ends
+  const std::optional<At> wrong = Place("FAKE_NCCL_WRONG");  // one element of the result is wrong
+  const std::optional<At> fail = Place("FAKE_NCCL_FAIL");    // the function returns fail_code
+  // Hangs and reports an asynchronous error.
+  const std::optional<At> asynchronous = Place("FAKE_NCCL_ASYNC");
+  const int fail_code = fail ? std::max(1, std::atoi(Setting("FAKE_NCCL_FAIL_CODE").c_str())) : 0;
+  // Does not load the plugin.
+  const bool ignores_tuner = !Setting("FAKE_NCCL_NO_TUNER").empty();
+  // Loads the plugin but does not call it.
+  const bool forgets_tuner = !Setting("FAKE_NCCL_FORGETS_TUNER").empty();
+  // A setting of NCCL.
+  const bool no_registration = Setting("NCCL_LOCAL_REGISTER") == "0";
+  // Duration of each collective.
+  const long delay_us = std::atol(Setting("FAKE_NCCL_DELAY_US").c_str());
 };
-thread_local Group group;
 
-size_t Bytes(size_t count, int type) {
-  return count * static_cast<size_t>(nccltune::bench::SizeOf(static_cast<Dtype>(type)));
+// Returns the number of nodes, from FAKE_NCCL_NODES, at most one for each rank.
+int NodesOf(int ranks) {
+  const std::string nodes = Setting("FAKE_NCCL_NODES");
+  return nodes.empty() ? 1 : std::min(std::atoi(nodes.c_str()), ranks);
 }
 
-Call Made(int function, const char* name, const void* send, void* receive, size_t tuner_bytes) {
-  Call call;
-  call.function = function;
-  call.name = name;
-  call.tuner_bytes = tuner_bytes;
-  call.send_bytes = tuner_bytes;
-  call.receive_bytes = tuner_bytes;
-  call.send = send;
-  call.receive = receive;
-  call.exchange.send = static_cast<const unsigned char*>(send);
-  call.exchange.receive = static_cast<unsigned char*>(receive);
-  return call;
+// ncclFunc_t.
+int FunctionOf(const Task& task) {
+  const std::pair<std::string_view, int> functions[] = {{"Broadcast", abi::kBroadcast},
+                                                        {"Reduce", abi::kReduce},
+                                                        {"AllGather", abi::kAllGather},
+                                                        {"ReduceScatter", abi::kReduceScatter}};
+  for (const auto& [name, function] : functions) {
+    if (task.name == name) return function;
+  }
+  return abi::kAllReduce;
 }
 
-void SetReduction(Call* call, int type, int op, Comm comm) {
-  call->exchange.dtype = static_cast<Dtype>(type);
-  call->exchange.redop = op < kFirstUserOp ? static_cast<Redop>(op) : Redop::kMulsum;
-  if (op >= kFirstUserOp) call->exchange.scalar = comm->scalar_of(op - kFirstUserOp);
+// Predictions whose order depends on the size: latency and bandwidth of each combination.
+std::vector<std::pair<host::Combination, float>> Costs(int function, size_t bytes, int algorithms) {
+  const auto cost = [bytes](double latency_us, double gb_per_s) {
+    return static_cast<float>(latency_us + static_cast<double>(bytes) / (1000 * gb_per_s));
+  };
+  std::vector<std::pair<host::Combination, float>> costs = {
+      {{abi::kRing, abi::kLl}, cost(8, 10)},
+      {{abi::kRing, abi::kLl128}, cost(15, 40)},
+      {{abi::kRing, abi::kSimple}, cost(30, 80)}};
+  if (function == abi::kAllReduce) {
+    costs.push_back({{abi::kTree, abi::kLl}, cost(6, 8)});
+    costs.push_back({{abi::kTree, abi::kLl128}, cost(14, 30)});
+    costs.push_back({{abi::kTree, abi::kSimple}, cost(20, 70)});
+  }
+  if (algorithms > abi::kPat && function == abi::kAllGather) {
+    costs.push_back({{abi::kPat, abi::kSimple}, cost(25, 60)});
+  }
+  return costs;
 }
 
-// Enqueues a collective, or keeps it for the end of the group.
-Result Submit(Call call, Comm comm, cu::Stream stream) {
-  if (group.depth == 0) return comm->Enqueue(std::move(call), stream);
-  group.comm = comm;
-  group.stream = stream;
-  group.calls.push_back(std::move(call));
-  return abi::kSuccess;
+std::string UpperCase(std::string_view word) {
+  std::string upper(word);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return upper;
 }
 
-bool IsBad(size_t /*count*/, int type) { return type < 0 || type > 11; }
+double Rounded(Dtype dtype, double number) {
+  unsigned char stored[8];
+  Encode(dtype, number, stored);
+  return Decode(dtype, stored);
+}
+
+Redop RedopOf(const Task& task) {
+  return task.op < soft::kNcclBuiltInOps ? static_cast<Redop>(task.op) : Redop::kMulsum;
+}
+
+bool IsRealAverage(const Task& task) {
+  return RedopOf(task) == Redop::kAvg && bench::FormatOf(static_cast<Dtype>(task.type)).is_real;
+}
+
+double Combined(Redop redop, double one, double other) {
+  switch (redop) {
+    case Redop::kProd:
+      return one * other;
+    case Redop::kMax:
+      return std::max(one, other);
+    case Redop::kMin:
+      return std::min(one, other);
+    default:
+      return one + other;
+  }
+}
+
+class FakeNccl : public soft::CommObserver {
+ public:
+  explicit FakeNccl(Comm& comm) : comm_(comm) {
+    const int nodes = NodesOf(comm.ranks);
+    StartTuner(nodes);
+    if (version_ >= NcclVersion{2, 28, 0} &&
+        strcasecmp(Setting("NCCL_PROFILER_PLUGIN").c_str(), "STATIC_PLUGIN") == 0) {
+      void* const program = dlopen(nullptr, RTLD_NOW | RTLD_LOCAL);
+      profiler_ = static_cast<const abi::ProfilerV5*>(dlsym(program, "ncclProfiler_v5"));
+      dlclose(program);
+    }
+    if (profiler_ == nullptr) return;
+    profiler_->init(&profiler_context_, 1, &profiler_mask, nullptr, nodes, comm.ranks, comm.rank,
+                    nullptr);
+  }
+
+  // Asks the plugin once about all calls of a group, as NCCL does, and reports to the profiler.
+  ncclResult_t Launch(const std::vector<Task>& tasks, bool captured) override {
+    const Task& first = tasks.front();
+    const bool collects = first.is_collective();
+    if (Hits(faults_.fail, collects ? soft::TunedBytes(first) : soft::SentBytes(tasks))) {
+      return soft::Fail(faults_.fail_code, "a made-up failure");
+    }
+    if (collects) Decide(first, tasks.size(), captured);
+    for (size_t i = 0; !collects && i < tasks.size(); ++i) {
+      abi::ProfilerEventV5 event{};
+      event.type = abi::kProfilePointToPoint;
+      event.point_to_point.channels = 2;
+      Report(&event);
+    }
+    return soft::kNcclSuccess;
+  }
+
+  void Begin(size_t bytes) override {
+    const bool fails = Hits(faults_.asynchronous, bytes);
+    if (fails) comm_.error = soft::kNcclRemoteError;
+    if (fails || Hits(faults_.hang, bytes)) {
+      while (!comm_.aborted) usleep(100);
+    }
+    if (faults_.delay_us > 0) usleep(static_cast<useconds_t>(faults_.delay_us));
+  }
+
+  void End(size_t bytes, soft::CUdeviceptr last) override {
+    if (last == 0 || !Hits(faults_.wrong, bytes)) return;
+    unsigned char value = 0;
+    soft::softCudaRead(comm_.gpu, last, &value, 1);
+    value ^= 1U;
+    soft::softCudaWrite(comm_.gpu, last, &value, 1);
+  }
+
+  void Scale(const Task& task, std::vector<uint8_t>* input) override {
+    const auto dtype = static_cast<Dtype>(task.type);
+    const bool scaled = RedopOf(task) == Redop::kMulsum;
+    if (!scaled && !IsRealAverage(task)) return;
+    const double factor = scaled ? task.scalar : Rounded(dtype, 1.0 / comm_.ranks);
+    for (size_t at = 0; at < input->size(); at += soft::SizeOf(task.type)) {
+      uint8_t* const element = input->data() + at;
+      Encode(dtype, Decode(dtype, element) * factor, element);
+    }
+  }
+
+  // Rounds every partial result to the type. The order of ranks differs between elements, as with
+  // NCCL's rings and trees.
+  void Reduce(const Task& task, const Inputs& inputs, size_t at,
+              std::vector<uint8_t>* to) override {
+    const auto dtype = static_cast<Dtype>(task.type);
+    const bool divides = RedopOf(task) == Redop::kAvg && !IsRealAverage(task);
+    const size_t size = soft::SizeOf(task.type);
+    for (size_t offset = 0; offset < to->size(); offset += size) {
+      const size_t first = (at + offset) / size / 16;
+      double result = 0;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const double number =
+            Decode(dtype, inputs[(first + i) % inputs.size()].data() + at + offset);
+        result = i == 0 ? number : Rounded(dtype, Combined(RedopOf(task), result, number));
+      }
+      if (divides) result = std::trunc(result / static_cast<double>(inputs.size()));
+      Encode(dtype, result, to->data() + offset);
+    }
+  }
+
+  void Close() override {
+    if (profiler_ != nullptr) profiler_->finalize(profiler_context_);
+    profiler_ = nullptr;
+    const std::lock_guard<std::mutex> lock(tuner_mutex);
+    tuner_.reset();
+  }
+
+ private:
+  bool Hits(const std::optional<Faults::At>& fault, size_t bytes) const {
+    return fault && fault->rank == comm_.rank && (fault->bytes == 0 || fault->bytes == bytes);
+  }
+
+  void StartTuner(int nodes) {
+    const std::string plugin = Setting("NCCL_TUNER_PLUGIN");
+    if (plugin.empty() || faults_.ignores_tuner) return;
+    host::InitReport report;
+    host::Failure failure;
+    const std::lock_guard<std::mutex> lock(tuner_mutex);
+    tuner_ = host::TunerHost::Start({.tuner = plugin,
+                                     .nccl = version_,
+                                     .platform = {.nodes = nodes,
+                                                  .ranks = comm_.ranks,
+                                                  .min_ranks_per_node = comm_.ranks / nodes,
+                                                  .max_ranks_per_node = comm_.ranks / nodes},
+                                     .channels = std::nullopt},
+                                    &report, &failure);
+  }
+
+  // As NCCL, passes the size of all calls of a group, looks up the registration at the first call's
+  // buffers with that size, and counts the calls for each channel of the communicator as pipe ops.
+  void Decide(const Task& call, size_t calls, bool captured) {
+    if (tuner_ == nullptr || faults_.forgets_tuner) return;
+    host::DecisionRequest request;
+    request.collective = static_cast<abi::TunedCollective>(FunctionOf(call));
+    request.bytes = soft::TunedBytes(call) * calls;
+    request.pipe_ops = static_cast<int>((calls + kChannels - 1) / kChannels);
+    request.registered =
+        captured || (!faults_.no_registration && IsRegistered(call.from, calls * call.bytes) &&
+                     IsRegistered(call.to, calls * call.result_bytes));
+    request.costs = Costs(FunctionOf(call), request.bytes, tuner_->rules().algorithms);
+    host::Decision decision;
+    {
+      const std::lock_guard<std::mutex> lock(tuner_mutex);
+      decision = tuner_->Decide(request);
+    }
+    if (captured) return;
+    // A channel count that fits the size; the plugin's count is an upper bound.
+    const int worth =
+        static_cast<int>(std::clamp<size_t>(soft::TunedBytes(call) >> 15U, 1, kChannels));
+    const std::string algorithm = UpperCase(host::AlgorithmName(decision.selected.algorithm));
+    const std::string protocol = UpperCase(host::ProtocolName(decision.selected.protocol));
+    abi::ProfilerEventV5 event{};
+    event.type = abi::kProfileCollective;
+    event.collective.function = call.name;
+    event.collective.channels =
+        static_cast<uint8_t>(std::min(worth, decision.choice.channels.value_or(worth)));
+    event.collective.algorithm = algorithm.c_str();
+    event.collective.protocol = protocol.c_str();
+    Report(&event);
+  }
+
+  void Report(abi::ProfilerEventV5* event) {
+    const auto mask = static_cast<uint64_t>(__atomic_load_n(&profiler_mask, __ATOMIC_RELAXED));
+    if (profiler_ == nullptr || (mask & event->type) == 0) return;
+    event->rank = comm_.rank;
+    void* handle = nullptr;
+    profiler_->start_event(profiler_context_, &handle, event);
+  }
+
+  bool IsRegistered(soft::CUdeviceptr start, size_t bytes) const {
+    return std::ranges::any_of(comm_.registered, [start, bytes](const auto& range) {
+      const auto first = reinterpret_cast<soft::CUdeviceptr>(range.first);
+      return start >= first && start + bytes <= first + range.second;
+    });
+  }
+
+  const Faults faults_;
+  const NcclVersion version_ = VersionFromEnvironment();
+  Comm& comm_;
+  std::unique_ptr<host::TunerHost> tuner_;
+  const abi::ProfilerV5* profiler_ = nullptr;
+  void* profiler_context_ = nullptr;
+};
 
 }  // namespace
 
-#pragma GCC visibility push(default)
-#pragma GCC diagnostic ignored "-Wmissing-declarations"
-extern "C" {
-
 // ncclGetVersion is the host's stand-in, exported by this library too. It reports
 // FAKE_NCCL_VERSION, which is read when the library is opened and by this function.
-void fake_nccl_read_version();
-__attribute__((constructor)) void fake_nccl_read_version() {
-  nccltune::host::StandInForNccl(nccltune::fake::VersionFromEnvironment());
+extern "C" __attribute__((constructor, visibility("default"))) void fake_nccl_read_version();
+void fake_nccl_read_version() {
+  host::StandInForNccl(VersionFromEnvironment());
+  soft::CommObserver::makers = {
+      .observer = [](Comm& comm) -> std::shared_ptr<soft::CommObserver> {
+        return std::make_shared<FakeNccl>(comm);
+      },
+      .scalar = [](int type,
+                   const void* scalar) { return Decode(static_cast<Dtype>(type), scalar); }};
 }
 
-// For tests: the number of objects that were not released.
-long fake_nccl_live();
-long fake_nccl_live() { return live; }
-
-Result ncclGetUniqueId(UniqueId* id) {
-  const std::string name = nccltune::fake::World::Create();
-  *id = {};
-  std::memcpy(id->internal, name.data(), name.size());
-  return abi::kSuccess;
-}
-
-const char* ncclGetErrorString(Result result) {
-  return result == abi::kInvalidArgument ? "invalid argument" : "unhandled made-up error";
-}
-
-const char* ncclGetLastError(Comm comm) {
-  return comm == nullptr ? "" : comm->last_error().c_str();
-}
-
-Result ncclCommInitRank(Comm* comm, int ranks, UniqueId id, int rank) {
-  if (std::getenv("FAKE_NCCL_INIT_FAILS") != nullptr) return abi::kSystemError;
-  *comm = new CommRecord(id.internal, ranks, rank);
-  ++live;
-  (*comm)->Init();
-  return abi::kSuccess;
-}
-
-Result ncclCommDestroy(Comm comm) {
-  delete comm;
-  --live;
-  return abi::kSuccess;
-}
-
-Result ncclCommAbort(Comm comm) {
-  comm->Abort();
-  // Streams may still hold operations of the communicator.
-  static std::mutex mutex;
-  static auto* const aborted = new std::vector<Comm>;  // never destroyed: streams outlive it
-  const std::scoped_lock lock(mutex);
-  aborted->push_back(comm);
-  --live;
-  return abi::kSuccess;
-}
-
-Result ncclCommGetAsyncError(Comm comm, Result* error) {
-  *error = comm->asynchronous_error();
-  return abi::kSuccess;
-}
-
-Result ncclMemAlloc(void** pointer, size_t bytes) {
-  soft::CUdeviceptr start = 0;
-  if (soft::cuMemAlloc_v2(&start, bytes) != 0) return abi::kUnhandledCudaError;
-  *pointer = reinterpret_cast<void*>(start);
-  ++live;
-  return abi::kSuccess;
-}
-
-Result ncclMemFree(void* pointer) {
-  --live;
-  const auto start = reinterpret_cast<soft::CUdeviceptr>(pointer);
-  return soft::cuMemFree_v2(start) == 0 ? abi::kSuccess : abi::kUnhandledCudaError;
-}
-
-Result ncclCommRegister(Comm comm, void* buffer, size_t bytes, void** handle) {
-  comm->Register(buffer, bytes);
-  *handle = buffer;
-  ++live;
-  return abi::kSuccess;
-}
-
-Result ncclCommDeregister(Comm comm, void* handle) {
-  comm->Deregister(handle);
-  --live;
-  return abi::kSuccess;
-}
-
-Result ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, Comm comm) {
-  if (residence != nccltune::nccl::kScalarHostImmediate) return abi::kInvalidArgument;
-  const double number = nccltune::bench::Decode(static_cast<Dtype>(type), scalar);
-  *op = kFirstUserOp + comm->KeepScalar(number);
-  ++live;
-  return abi::kSuccess;
-}
-
-Result ncclRedOpDestroy(int, Comm) {
-  --live;
-  return abi::kSuccess;
-}
-
-Result ncclGroupStart() {
-  ++group.depth;
-  return abi::kSuccess;
-}
-
-Result ncclGroupEnd() {
-  if (--group.depth > 0 || group.comm == nullptr) return abi::kSuccess;
-  Group whole = std::move(group);
-  group = {};
-  if (!whole.calls.empty()) return whole.comm->EnqueueCalls(std::move(whole.calls), whole.stream);
-  return whole.comm->EnqueueGroup(whole.transfers, whole.stream);
-}
-
-Result ncclSend(const void* send, size_t count, int type, int peer, Comm comm, cu::Stream stream) {
-  if (group.depth == 0 || IsBad(count, type)) return abi::kInvalidUsage;
-  group.comm = comm;
-  group.stream = stream;
-  group.transfers.push_back(
-      {true, static_cast<const unsigned char*>(send), nullptr, Bytes(count, type), peer});
-  return abi::kSuccess;
-}
-
-Result ncclRecv(void* receive, size_t count, int type, int peer, Comm comm, cu::Stream stream) {
-  if (group.depth == 0 || IsBad(count, type)) return abi::kInvalidUsage;
-  group.comm = comm;
-  group.stream = stream;
-  group.transfers.push_back(
-      {false, nullptr, static_cast<unsigned char*>(receive), Bytes(count, type), peer});
-  return abi::kSuccess;
-}
-
-Result ncclBroadcast(const void* send, void* receive, size_t count, int type, int root, Comm comm,
-                     cu::Stream stream) {
-  if (IsBad(count, type)) return abi::kInvalidArgument;
-  const size_t bytes = Bytes(count, type);
-  Call call = Made(abi::kBroadcast, "Broadcast", send, receive, bytes);
-  if (comm->rank() == root) call.exchange.send_bytes = bytes;
-  call.exchange.parts = {{root, 0, 0, bytes}};
-  return Submit(std::move(call), comm, stream);
-}
-
-Result ncclReduce(const void* send, void* receive, size_t count, int type, int op, int root,
-                  Comm comm, cu::Stream stream) {
-  if (IsBad(count, type)) return abi::kInvalidArgument;
-  const size_t bytes = Bytes(count, type);
-  Call call = Made(abi::kReduce, "Reduce", send, receive, bytes);
-  call.exchange.send_bytes = bytes;
-  if (comm->rank() == root) call.exchange.parts = {{ResultPiece::kReduced, 0, 0, bytes}};
-  SetReduction(&call, type, op, comm);
-  return Submit(std::move(call), comm, stream);
-}
-
-Result ncclAllReduce(const void* send, void* receive, size_t count, int type, int op, Comm comm,
-                     cu::Stream stream) {
-  if (IsBad(count, type)) return abi::kInvalidArgument;
-  const size_t bytes = Bytes(count, type);
-  Call call = Made(abi::kAllReduce, "AllReduce", send, receive, bytes);
-  call.exchange.send_bytes = bytes;
-  call.exchange.parts = {{ResultPiece::kReduced, 0, 0, bytes}};
-  SetReduction(&call, type, op, comm);
-  return Submit(std::move(call), comm, stream);
-}
-
-Result ncclAllGather(const void* send, void* receive, size_t count, int type, Comm comm,
-                     cu::Stream stream) {
-  if (IsBad(count, type)) return abi::kInvalidArgument;
-  const size_t bytes = Bytes(count, type);
-  const auto ranks = static_cast<size_t>(comm->ranks());
-  Call call = Made(abi::kAllGather, "AllGather", send, receive, ranks * bytes);
-  call.send_bytes = bytes;
-  call.exchange.send_bytes = bytes;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    call.exchange.parts.push_back({static_cast<int>(rank), 0, rank * bytes, bytes});
-  }
-  return Submit(std::move(call), comm, stream);
-}
-
-Result ncclReduceScatter(const void* send, void* receive, size_t count, int type, int op, Comm comm,
-                         cu::Stream stream) {
-  if (IsBad(count, type)) return abi::kInvalidArgument;
-  const size_t bytes = Bytes(count, type);
-  const auto ranks = static_cast<size_t>(comm->ranks());
-  const auto rank = static_cast<size_t>(comm->rank());
-  Call call = Made(abi::kReduceScatter, "ReduceScatter", send, receive, ranks * bytes);
-  call.receive_bytes = bytes;
-  call.exchange.send_bytes = ranks * bytes;
-  call.exchange.parts = {{ResultPiece::kReduced, rank * bytes, 0, bytes}};
-  SetReduction(&call, type, op, comm);
-  return Submit(std::move(call), comm, stream);
-}
-
-}  // extern "C"
+}  // namespace nccltune::fake

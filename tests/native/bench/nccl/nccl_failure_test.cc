@@ -114,7 +114,9 @@ TEST_F(NcclFailure, AFailingCallOnOneRankEndsTheStepLongBeforeItsTime) {
   const StepError error = Failed(step);
   EXPECT_EQ(error.kind, ErrorKind::kNccl);
   EXPECT_EQ(error.rank, 1);
-  EXPECT_EQ(error.text, "NCCL failed to all-reduce: unhandled made-up error: a made-up failure");
+  EXPECT_EQ(error.text,
+            "NCCL failed to all-reduce: unhandled cuda error (run with NCCL_DEBUG=INFO for "
+            "details): a made-up failure");
 }
 
 TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {

@@ -149,10 +149,12 @@ TEST_F(NcclOpen, ATunerThatNcclDoesNotAsk) {
 }
 
 TEST_F(NcclOpen, ACommunicatorThatCannotBeMade) {
-  environment_.Set("FAKE_NCCL_INIT_FAILS", "1");
+  environment_.Set("SOFT_NCCL_INIT_FAILS", "1");
   const OpenError error = Refused();
   EXPECT_EQ(error.kind, OpenError::Kind::kFailed);
-  EXPECT_EQ(error.text, "NCCL failed to make the communicator: unhandled made-up error");
+  EXPECT_EQ(error.text,
+            "NCCL failed to make the communicator: unhandled system error: "
+            "SOFT_NCCL_INIT_FAILS is set");
   EXPECT_EQ(error.rank, 0);
 }
 
@@ -207,7 +209,7 @@ class TorchNccl : public ::testing::Test {
   }
 
   const std::filesystem::path folder_;
-  Environment environment_;
+  ScopedVariables environment_;
 };
 
 TEST_F(TorchNccl, TakesTheMarkedLineAmongOthers) {

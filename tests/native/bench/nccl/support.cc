@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <stdexcept>
 
 namespace nccltune::bench {
@@ -27,25 +26,9 @@ void* Nccl() {
 
 }  // namespace
 
-Environment::~Environment() {
-  for (const auto& [name, value] : before_) {
-    if (value) {
-      setenv(name.c_str(), value->c_str(), 1);
-    } else {
-      unsetenv(name.c_str());
-    }
-  }
-}
-
-void Environment::Set(const std::string& name, const std::string& value) {
-  const char* const before = std::getenv(name.c_str());
-  before_.try_emplace(name, before == nullptr ? std::nullopt : std::optional<std::string>(before));
-  setenv(name.c_str(), value.c_str(), 1);
-}
-
 long FakeGpus::Live() {
   static void* const cuda = Loaded(SOFT_CUDA);
-  return Ask(cuda, "softCudaLive") + Ask(Nccl(), "fake_nccl_live");
+  return Ask(cuda, "softCudaLive") + Ask(Nccl(), "softNcclLive");
 }
 
 FakeGpus::FakeGpus()

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,18 +11,9 @@
 #include <vector>
 
 #include "bench/backend.h"
+#include "scoped_variable.h"
 
 namespace nccltune::bench {
-
-// Sets environment variables for the duration of a test.
-class Environment {
- public:
-  ~Environment();
-  void Set(const std::string& name, const std::string& value);
-
- private:
-  std::map<std::string, std::optional<std::string>> before_;
-};
 
 // The exchange of a run with a single process.
 class LoneExchange : public ProcessExchange {
@@ -54,7 +44,7 @@ class FakeGpus : public ::testing::Test {
 
   static Step StepOf(Collective collective, size_t bytes);
 
-  Environment environment_;
+  ScopedVariables environment_;
   LoneExchange exchange_;
   NcclOptions options_;
   BackendInfo info_;

@@ -2,6 +2,7 @@
 #include "sendrecv/stand_in/nccl_api.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -47,6 +48,9 @@ bool IsBlocking(const ncclConfig_t* config) { return config == nullptr || config
 ncclResult_t Begin(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank,
                    const ncclConfig_t* config) {
   *out = nullptr;
+  if (std::getenv("SOFT_NCCL_INIT_FAILS") != nullptr) {
+    return FailGroup(Fail(kNcclSystemError, "SOFT_NCCL_INIT_FAILS is set"));
+  }
   if (ranks < 1 || rank < 0 || rank >= ranks) return FailGroup(kNcclInvalidArgument);
   Place place;
   std::memcpy(&place, id.internal, sizeof place);
@@ -164,16 +168,23 @@ SOFT_NCCL(ncclMemFree, (void* pointer)) {
 }
 
 SOFT_NCCL(ncclCommRegister,
-          (const ncclComm_t comm, void* buffer, size_t /*bytes*/, void** handle)) {
+          (const ncclComm_t handle, void* buffer, size_t bytes, void** registration)) {
   SOFT_NCCL_ENTER();
-  if (ReadyComm(comm) == nullptr || buffer == nullptr) return kNcclInvalidArgument;
-  *handle = buffer;
+  const std::shared_ptr<Comm> comm = ReadyComm(handle);
+  if (comm == nullptr || buffer == nullptr) return kNcclInvalidArgument;
+  comm->registered[buffer] = bytes;
+  *registration = buffer;
+  ++live_objects;
   return kNcclSuccess;
 }
 
-SOFT_NCCL(ncclCommDeregister, (const ncclComm_t comm, void* /*handle*/)) {
+SOFT_NCCL(ncclCommDeregister, (const ncclComm_t handle, void* registration)) {
   SOFT_NCCL_ENTER();
-  return FindComm(comm) == nullptr ? kNcclInvalidArgument : kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  if (comm == nullptr) return kNcclInvalidArgument;
+  comm->registered.erase(registration);
+  --live_objects;
+  return kNcclSuccess;
 }
 
 const char* acts::ncclGetErrorString(ncclResult_t result) {

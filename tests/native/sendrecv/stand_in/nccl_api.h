@@ -4,6 +4,7 @@
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_API_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_API_H_
 
+#include <atomic>
 #include <memory>
 
 #include "sendrecv/stand_in/nccl_comm.h"
@@ -42,6 +43,9 @@ class Spared {
 
 // Returns whether SOFT_NCCL_REFUSE selects this call. Its names have no prefix p.
 bool Refuses(const char* function);
+
+// Operators and registrations that were not released.
+inline std::atomic<long> live_objects{0};
 
 // Returns null if the handle is unknown, not ready yet or already ended.
 std::shared_ptr<Comm> ReadyComm(const ncclComm* handle);

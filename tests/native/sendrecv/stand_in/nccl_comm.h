@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -121,6 +120,7 @@ class Segment {
 };
 
 struct Kernel;
+class CommObserver;
 
 struct Comm {
   std::shared_ptr<Segment> segment;
@@ -142,8 +142,11 @@ struct Comm {
   uint64_t splits = 0;
   uint64_t shrinks = 0;
   uint64_t grows = 0;
-  std::set<int> ops;  // operators created by the application; numbers are not reused
+  // Operators created by the application, with their scalars. Numbers are not reused.
+  std::map<int, double> ops;
   int next_op = kNcclBuiltInOps;
+  std::map<const void*, size_t> registered;  // buffers and their sizes
+  std::shared_ptr<CommObserver> observer;    // see nccl_kernel.h; null in most tests
 };
 
 // Makes a communicator's context current on this thread while the object lives.

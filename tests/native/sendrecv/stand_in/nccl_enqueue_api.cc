@@ -4,12 +4,15 @@
 #include <atomic>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "sendrecv/stand_in/nccl_api.h"
 #include "sendrecv/stand_in/nccl_kernel.h"
 
 namespace nccltune::soft {
 namespace {
+
+constexpr int kScalarHostImmediate = 1;
 
 std::atomic<uint64_t> all_sends{0};
 std::atomic<uint64_t> all_receives{0};
@@ -45,29 +48,31 @@ class Operation {
     if (result_ == kNcclSuccess) result_ = CheckOp(*comm_, op);
   }
 
-  // `peer`: the peer or the root.
-  void Add(TaskKind kind, CUdeviceptr from, CUdeviceptr to, size_t count, int peer = 0) {
-    if (result_ != kNcclSuccess) return;
-    Task task;
-    task.kind = kind;
-    task.comm = comm_;
-    task.stream = stream_;
-    task.from = from;
-    task.to = to;
-    task.bytes = count * SizeOf(type_);
-    task.type = type_;
-    task.peer = peer;
-    result_ = AddTask(std::move(task));
-  }
-
   void Send(CUdeviceptr from, size_t count, int peer) {
-    Add(TaskKind::kSend, from, 0, count, peer);
+    Add({.kind = TaskKind::kSend, .from = from, .bytes = count * element(), .peer = peer});
   }
   void Receive(CUdeviceptr to, size_t count, int peer) {
-    Add(TaskKind::kReceive, 0, to, count, peer);
+    Add({.kind = TaskKind::kReceive, .to = to, .bytes = count * element(), .peer = peer});
+  }
+  // A collective whose inputs have `bytes` each. `sender`: the only rank with an input, or
+  // kAllRanks.
+  void Collect(const char* name, const void* from, void* to, size_t bytes, size_t result_bytes,
+               std::vector<Part> parts, int sender, ncclRedOp_t op = kNcclSum) {
+    const bool scaled = well() && op >= kNcclBuiltInOps;
+    Add({.kind = TaskKind::kCollective,
+         .from = AddressOf(from),
+         .to = AddressOf(to),
+         .bytes = bytes,
+         .peer = sender,
+         .name = name,
+         .result_bytes = result_bytes,
+         .parts = std::move(parts),
+         .op = op,
+         .scalar = scaled ? comm_->ops[op] : 1});
   }
 
   bool well() const { return result_ == kNcclSuccess; }
+  bool observed() const { return well() && comm_->observer != nullptr; }
   Comm& comm() const { return *comm_; }
   size_t element() const { return SizeOf(type_); }
 
@@ -78,6 +83,14 @@ class Operation {
   }
 
  private:
+  void Add(Task task) {
+    if (result_ != kNcclSuccess) return;
+    task.comm = comm_;
+    task.stream = stream_;
+    task.type = type_;
+    result_ = AddTask(std::move(task));
+  }
+
   std::shared_ptr<Comm> comm_;
   CUstream stream_;
   ncclDataType_t type_;
@@ -159,15 +172,17 @@ SOFT_NCCL(ncclScatter, (const void* from, void* to, size_t count, ncclDataType_t
   return operation.End();
 }
 
-// An operator of the application is treated as a sum.
+// Without an observer an operator of the application is treated as a sum.
 SOFT_NCCL(ncclAllReduce, (const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclRedOp_t op, ncclComm_t comm, CUstream stream)) {
   SOFT_NCCL_ENTER();
   Operation operation(comm, type, 0, stream);
   operation.CheckOperator(op);
-  const bool acted = (op == kNcclSum || op >= kNcclBuiltInOps) && CanAdd(type);
-  if (operation.well() && acted) {
-    operation.Add(TaskKind::kAllReduce, AddressOf(from), AddressOf(to), count);
+  const bool adds = (op == kNcclSum || op >= kNcclBuiltInOps) && CanAdd(type);
+  const size_t bytes = count * operation.element();
+  if (adds || operation.observed()) {
+    operation.Collect("AllReduce", from, to, bytes, bytes, {{Part::kReduced, 0, 0, bytes}},
+                      kAllRanks, op);
   }
   return operation.End();
 }
@@ -176,7 +191,8 @@ SOFT_NCCL(ncclBroadcast, (const void* from, void* to, size_t count, ncclDataType
                           ncclComm_t comm, CUstream stream)) {
   SOFT_NCCL_ENTER();
   Operation operation(comm, type, root, stream);
-  operation.Add(TaskKind::kBroadcast, AddressOf(from), AddressOf(to), count, root);
+  const size_t bytes = count * operation.element();
+  operation.Collect("Broadcast", from, to, bytes, bytes, {{root, 0, 0, bytes}}, root);
   return operation.End();
 }
 
@@ -185,27 +201,49 @@ SOFT_NCCL(ncclBcast, (void* buffer, size_t count, ncclDataType_t type, int root,
   return acts::ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
 
-// The arguments of these functions are checked, but no data is moved.
-SOFT_NCCL(ncclAllGather, (const void* /*from*/, void* /*to*/, size_t /*count*/, ncclDataType_t type,
+// Without an observer the arguments of these functions are checked, but no data is moved.
+SOFT_NCCL(ncclAllGather, (const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclComm_t comm, CUstream stream)) {
   SOFT_NCCL_ENTER();
-  return Operation(comm, type, 0, stream).End();
+  Operation operation(comm, type, 0, stream);
+  if (operation.observed()) {
+    const size_t bytes = count * operation.element();
+    const auto ranks = static_cast<size_t>(operation.comm().ranks);
+    std::vector<Part> parts;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      parts.push_back({static_cast<int>(rank), 0, rank * bytes, bytes});
+    }
+    operation.Collect("AllGather", from, to, bytes, ranks * bytes, std::move(parts), kAllRanks);
+  }
+  return operation.End();
 }
 
-SOFT_NCCL(ncclReduce, (const void* /*from*/, void* /*to*/, size_t /*count*/, ncclDataType_t type,
+SOFT_NCCL(ncclReduce, (const void* from, void* to, size_t count, ncclDataType_t type,
                        ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)) {
   SOFT_NCCL_ENTER();
   Operation operation(comm, type, root, stream);
   operation.CheckOperator(op);
+  if (operation.observed()) {
+    const size_t bytes = count * operation.element();
+    std::vector<Part> parts;
+    if (operation.comm().rank == root) parts = {{Part::kReduced, 0, 0, bytes}};
+    operation.Collect("Reduce", from, to, bytes, bytes, std::move(parts), kAllRanks, op);
+  }
   return operation.End();
 }
 
-SOFT_NCCL(ncclReduceScatter,
-          (const void* /*from*/, void* /*to*/, size_t /*count*/, ncclDataType_t type,
-           ncclRedOp_t op, ncclComm_t comm, CUstream stream)) {
+SOFT_NCCL(ncclReduceScatter, (const void* from, void* to, size_t count, ncclDataType_t type,
+                              ncclRedOp_t op, ncclComm_t comm, CUstream stream)) {
   SOFT_NCCL_ENTER();
   Operation operation(comm, type, 0, stream);
   operation.CheckOperator(op);
+  if (operation.observed()) {
+    const size_t bytes = count * operation.element();
+    const Comm& all = operation.comm();
+    operation.Collect("ReduceScatter", from, to, static_cast<size_t>(all.ranks) * bytes, bytes,
+                      {{Part::kReduced, static_cast<size_t>(all.rank) * bytes, 0, bytes}},
+                      kAllRanks, op);
+  }
   return operation.End();
 }
 
@@ -271,21 +309,29 @@ SOFT_NCCL_WITH_CONFIG(ncclScatter,
                        ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
                       (from, to, count, type, root, comm, stream))
 
-SOFT_NCCL(ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void* /*scalar*/, ncclDataType_t /*type*/,
-                                     int /*residence*/, ncclComm_t handle)) {
+SOFT_NCCL(ncclRedOpCreatePreMulSum,
+          (ncclRedOp_t * op, void* scalar, ncclDataType_t type, int residence, ncclComm_t handle)) {
   SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
+  const auto read = CommObserver::makers.scalar;
+  // The scalar of another residence is read later, which is not supported.
+  if (read != nullptr && residence != kScalarHostImmediate) return kNcclInvalidArgument;
   *op = comm->next_op++;
-  comm->ops.insert(*op);
+  comm->ops[*op] = read == nullptr ? 1 : read(type, scalar);
+  ++live_objects;
   return kNcclSuccess;
 }
 
 SOFT_NCCL(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t handle)) {
   SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
-  return comm != nullptr && comm->ops.erase(op) == 1 ? kNcclSuccess : kNcclInvalidArgument;
+  if (comm == nullptr || comm->ops.erase(op) == 0) return kNcclInvalidArgument;
+  --live_objects;
+  return kNcclSuccess;
 }
+
+long softNcclLive() { return live_objects; }
 
 void softNcclCounts(uint64_t* sends, uint64_t* recvs) {
   *sends = all_sends.load();

@@ -100,8 +100,8 @@ bool Stops(const Comm& comm) {
 void RunMessages(Comm& comm, const std::vector<Task>& tasks) {
   std::map<std::pair<int, TaskKind>, std::vector<Transfer>> rows;
   for (const Task& task : tasks) {
-    const bool message = task.kind == TaskKind::kSend || task.kind == TaskKind::kReceive;
-    if (message && task.bytes > 0) rows[{task.peer, task.kind}].emplace_back(comm, task);
+    if (!task.is_collective() && task.bytes > 0)
+      rows[{task.peer, task.kind}].emplace_back(comm, task);
   }
   std::map<std::pair<int, TaskKind>, size_t> next;
   Patience patience;
@@ -185,57 +185,85 @@ void Add(ncclDataType_t type, uint8_t* sum, const uint8_t* more, size_t bytes) {
 }
 
 // Adds the ranks' values in the order of ranks, so that all ranks get the same sum.
-bool ReduceChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
-  std::vector<uint8_t> mine(bytes);
-  if (!softCudaRead(comm.gpu, task.from + at, mine.data(), bytes)) return false;
-  for (int peer = 0; peer < comm.ranks; ++peer) {
-    if (peer != comm.rank && !Put(comm, peer, mine.data(), bytes)) return false;
+void AddAll(const Task& task, const CommObserver::Inputs& inputs, size_t at,
+            std::vector<uint8_t>* sum) {
+  std::memcpy(sum->data(), inputs[0].data() + at, sum->size());
+  for (size_t rank = 1; rank < inputs.size(); ++rank) {
+    Add(task.type, sum->data(), inputs[rank].data() + at, sum->size());
   }
-  std::vector<uint8_t> sum(bytes);
-  std::vector<uint8_t> other(bytes);
-  for (int peer = 0; peer < comm.ranks; ++peer) {
-    if (peer != comm.rank && !Take(comm, peer, other.data(), bytes)) return false;
-    const std::vector<uint8_t>& part = peer == comm.rank ? mine : other;
-    if (peer == 0) {
-      sum = part;
-    } else {
-      Add(task.type, sum.data(), part.data(), bytes);
-    }
-  }
-  return softCudaWrite(comm.gpu, task.to + at, sum.data(), bytes);
 }
 
-bool BroadcastChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
-  std::vector<uint8_t> data(bytes);
-  if (comm.rank != task.peer) {
-    return Take(comm, task.peer, data.data(), bytes) &&
-           softCudaWrite(comm.gpu, task.to + at, data.data(), bytes);
+// Gives all ranks a chunk of the inputs, and writes the parts of the result that it has.
+bool RunChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
+  CommObserver::Inputs inputs(static_cast<size_t>(comm.ranks));
+  const auto input = [&](int rank) -> std::vector<uint8_t>& {
+    return inputs[static_cast<size_t>(rank)];
+  };
+  for (int rank = 0; rank < comm.ranks; ++rank) {
+    if (task.peer == kAllRanks || task.peer == rank) input(rank).resize(bytes);
   }
-  if (!softCudaRead(comm.gpu, task.from + at, data.data(), bytes)) return false;
+  std::vector<uint8_t>& mine = input(comm.rank);
+  if (!softCudaRead(comm.gpu, task.from + at, mine.data(), mine.size())) return false;
+  if (comm.observer != nullptr) comm.observer->Scale(task, &mine);
   for (int peer = 0; peer < comm.ranks; ++peer) {
-    if (peer != comm.rank && !Put(comm, peer, data.data(), bytes)) return false;
+    if (peer != comm.rank && !Put(comm, peer, mine.data(), mine.size())) return false;
   }
-  return softCudaWrite(comm.gpu, task.to + at, data.data(), bytes);
+  for (int peer = 0; peer < comm.ranks; ++peer) {
+    if (peer == comm.rank) continue;
+    if (!Take(comm, peer, input(peer).data(), input(peer).size())) return false;
+  }
+  for (const Part& part : task.parts) {
+    const size_t begin = std::max(part.from, at);
+    const size_t end = std::min(part.from + part.bytes, at + bytes);
+    if (begin >= end) continue;
+    std::vector<uint8_t> reduced(part.source == Part::kReduced ? end - begin : 0);
+    const uint8_t* data = reduced.data();
+    if (part.source != Part::kReduced) {
+      data = input(part.source).data() + (begin - at);
+    } else if (comm.observer != nullptr) {
+      comm.observer->Reduce(task, inputs, begin - at, &reduced);
+    } else {
+      AddAll(task, inputs, begin - at, &reduced);
+    }
+    const CUdeviceptr to = task.to + part.to + (begin - part.from);
+    if (!softCudaWrite(comm.gpu, to, data, end - begin)) return false;
+  }
+  return true;
 }
 
 void RunCollective(Comm& comm, const Task& task) {
   for (size_t at = 0; at < task.bytes && !Stops(comm); at += kChunk) {
-    const size_t bytes = std::min(kChunk, task.bytes - at);
-    const bool went = task.kind == TaskKind::kAllReduce ? ReduceChunk(comm, task, at, bytes)
-                                                        : BroadcastChunk(comm, task, at, bytes);
+    const bool went = RunChunk(comm, task, at, std::min(kChunk, task.bytes - at));
     if (!went && !Stops(comm)) comm.error = kNcclUnhandledCudaError;
   }
+}
+
+// Runs `body` between the calls of the observer.
+template <typename Body>
+void Observed(Comm& comm, size_t bytes, CUdeviceptr last, const Body& body) {
+  if (comm.observer != nullptr) comm.observer->Begin(bytes);
+  body();
+  if (comm.observer != nullptr && !Stops(comm)) comm.observer->End(bytes, last);
 }
 
 void Run(void* data) {
   auto* const kernel = static_cast<Kernel*>(data);
   const std::shared_ptr<Comm> comm = kernel->comm;
+  CUdeviceptr last = 0;
+  bool has_messages = false;
   for (const Task& task : kernel->tasks) {
-    if (task.kind == TaskKind::kAllReduce || task.kind == TaskKind::kBroadcast) {
-      RunCollective(*comm, task);
+    if (task.is_collective()) {
+      const CUdeviceptr end = task.parts.empty() ? 0 : task.to + task.parts.back().to;
+      Observed(*comm, TunedBytes(task), end, [&] { RunCollective(*comm, task); });
+      continue;
     }
+    has_messages = true;
+    if (task.kind == TaskKind::kReceive) last = task.to;
   }
-  RunMessages(*comm, kernel->tasks);
+  if (has_messages) {
+    const auto run = [&] { RunMessages(*comm, kernel->tasks); };
+    Observed(*comm, SentBytes(kernel->tasks), last, run);
+  }
   if (kernel->captured) return;
   std::unique_ptr<Kernel> done;
   const std::scoped_lock lock(comm->mutex);
@@ -353,6 +381,14 @@ ncclResult_t RunTasksLater(std::vector<Task> tasks) {
 
 }  // namespace
 
+CommObserver::Makers CommObserver::makers;
+
+size_t SentBytes(const std::vector<Task>& tasks) {
+  size_t bytes = 0;
+  for (const Task& task : tasks) bytes += task.kind == TaskKind::kSend ? task.bytes : 0;
+  return bytes;
+}
+
 size_t SizeOf(ncclDataType_t type) {
   constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return type < 0 || type >= static_cast<int>(std::size(kSizes)) ? 0 : kSizes[type];
@@ -378,6 +414,9 @@ ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks) 
     return Fail(kNcclUnhandledCudaError, "no such stream");
   }
   kernel->captured = capturing != 0;
+  if (comm->observer != nullptr) {
+    if (const ncclResult_t result = comm->observer->Launch(tasks, kernel->captured)) return result;
+  }
   kernel->comm = comm;
   kernel->tasks = std::move(tasks);
   const std::scoped_lock lock(comm->mutex);

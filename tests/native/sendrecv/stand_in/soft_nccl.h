@@ -100,6 +100,8 @@ SOFT_NCCL_OTHER_FUNCTIONS(SOFT_NCCL_DECLARE_OTHER)
 
 // Not part of NCCL. Returns how many sends and receives of this process came to the stand-in.
 SOFT_EXPORT void softNcclCounts(uint64_t* sends, uint64_t* recvs);
+// Not part of NCCL. Returns how many operators and registrations were not released.
+SOFT_EXPORT long softNcclLive();
 // Not part of NCCL. Returns the calls of this thread since it was last called: a line for each
 // call, with arguments and result. The first call starts the trace. The text is valid until the
 // next call. Queries are listed only if `caller` is set, because the send/recv library makes
