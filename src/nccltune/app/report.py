@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nccltune
+from nccltune.analyze.result import Analysis
 from nccltune.app.analyze import analyze_study, stored_analysis
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
@@ -32,11 +33,19 @@ class ReportResult(NamedTuple):
     warnings: list[str]
 
 
-class SavedReport(NamedTuple):
-    """A report with its warnings, the path of its page, and the error if writing it failed."""
+class ReportParts(NamedTuple):
+    """A report, what it was made of, and its warnings."""
 
     report: Report
+    analysis: Analysis
+    tuning: Tuning
     warnings: list[str]
+
+
+class SavedReport(NamedTuple):
+    """A report with its parts, the path of its page, and the error if writing it failed."""
+
+    parts: ReportParts
     page: Path
     unsaved: list[UnwritableError]
 
@@ -48,6 +57,11 @@ def report_study(path: Path) -> ReportResult:
     to date. Otherwise they are computed again, with a warning. Raises StudyError if there is
     nothing to report.
     """
+    parts = _parts(path)
+    return ReportResult(parts.report, parts.warnings)
+
+
+def _parts(path: Path) -> ReportParts:
     opened = open_study(path, curves=True)
     study = opened.study
     tuning, written, warnings = _tuning(opened)
@@ -73,7 +87,7 @@ def report_study(path: Path) -> ReportResult:
         sources=[_source(record) for record in study.imports(ImportRecord)],
         checks=_checks(study),
     )
-    return ReportResult(report, warnings)
+    return ReportParts(report, analysis, tuning, warnings)
 
 
 def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:
@@ -81,13 +95,13 @@ def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedRep
 
     Raises what `report_study` raises, and UnwritableError if `page` cannot be written.
     """
-    report, warnings = report_study(path)
+    parts = _parts(path)
     unsaved: list[UnwritableError] = []
     target = page or Study(path).report_path
     if save:
         with saving(unsaved, page):
-            write_page(report, target)
-    return SavedReport(report, warnings, target, unsaved)
+            write_page(parts.report, target)
+    return SavedReport(parts, target, unsaved)
 
 
 def write_page(report: Report, path: Path) -> None:

@@ -55,7 +55,7 @@ console.py           a console that prints text of other programs literally
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes
-rule_screen.py       rules and proofs in a few lines
+rule_screen.py       rules and proofs
 """
 
 import io

@@ -32,6 +32,12 @@ def show(analysis: Analysis, study: Path, measure: str) -> None:
     hanging(out, "platform   ", 11, analysis.platform.title)
     if analysis.platform.replay:
         hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
+    found = show_analysis(analysis, out)
+    _next(analysis, found, study, measure)
+
+
+def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
+    """Print the curves, the findings and what was compared; return what was compared."""
     _show_conditions(analysis, out)
     _show_ran(analysis, out)
     modelled = [(item.title, item.model.sentence) for item in analysis.conditions if item.model]
@@ -39,7 +45,7 @@ def show(analysis: Analysis, study: Path, measure: str) -> None:
     _show_findings(analysis, out)
     found = comparisons(analysis)
     _show_lines(out, "compared", [(item.where, item.text) for item in found])
-    _next(analysis, found, study, measure)
+    return found
 
 
 def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure: str) -> None:

@@ -93,11 +93,6 @@ def warn(sentences: Iterable[str]) -> None:
         hanging(stderr(), ("warning    ", "yellow"), 11, sentence)
 
 
-def report_console() -> Console:
-    """Return the console for the report, which wraps its own lines."""
-    return _console()
-
-
 def _console(**options: Any) -> Console:
     from nccltune.cli.console import PlainConsole
 

@@ -1,20 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print rules and proofs in a few lines, for `nccltune auto`, `demo` and `tune`."""
+"""Print rules and proofs, for `nccltune auto`, `demo`, `tune`, `verify` and `report`."""
 
 from rich.console import Console
 
-from nccltune.cli.output import hanging
+from nccltune.cli.output import hanging, stdout, styled
 from nccltune.model.numbers import gain_text, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
-from nccltune.report.data import Report
+from nccltune.report.data import ProofGroupRow, ProofReport, ProofRuleRow, ProofSizeRow, Report
 from nccltune.report.proof import build_proof
-from nccltune.report.terminal import proof_tables
+from nccltune.report.remarks import EDGE_NOTE, GAIN_NOTE
 from nccltune.report.verdict import firm_rules
-from nccltune.report.words import interval_text, per_size_text, range_text, sms_text, where_text
+from nccltune.report.words import (
+    interval_text,
+    per_size_text,
+    range_text,
+    sms_text,
+    time_text,
+    where_text,
+)
 from nccltune.study.files import Study
-from nccltune.tune.result import RuleEvidence, TunedGroup, Tuning
+from nccltune.tune.result import RuleEvidence, TunedGroup, Tuning, ran_instead
+
+_NARROW = 66
+"""On a terminal with fewer columns, a row takes two lines."""
 
 
 def rules_text(tuning: Tuning) -> str:
@@ -90,6 +100,49 @@ def _name(group: TunedGroup) -> str:
     return group.collective.prose + calls
 
 
+def show_tuning(tuning: Tuning) -> None:
+    """Print the rules and the sizes without a rule, in a block for each collective and scale."""
+    for group in tuning.groups:
+        _show_group(group)
+
+
+def _show_group(group: TunedGroup) -> None:
+    out = stdout()
+    heading = (
+        f"{group.collective.value:<14}{group.scale}, "
+        f"{group.calls_title + ', ' if group.calls_title else ''}"
+        f"{count(len(group.decisions), 'size')}, {count(group.rounds, 'round')}"
+    )
+    if all(row.default_us is None for row in group.decisions):
+        heading += ", default not measured"
+    out.print(styled((heading, "bold")))
+    lines = []
+    for item in group.rules:
+        replaced = ran_instead([row for row in group.decisions if row.bytes in item.sizes])
+        instead = f"  instead of {', '.join(replaced)}" if replaced else ""
+        rule = item.rule
+        words = rule_words(item) + instead
+        lines.append((rule.min_bytes, rule.max_bytes, rule.choice.label, words))
+    lines += [(item.min_bytes, item.max_bytes, "default", item.reason) for item in group.left_alone]
+    form = size_form(end for low, high, _, _ in lines for end in (low, high))
+    for low, high, choice, words in sorted(lines):
+        sizes, style = range_text(low, high, "-", form), "dim" if choice == "default" else ""
+        if out.width < _NARROW:
+            out.print(styled(f"  {sizes}  ", (choice, "bold")))
+            hanging(out, "    ", 4, words, style)
+        else:
+            first, rest = form(low), sizes.removeprefix(form(low)).strip()
+            lead = f"{first:>9} {rest:<11} {choice:<16}"
+            hanging(out, lead, len(lead), words, style)
+    for item in group.rules:
+        if item.state is RuleState.CANDIDATE and item.gain is not None:
+            words = f"{range_text(item.rule.min_bytes, item.rule.max_bytes, '-', form)}: "
+            words += item.reason + (
+                f"; runs that decide: {item.decided_by}" if item.decided_by else ""
+            )
+            hanging(out, (f"{'candidate':<11}", "yellow"), 11, words)
+
+
 def rule_words(item: RuleEvidence) -> str:
     """Return a rule's gain with its interval, its gains by size, its sureness and its SMs as text.
 
@@ -120,3 +173,108 @@ def show_proof(proof: Proof | None, out: Console) -> None:
     built = build_proof(proof)
     hanging(out, "verify     ", 11, built.sentence)
     proof_tables(built, out, brief=True)
+
+
+def proof_tables(proof: ProofReport, out: Console, *, brief: bool = False) -> None:
+    """Print the tables of a proof: the most informative sizes, then the rules.
+
+    With `brief`, print the same sizes, but only the rules that do not hold.
+    """
+    if proof.replay and not brief:
+        hanging(out, ("replay     ", "dim"), 11, f"of {proof.replay}", "yellow")
+    if proof.remark:
+        hanging(out, ("note       ", "dim"), 11, proof.remark, "yellow")
+    alike = False
+    shown = [(group.label, rows) for group in proof.groups if (rows := informative_proof(group))]
+    for label, rows in shown:
+        form = size_form(row.bytes for row in rows)
+        out.print(styled("\n", (label, "bold")))
+        if out.width < _NARROW:
+            head = f"{'size':>10}{'gain':>8}   95 % CI\n{'':>4}default -> tuned  choice"
+        else:
+            head = f"{'size':>10}{'default':>12}{'tuned':>17}{'gain':>8}   {'95 % CI':<12}choice"
+        out.print(styled((head, "dim")))
+        for row in rows:
+            _show_size(out, form(row.bytes), row)
+        alike |= len({form(row.bytes) for row in rows}) < len(rows)
+    if shown:
+        out.print()
+        hanging(out, "", 0, GAIN_NOTE, "dim")
+    if alike:
+        hanging(out, "", 0, EDGE_NOTE, "dim")
+    rules = [rule for rule in proof.rules if not brief or rule.verdict != "holds"]
+    if rules:
+        out.print()
+    for rule in rules:
+        _show_proven_rule(out, rule)
+
+
+def informative_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
+    """Return the most informative sizes of a proof.
+
+    For each range of adjacent sizes whose rule has the same choice, these are the first size, the
+    last size, the size with the largest gain, and the next size on each side. Sizes that are
+    slower, not decided or not what the default ran are always included. If no size has a rule, only
+    sizes that are not what the default ran are returned.
+    """
+    rows = group.sizes
+    if not any(row.choice for row in rows):
+        return [row for row in rows if row.verdict == "not alike"]
+    kept = {
+        index for index, row in enumerate(rows) if row.verdict in ("slower", "not alike", "open")
+    }
+    runs: list[list[int]] = []
+    for index, row in enumerate(rows):
+        if index and rows[index - 1].choice == row.choice:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    for run in runs:
+        if rows[run[0]].choice:
+            best = max(run, key=lambda index: rows[index].gain or 0.0)
+            kept |= {run[0] - 1, run[0], best, run[-1], run[-1] + 1}
+    return [row for index, row in enumerate(rows) if index in kept]
+
+
+def _show_size(out: Console, size: str, row: ProofSizeRow) -> None:
+    if row.default_us is None or row.tuned_us is None:
+        hanging(out, (f"{size:>10}   ", "dim"), 13, row.words, "dim")
+        return
+    is_alone = row.verdict == "left alone"
+    colour = {"slower": "red", "not alike": "red", "faster": "green"}.get(row.verdict, "dim")
+    note = "" if row.verdict in ("faster", "left alone", "alike") else row.words
+    default, tuned = time_text(row.default_us), time_text(row.tuned_us)
+    gain = ("unknown" if row.gain is None else f"{row.gain:.2f}x", colour)
+    low, high = row.gain_low, row.gain_high
+    interval = "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
+    choice = (row.words, "dim") if is_alone else (row.choice or "", "")
+    if out.width < _NARROW:
+        out.print(styled(f"{size:>10}", (f"{gain[0]:>8}", colour), f"   {interval}"))
+        out.print(styled(f"{'':>4}{default} -> {tuned}  ", choice))
+        if note:
+            hanging(out, "    ", 4, note, colour)
+        return
+    cells = styled(
+        f"{size:>10}{default:>12}{tuned:>17}",
+        (f"{gain[0]:>8}", colour),
+        (f"   {interval:<12}", "dim" if is_alone else ""),
+        choice,
+        (f"  {note}" if note else "", colour),
+    )
+    cells.rstrip()
+    out.print(cells)
+
+
+def _show_proven_rule(out: Console, row: ProofRuleRow) -> None:
+    colour = {"holds": "", "removed": "red"}.get(row.verdict, "yellow")
+    form = size_form((row.min_bytes, row.max_bytes))
+    parts = [f"{row.group} {range_text(row.min_bytes, row.max_bytes, '-', form)} {row.choice}"]
+    if row.gain is not None:
+        parts += [gain_text(row.gain), interval_text(row.gain_low, row.gain_high)]
+        per_size = per_size_text(row.least, row.most)
+        parts += [f"({per_size})"] if per_size else []
+        parts += [f"expected {row.expected:.2f}x"] if row.expected is not None else []
+    words = "  ".join(part for part in parts if part)
+    hanging(out, (f"{row.verdict:<12}", "dim"), 12, words, colour)
+    if row.reason:
+        hanging(out, " " * 12, 12, row.reason, "dim")

@@ -25,6 +25,7 @@ from nccltune.cli.output import (
     styled,
 )
 from nccltune.cli.progress import seconds_words
+from nccltune.cli.rule_screen import proof_tables
 from nccltune.cli.verbosity import is_quiet
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -33,7 +34,6 @@ from nccltune.prove.judge import MOST_ROUNDS
 from nccltune.prove.result import Proof
 from nccltune.prove.stock import StockPoint, StockProof
 from nccltune.report.proof import build_proof
-from nccltune.report.terminal import proof_tables
 from nccltune.report.words import range_text, time_text
 from nccltune.study.files import Study
 

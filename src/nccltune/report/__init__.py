@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports for people: one structure of plain data, rendered as a page or in a terminal.
+"""Reports for people: one structure of plain data, rendered as a page.
 
 build.py        make the report's data from analysis, tuning and proof
 data.py         the report as plain data
@@ -13,6 +13,5 @@ words.py        format numbers and ranges
 remarks.py      the words for each kind of finding, and notes below tables
 templates.py    the files of the pages
 html.py         the page
-terminal.py     the terminal
 examination.py  the doctor's findings as a page
 """

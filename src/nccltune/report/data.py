@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as plain data: the output of `--json`, and the input of the page and the terminal.
+"""The report as plain data: the output of `--json`, and the input of the page.
 
 - Times are in microseconds, bandwidth is in GB/s (1e9 bytes a second).
 - Sizes are bytes as NCCL's tuner counts them.

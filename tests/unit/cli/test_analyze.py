@@ -59,7 +59,7 @@ def test_the_report_of_the_default_alone_lists_what_was_not_compared(
 ) -> None:
     study = study_at(tmp_path / "a", measure(SIZES, one))
     out = " ".join(cli("report", study, "--terminal").out.split())
-    assert "Not compared, all-reduce. Only the default was measured" in out
+    assert "compared with nothing: only the default was measured" in out
     assert "look as expected" not in out
 
 

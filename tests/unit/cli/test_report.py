@@ -93,7 +93,9 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(
 def test_the_terminal_form_writes_no_page(study: Path, cli: Cli) -> None:
     out = cli("report", study, "--terminal").out
     assert " ".join(out.split()).startswith(VERDICT)
-    assert "\nrules\n" in out
+    assert "bad crossover " in out
+    assert "tree/ll  " in out
+    assert f"deploy     nccltune tune '{study}' && nccltune env '{study}'" in out
     assert not (study / "report.html").exists()
 
 

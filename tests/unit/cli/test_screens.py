@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from nccltune.cli import analyze_screen, explain, output, run, tune
+from nccltune.cli import analyze_screen, explain, output, rule_screen, run
 from nccltune.formats.reading.file_report import FileKind, ImportRecord
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
@@ -31,7 +31,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
     def lines(show: Callable[[], None], width: int) -> list[str]:
         file = io.StringIO()
         console = Console(file=file, width=width, force_terminal=True, highlight=False)
-        for module in (analyze_screen, explain, output, tune):
+        for module in (analyze_screen, explain, output, rule_screen):
             monkeypatch.setattr(module, "stdout", lambda: console)
         show()
         return re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
@@ -51,7 +51,7 @@ def study_at(path: Path) -> Study:
 
 
 def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: Shown) -> None:
-    lines = shown(lambda: tune.show(tuning()), 120)
+    lines = shown(lambda: rule_screen.show_tuning(tuning()), 120)
     rules = [line for line in lines if "x  95 % CI" in line]
     assert rules == [
         " 1.00 KiB - 58.6 KiB  tree/ll         "
@@ -68,7 +68,7 @@ def test_tune_and_explain_name_what_a_rule_replaces(shown: Shown) -> None:
     changed = msgspec.structs.replace(
         found, groups=[msgspec.structs.replace(group, decisions=rows), *found.groups[1:]]
     )
-    lines = shown(lambda: tune.show(changed), 160)
+    lines = shown(lambda: rule_screen.show_tuning(changed), 160)
     assert sum(line.endswith(f"instead of {ran.label}") for line in lines) == len(group.rules)
     low, high = rows[0].bytes, rows[-1].bytes
     explained = ExplainResult(
@@ -100,7 +100,7 @@ def test_tune_lists_the_runs_that_would_decide_a_candidate(shown: Shown) -> None
     rules[1] = msgspec.structs.replace(rules[1], decided_by="4 more runs")
     group = msgspec.structs.replace(found.groups[0], rules=rules)
     changed: Tuning = msgspec.structs.replace(found, groups=[group])
-    text = " ".join(" ".join(shown(lambda: tune.show(changed), 120)).split())
+    text = " ".join(" ".join(shown(lambda: rule_screen.show_tuning(changed), 120)).split())
     assert (
         "candidate 58.6 KiB - 1.00 MiB: faster than the default beyond an assumed noise of 5 %; "
         "runs that decide: 4 more runs"
@@ -117,14 +117,14 @@ def test_no_line_of_tune_or_analyze_is_wider_than_the_terminal(
 
     analysis = study.read_json(study.findings_path, Analysis)
     for show in (
-        lambda: tune.show(tuning()),
+        lambda: rule_screen.show_tuning(tuning()),
         lambda: analyze_screen.show(analysis, tmp_path, "nccltune sweep"),
     ):
         assert max(map(len, shown(show, width))) <= width
 
 
 def test_narrow_lines_keep_a_number_with_its_unit_and_label(shown: Shown) -> None:
-    lines = shown(lambda: tune.show(tuning()), 40)
+    lines = shown(lambda: rule_screen.show_tuning(tuning()), 40)
     assert "  1.00 KiB - 58.6 KiB  tree/ll" in lines
     assert not [line for line in lines if line.endswith((" 95", "95 %", " CI", "size", "SMs"))]
     assert any("95 % CI 1.50-1.60" in line for line in lines)

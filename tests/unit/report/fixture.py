@@ -4,8 +4,6 @@
 `python -m tests.unit.report.fixture` writes the snapshot of the terminal form anew.
 """
 
-import io
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -44,7 +42,6 @@ from nccltune.tune.result import (
     Tuning,
 )
 
-SNAPSHOT = Path(__file__).with_name("terminal-80.txt")
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26]
 SCALE = Scale(2, 16)
 TIMES: dict[Collective, dict[str, list[float | None]]] = {
@@ -324,18 +321,6 @@ def report() -> Report:
     return built(sources=sources)
 
 
-def terminal_text(shown: Report, width: int = 80, encoding: str = "utf-8") -> str:
-    """The terminal form without colour."""
-    from rich.console import Console
-
-    from nccltune.report.terminal import render
-
-    raw = io.BytesIO()
-    with io.TextIOWrapper(raw, encoding=encoding, write_through=True) as file:
-        render(shown, Console(file=file, width=width, highlight=False))
-        return raw.getvalue().decode(encoding)
-
-
 def _decision(size: int, default: float, choice: Choice | None, tuned: float) -> Decision:
     gain = default / tuned if choice else None
     return Decision(
@@ -349,7 +334,3 @@ def _decision(size: int, default: float, choice: Choice | None, tuned: float) ->
         gain_low=gain and gain * 0.96,
         gain_high=gain and gain * 1.04,
     )
-
-
-if __name__ == "__main__":
-    SNAPSHOT.write_text(terminal_text(report()), encoding="utf-8")

@@ -6,12 +6,14 @@ import io
 from msgspec.structs import replace
 from rich.console import Console
 
+from nccltune.cli.rule_screen import informative_proof, proof_tables
 from nccltune.model.rule import Rule
 from nccltune.prove.result import Proof, RemovedRule
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofSizeRow
 from nccltune.report.proof import build_proof, sentence
-from nccltune.report.terminal import informative_proof, proof_tables
 from tests.unit.prove.proofs import K, M, Machine, drive, plan_for, rule
+from tests.unit.report.fixture import built
+from tests.unit.report.fixture import proof as proof_of_report
 
 
 def proof(*, dropped: list[RemovedRule] | None = None, reason: str = "done") -> Proof:
@@ -45,7 +47,8 @@ def proven_sizes(tuned: Rule) -> ProofReport:
 
 def tables(built: ProofReport, *, width: int = 100, brief: bool = False) -> str:
     out = io.StringIO()
-    proof_tables(built, Console(file=out, width=width), brief=brief)
+    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    proof_tables(built, console, brief=brief)
     return out.getvalue()
 
 
@@ -104,3 +107,29 @@ def test_a_size_left_alone_shows_what_was_measured() -> None:
     group = replace(built.groups[0], sizes=[alone, ruled])
     text = tables(replace(built, groups=[group]))
     assert "0.93x   0.80-1.10   left alone" in text
+
+
+def test_the_tables_of_a_proof_can_stand_alone() -> None:
+    shown = built(proof=proof_of_report()).proof
+    assert shown is not None
+    lines = tables(shown, width=80).splitlines()
+    assert "Proven and expected gains differ" in lines[0]
+    first = lines.index("all-reduce") + 2
+    # One form for all sizes of the column, also on both sides of an edge.
+    assert [line[:10].strip() for line in lines[first : first + 5]] == [
+        *("1.00 KiB", "58.6 KiB", "58.6 KiB", "1.00 MiB", "4.00 MiB")
+    ]
+    assert not any(line != line.rstrip() for line in lines)
+    text = " ".join(" ".join(lines).split())
+    assert "can differ from the ratio of the two medians" in text
+    assert "Two rows of one size are the last byte of one range and the first of the next." in text
+    assert "1.50x 95 % CI 1.47-1.53 (per size 1.35-1.65) expected 1.50x" in text
+
+
+def test_a_narrow_terminal_has_two_lines_for_a_size() -> None:
+    shown = built(proof=proof_of_report()).proof
+    assert shown is not None
+    lines = tables(shown, width=40).splitlines()
+    at = lines.index("  1.00 KiB   1.50x   1.42-1.58")
+    assert lines[at + 1] == "    150 us -> 100 us  tree/ll"
+    assert max(map(len, lines)) <= 40
