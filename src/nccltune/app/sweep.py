@@ -18,7 +18,7 @@ from nccltune.app.measuring import (
 )
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.rounds import SizeDecisions
-from nccltune.measure.bench.hardware import dump_settings, keep_topology, topology_dump
+from nccltune.measure.bench.identity import dump_settings, keep_topology, topology_dump
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome
 from nccltune.measure.engine.record import Summary, write_summary

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports for people: one structure of plain data, rendered as a page.
 
-build.py        make the report's data from analysis, tuning and proof
+build.py        make the report's data from analysis, tuning and proof; its header
 data.py         the report as plain data
-facts.py        header: platform, date, number of timings, noise
 charts.py       columns of the two charts
 verdict.py      the verdict in a few sentences
 proof.py        the report of a proof

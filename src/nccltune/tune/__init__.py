@@ -4,14 +4,11 @@
 A rule sets NCCL's algorithm, protocol, channels and chunk size for one collective, a range of sizes
 and a scale (number of nodes and ranks).
 
-study.py       tune a whole study
+study.py       tune a whole study: weights of sizes, groups, one rule for several scales
 search.py      the rule search
 state.py       whether a rule is sure, a candidate or no rule
 left_alone.py  why sizes have no rule
-segment.py     split the size axis into ranges, with a price for each change
-boundary.py    the size at which two curves cross
-widen.py       one rule for several scales
-weights.py     weights of message sizes, from a file
+segment.py     split the size axis into ranges, with a price for each change; where curves cross
 result.py      the structs of a tuning, and its options
 basis.py       the facts of a platform that rules rest on
 lint.py        rules of a configuration that do not do what their author expects

@@ -22,7 +22,6 @@ from nccltune.model.numbers import percent_text
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import MAX_BYTES
-from nccltune.tune.boundary import boundary
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
 from nccltune.tune.lint import impossible
 from nccltune.tune.result import (
@@ -34,7 +33,7 @@ from nccltune.tune.result import (
     gain_of,
     most_channels,
 )
-from nccltune.tune.segment import Segment, segment
+from nccltune.tune.segment import Segment, boundary, segment
 from nccltune.tune.state import printed_gain, state_of
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)

@@ -13,10 +13,10 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.sizes import MAX_BYTES
-from nccltune.tune.boundary import boundary
 from nccltune.tune.lint import NumberedRule, lint_rules
 from nccltune.tune.result import TunedGroup, TuneOptions
 from nccltune.tune.search import search
+from nccltune.tune.segment import boundary
 from tests.unit.builders import measure, sizes
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30

@@ -28,7 +28,7 @@ from nccltune.doctor.facts.settings import (
 )
 from nccltune.formats.tuner_config.nccl_conf import conf_lines
 from nccltune.model.nccl_variables import is_foreign, nearest_variable
-from nccltune.topology.hardware.nics import chosen_nic_indexes
+from nccltune.topology.hardware.subset import chosen_nic_indexes
 
 _CONFS = (
     ("named-nccl-conf", "named_conf"),

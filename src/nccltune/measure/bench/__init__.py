@@ -6,8 +6,7 @@ process.py        the bench on this machine
 with_launcher.py  the bench under mpirun, srun or kubectl
 pods.py           Kubernetes pods that several benches and programs use one after the other
 round_request.py  one requested round, and which of its points a study lacks
-identity.py       the platform that a bench runs on; whether a study is of the same platform
-hardware.py       the topology file that NCCL writes at its start
+identity.py       the platform that a bench runs on, and its topology file; whether a study is of it
 gpus.py           GPUs and driver version, from the driver
 mps.py            NVIDIA's MPS daemon, for ranks that share a GPU
 conditions.py     properties of the calls, and NCCL settings that restrict what can be measured

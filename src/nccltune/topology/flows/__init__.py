@@ -7,9 +7,8 @@ expect.py       expected bandwidth of a collective, and its limiting link
 domain.py       nodes that NVLink joins (MNNVL)
 flows.py        amounts that each channel sends over each link
 loads.py        load that flows put on the links
-solve.py        max-min fair shares
 evidence.py     kinds of ceilings that a published measurement confirms
-ceiling.py      the ceiling, computed from loads
+ceiling.py      the ceiling, computed from loads by max-min fair shares
 settings.py     settings that change flows
 calibration.py  cost of each kind of flow (calibration.json)
 derive.py       calibration from measurements

@@ -9,8 +9,7 @@ bandwidth.py   NCCL's bandwidth of a link (bandwidths.toml)
 fill_in.py     GPUs and NVLinks that a file leaves to detection (node_shapes.toml)
 gpu_models.py  GPUs by PCI device id (gpu_models.toml)
 local.py       assignment of NICs to GPUs
-nics.py        NICs that NCCL_IB_HCA selects
-subset.py      a node with only some GPUs and NICs
+subset.py      a node with only some GPUs and NICs, such as those of NCCL_IB_HCA
 change.py      hardware changes for what-if questions
 rebuild.py     walk and rebuild a topology
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply all lint rules to files."""
+"""Apply all lint rules to files, also those that compare files with each other or a machine."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,18 +10,121 @@ import msgspec
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.graph_xml import Graphs
 from nccltune.formats.topology.nccl_xml_rules import refusals
+from nccltune.formats.topology.sysfs import read_sysfs
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
-from nccltune.model.topology import Dialect, Topology
+from nccltune.model.topology import Dialect, Pci, Topology
 from nccltune.topology.files.load import load
-from nccltune.topology.lint.across import check_across
+from nccltune.topology.hardware import bandwidth
 from nccltune.topology.lint.balance import check_balance
 from nccltune.topology.lint.graphs import check_graphs
-from nccltune.topology.lint.here import check_here
-from nccltune.topology.lint.issue import Issue
-from nccltune.topology.lint.links import check_links
-from nccltune.topology.lint.nvlink import check_nvlinks
+from nccltune.topology.lint.issue import Issue, gpus, issue_about, nets, placed, shortened
+from nccltune.topology.lint.links import check_links, check_nvlinks
 from nccltune.topology.lint.shape import check_shape
+
+
+def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
+    """Report properties that differ between the nodes of several files.
+
+    The value of the majority of nodes is taken as right. If no value has a majority, the value of
+    the first file is taken.
+    """
+    if len(topologies) < 2:
+        return
+    aspects = [_aspects(topology) for topology in topologies]
+    for aspect in aspects[0]:
+        values = Counter(one[aspect] for one in aspects)
+        if len(values) < 2:
+            continue
+        usual, times = values.most_common(1)[0]
+        if times * 2 <= len(aspects):
+            usual = aspects[0][aspect]
+            whom = topologies[0].source
+        else:
+            whom = f"{times} of {len(aspects)} nodes"
+        for topology, one in zip(topologies, aspects, strict=True):
+            if one[aspect] != usual:
+                yield Issue(
+                    severity=Severity.ERROR,
+                    id="nodes-differ",
+                    source=topology.source,
+                    message=f"{aspect}: {one[aspect] or 'none'}; {whom}: {usual or 'none'}",
+                    hint="find out which is right; a job runs at the pace of its slowest node",
+                )
+
+
+def _aspects(topology: Topology) -> dict[str, str]:
+    """Return the properties that should be equal on all nodes of a job, as text."""
+    held = gpus(topology)
+    links = [bandwidth.pci(one.device).how for one in placed(topology)]
+    switches = sum(bool(one.device.children) for one in placed(topology))
+    return {
+        "GPUs": _count(f"sm{gpu.sm}" if gpu.sm is not None else "GPU" for _, gpu in held),
+        "NVLinks by GPU": _count(
+            str(sum(link.count for link in gpu.nvlinks)) for _, gpu in held
+        ),
+        "NICs": _count(
+            f"{net.mbit_per_s / 1000:g} Gbit/s" if net.mbit_per_s is not None else "NIC"
+            for net in nets(topology)
+        ),
+        "names of NICs": shortened(sorted(net.name or "?" for net in nets(topology)), 16),
+        "GPUs with GPUDirect RDMA": str(sum(bool(gpu.gdr) for _, gpu in held)),
+        "NICs with GPUDirect RDMA": str(sum(bool(net.gdr) for net in nets(topology))),
+        "switches": str(switches),
+        "PCIe links": _count(links),
+        "GPUs by CPU": shortened([
+            str(sum(one.cpu is cpu for one, _ in held)) for cpu in topology.cpus
+        ], 16),
+        "CPUs": _count(
+            f"{cpu.vendor or cpu.arch or '?'} {cpu.family}/{cpu.model}" for cpu in topology.cpus
+        ),
+    }  # fmt: skip
+
+
+def _count(words: "Iterator[str] | list[str]") -> str:
+    """Return counts such as `4 x Gen5 x16, 1 x Gen4 x8`, independent of the order of the words."""
+    counts = Counter(words)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return shortened([f"{times} x {word}" for word, times in ordered], 8)
+
+
+def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
+    """Report GPUs and NICs that only the file or only the machine has.
+
+    `root` is the directory that contains `sys`.
+    """
+    folder = root / "sys" / "bus" / "pci" / "devices"
+    here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    leaves = [one.device for one in placed(topology) if _is_end(one.device)]
+    yield from issue_about(
+        topology, Severity.ERROR, "bus-id-absent",
+        (device for device in leaves if device.bus_id.lower() not in here),
+        "{}: not on this machine; NCCL then places the real device by sysfs",
+        "bus ids of GPUs and NICs must be those of lspci -D on the machine that runs the job",
+    )  # fmt: skip
+    named = {device.bus_id.lower() for device in leaves}
+    missing = [
+        one.device.bus_id
+        for one in placed(read_sysfs(root))
+        if (one.device.gpu is not None or one.device.nets) and one.device.bus_id not in named
+    ]
+    if missing:
+        yield Issue(
+            severity=Severity.WARNING,
+            id="not-in-file",
+            source=topology.source,
+            message=f"{shortened(missing)}: GPUs or NICs of this machine that are not in the file",
+            hint="add them below their switches; otherwise NCCL places them by sysfs",
+            devices=tuple(missing),
+        )
+
+
+def _is_end(device: Pci) -> bool:
+    """Return whether the file describes a device as a GPU or a NIC without devices below it."""
+    code = device.class_code or ""
+    is_end = device.gpu is not None or bool(device.nets) or code.startswith(("0x03", "0x02"))
+    return is_end and not device.children
+
 
 _ORDER = list(Severity)
 _XML = (Dialect.NCCL, Dialect.RCCL, Dialect.FLAGCX)

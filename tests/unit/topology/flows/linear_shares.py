@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.optimize import linprog
 
-from nccltune.topology.flows.solve import Demand
+from nccltune.topology.flows.ceiling import Demand
 
 _HELD = 1e-7
 """A demand with a multiplier above this cannot grow. The multipliers of one step add up to 1."""

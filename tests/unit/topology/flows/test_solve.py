@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccltune.topology.flows.solve import Demand, max_min
+from nccltune.topology.flows.ceiling import Demand, max_min
 from tests.unit.topology.flows.linear_shares import linear_rates
 
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each issue of `topo lint` on a file that has it, and files that have none."""
 
+from pathlib import Path
+
 import pytest
 
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.nccl_xml_rules import refusals
 from nccltune.model.finding import Severity
-from nccltune.topology.lint.check import LintResult, lint_files
+from nccltune.topology.lint.check import LintResult, check_here, lint_files
 from nccltune.topology.lint.issue import Issue
+from tests.unit.formats.topology.test_sysfs import GPU, Machine, one_switch
 from tests.unit.topology.samples import FOLDER
 
 
@@ -232,3 +236,38 @@ def test_nccls_parser_takes_the_samples(path) -> None:  # type: ignore[no-untype
 def test_nccls_parser_takes_what_is_allowed() -> None:
     text = "<!-- \t -- -->\n<system name='a\tb'>\r\n<cpu><unknown>" + "<x/>" * 700
     assert refusals(text + f'</unknown></cpu><cpu a="{"x" * 253}"/></system>') == []
+
+
+FILE = (
+    '<system version="1"><cpu numaid="0"><pci busid="ffff:ff:01.0" class="0x060400" '
+    'link_speed="16.0 GT/s PCIe" link_width="16">{}</pci></cpu></system>'
+)
+
+
+def pci(bus_id: str, code: str) -> str:
+    link = 'link_speed="16.0 GT/s PCIe" link_width="16"'
+    return f'<pci busid="{bus_id}" class="{code}" {link}/>'
+
+
+def test_a_file_that_fits(tmp_path: Path) -> None:
+    one_switch(Machine(tmp_path))
+    devices = [("0000:19:00.0", "0x030200"), ("0000:81:00.0", "0x030200"),
+               ("0000:1A:00.0", "0x020700")]  # fmt: skip
+    text = FILE.format("".join(pci(*device) for device in devices))
+    assert list(check_here(read_topology(text.encode(), "vm.xml"), tmp_path)) == []
+
+
+def test_a_file_for_another_machine(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.device("pci0000:00/0000:00:06.0", GPU)
+    text = FILE.format(pci("0000:19:00.0", "0x030200"))
+    checked = lint_files([("vm.xml", text.encode())], here=tmp_path)
+    assert [(issue.id, issue.devices) for issue in checked.issues] == [
+        ("bus-id-absent", ("0000:19:00.0",)),
+        ("not-in-file", ("0000:00:06.0",)),
+    ]
+    assert checked.is_bad
+
+
+def test_nothing_is_compared_unless_asked() -> None:
+    assert lint_files([("dgx.xml", (FOLDER / "dgx.xml").read_bytes())]).issues == ()

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
 from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.timings import Timings
+from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
 from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import search
-from nccltune.tune.study import render
-from nccltune.tune.widen import widen
+from nccltune.tune.study import read_weights, render, widen
 from tests.unit.builders import Times, measure, sizes
 
 K, M = 1 << 10, 1 << 20
@@ -104,3 +107,11 @@ def test_a_range_is_widened_only_if_the_timings_of_each_scale_prove_it() -> None
     claimed = replace(item, rule=replace(item.rule, nodes=4, ranks=32))
     groups = [two, replace(four, rules=[claimed])]
     assert widen(groups, timings, OPTIONS) == groups
+
+
+@pytest.mark.parametrize("weight", ["1e308", "nan", "-1", "inf", ""])
+def test_impossible_weights_are_refused(tmp_path: Path, weight: str) -> None:
+    path = tmp_path / "weights.csv"
+    path.write_text(f"64K,{weight}\n")
+    with pytest.raises(InputError, match="is not a weight"):
+        read_weights(path)
