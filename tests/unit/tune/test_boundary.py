@@ -8,21 +8,15 @@ import pytest
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.gains import gain_tables
-from nccltune.model.choice import Choice, parse_choice
+from nccltune.model.choice import Choice
 from nccltune.tune.boundary import boundary
-from tests.unit.builders import measure
+from tests.unit.builders import choice, measure
 
 LEFT, RIGHT = 1 << 16, 1 << 18
 MIDDLE = 1 << 17
 
 
-def choice_of(label: str) -> Choice:
-    found = parse_choice(label)
-    assert isinstance(found, Choice)
-    return found
-
-
-LL, SIMPLE = choice_of("tree/ll"), choice_of("ring/simple")
+LL, SIMPLE = choice("tree/ll"), choice("ring/simple")
 
 
 def end_of(
@@ -60,14 +54,15 @@ def test_a_choice_ends_where_the_next_is_faster(
     assert found == (pytest.approx(end, rel=1e-6) if end == MIDDLE else end)
 
 
-def test_a_rule_ends_where_it_still_gains_the_margin() -> None:
-    # The gain falls from 0.2 to 0 (logs): 0.1 is reached in the middle.
-    gain = math.exp(0.2)
-    end = end_of(times(10 * gain, 10, 99), times(10, 10, 99), LL, None, margin=0.1)
-    assert end == pytest.approx(MIDDLE, rel=1e-6)
+# The gain falls from 0.2 to 0 (logs), or rises: 0.1 is reached in the middle.
+LARGE, NONE = times(10 * math.exp(0.2), 10, 99), times(10, 10, 99)
 
 
-def test_a_rule_begins_where_it_gains_the_margin() -> None:
-    gain = math.exp(0.2)
-    end = end_of(times(10, 10, 99), times(10 * gain, 10, 99), None, LL, margin=0.1)
+@pytest.mark.parametrize(
+    ("left", "right", "before", "after"), [(LARGE, NONE, LL, None), (NONE, LARGE, None, LL)]
+)
+def test_a_rule_begins_and_ends_where_it_gains_the_margin(
+    left: dict[str, float], right: dict[str, float], before: Choice | None, after: Choice | None
+) -> None:
+    end = end_of(left, right, before, after, margin=0.1)
     assert end == pytest.approx(MIDDLE, rel=1e-6)

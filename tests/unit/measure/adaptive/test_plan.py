@@ -16,12 +16,12 @@ from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.tune.result import TuneOptions
 from nccltune.tune.search import search
+from tests.unit.builders import choice
 from tests.unit.measure.platforms import (
     Curves,
     K,
     M,
     Platform,
-    choice,
     collective_plan,
     drive,
     linear,
