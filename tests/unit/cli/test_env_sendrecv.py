@@ -2,7 +2,6 @@
 """`nccltune sendrecv env`: settings, conflicts and the threshold of a study."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from nccltune.app.sendrecv_env import sendrecv_conflicts, sendrecv_deployment
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.native import sendrecv_path
+from tests.programs import completed
 from tests.unit.runs import Cli
 
 LIBRARY = Path("/opt/nccltune/lib/libnccltune-sendrecv.so")
@@ -28,11 +28,8 @@ def test_a_program_started_with_the_lines_has_the_library(
     cli: Cli,
 ) -> None:
     lines = cli("sendrecv", "env").out
-    done = subprocess.run(
-        ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = completed(
+        ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"], check=True
     )
     assert str(sendrecv_path().resolve()) in done.stdout
     assert "\0NCCLTUNE_SENDRECV=1\0" in done.stdout
