@@ -4,6 +4,7 @@
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from nccltune.analyze import analyze, sort_samples
@@ -13,6 +14,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample, Source
+from nccltune.study.files import Study
 
 Times = Callable[[int], Mapping[str, float]]
 """Time in us of every choice at a size."""
@@ -75,6 +77,19 @@ def measure(
                         )
                     )
     return samples
+
+
+def study_of(
+    path: Path, samples: Iterable[Sample], platform: Platform | None = None, **facts: Any
+) -> Study:
+    """Write a study of samples, and of a platform, or of one with these facts."""
+    study = Study.create(path)
+    study.append_lines(study.samples_path, list(samples))
+    if facts:
+        platform = Platform(**{"name": path.name, **facts})
+    if platform is not None:
+        study.write_json(study.platform_path, platform)
+    return study
 
 
 def analyze_samples(platform: Platform, samples: Iterable[Sample], **options: Any) -> Analysis:

@@ -45,9 +45,7 @@ def test_a_group_has_help_with_two_examples(group: str, cli: Cli) -> None:
     assert "--json" not in out
 
 
-def test_an_error_names_the_place_and_a_hint(
-    cli: Cli,
-) -> None:
+def test_an_error_names_the_place_and_a_hint(cli: Cli) -> None:
     out, err = cli("analyze", "/nonexistent/study", code=2)
     assert out == ""
     assert err.splitlines()[0] == "error: /nonexistent/study: no such study"

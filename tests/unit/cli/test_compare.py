@@ -150,7 +150,5 @@ def test_an_input_without_a_measurement_is_an_error(tmp_path: Path, cli: Cli) ->
 
 
 def test_a_missing_file_is_named(cli: Cli) -> None:
-    assert (
-        "error: /nonexistent: no such file or folder"
-        in cli("compare", BEFORE, "/nonexistent", code=2).err
-    )
+    err = cli("compare", BEFORE, "/nonexistent", code=2).err
+    assert "error: /nonexistent: no such file or folder" in err

@@ -23,7 +23,7 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "nccltune" / "reference"
 
 
-def h100_log(folder: Path, gb_per_s: float, hosts: int = 2) -> str:
+def h100_log(folder: Path, gb_per_s: float, hosts: int = 2, command: str = "") -> str:
     ranks = 8 * hosts
     times = {
         1 << i: (((1 << i) / gb_per_s / 1e3 * 2 * (ranks - 1) / ranks + 30,) * 2)
@@ -31,7 +31,7 @@ def h100_log(folder: Path, gb_per_s: float, hosts: int = 2) -> str:
     }
     file = folder / "run.txt"
     log = nccl_tests_log([f"n{i}" for i in range(hosts)], times, gpus=8)
-    file.write_text(log, encoding="utf-8")
+    file.write_text(command + log, encoding="utf-8")
     return str(file)
 
 
@@ -89,10 +89,8 @@ def test_a_fall_of_the_curve_is_named(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_a_normal_figure_has_exit_code_0(cli: Cli) -> None:
-    assert (
-        "normal     470 GB/s at 8 GiB: above all 5 published"
-        in cli("compare", GOOD, "--nics", "8x400").out
-    )
+    out = cli("compare", GOOD, "--nics", "8x400").out
+    assert "normal     470 GB/s at 8 GiB: above all 5 published" in out
 
 
 def test_the_ceiling_and_the_nics_come_from_the_topology(cli: Cli) -> None:
@@ -116,10 +114,8 @@ def test_nccls_own_model_is_named_beside_and_decides_nothing(tmp_path: Path, cli
         f" nvls_tree/simple, measured 90.0 (expected {low:.0f} to {high:.0f}); 25.3 us"
         " at 1 KiB by tree/ll, measured 30.0 us"
     ) in cli("compare", log, "--topology", TOPOLOGY, code=None).out
-    assert (
-        "; NCCL's own cost model (2.28.3), no verdict"
-        in cli("compare", log, "--topology", TOPOLOGY, "--oneline", code=1).out
-    )
+    out = cli("compare", log, "--topology", TOPOLOGY, "--oneline", code=1).out
+    assert "; NCCL's own cost model (2.28.3), no verdict" in out
     assert "cost model" not in cli("compare", log, "--nics", "8x400", code=1).out
 
 
@@ -146,9 +142,8 @@ def test_the_model_alone_gives_no_verdict(cli: Cli) -> None:
 def test_settings_count_in_the_model_or_leave_it_out(
     tmp_path: Path, cli: Cli, words: str, expected: str
 ) -> None:
-    file = Path(h100_log(tmp_path, 390, hosts=2))
     command = f"mpirun -np 16 -x {words} all_reduce_perf -b 1K -e 4G -f 4\n"
-    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
+    file = h100_log(tmp_path, 390, command=command)
     assert expected in cli("compare", file, "--topology", TOPOLOGY, code=None).out
 
 
@@ -178,10 +173,8 @@ def test_an_unknown_version_of_the_model_is_stated(cli: Cli) -> None:
 
 def test_a_topology_of_fewer_gpus_has_no_model(tmp_path: Path, cli: Cli) -> None:
     file = Path(__file__).parents[3] / "examples" / "l40s-one-switch" / "topo.xml"
-    assert (
-        "topo.xml: names 4 GPUs, not 8"
-        in cli("compare", h100_log(tmp_path, 390), "--topology", file, code=None).out
-    )
+    out = cli("compare", h100_log(tmp_path, 390), "--topology", file, code=None).out
+    assert "topo.xml: names 4 GPUs, not 8" in out
 
 
 def test_one_line_for_a_chat(cli: Cli) -> None:
@@ -204,10 +197,8 @@ def test_json_has_thresholds_with_sources(cli: Cli) -> None:
 
 @pytest.mark.parametrize("nics", ["400", "8x", "0x400", "eight"])
 def test_a_bad_nic_option_is_explained(nics: str, cli: Cli) -> None:
-    assert (
-        "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s"
-        in cli("compare", GOOD, "--nics", nics, code=2).err
-    )
+    err = cli("compare", GOOD, "--nics", nics, code=2).err
+    assert "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s" in err
 
 
 def test_nothing_alike_is_refused_and_the_nearest_is_named(tmp_path: Path, cli: Cli) -> None:
@@ -229,10 +220,8 @@ def test_own_systems_are_added_and_found_again(
 
 
 def test_more_than_the_nics_carry_is_no_verdict(tmp_path: Path, cli: Cli) -> None:
-    assert (
-        "more than these NICs carry: check --nics"
-        in cli("compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100", code=2).out
-    )
+    out = cli("compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100", code=2).out
+    assert "more than these NICs carry: check --nics" in out
 
 
 def test_a_reference_system_needs_all_facts(tmp_path: Path, cli: Cli) -> None:
@@ -266,15 +255,11 @@ def test_a_forced_ring_is_not_compared_with_what_only_nvls_reaches(
     tmp_path: Path, cli: Cli
 ) -> None:
     command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf -b 1K -e 4G -f 4\n"
-    file = Path(h100_log(tmp_path, 390, hosts=2))
-    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
-    out = cli("compare", file, "--nics", "8x400").out
+    out = cli("compare", h100_log(tmp_path, 390, command=command), "--nics", "8x400").out
     assert "no published system is like it" in out
     assert "normal     8 x 400 Gbit/s are 400 GB/s a node, 97 % of it reached" in out
     assert "notice     NCCL_ALGO=Ring is set" in out
-    one = Path(h100_log(tmp_path, 365, hosts=1))
-    one.write_text(command + one.read_text(encoding="utf-8"), encoding="utf-8")
-    out = cli("compare", one).out
+    out = cli("compare", h100_log(tmp_path, 365, hosts=1, command=command)).out
     assert "normal     364 GB/s at 4 GiB: as fast as" in out or "normal     364 GB/s" in out
     assert "ml-engineering, 8 H200" in out
 
@@ -326,10 +311,8 @@ def test_emulated_nodes_are_like_no_system(cli: Cli) -> None:
 
 
 def test_options_of_a_reference_need_one_input(cli: Cli) -> None:
-    assert (
-        "one input is placed among reference systems, and 2 are named"
-        in cli("compare", LOW, GOOD, "--nics", "8x400", code=2).err
-    )
+    err = cli("compare", LOW, GOOD, "--nics", "8x400", code=2).err
+    assert "one input is placed among reference systems, and 2 are named" in err
 
 
 def test_a_host_name_with_a_blank_is_read(tmp_path: Path, cli: Cli) -> None:

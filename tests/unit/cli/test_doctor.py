@@ -101,10 +101,8 @@ def test_files_of_another_host_are_examined_alone(
 
 def test_a_file_that_nothing_used_is_named(folder: Path, cli: Cli) -> None:
     (folder / "n2" / "notes.txt").write_text("roses are red\n")
-    assert (
-        "not used    notes.txt: its kind is not recognised — n2\n"
-        in cli("doctor", folder, code=1).out
-    )
+    out = cli("doctor", folder, code=1).out
+    assert "not used    notes.txt: its kind is not recognised — n2\n" in out
     found = cli("doctor", folder, "--json", code=1).document["nodes"]
     nodes = {node["name"]: node["unused"] for node in found}
     assert nodes == {

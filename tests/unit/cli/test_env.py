@@ -175,9 +175,7 @@ def test_meanings_of_a_single_line_are_printed_to_stderr(form: str, flag: str, c
     ]
 
 
-def test_json_has_settings_and_meanings(
-    cli: Cli,
-) -> None:
+def test_json_has_settings_and_meanings(cli: Cli) -> None:
     out, err = printed(cli, "--plugin", str(PLUGIN), "--json")
     document = json.loads(out)
     deployed = net_deployment(plugin=PLUGIN)

@@ -24,9 +24,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def test_a_program_started_with_the_lines_has_the_library(
-    cli: Cli,
-) -> None:
+def test_a_program_started_with_the_lines_has_the_library(cli: Cli) -> None:
     lines = cli("sendrecv", "env").out
     done = completed(
         ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"], check=True
@@ -43,9 +41,7 @@ def test_the_library_is_also_installed_as_libnccl() -> None:
     assert f"put {as_nccl} first in LD_LIBRARY_PATH" in deployed.meanings["LD_PRELOAD"]
 
 
-def test_the_path_of_the_library_can_be_given(
-    cli: Cli,
-) -> None:
+def test_the_path_of_the_library_can_be_given(cli: Cli) -> None:
     document = cli("sendrecv", "env", "--library", LIBRARY, "--json").document
     assert document["settings"]["LD_PRELOAD"] == str(LIBRARY)
     assert document["settings"]["NCCLTUNE_SENDRECV"] == "1"

@@ -52,9 +52,7 @@ def test_options_of_pods_are_refused_with_other_launchers(launcher: str | None) 
             keys_of(LaunchRequest(launcher=launcher, settings=(setting,)))
 
 
-def test_a_field_that_an_error_names_is_shown_as_the_flag_of_the_verb(
-    cli: Cli,
-) -> None:
+def test_a_field_that_an_error_names_is_shown_as_the_flag_of_the_verb(cli: Cli) -> None:
     with pytest.raises(InputError, match="^‹nodes›: is for ‹launcher›$"):
         keys_of(LaunchRequest(nodes=2))
     assert (

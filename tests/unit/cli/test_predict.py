@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nccltune.model.collective import Collective
 from nccltune.predict import predict
 from nccltune.topology.files.load import load_topology
+from tests.unit.nccl_tests_logs import nccl_tests_log
 from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER
 
@@ -56,10 +56,8 @@ def test_a_library_names_its_version(cli: Cli, tmp_path: Path) -> None:
     for content in (b"\x7fELF\0", b""):
         library.write_bytes(content)
         assert "names no NCCL version" in cli("predict", DGX, "--nccl", library, code=2).err
-    assert (
-        "both name a version"
-        in cli("predict", DGX, "--nccl", "2.28", "--nccl-version", "2.27", code=2).err
-    )
+    err = cli("predict", DGX, "--nccl", "2.28", "--nccl-version", "2.27", code=2).err
+    assert "both name a version" in err
 
 
 def test_two_versions(cli: Cli) -> None:
@@ -147,29 +145,10 @@ def test_the_page_shows_what_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatc
 def runs(path: Path, *, nodes: int, factor: float = 1.5) -> str:
     """Write a table of nccl-tests with `factor` times the model's times on `nodes` nodes."""
     found = predict(load_topology(Path(DGX)), nodes=nodes, version=(2, 28, 9))
-    ranks = 8 * nodes
-    lines = [
-        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)",
-        "# Using devices",
-    ]
-    lines += [
-        f"#  Rank {rank:2d} Group  0 Pid {1000 + rank} on host{rank // 8} device {rank % 8:2d} "
-        f"[0000:{rank % 8 + 1:02x}:00] NVIDIA H100 80GB HBM3"
-        for rank in range(ranks)
-    ]
-    lines += [
-        "#",
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong",
-    ]
-    lines += ["#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"]
-    for one in found.sizes:
-        time_us = factor * one.time_us
-        busbw = Collective.ALLREDUCE.busbw_gb_per_s(one.size, time_us, ranks)
-        lines.append(
-            f"{one.size:12d} {one.size // 4:12d} float sum -1 {time_us:9.2f}"
-            f" {one.size / time_us / 1000:9.4f} {busbw:9.4f} 0"
-        )
-    path.write_text("\n".join([*lines, "# Out of bounds values : 0 OK"]) + "\n")
+    times = {one.size: (factor * one.time_us,) * 2 for one in found.sizes}
+    log = nccl_tests_log([f"host{node}" for node in range(nodes)], times, gpus=8)
+    # Without the line of the versions.
+    path.write_text(log.partition("\n")[2])
     return str(path)
 
 
@@ -220,10 +199,8 @@ def test_a_log_without_a_topology_needs_its_nics(tmp_path: Path, cli: Cli) -> No
     assert gather[0]["not_used"][0] == "log.txt has no runs of all-gather"
     log_of_nothing = tmp_path / "nothing.txt"
     log_of_nothing.write_text("# nThread 1 nGpus 1\n")
-    assert (
-        "no measurement with a known scale (nothing.txt: "
-        in cli("predict", log_of_nothing, "--nics", "8x400", "--nodes", "4", code=2).err
-    )
+    err = cli("predict", log_of_nothing, "--nics", "8x400", "--nodes", "4", code=2).err
+    assert "no measurement with a known scale (nothing.txt: " in err
     for words, message in (
         (["--nodes", "4"], "runs need a machine: --topology topo.xml, or --nics 8x400"),
         (["--nics", "8x400", "--topology", DGX], "both name the NICs"),

@@ -95,9 +95,7 @@ def test_what_keeps_it_from_starting_is_reported(
     assert (caught.value.message, caught.value.hint) == (text, hint)
 
 
-def test_a_node_out_of_reach_is_reported_with_its_reason(
-    tmp_path: Path,
-) -> None:
+def test_a_node_out_of_reach_is_reported_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="no daemon on a node") as caught:
         bench("refused-node", tmp_path).__enter__()
     assert caught.value.hint == (
