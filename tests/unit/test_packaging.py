@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import completed
+
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 
 
 def run(script: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         [sys.executable, str(PACKAGING / script), *words],
         env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=60,
     )
 
@@ -72,13 +71,8 @@ def test_no_compiler_is_an_error_at_once(kind: str, tmp_path: Path) -> None:
     environment |= {"PATH": str(tmp_path), "PYTHONPATH": str(PACKAGING)}
 
     def ask(**more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", HOOK.format(kind)],
-            cwd=PACKAGING.parent,
-            env=environment | more,
-            capture_output=True,
-            text=True,
-            check=False,
+        return completed(
+            [sys.executable, "-c", HOOK.format(kind)], cwd=PACKAGING.parent, env=environment | more
         )
 
     refused = ask()

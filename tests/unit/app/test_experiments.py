@@ -37,11 +37,6 @@ COPIES = CopiesScope(64 * K, 64 * M)
 FAKE = Path(__file__).parents[2] / "e2e" / "fake_nccl_tests.py"
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nccltune.study.files.os.fsync", lambda _: None)
-
-
 class Progress:
     """Record what is reported; interrupt at process number `stop_at`."""
 

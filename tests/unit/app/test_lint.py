@@ -7,8 +7,7 @@ import pytest
 
 from nccltune.app.lint import LintKind, LintRequest, lint, recognise
 from nccltune.model.errors import InputError
-from nccltune.study.files import Study
-from tests.unit.builders import measure
+from tests.unit.builders import measure, study_of
 from tests.unit.topology.samples import FOLDER, MATRIX
 
 CONFIGURATION = "allreduce,0,1024,ring,ll,-1,4,32\n"
@@ -95,8 +94,7 @@ def test_an_empty_configuration_is_recognised_by_its_name(tmp_path: Path) -> Non
 
 
 def test_folders_of_a_study_and_of_nodes(tmp_path: Path) -> None:
-    study = Study.create(tmp_path / "study")
-    study.append_lines(study.samples_path, measure([1024], lambda _: {"default": 1.0}))
+    study = study_of(tmp_path / "study", measure([1024], {"default": 1.0}))
     with pytest.raises(InputError) as error:
         recognise(study.path)
     assert "nccltune tune" in (error.value.hint or "")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NCCL's own cost model says beside a study, and of the default that `explain` shows."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,13 +11,13 @@ from nccltune.analyze.result import ConditionAnalysis
 from nccltune.app.analyze import analyze_study
 from nccltune.app.nccl_model import beside, model_curve, why_default
 from nccltune.app.study import open_study
-from nccltune.cli import run
 from nccltune.examples import example
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.nccl_model.settings import known_version
+from tests.unit.runs import Cli
 
 RECORDING = example("h200x4-1-node")
 PLATFORM = Platform(
@@ -93,13 +92,11 @@ def test_a_version_with_its_build_is_known(text: str | None, version: object) ->
     assert known_version(text) == version
 
 
-def test_explain_of_one_size_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_of_one_size_of_a_study(tmp_path: Path, cli: Cli) -> None:
     study = str(tmp_path / "s")
     shutil.copytree(RECORDING, study)
-    assert run(["tune", study]) == 0
-    capsys.readouterr()
-    assert run(["explain", study, "--sizes", "4M", "--collectives", "allgather"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    cli("tune", study)
+    out = " ".join(cli("explain", study, "--sizes", "4M", "--collectives", "allgather").out.split())
     assert "ring/ll128 4194304-4194305 bytes" in out
     assert "(2.28.9) chooses ring/simple, 27.3 us; the next best is ring/ll128, 29.2 us" in out
     unchanged = (
@@ -108,12 +105,10 @@ def test_explain_of_one_size_of_a_study(tmp_path: Path, capsys: pytest.CaptureFi
         ["--sizes", "4M", "--registered"],
     )
     for words in unchanged:
-        assert run(["explain", study, *words, "--json"]) == 0
-        (found,) = json.loads(capsys.readouterr().out)["explained"]
+        (found,) = cli("explain", study, *words, "--json").document["explained"]
         assert found["why_default"] == {}
     (tmp_path / "s" / "topology.xml").write_text("<broken", encoding="utf-8")
-    assert run(["explain", study, "--sizes", "4M"]) == 0
-    assert "cost model" not in capsys.readouterr().out
+    assert "cost model" not in cli("explain", study, "--sizes", "4M").out
 
 
 def analyzed(**changed: object) -> ConditionAnalysis:
@@ -170,16 +165,12 @@ def test_the_model_is_left_out_where_it_is_of_other_calls(changed: dict[str, obj
     assert model_curve(load_topology(RECORDING), PLATFORM, analyzed(**changed)) is None
 
 
-def test_the_model_is_a_line_of_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_is_a_line_of_the_report(tmp_path: Path, cli: Cli) -> None:
     study = str(tmp_path / "s")
     shutil.copytree(RECORDING, study)
-    assert run(["analyze", study]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(cli("analyze", study).out.split())
     assert "model all-reduce, 1 node, 4 ranks: NCCL's own cost model (2.28.9) is within" in out
-    assert run(["report", study, "--json"]) == 0
-    condition = json.loads(capsys.readouterr().out)["conditions"][0]
+    condition = cli("report", study, "--json").document["conditions"][0]
     assert condition["model"].startswith("NCCL's own cost model (2.28.9) is within 10 % at 21")
     (line,) = [one for one in condition["series"] if one["label"] == "NCCL's own model"]
     assert line["role"] == "choice"

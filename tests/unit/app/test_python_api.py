@@ -4,7 +4,6 @@
 import ast
 import importlib
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import nccltune.app
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.study.files import Study
+from tests.programs import completed
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8")
@@ -22,9 +22,7 @@ MODULES = sorted(Path(nccltune.app.__file__).parent.glob("[a-z]*.py"))
 
 def test_the_example_makes_a_configuration_and_a_report(tmp_path: Path) -> None:
     path = tmp_path / "study"
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE), str(path)], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, str(EXAMPLE), str(path)])
     assert (done.returncode, done.stderr) == (0, "")
     study = Study.open(path)
     rules = [item.rule for item in read_rules(study.config_path).rules]

@@ -12,18 +12,14 @@ from nccltune.app.reproduce import measure_again
 from nccltune.measure.engine.record import Summary
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 
 PLAIN = Platform(name="x", nodes=4)
 
 
 def study_at(path: Path, platform: Platform, command: str | None = None) -> Study:
     """Return a study of all-reduce, 1 KiB to 64 KiB, 4 nodes, that `command` has swept."""
-    study = Study.create(path)
-    study.write_json(study.platform_path, platform)
-    study.append_lines(
-        study.samples_path, measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0})
-    )
+    study = study_of(path, measure(sizes(1 << 10, 1 << 16), {"default": 10.0}), platform)
     if command is not None:
         summary = Summary(
             reason="done",

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from nccltune.app.tune import verify_command
-from nccltune.model.choice import Choice, parse_choice
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule, RuleState
+from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
+from tests.unit.builders import rule
 
 X = (
     "-x NCCL_TUNER_PLUGIN -x NCCL_TUNER_CONFIG_FILE -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS "
@@ -35,15 +35,14 @@ def group(
     state: RuleState = RuleState.CANDIDATE,
     registered: bool | None = None,
 ) -> TunedGroup:
-    choice = parse_choice("tree/ll")
-    assert isinstance(choice, Choice)
-    rule = Rule(collective, sizes[0], sizes[-1], choice, scale.nodes, scale.ranks)
+    more = {"collective": collective, "nodes": scale.nodes, "ranks": scale.ranks}
+    covering = rule(sizes[0], sizes[-1], **more)
     found: TunedGroup = filled(
         TunedGroup,
         collective=collective,
         scale=scale,
         registered=registered,
-        rules=[filled(RuleEvidence, rule=rule, state=state)],
+        rules=[filled(RuleEvidence, rule=covering, state=state)],
         decisions=[filled(Decision, bytes=size) for size in sizes],
         left_alone=[],
     )

@@ -6,10 +6,8 @@ from pathlib import Path
 import msgspec
 
 from nccltune.model.collective import Collective
-from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
-from nccltune.study.files import Study
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 from tests.unit.runs import Cli
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
@@ -25,11 +23,7 @@ def two(size: int) -> dict[str, float]:
 
 
 def study_at(path: Path, samples: list[Sample], **platform: object) -> str:
-    study = Study.create(path)
-    study.append_lines(study.samples_path, samples)
-    if platform:
-        study.write_json(study.platform_path, Platform(name="x", **platform))  # type: ignore[arg-type]
-    return str(path)
+    return str(study_of(path, samples, **platform).path)
 
 
 def screen(cli: Cli, *arguments: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import write_program
 from tests.unit.runs import Cli
 
 PROGRAM = "-- build/all_reduce_perf -b 4096 -e 65536 -f 4"
@@ -26,9 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
         (tmp_path / name / "platform.json").write_text(f'{{"name": "{name}"}}')
     (tmp_path / "study" / "tuner.conf").write_text("allreduce,2048,32768,tree,ll,-1,4,4\n")
-    program = tmp_path / "build" / "all_reduce_perf"
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
+    write_program(tmp_path / "build" / "all_reduce_perf", "#!/bin/sh\nexit 1\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -2,7 +2,6 @@
 """The command `nccltune`: start, help of groups, errors and exit codes."""
 
 import signal
-import subprocess
 import sys
 
 import click
@@ -10,6 +9,7 @@ import pytest
 
 from nccltune.cli import SECTIONS, VERBS, run
 from nccltune.cli.options import Percent
+from tests.programs import completed
 from tests.unit.runs import Cli
 
 
@@ -21,7 +21,7 @@ def test_no_verb_is_imported_for_version_and_help() -> None:
         "ours = sorted(m for m in sys.modules if m.startswith('nccltune.'));"
         "print(sorted(heavy), ours)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", code], check=True)
     assert done.stdout.splitlines()[-1] == (
         "[] ['nccltune.cli', 'nccltune.cli.lazy_group', "
         "'nccltune.cli.topo', 'nccltune.cli.verbosity']"
@@ -45,9 +45,7 @@ def test_a_group_has_help_with_two_examples(group: str, cli: Cli) -> None:
     assert "--json" not in out
 
 
-def test_an_error_names_the_place_and_a_hint(
-    cli: Cli,
-) -> None:
+def test_an_error_names_the_place_and_a_hint(cli: Cli) -> None:
     out, err = cli("analyze", "/nonexistent/study", code=2)
     assert out == ""
     assert err.splitlines()[0] == "error: /nonexistent/study: no such study"
@@ -81,13 +79,11 @@ def test_a_bug_exits_with_70(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    done = subprocess.run(
+    done = completed(
         f"{sys.executable} -c 'from nccltune.cli import main; main()' --help | head -1; "
         "echo ${PIPESTATUS[0]}",
         shell=True,
         executable="/bin/bash",
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stderr == ""

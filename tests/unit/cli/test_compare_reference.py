@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune compare LOG`: one measurement among published systems."""
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from nccltune.app.compare_reference import PlacedTest
-from nccltune.cli import run
 from tests.unit.nccl_tests_logs import nccl_tests_log
+from tests.unit.runs import Cli
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 LOW = str(FIELD / "log-01-default-only" / "run.txt")
 GOOD = str(FIELD / "node-01-h100-two-nodes" / "all_reduce_2n.txt")
 TOPOLOGY = str(FIELD / "node-01-h100-two-nodes" / "topo.xml")
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +23,7 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "nccltune" / "reference"
 
 
-def h100_log(folder: Path, gb_per_s: float, hosts: int = 2) -> str:
+def h100_log(folder: Path, gb_per_s: float, hosts: int = 2, command: str = "") -> str:
     ranks = 8 * hosts
     times = {
         1 << i: (((1 << i) / gb_per_s / 1e3 * 2 * (ranks - 1) / ranks + 30,) * 2)
@@ -33,13 +31,12 @@ def h100_log(folder: Path, gb_per_s: float, hosts: int = 2) -> str:
     }
     file = folder / "run.txt"
     log = nccl_tests_log([f"n{i}" for i in range(hosts)], times, gpus=8)
-    file.write_text(log, encoding="utf-8")
+    file.write_text(command + log, encoding="utf-8")
     return str(file)
 
 
-def test_a_low_figure_comes_first_with_what_it_is_compared_with(capsys: Captured) -> None:
-    assert run(["compare", LOW, "--nics", "8x400"]) == 1
-    out, err = capsys.readouterr()
+def test_a_low_figure_comes_first_with_what_it_is_compared_with(cli: Cli) -> None:
+    out, err = cli("compare", LOW, "--nics", "8x400", code=1)
     lines = out.splitlines()
     assert lines[:5] == [
         "test       all-reduce, 2 nodes, 16 ranks (run.txt)",
@@ -55,17 +52,15 @@ def test_a_low_figure_comes_first_with_what_it_is_compared_with(capsys: Captured
     assert "next: nccltune doctor run.txt" in err
 
 
-def test_the_guide_shows_this_screen(capsys: Captured) -> None:
+def test_the_guide_shows_this_screen(cli: Cli) -> None:
     page = Path(__file__).parents[3] / "docs" / "guides" / "reference-systems.md"
     block = page.read_text(encoding="utf-8").partition("$ nccltune compare run.txt")[2]
     shown = block.partition("```")[0].splitlines()[1:-2]
-    run(["compare", LOW, "--nics", "8x400"])
-    assert shown == capsys.readouterr().out.splitlines()[: len(shown)]
+    assert shown == cli("compare", LOW, "--nics", "8x400", code=None).out.splitlines()[: len(shown)]
 
 
-def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(capsys: Captured) -> None:
-    assert run(["compare", LOW]) == 2
-    out = capsys.readouterr().out
+def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(cli: Cli) -> None:
+    out = cli("compare", LOW, code=2).out
     assert "undecided  223 GB/s at 512 MiB: the NIC rate is not known" in out
     assert "with 400 Gbit/s for each GPU: 223 GB/s at 512 MiB: below all 3" in out
     assert "needed     --nics 8x400" in out
@@ -73,46 +68,40 @@ def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(capsys: Capt
 
 @pytest.mark.parametrize(("bytes_", "asked"), [(8, False), (1 << 30, True)])
 def test_nics_that_no_figure_needs_are_not_asked_for(
-    bytes_: int, asked: bool, tmp_path: Path, capsys: Captured
+    bytes_: int, asked: bool, tmp_path: Path, cli: Cli
 ) -> None:
     text = nccl_tests_log(["a", "b"], {bytes_: (900.0, 900.0)}).replace("NVIDIA H100", "NVIDIA L4")
     file = tmp_path / "run.log"
     file.write_text("NCCL_ALGO=TREE ./all_reduce_perf -g 8\n" + text, encoding="utf-8")
-    assert run(["compare", str(file)]) == 2
-    out = capsys.readouterr().out
+    out = cli("compare", file, code=2).out
     assert ("needed     --nics" in out) is asked
     assert "limited by NCCL_ALGO=TREE. This GPU has no figure" in out
 
 
-def test_a_fall_of_the_curve_is_named(tmp_path: Path, capsys: Captured) -> None:
+def test_a_fall_of_the_curve_is_named(tmp_path: Path, cli: Cli) -> None:
     rates = {1 << 21: 5.0, 1 << 23: 15.0, 1 << 25: 29.5, 1 << 26: 5.3, 1 << 28: 4.1, 1 << 29: 5.3}
     for rate in (None, 30.0):
         times = {size: (size / (rate or own) / 1e3,) * 2 for size, own in rates.items()}
         file = tmp_path / "run.log"
         file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
-        run(["compare", str(file)])
-        out = capsys.readouterr().out
+        out = cli("compare", file, code=None).out
         assert ("notice     bus bandwidth falls from 29.5 GB/s at 32 MiB" in out) is (rate is None)
 
 
-def test_a_normal_figure_has_exit_code_0(capsys: Captured) -> None:
-    assert run(["compare", GOOD, "--nics", "8x400"]) == 0
-    assert "normal     470 GB/s at 8 GiB: above all 5 published" in capsys.readouterr().out
+def test_a_normal_figure_has_exit_code_0(cli: Cli) -> None:
+    out = cli("compare", GOOD, "--nics", "8x400").out
+    assert "normal     470 GB/s at 8 GiB: above all 5 published" in out
 
 
-def test_the_ceiling_and_the_nics_come_from_the_topology(capsys: Captured) -> None:
-    assert run(["compare", GOOD, "--topology", TOPOLOGY]) == 0
-    out = capsys.readouterr().out
+def test_the_ceiling_and_the_nics_come_from_the_topology(cli: Cli) -> None:
+    out = cli("compare", GOOD, "--topology", TOPOLOGY).out
     assert "8 x 400 Gbit/s a node" in out
     assert "\nceiling    " in out
 
 
-def test_nccls_own_model_is_named_beside_and_decides_nothing(
-    tmp_path: Path, capsys: Captured
-) -> None:
+def test_nccls_own_model_is_named_beside_and_decides_nothing(tmp_path: Path, cli: Cli) -> None:
     log = h100_log(tmp_path, 90, hosts=2)
-    assert run(["compare", log, "--topology", TOPOLOGY, "--json"]) == 1
-    (test,) = json.loads(capsys.readouterr().out)["tests"]
+    (test,) = cli("compare", log, "--topology", TOPOLOGY, "--json", code=1).document["tests"]
     small, large = test["model"]["figures"]
     assert (small["choice"], small["bytes"]) == ("tree/ll", 1 << 10)
     assert (large["choice"], large["bytes"]) == ("nvls_tree/simple", 4 << 30)
@@ -120,22 +109,19 @@ def test_nccls_own_model_is_named_beside_and_decides_nothing(
     assert [limit["name"] for limit in test["limits"]] == ["NICs", "ceiling"]
     low, high = test["model"]["expected_gb_per_s"]
     assert 250 < low < 0.8 * 460 < 1.05 * 460 < high < 550
-    run(["compare", log, "--topology", TOPOLOGY])
     assert (
         "model      NCCL's own cost model (2.28.3), no verdict: 460 GB/s at 4 GiB by"
         f" nvls_tree/simple, measured 90.0 (expected {low:.0f} to {high:.0f}); 25.3 us"
         " at 1 KiB by tree/ll, measured 30.0 us"
-    ) in capsys.readouterr().out
-    assert run(["compare", log, "--topology", TOPOLOGY, "--oneline"]) == 1
-    assert "; NCCL's own cost model (2.28.3), no verdict" in capsys.readouterr().out
-    assert run(["compare", log, "--nics", "8x400"]) == 1
-    assert "cost model" not in capsys.readouterr().out
+    ) in cli("compare", log, "--topology", TOPOLOGY, code=None).out
+    out = cli("compare", log, "--topology", TOPOLOGY, "--oneline", code=1).out
+    assert "; NCCL's own cost model (2.28.3), no verdict" in out
+    assert "cost model" not in cli("compare", log, "--nics", "8x400", code=1).out
 
 
-def test_the_model_alone_gives_no_verdict(capsys: Captured) -> None:
+def test_the_model_alone_gives_no_verdict(cli: Cli) -> None:
     study = Path(__file__).parents[3] / "examples" / "h200x4-1-node"
-    assert run(["compare", str(study), "--json"]) == 0
-    tests = json.loads(capsys.readouterr().out)["tests"]
+    tests = cli("compare", study, "--json").document["tests"]
     (gather,) = (test for test in tests if test["collective"] == "allgather")
     assert msgspec.convert(gather, PlacedTest).is_judged, "by the ceiling"
     alone = msgspec.convert({**gather, "limits": []}, PlacedTest)
@@ -154,13 +140,11 @@ def test_the_model_alone_gives_no_verdict(capsys: Captured) -> None:
     ],
 )
 def test_settings_count_in_the_model_or_leave_it_out(
-    tmp_path: Path, capsys: Captured, words: str, expected: str
+    tmp_path: Path, cli: Cli, words: str, expected: str
 ) -> None:
-    file = Path(h100_log(tmp_path, 390, hosts=2))
     command = f"mpirun -np 16 -x {words} all_reduce_perf -b 1K -e 4G -f 4\n"
-    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
-    run(["compare", str(file), "--topology", TOPOLOGY])
-    assert expected in capsys.readouterr().out
+    file = h100_log(tmp_path, 390, command=command)
+    assert expected in cli("compare", file, "--topology", TOPOLOGY, code=None).out
 
 
 @pytest.mark.parametrize(
@@ -173,38 +157,34 @@ def test_settings_count_in_the_model_or_leave_it_out(
     ],
 )
 def test_a_plugin_a_preloaded_library_and_no_latency_leave_the_model_out(
-    capsys: Captured, name: str, expected: str | None
+    cli: Cli, name: str, expected: str | None
 ) -> None:
     log = FIELD / "log-03-settings-of-the-command-line" / name
-    run(["compare", str(log), "--topology", TOPOLOGY])
-    out = capsys.readouterr().out
+    out = cli("compare", log, "--topology", TOPOLOGY, code=None).out
     assert "test       all-reduce" in out
     assert ("cost model" in out) is (expected is not None)
     assert (expected or "") in out
 
 
-def test_an_unknown_version_of_the_model_is_stated(capsys: Captured) -> None:
-    run(["compare", GOOD, "--topology", TOPOLOGY])
-    out = capsys.readouterr().out
+def test_an_unknown_version_of_the_model_is_stated(cli: Cli) -> None:
+    out = cli("compare", GOOD, "--topology", TOPOLOGY, code=None).out
     assert "own cost model (2.32.3, as the version is not known), no verdict: 461 GB/s at" in out
 
 
-def test_a_topology_of_fewer_gpus_has_no_model(tmp_path: Path, capsys: Captured) -> None:
+def test_a_topology_of_fewer_gpus_has_no_model(tmp_path: Path, cli: Cli) -> None:
     file = Path(__file__).parents[3] / "examples" / "l40s-one-switch" / "topo.xml"
-    run(["compare", h100_log(tmp_path, 390), "--topology", str(file)])
-    assert "topo.xml: names 4 GPUs, not 8" in capsys.readouterr().out
+    out = cli("compare", h100_log(tmp_path, 390), "--topology", file, code=None).out
+    assert "topo.xml: names 4 GPUs, not 8" in out
 
 
-def test_one_line_for_a_chat(capsys: Captured) -> None:
-    assert run(["compare", LOW, "--nics", "8x400", "--oneline"]) == 1
-    (line,) = capsys.readouterr().out.splitlines()
+def test_one_line_for_a_chat(cli: Cli) -> None:
+    (line,) = cli("compare", LOW, "--nics", "8x400", "--oneline", code=1).out.splitlines()
     assert line.startswith("all-reduce on 2 x 8 NVIDIA H100 80GB HBM3")
     assert "below all 3 published systems like it" in line
 
 
-def test_json_has_thresholds_with_sources(capsys: Captured) -> None:
-    assert run(["compare", GOOD, "--nics", "8x400", "--json"]) == 0
-    (test,) = json.loads(capsys.readouterr().out)["tests"]
+def test_json_has_thresholds_with_sources(cli: Cli) -> None:
+    (test,) = cli("compare", GOOD, "--nics", "8x400", "--json").document["tests"]
     sizes = {row["bytes"]: row for row in test["placement"]["sizes"]}
     largest = sizes[8 << 30]
     assert largest["low"] < largest["p25"] < largest["median"] < largest["p75"] < largest["high"]
@@ -216,52 +196,45 @@ def test_json_has_thresholds_with_sources(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("nics", ["400", "8x", "0x400", "eight"])
-def test_a_bad_nic_option_is_explained(nics: str, capsys: Captured) -> None:
-    assert run(["compare", GOOD, "--nics", nics]) == 2
-    assert "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s" in capsys.readouterr().err
+def test_a_bad_nic_option_is_explained(nics: str, cli: Cli) -> None:
+    err = cli("compare", GOOD, "--nics", nics, code=2).err
+    assert "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s" in err
 
 
-def test_nothing_alike_is_refused_and_the_nearest_is_named(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    assert run(["compare", h100_log(tmp_path, 150, hosts=100), "--nics", "8x200"]) == 2
-    out = capsys.readouterr().out
+def test_nothing_alike_is_refused_and_the_nearest_is_named(tmp_path: Path, cli: Cli) -> None:
+    out = cli("compare", h100_log(tmp_path, 150, hosts=100), "--nics", "8x200", code=2).out
     assert "not known  150 GB/s at 4 GiB: no published system is like it" in out
     assert "differs in nodes and NIC rate" in out
 
 
 def test_own_systems_are_added_and_found_again(
-    tmp_path: Path, configuration: Path, capsys: Captured
+    tmp_path: Path, configuration: Path, cli: Cli
 ) -> None:
     own = configuration / "lab.jsonl"
     healthy = h100_log(tmp_path, 180, hosts=2)
-    assert run(["compare", healthy, "--nics", "8x150", "-o", str(own)]) == 0
-    assert "1 curves added" in capsys.readouterr().err
+    assert "1 curves added" in cli("compare", healthy, "--nics", "8x150", "-o", own).err
     slow = h100_log(tmp_path, 90, hosts=2)
-    assert run(["compare", slow, "--nics", "8x150"]) == 1
-    out = capsys.readouterr().out
+    out = cli("compare", slow, "--nics", "8x150", code=1).out
     assert "low        90.0 GB/s at 4 GiB: below the one published system like it" in out
     assert "lab, 2 x 8 NVIDIA H100 80GB HBM3, 150 Gbit/s a GPU" in out
 
 
-def test_more_than_the_nics_carry_is_no_verdict(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100"]) == 2
-    assert "more than these NICs carry: check --nics" in capsys.readouterr().out
+def test_more_than_the_nics_carry_is_no_verdict(tmp_path: Path, cli: Cli) -> None:
+    out = cli("compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100", code=2).out
+    assert "more than these NICs carry: check --nics" in out
 
 
-def test_a_reference_system_needs_all_facts(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["compare", LOW, "-o", str(tmp_path / "lab.jsonl")]) == 2
-    err = capsys.readouterr().err
+def test_a_reference_system_needs_all_facts(tmp_path: Path, cli: Cli) -> None:
+    err = cli("compare", LOW, "-o", tmp_path / "lab.jsonl", code=2).err
     assert "a reference system needs these facts: nics" in err
     assert not (tmp_path / "lab.jsonl").exists()
 
 
-def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, capsys: Captured) -> None:
+def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, cli: Cli) -> None:
     times = {1 << i: ((1 << i) / 48e3,) * 2 for i in range(28, 34)}
     file = tmp_path / "run.txt"
     file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
-    assert run(["compare", str(file), "--nics", "8x400"]) == 0
-    out = capsys.readouterr().out
+    out = cli("compare", file, "--nics", "8x400").out
     assert "not known  48.0 GB/s at 8 GiB: no published system is like it" in out
     assert (
         "normal     8 NICs, of which one for each GPU counts: 1 x 400 Gbit/s are 50.0 GB/s a node,"
@@ -271,34 +244,27 @@ def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, capsys: Captured) -> None
 
 @pytest.mark.parametrize(("share", "code", "label"), [(0.9, 0, "normal"), (0.2, 1, "low")])
 def test_the_nic_rate_decides_where_no_system_is_alike(
-    tmp_path: Path, capsys: Captured, share: float, code: int, label: str
+    tmp_path: Path, cli: Cli, share: float, code: int, label: str
 ) -> None:
     log = h100_log(tmp_path, 100 * share, hosts=3)
-    assert run(["compare", log, "--nics", "8x100"]) == code
-    out = capsys.readouterr().out
+    out = cli("compare", log, "--nics", "8x100", code=code).out
     assert f"\n{label:<11}8 x 100 Gbit/s are 100 GB/s a node" in out
 
 
 def test_a_forced_ring_is_not_compared_with_what_only_nvls_reaches(
-    tmp_path: Path, capsys: Captured
+    tmp_path: Path, cli: Cli
 ) -> None:
     command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf -b 1K -e 4G -f 4\n"
-    file = Path(h100_log(tmp_path, 390, hosts=2))
-    file.write_text(command + file.read_text(encoding="utf-8"), encoding="utf-8")
-    assert run(["compare", str(file), "--nics", "8x400"]) == 0
-    out = capsys.readouterr().out
+    out = cli("compare", h100_log(tmp_path, 390, command=command), "--nics", "8x400").out
     assert "no published system is like it" in out
     assert "normal     8 x 400 Gbit/s are 400 GB/s a node, 97 % of it reached" in out
     assert "notice     NCCL_ALGO=Ring is set" in out
-    one = Path(h100_log(tmp_path, 365, hosts=1))
-    one.write_text(command + one.read_text(encoding="utf-8"), encoding="utf-8")
-    assert run(["compare", str(one)]) == 0
-    out = capsys.readouterr().out
+    out = cli("compare", h100_log(tmp_path, 365, hosts=1, command=command)).out
     assert "normal     364 GB/s at 4 GiB: as fast as" in out or "normal     364 GB/s" in out
     assert "ml-engineering, 8 H200" in out
 
 
-def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, capsys: Captured) -> None:
+def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: Cli) -> None:
     rows = "".join(
         f"{1 << i:12d} {1 << i - 2:12d} float sum -1 {(1 << i) / 20e3:9.2f} 20.00 20.00 0"
         f" {(1 << i) / 20e3:9.2f} 20.00 20.00 0\n"
@@ -308,22 +274,21 @@ def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, capsys
     file = tmp_path / "run.txt"
     file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
     asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
-    assert run([*asked, "--collective", "allreduce", "--nics", "1x200"]) == 0
-    assert "80 % of it reached" in capsys.readouterr().out
-    assert run([*asked, "--collective", "everything"]) == 2
-    assert "'everything' is not a collective" in capsys.readouterr().err
+    assert "80 % of it reached" in cli(*asked, "--collective", "allreduce", "--nics", "1x200").out
+    assert (
+        "'everything' is not a collective" in cli(*asked, "--collective", "everything", code=2).err
+    )
 
 
-def test_a_study_is_placed_beside_the_ceiling_of_its_topology(capsys: Captured) -> None:
+def test_a_study_is_placed_beside_the_ceiling_of_its_topology(cli: Cli) -> None:
     study = Path(__file__).parents[3] / "examples" / "h200x4-1-node"
-    assert run(["compare", str(study)]) == 0
-    out = capsys.readouterr().out
+    out = cli("compare", study).out
     assert "normal     354 GB/s at 1 GiB" in out
     assert "ceiling    394 GB/s, 90 % of it reached: GPU0 -> NVS" in out
     assert "notice     NCCL_NVLS_ENABLE=0 is set" in out
 
 
-def test_each_run_of_a_pasted_file_is_placed(tmp_path: Path, capsys: Captured) -> None:
+def test_each_run_of_a_pasted_file_is_placed(tmp_path: Path, cli: Cli) -> None:
     texts = [
         Path(h100_log(tmp_path, rate, hosts=hosts)).read_text(encoding="utf-8")
         for rate, hosts in ((470, 1), (155, 2))
@@ -332,39 +297,34 @@ def test_each_run_of_a_pasted_file_is_placed(tmp_path: Path, capsys: Captured) -
     command = "mpirun -np 16 -x NCCL_ALGO=Ring all_reduce_perf\n"
     ring = texts[1].replace("Pid   4", "Pid   9")
     file.write_text("\n".join([*texts, command + ring]), encoding="utf-8")
-    assert run(["compare", str(file), "--nics", "8x400"]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli("compare", file, "--nics", "8x400", code=1).out.splitlines()
     verdicts = [line[:10].strip() for line in lines if " at 4 GiB" in line[:40] and line[0] != " "]
     assert verdicts == ["normal", "low", "not known"]
-    assert run(["compare", str(file)]) == 0, "too few runs for a fleet: each is placed"
-    assert "undecided  155 GB/s at 4 GiB" in capsys.readouterr().out
+    assert "undecided  155 GB/s at 4 GiB" in cli("compare", file).out
 
 
-def test_emulated_nodes_are_like_no_system(capsys: Captured) -> None:
+def test_emulated_nodes_are_like_no_system(cli: Cli) -> None:
     study = Path(__file__).parents[3] / "examples" / "h200x4-as-4-nodes"
-    assert run(["compare", str(study), "--nics", "1x400"]) == 2
-    out = capsys.readouterr().out
+    out = cli("compare", study, "--nics", "1x400", code=2).out
     assert "notice     the nodes are parts of one machine" in out
     assert "needed" not in out
 
 
-def test_options_of_a_reference_need_one_input(capsys: Captured) -> None:
-    assert run(["compare", LOW, GOOD, "--nics", "8x400"]) == 2
-    assert "one input is placed among reference systems, and 2 are named" in capsys.readouterr().err
+def test_options_of_a_reference_need_one_input(cli: Cli) -> None:
+    err = cli("compare", LOW, GOOD, "--nics", "8x400", code=2).err
+    assert "one input is placed among reference systems, and 2 are named" in err
 
 
-def test_a_host_name_with_a_blank_is_read(tmp_path: Path, capsys: Captured) -> None:
+def test_a_host_name_with_a_blank_is_read(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 475, hosts=1))
     text = file.read_text(encoding="utf-8").replace("n0 device", "NODE A device")
     file.write_text(text, encoding="utf-8")
-    assert run(["compare", str(file)]) == 0
-    assert "system     8 NVIDIA H100 80GB HBM3" in capsys.readouterr().out
+    assert "system     8 NVIDIA H100 80GB HBM3" in cli("compare", file).out
 
 
-def test_wrong_results_are_a_finding(tmp_path: Path, capsys: Captured) -> None:
+def test_wrong_results_are_a_finding(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 475, hosts=1))
     file.write_text(file.read_text(encoding="utf-8").replace("       0  ", "       3  ", 2))
-    assert run(["compare", str(file)]) == 1
-    out = capsys.readouterr().out
+    out = cli("compare", file, code=1).out
     assert "wrong      2 timings with wrong results, left out" in out
     assert "normal     " in out

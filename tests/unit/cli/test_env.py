@@ -4,7 +4,6 @@
 import json
 import os
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
+from tests.programs import completed
 from tests.unit.runs import Cli
 
 PLUGIN = Path("/opt/nccltune/lib/libnccl-net-nccltune.so")
@@ -124,12 +124,7 @@ def test_settings_that_conflict_are_named() -> None:
 def test_a_shell_takes_the_lines(installed: Path, cli: Cli) -> None:
     out, err = printed(cli)
     assert err == ""
-    done = subprocess.run(
-        ["bash", "-c", f"eval {shlex.quote(out)} && env"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = completed(["bash", "-c", f"eval {shlex.quote(out)} && env"], check=True)
     lines = done.stdout.splitlines()
     assert f"NCCL_NET_PLUGIN={installed}" in lines
     assert "NCCL_NET=nccltune" in lines
@@ -180,9 +175,7 @@ def test_meanings_of_a_single_line_are_printed_to_stderr(form: str, flag: str, c
     ]
 
 
-def test_json_has_settings_and_meanings(
-    cli: Cli,
-) -> None:
+def test_json_has_settings_and_meanings(cli: Cli) -> None:
     out, err = printed(cli, "--plugin", str(PLUGIN), "--json")
     document = json.loads(out)
     deployed = net_deployment(plugin=PLUGIN)

@@ -2,7 +2,6 @@
 """`nccltune sendrecv env`: settings, conflicts and the threshold of a study."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from nccltune.app.sendrecv_env import sendrecv_conflicts, sendrecv_deployment
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.native import sendrecv_path
+from tests.programs import completed
 from tests.unit.runs import Cli
 
 LIBRARY = Path("/opt/nccltune/lib/libnccltune-sendrecv.so")
@@ -24,15 +24,10 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def test_a_program_started_with_the_lines_has_the_library(
-    cli: Cli,
-) -> None:
+def test_a_program_started_with_the_lines_has_the_library(cli: Cli) -> None:
     lines = cli("sendrecv", "env").out
-    done = subprocess.run(
-        ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = completed(
+        ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"], check=True
     )
     assert str(sendrecv_path().resolve()) in done.stdout
     assert "\0NCCLTUNE_SENDRECV=1\0" in done.stdout
@@ -46,9 +41,7 @@ def test_the_library_is_also_installed_as_libnccl() -> None:
     assert f"put {as_nccl} first in LD_LIBRARY_PATH" in deployed.meanings["LD_PRELOAD"]
 
 
-def test_the_path_of_the_library_can_be_given(
-    cli: Cli,
-) -> None:
+def test_the_path_of_the_library_can_be_given(cli: Cli) -> None:
     document = cli("sendrecv", "env", "--library", LIBRARY, "--json").document
     assert document["settings"]["LD_PRELOAD"] == str(LIBRARY)
     assert document["settings"]["NCCLTUNE_SENDRECV"] == "1"

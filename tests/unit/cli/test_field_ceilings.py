@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ceilings of machines that people posted, beside what they measured."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nccltune.cli import run
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
+from tests.unit.runs import Cli
 
 FIELD = Path(__file__).parents[2] / "data" / "field"
 H100 = FIELD / "node-01-h100-two-nodes"
@@ -20,9 +19,8 @@ TRAY = FIELD / "node-03-gb200-two-trays" / "tray.xml"
 MATRIX = FIELD / "node-21-topo-m-of-an-hgx" / "topo.txt"
 
 
-def now(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert run(["topo", "what-if", *arguments, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)["now"]
+def now(cli: Cli, *arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = cli("topo", "what-if", *arguments, "--json").document["now"]
     return found
 
 
@@ -40,34 +38,30 @@ def now(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     ],
 )
 def test_no_ceiling_is_below_what_people_measured(
-    file: str, options: list[str], least: float, sure: bool, capsys: pytest.CaptureFixture[str]
+    file: str, options: list[str], least: float, sure: bool, cli: Cli
 ) -> None:
     environment = [f"NCCL_P2P_LEVEL={options[1]}"] if options[:1] == ["--p2p-level"] else []
     arguments = ["--env", *environment] if environment else options
-    found = now(capsys, str(FIELD / file), *arguments)
+    found = now(cli, FIELD / file, *arguments)
     assert least <= found["busbw_gb_per_s"] <= 1.3 * least
     assert found["sure"] is sure
     assert sure or found["notes"]
 
 
-def test_two_healthy_nodes_of_8_h100_are_fine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_healthy_nodes_of_8_h100_are_fine(tmp_path: Path, cli: Cli) -> None:
     study = str(tmp_path / "study")
     files = [str(H100 / "topo.xml"), str(H100 / "all_reduce_2n.txt")]
-    assert run(["import", *files, "-o", study]) == 0
-    assert run(["analyze", study]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    cli("import", *files, "-o", study)
+    out = " ".join(cli("analyze", study).out.split())
     assert "the links allow 526 GB/s, got 470 GB/s (89.4 %): the platform is fine" in out
     assert "not of this machine" not in out
 
 
-def test_nvlink_between_trays_is_said_to_be_assumed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", "what-if", str(TRAY), "--nodes", "2"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+def test_nvlink_between_trays_is_said_to_be_assumed(cli: Cli) -> None:
+    out = " ".join(cli("topo", "what-if", TRAY, "--nodes", "2").out.split())
     assert "853?" in out
     assert "the 2 nodes are trays of one rack, in one NVLink domain (MNNVL)" in out
-    off = now(capsys, str(TRAY), "--nodes", "2", "--env", "NCCL_MNNVL_ENABLE=0")
+    off = now(cli, TRAY, "--nodes", "2", "--env", "NCCL_MNNVL_ENABLE=0")
     assert off["busbw_gb_per_s"] < 400
     assert not any("rack" in note for note in off["notes"])
 
@@ -89,25 +83,21 @@ def test_the_domains_of_the_run_decide() -> None:
     assert "joined its nodes into 2 domains (fabric and clique)" in several.silent[0]
 
 
-def test_several_racks_have_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", "what-if", str(TRAY), "--nodes", "19"]) == 2
-    err = capsys.readouterr().err
+def test_several_racks_have_no_figure(cli: Cli) -> None:
+    err = cli("topo", "what-if", TRAY, "--nodes", "19", code=2).err
     assert "76 GPUs need several racks" in err
     assert "NCCL_MNNVL_ENABLE=0" in err
 
 
-def test_a_tray_is_known_by_its_links_without_a_device_id(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tray_is_known_by_its_links_without_a_device_id(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "tray.xml"
     file.write_text(TRAY.read_text().replace('device="0x2941"', 'device="0xffff"'))
-    assert now(capsys, str(file), "--nodes", "2")["busbw_gb_per_s"] > 842
+    assert now(cli, file, "--nodes", "2")["busbw_gb_per_s"] > 842
 
 
-def test_a_guessed_rate_is_not_held_against_another(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guessed_rate_is_not_held_against_another(cli: Cli) -> None:
     file = FIELD / "node-05-pro6000-dual-turin" / "topo8.xml"
-    assert run(["topo", "what-if", str(file), "NCCL_P2P_LEVEL=SYS"]) == 0
-    out = capsys.readouterr().out
+    out = cli("topo", "what-if", file, "NCCL_P2P_LEVEL=SYS").out
     assert "%" not in out
     assert "what the links between CPUs carry is unknown" in out
     assert "no recommendation" in out
@@ -120,11 +110,8 @@ def test_a_guessed_rate_is_not_held_against_another(capsys: pytest.CaptureFixtur
         ("2", "does not name the speed of NIC mlx5_0 (and 3 more)"),
     ],
 )
-def test_a_matrix_alone_is_no_base_for_a_figure(
-    nodes: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["topo", "what-if", str(MATRIX), "--nodes", nodes]) == 2
-    err = capsys.readouterr().err
+def test_a_matrix_alone_is_no_base_for_a_figure(nodes: str, words: str, cli: Cli) -> None:
+    err = cli("topo", "what-if", MATRIX, "--nodes", nodes, code=2).err
     assert words in err
     assert "8.0" not in err
     assert "NCCL_TOPO_DUMP_FILE" in err
@@ -145,37 +132,31 @@ def test_the_gpu_of_a_study_makes_a_matrix_a_base_within_a_node(
 
 
 @pytest.mark.parametrize(("links", "gb_per_s"), [("NV12", 262.8), ("NV6", 135.0)])
-def test_some_links_identify_the_gpu(
-    links: str, gb_per_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_some_links_identify_the_gpu(links: str, gb_per_s: float, tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "topo.txt"
     file.write_text(MATRIX.read_text().replace("NV18", links))
-    assert now(capsys, str(file))["busbw_gb_per_s"] == pytest.approx(gb_per_s)
+    assert now(cli, file)["busbw_gb_per_s"] == pytest.approx(gb_per_s)
 
 
-def test_lost_tabs_of_a_pasted_matrix_are_restored(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lost_tabs_of_a_pasted_matrix_are_restored(tmp_path: Path, cli: Cli) -> None:
     text = MATRIX.read_text().replace("NV18", "NV12")
     file = tmp_path / "topo.txt"
     file.write_text(text)
-    whole = now(capsys, str(file))
+    whole = now(cli, file)
     file.write_text(text.replace("NV12\tNV12", "NV12NV12", 3).replace("PIX\tSYS", "PIXSYS"))
-    assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
+    assert now(cli, file)["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
     file.write_text(text.replace("\t", " "))
-    assert now(capsys, str(file))["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
+    assert now(cli, file)["busbw_gb_per_s"] == whole["busbw_gb_per_s"]
 
 
-def test_trays_of_one_file_are_one_domain_for_sure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trays_of_one_file_are_one_domain_for_sure(tmp_path: Path, cli: Cli) -> None:
     """NCCL's dump of a job on several trays has all of them, each with a host_hash of its own."""
     text = TRAY.read_text()
     start, end = text.index("  <cpu"), text.index("</system>")
     again = text[start:end].replace('host_hash="0x51a2', 'host_hash="0x61b3')
     file = tmp_path / "two.xml"
     file.write_text(text[:end] + again + text[end:])
-    both = now(capsys, str(file))
+    both = now(cli, file)
     assert (both["sure"], both["ranks_per_node"]) == (True, 8)
-    alone = now(capsys, str(TRAY), "--nodes", "2")
+    alone = now(cli, TRAY, "--nodes", "2")
     assert both["busbw_gb_per_s"] == pytest.approx(alone["busbw_gb_per_s"])

@@ -21,7 +21,7 @@ from nccltune.cli.console import PlainConsole
 from nccltune.cli.output import error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER, MATRIX
@@ -123,14 +123,9 @@ def printed(cli: Cli, *words: str | Path, codes: tuple[int, ...] = (0, 1)) -> st
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    made = Study.create(tmp_path / NAME)
-    made.append_lines(
-        made.samples_path,
-        measure(sizes(1 << 10, 1 << 20), lambda _: {"default": 100.0, "tree/ll": 50.0}),
-    )
-    settings = {"NCCL_DEBUG": NASTY}
-    made.write_json(made.platform_path, Platform(name=NASTY, gpu=NASTY, settings=settings))
-    return made
+    samples = measure(sizes(1 << 10, 1 << 20), {"default": 100.0, "tree/ll": 50.0})
+    platform = Platform(name=NASTY, gpu=NASTY, settings={"NCCL_DEBUG": NASTY})
+    return study_of(tmp_path / NAME, samples, platform)
 
 
 def test_a_study(study: Study, cli: Cli) -> None:

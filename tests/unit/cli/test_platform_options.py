@@ -8,12 +8,12 @@ import click
 import pytest
 
 from nccltune.app.bench_launch import LaunchRequest, keys_of
-from nccltune.cli import run
 from nccltune.cli.options import PLATFORM
 from nccltune.cli.verb import Verb, command_line, flagged
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
+from tests.unit.runs import Cli
 
 
 def resumed(*words: str) -> str:
@@ -52,16 +52,19 @@ def test_options_of_pods_are_refused_with_other_launchers(launcher: str | None) 
             keys_of(LaunchRequest(launcher=launcher, settings=(setting,)))
 
 
-def test_a_field_that_an_error_names_is_shown_as_the_flag_of_the_verb(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_field_that_an_error_names_is_shown_as_the_flag_of_the_verb(cli: Cli) -> None:
     with pytest.raises(InputError, match="^‹nodes›: is for ‹launcher›$"):
         keys_of(LaunchRequest(nodes=2))
-    assert run(["sweep", "-o", "a", "--nodes", "2"]) == 2
-    assert "error: --nodes: is for --launcher\n" in capsys.readouterr().err
+    assert (
+        "error: --nodes: is for --launcher\n" in cli("sweep", "-o", "a", "--nodes", "2", code=2).err
+    )
     # The field has another name than the flag.
-    assert run(["sendrecv", "sweep", "-o", "a", "--rounds", "1", "--replay", "h200x2-1-node"]) == 2
-    assert "error: --rounds: " in capsys.readouterr().err
+    assert (
+        "error: --rounds: "
+        in cli(
+            "sendrecv", "sweep", "-o", "a", "--rounds", "1", "--replay", "h200x2-1-node", code=2
+        ).err
+    )
     # Text of other programs and of files names fields, too.
     assert flagged("unknown field `nodes`, ‹nodes› or ‹unheard›") == (
         "unknown field `nodes`, --nodes or ‹unheard›"
@@ -78,9 +81,11 @@ def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
         keys_of(LaunchRequest(settings=("processes=one",)))
 
 
-def test_verify_checks_launch_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_checks_launch_options(tmp_path: Path, cli: Cli) -> None:
     study = Study.create(tmp_path / "study")
     study.write_json(study.platform_path, Platform(name="study"))
     for more in ([], ["--", "true"]):
-        assert run(["verify", str(study.path), "--set", "image=a", *more]) == 2
-        assert "--set kubernetes.image: is for --launcher kubernetes" in capsys.readouterr().err
+        assert (
+            "--set kubernetes.image: is for --launcher kubernetes"
+            in cli("verify", study.path, "--set", "image=a", *more, code=2).err
+        )

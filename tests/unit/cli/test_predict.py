@@ -2,17 +2,16 @@
 """`nccltune predict`: the screen, the document and its errors."""
 
 import csv
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nccltune.cli import run
-from nccltune.model.collective import Collective
 from nccltune.predict import predict
 from nccltune.topology.files.load import load_topology
+from tests.unit.nccl_tests_logs import nccl_tests_log
+from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER
 
 ROOT = Path(__file__).parents[3]
@@ -20,18 +19,17 @@ DGX = str(FOLDER / "dgx.xml")
 H200 = str(ROOT / "examples" / "h200x4-1-node")
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run(["predict", *words]) == 0
-    return capsys.readouterr().out
+def printed(cli: Cli, *words: object) -> str:
+    return cli("predict", *words).out
 
 
-def document(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(printed(capsys, *words, "--json"))["predictions"]
+def document(cli: Cli, *words: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cli("predict", *words, "--json").document["predictions"]
     return found
 
 
-def test_a_choice_by_size_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, DGX, "--nodes", "4", "--nccl-version", "2.28.9")
+def test_a_choice_by_size_with_its_reason(cli: Cli) -> None:
+    out = printed(cli, DGX, "--nodes", "4", "--nccl-version", "2.28.9")
     assert "dgx.xml · 4 nodes x 8 GPUs · NCCL 2.28.9 · all-reduce" in out
     assert re.search(r"^ +8 B  tree/ll +35\.2 us +<0\.01 +1 x 640  latency 35\.2 us", out, re.M)
     assert re.search(r"^ +\d GiB  ring/simple .*nvls_tree/simple is limited by", out, re.M)
@@ -40,41 +38,40 @@ def test_a_choice_by_size_with_its_reason(capsys: pytest.CaptureFixture[str]) ->
     assert out.rstrip().endswith("NCCL's own cost model, not measurements")
 
 
-def test_a_study_gives_settings_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = document(capsys, H200)
+def test_a_study_gives_settings_and_version(cli: Cli) -> None:
+    (found,) = document(cli, H200)
     assert found["nccl"] == "2.28.9"
     assert "NCCL_NVLS_ENABLE=0" in found["settings"]
     assert "nvls/simple" in found["excluded"]
-    (asked,) = document(capsys, H200, "NCCL_NVLS_ENABLE=1", "--nccl-version", "2.27")
+    (asked,) = document(cli, H200, "NCCL_NVLS_ENABLE=1", "--nccl-version", "2.27")
     assert asked["nccl"] == "2.27"
     assert "nvls/simple" in asked["model"]
 
 
-def test_a_library_names_its_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_library_names_its_version(cli: Cli, tmp_path: Path) -> None:
     library = tmp_path / "libnccl.so.2"
     library.write_bytes(b"\x7fELF\0NCCL version 2.27.7+cuda12.9\0")
     for words in (["--nccl", str(library)], ["--nccl", "2.27.7"], ["--nccl-version", "2.27.7"]):
-        assert document(capsys, DGX, *words)[0]["nccl"] == "2.27.7"
+        assert document(cli, DGX, *words)[0]["nccl"] == "2.27.7"
     for content in (b"\x7fELF\0", b""):
         library.write_bytes(content)
-        assert run(["predict", DGX, "--nccl", str(library)]) == 2
-        assert "names no NCCL version" in capsys.readouterr().err
-    assert run(["predict", DGX, "--nccl", "2.28", "--nccl-version", "2.27"]) == 2
-    assert "both name a version" in capsys.readouterr().err
+        assert "names no NCCL version" in cli("predict", DGX, "--nccl", library, code=2).err
+    err = cli("predict", DGX, "--nccl", "2.28", "--nccl-version", "2.27", code=2).err
+    assert "both name a version" in err
 
 
-def test_two_versions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_versions(cli: Cli) -> None:
     words = [DGX, "--nodes", "4", "--nccl-version", "2.27.7", "--against"]
-    out = printed(capsys, *words, "2.28.9")
+    out = printed(cli, *words, "2.28.9")
     assert "against    from NCCL 2.27.7 to 2.28.9: another choice at 4 of 31 sizes" in out
     assert re.search(r"2 MiB - 4 MiB: nvls_tree/simple -> tree/ll128, model's time \+7 %", out)
-    same = printed(capsys, *words, "2.27.7")
+    same = printed(cli, *words, "2.27.7")
     assert "2.27.7: the same choice and the same time at all 31 sizes" in same
 
 
-def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_document(cli: Cli) -> None:
     words = [DGX, "--nodes", "2", "--collectives", "all", "--sizes", "1K-4K", "--against", "2.27.7"]
-    found = document(capsys, *words, "--nccl-version", "2.31.2")
+    found = document(cli, *words, "--nccl-version", "2.31.2")
     assert [one["collective"] for one in found] == [
         "allreduce", "reducescatter", "allgather", "reduce", "broadcast",
     ]  # fmt: skip
@@ -93,10 +90,10 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_times_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_as_csv(cli: Cli) -> None:
     words = [DGX, "--nodes", "2", "--collectives", "allreduce,allgather", "--sizes", "1M-2M"]
-    rows = list(csv.DictReader(printed(capsys, *words, "--export", "csv").splitlines()))
-    found = document(capsys, *words)
+    rows = list(csv.DictReader(printed(cli, *words, "--export", "csv").splitlines()))
+    found = document(cli, *words)
     assert len(rows) == sum(len(size["times_us"]) - list(size["times_us"].values()).count(None)
                             for one in found for size in one["sizes"])  # fmt: skip
     assert sum(row["default"] == "1" for row in rows) == 4
@@ -108,17 +105,16 @@ def test_times_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["default"] == str(int(size["choice"] == label))
 
 
-def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bandwidths_for_simai(cli: Cli) -> None:
     words = [DGX, "--nodes", "2", "--nccl-version", "2.28.9", "--export", "simai"]
-    lines = printed(capsys, *words).splitlines()
+    lines = printed(cli, *words).splitlines()
     assert lines[:2] == ["nccltune", "TP:"]
     assert lines[2] == "  allreduce,: 475.6"
     assert lines[lines.index("DP:") + 1] == lines[lines.index("EP:") + 1] != lines[2]
     assert lines.count("  alltoall,: null") == 3
-    lonely = printed(capsys, *words, "--gpus", "1").splitlines()
+    lonely = printed(cli, *words, "--gpus", "1").splitlines()
     assert lonely[2] == "  allreduce,: null"
-    assert run(["predict", *words, "--json"]) == 2
-    assert "excludes --json" in capsys.readouterr().err
+    assert "excludes --json" in cli("predict", *words, "--json", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -133,60 +129,34 @@ def test_bandwidths_for_simai(capsys: pytest.CaptureFixture[str]) -> None:
         (["--gpus", "9"], "names 8 GPUs, not 9"),
     ],
 )
-def test_what_cannot_be_predicted(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["predict", DGX, *words]) == 2
-    assert message in capsys.readouterr().err
+def test_what_cannot_be_predicted(words: list[str], message: str, cli: Cli) -> None:
+    assert message in cli("predict", DGX, *words, code=2).err
 
 
-def test_the_page_shows_what_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_shows_what_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "reference" / "predict.md").read_text(encoding="utf-8")
     shown = re.search(r"^\$ nccltune predict (.*)\n((?:.*\n)*?)```", page, re.M)
     assert shown is not None
-    lines = printed(capsys, *shown[1].split()).splitlines()
+    lines = printed(cli, *shown[1].split()).splitlines()
     assert lines == shown[2].splitlines()
 
 
 def runs(path: Path, *, nodes: int, factor: float = 1.5) -> str:
     """Write a table of nccl-tests with `factor` times the model's times on `nodes` nodes."""
     found = predict(load_topology(Path(DGX)), nodes=nodes, version=(2, 28, 9))
-    ranks = 8 * nodes
-    lines = [
-        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)",
-        "# Using devices",
-    ]
-    lines += [
-        f"#  Rank {rank:2d} Group  0 Pid {1000 + rank} on host{rank // 8} device {rank % 8:2d} "
-        f"[0000:{rank % 8 + 1:02x}:00] NVIDIA H100 80GB HBM3"
-        for rank in range(ranks)
-    ]
-    lines += [
-        "#",
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong",
-    ]
-    lines += ["#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"]
-    for one in found.sizes:
-        time_us = factor * one.time_us
-        busbw = Collective.ALLREDUCE.busbw_gb_per_s(one.size, time_us, ranks)
-        lines.append(
-            f"{one.size:12d} {one.size // 4:12d} float sum -1 {time_us:9.2f}"
-            f" {one.size / time_us / 1000:9.4f} {busbw:9.4f} 0"
-        )
-    path.write_text("\n".join([*lines, "# Out of bounds values : 0 OK"]) + "\n")
+    times = {one.size: (factor * one.time_us,) * 2 for one in found.sizes}
+    log = nccl_tests_log([f"host{node}" for node in range(nodes)], times, gpus=8)
+    # Without the line of the versions.
+    path.write_text(log.partition("\n")[2])
     return str(path)
 
 
-def test_runs_at_fewer_nodes_give_the_time_to_expect(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_at_fewer_nodes_give_the_time_to_expect(tmp_path: Path, cli: Cli) -> None:
     runs(tmp_path / "two.txt", nodes=2)
     runs(tmp_path / "four.txt", nodes=4)
     machine = [str(tmp_path), "--topology", DGX, "--nccl-version", "2.28.9", "--nodes"]
-    (found,) = document(capsys, *machine, "16")
+    (found,) = document(cli, *machine, "16")
     expected = found["expected"]
     assert (expected["state"], expected["measured_nodes"]) == ("predicted", [2, 4])
     for one, modelled in zip(expected["sizes"], found["sizes"], strict=True):
@@ -195,50 +165,45 @@ def test_runs_at_fewer_nodes_give_the_time_to_expect(
         if one["choice_was_measured"]:
             assert one["time_us"] == pytest.approx(1.5 * modelled["time_us"], rel=0.2)
     assert expected["factors"]["tree/ll"]["latency_between_nodes"] == pytest.approx(1.5, abs=0.1)
-    out = printed(capsys, *machine, "16")
+    out = printed(cli, *machine, "16")
     assert "expected   predicted from runs on 2 and 4 nodes; the interval holds 80 %" in out
     assert re.search(r"^measured   tree/ll by NCCL's model: latency in the node 1\.\d+x", out, re.M)
     assert "but for what is expected, all times are those of NCCL's own cost model" in out
-    (none,) = document(capsys, *machine, "2")
+    (none,) = document(cli, *machine, "2")
     assert none["expected"] is None
     reasons = ["not used: measured at 2 nodes", "not used: measured at 4 nodes"]
     assert sorted(none["not_used"]) == reasons
 
 
-def test_a_run_on_one_node_counts_beside_one_on_several(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_on_one_node_counts_beside_one_on_several(tmp_path: Path, cli: Cli) -> None:
     one = runs(tmp_path / "one.txt", nodes=1)
-    (alone,) = document(capsys, one, "--topology", DGX, "--nodes", "8")
+    (alone,) = document(cli, one, "--topology", DGX, "--nodes", "8")
     assert alone["expected"] is None
     assert "not used: measured on one node: nothing of the network" in alone["not_used"]
     runs(tmp_path / "two.txt", nodes=2)
-    (both,) = document(capsys, str(tmp_path), "--topology", DGX, "--nodes", "8")
+    (both,) = document(cli, tmp_path, "--topology", DGX, "--nodes", "8")
     assert both["expected"]["measured_nodes"] == [1, 2]
     assert not any("one node" in words for words in both["not_used"])
 
 
-def test_a_log_without_a_topology_needs_its_nics(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_without_a_topology_needs_its_nics(tmp_path: Path, cli: Cli) -> None:
     log = runs(tmp_path / "log.txt", nodes=2)
-    (found,) = document(capsys, log, "--nics", "8x400", "--nodes", "4")
+    (found,) = document(cli, log, "--nics", "8x400", "--nodes", "4")
     assert found["topology"] == "the usual node of 8 x H100-SXM5 with 8 NICs of 400 Gbit/s"
     assert found["expected"]["measured_nodes"] == [2]
     assert found["not_used"] == ["the runs do not show NCCL's version: 2.32.3 is assumed"]
-    (other,) = document(capsys, log, "--nics", "4x400", "--gpus", "4", "--nodes", "4")
+    (other,) = document(cli, log, "--nics", "4x400", "--gpus", "4", "--nodes", "4")
     assert other["expected"] is None
     assert other["not_used"][0] == "not used: measured with 16 ranks on 2 nodes, not 4 each"
-    gather = document(capsys, log, "--nics", "8x400", "--nodes", "4", "--collectives", "allgather")
+    gather = document(cli, log, "--nics", "8x400", "--nodes", "4", "--collectives", "allgather")
     assert gather[0]["not_used"][0] == "log.txt has no runs of all-gather"
     log_of_nothing = tmp_path / "nothing.txt"
     log_of_nothing.write_text("# nThread 1 nGpus 1\n")
-    assert run(["predict", str(log_of_nothing), "--nics", "8x400", "--nodes", "4"]) == 2
-    assert "no measurement with a known scale (nothing.txt: " in capsys.readouterr().err
+    err = cli("predict", log_of_nothing, "--nics", "8x400", "--nodes", "4", code=2).err
+    assert "no measurement with a known scale (nothing.txt: " in err
     for words, message in (
         (["--nodes", "4"], "runs need a machine: --topology topo.xml, or --nics 8x400"),
         (["--nics", "8x400", "--topology", DGX], "both name the NICs"),
         (["--nics", "eight"], "is not the NICs of a node"),
     ):
-        assert run(["predict", log, *words]) == 2, words
-        assert message in capsys.readouterr().err
+        assert message in cli("predict", log, *words, code=2).err

@@ -14,17 +14,17 @@ from nccltune.model.platform import Platform
 from nccltune.report.data import Commands
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 from tests.unit.runs import Cli
 
 VERDICT = "1 rule is expected to make all-reduce 1.60x faster between 1 and 8 KiB"
+
+LARGER = measure([1 << 16], {"default": 70.0, "tree/ll": 140.0})
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """Return a study of all-reduce whose default is 1.6x slower up to 8 KiB and best above."""
-    opened = Study.create(tmp_path / "a study")
-    opened.write_json(opened.platform_path, Platform(name="a study", nccl_version="2.28.9"))
 
     def times(size: int) -> dict[str, float]:
         right = 10 + size / 1024
@@ -33,8 +33,8 @@ def study(tmp_path: Path) -> Path:
             "tree/ll": right if size <= 8 << 10 else right * 2,
         }
 
-    opened.append_lines(opened.samples_path, measure(sizes(1 << 10, 1 << 15), times, noise=0.01))
-    return opened.path
+    samples = measure(sizes(1 << 10, 1 << 15), times, noise=0.01)
+    return study_of(tmp_path / "a study", samples, nccl_version="2.28.9").path
 
 
 def test_the_page_is_written_into_the_study_and_its_path_printed(study: Path, cli: Cli) -> None:
@@ -119,9 +119,8 @@ def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
 ) -> None:
     cli("tune", study, "--min-gain", "20%")
     written = (study / "tuning.json").read_bytes()
-    more = measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0})
     opened = Study.open(study)
-    opened.append_lines(opened.samples_path, more)
+    opened.append_lines(opened.samples_path, LARGER)
     out, err = cli("report", study, "--json")
     assert "tuning.json is older than the samples" in err
     data = json.loads(out)
@@ -157,9 +156,7 @@ def test_outdated_findings_are_computed_again_with_a_warning(
     cli("analyze", study)
     written = opened.findings_path.read_bytes()
     if change == "samples":
-        opened.append_lines(
-            opened.samples_path, measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0})
-        )
+        opened.append_lines(opened.samples_path, LARGER)
     elif change == "platform":
         opened.write_json(opened.platform_path, Platform(name="another"))
     else:
@@ -217,6 +214,5 @@ def test_options_that_contradict_are_refused(study: Path, options: list[str], cl
 
 
 def test_a_study_without_samples_is_an_error_with_a_hint(tmp_path: Path, cli: Cli) -> None:
-    empty = Study.create(tmp_path / "empty")
-    empty.append_lines(empty.samples_path, [])
+    empty = study_of(tmp_path / "empty", [])
     assert "hint:  add measurements: nccltune import" in cli("report", empty.path, code=2).err

@@ -17,7 +17,7 @@ from nccltune.model.scale import Scale
 from nccltune.study.files import Study
 from nccltune.tune.explain import DecidedRange, ExplainResult, with_channels
 from nccltune.tune.result import Tuning
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 from tests.unit.report.fixture import SCALE, tuning
 from tests.unit.runs import Cli
 
@@ -40,14 +40,10 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 
 def study_at(path: Path) -> Study:
-    study = Study.create(path)
     fast = {"default": 100.0, "tree/ll": 60.0}
     slow = {"default": 100.0, "tree/ll": 140.0}
-    study.append_lines(
-        study.samples_path,
-        measure(sizes(1 << 10, 1 << 16), lambda size: fast if size < 1 << 13 else slow, noise=0.01),
-    )
-    return study
+    grid = sizes(1 << 10, 1 << 16)
+    return study_of(path, measure(grid, lambda size: fast if size < 1 << 13 else slow, noise=0.01))
 
 
 def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: Shown) -> None:

@@ -13,7 +13,8 @@ from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import BenchPoint, PointError
 from nccltune.measure.engine.communicator import SweepStatus
 from nccltune.model.collective import Collective
-from tests.unit.measure.platforms import Curves, K, Platform, choice, collective_plan, drive, linear
+from tests.unit.builders import choice
+from tests.unit.measure.platforms import Curves, K, Platform, collective_plan, drive, linear
 from tests.unit.runs import Cli
 
 POINT = BenchPoint(bytes=64 * K, choice=choice("tree/simple"), time_us=141.2)

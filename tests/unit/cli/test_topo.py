@@ -114,20 +114,8 @@ def test_convert_from_a_matrix(tmp_path: Path, cli: Cli) -> None:
     matrix = tmp_path / "topo.txt"
     matrix.write_text(MATRIX)
     file = tmp_path / "vm.xml"
-    out = cli(
-        "topo",
-        "convert",
-        matrix,
-        "--pcie",
-        "4",
-        "--gpu-ids",
-        "05:00.0,06:00.0",
-        "--nic-ids",
-        "mlx5_0=07:00.0",
-        "-o",
-        file,
-    ).out
-    assert out == ""
+    ids = ("--gpu-ids", "05:00.0,06:00.0", "--nic-ids", "mlx5_0=07:00.0")
+    assert cli("topo", "convert", matrix, "--pcie", "4", *ids, "-o", file).out == ""
     text = file.read_text()
     assert text.count('link_speed="16.0 GT/s PCIe" link_width="16"') == 4
     out = out_of(cli, "lint", str(file))

@@ -3,7 +3,6 @@
 
 import ast
 import inspect
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,11 +13,12 @@ import click
 import pytest
 
 import nccltune.cli
-from nccltune.cli import SECTIONS, VERBS, cli, run
+from nccltune.cli import SECTIONS, VERBS, cli
 from nccltune.cli.options import FLAGS
 from nccltune.cli.requests import class_at
 from nccltune.cli.verb import Verb, option_rows
 from nccltune.examples import examples
+from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER
 
 MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 18, 5, 16
@@ -82,11 +82,8 @@ def test_a_verb_has_few_options_and_the_common_ones(found: Found) -> None:
 
 
 @NAMED
-def test_a_verb_has_help_with_examples_of_itself(
-    found: Found, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*found.name.split(), "--help"]) == 0
-    out = capsys.readouterr().out
+def test_a_verb_has_help_with_examples_of_itself(found: Found, cli: Cli) -> None:
+    out = cli(*found.name.split(), "--help").out
     assert out.startswith(f"Usage: nccltune {found.name} ")
     examples_shown = [line for line in out.split("Examples:")[1].splitlines() if line.strip()]
     assert sum(f"nccltune {found.name}" in line for line in examples_shown) >= 2
@@ -124,29 +121,24 @@ def test_a_short_flag_has_one_long_one() -> None:
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_no_line_of_help_is_wider_than_the_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    width: int, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     for name in ["", *(found.name for found in ALL), *SECTIONS["Groups"]]:
-        assert run([*name.split(), "--help"]) == 0
-        text = capsys.readouterr().out.partition("  Examples:")[0]
+        text = cli(*name.split(), "--help").out.partition("  Examples:")[0]
         wide = [line for line in text.splitlines() if len(line) > width]
         # A metavar may be longer than the line.
         assert not [line for line in wide if not re.match(r"  -.*[|\[]", line)], name
 
 
 @NAMED
-def test_advanced_options_are_shown_on_request(
-    found: Found, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_advanced_options_are_shown_on_request(found: Found, cli: Cli) -> None:
     _, advanced = option_rows(found.command, found.context)
     if not advanced:
-        assert run([*found.name.split(), "--help-advanced"]) == 2
+        cli(*found.name.split(), "--help-advanced", code=2)
         return
-    assert run([*found.name.split(), "--help"]) == 0
-    plain = capsys.readouterr().out
-    assert run([*found.name.split(), "--help-advanced"]) == 0
-    full = capsys.readouterr().out
+    plain = cli(*found.name.split(), "--help").out
+    full = cli(*found.name.split(), "--help-advanced").out
     assert "Advanced options:" not in plain
     for row, _ in advanced:
         flag = row.split()[0].rstrip(",")
@@ -221,14 +213,13 @@ def test_a_document_begins_with_its_schema_version(
     verb: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuner.conf").write_text("allreduce,0,1024,ring,ll,-1,-1,-1\n")
     before = sorted(tmp_path.iterdir())
     words = [*verb.split(), "--json", *DOCUMENTS[verb]]
-    assert run(words) in (0, 1), capsys.readouterr().err
-    document = json.loads(capsys.readouterr().out)
+    document = cli(*words, code=(0, 1)).document
     assert next(iter(document)) == "schema_version"
     assert document["schema_version"] == 1
     assert sorted(tmp_path.iterdir()) == before
@@ -243,20 +234,15 @@ def test_every_document_is_printed_in_one_place() -> None:
 
 
 def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     conf = str(tmp_path / "x.conf")
-    assert run(["tune", STUDY, "-o", conf, "--dry-run"]) == 0
-    assert "next: nccltune verify" in capsys.readouterr().err
-    assert run(["tune", STUDY, "-o", conf, "--dry-run", "-q"]) == 0
-    assert capsys.readouterr().err == ""
-    assert run(["lint", TOPOLOGY, "-v"]) == 0
-    assert "verbose    nccltune " in capsys.readouterr().err
-    assert run(["lint", TOPOLOGY]) == 0
-    assert "verbose" not in capsys.readouterr().err
-    assert run(["lint", TOPOLOGY, "-q", "-v"]) == 2
-    assert "contradict" in capsys.readouterr().err
+    assert "next: nccltune verify" in cli("tune", STUDY, "-o", conf, "--dry-run").err
+    assert cli("tune", STUDY, "-o", conf, "--dry-run", "-q").err == ""
+    assert "verbose    nccltune " in cli("lint", TOPOLOGY, "-v").err
+    assert "verbose" not in cli("lint", TOPOLOGY).err
+    assert "contradict" in cli("lint", TOPOLOGY, "-q", "-v", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -283,9 +269,8 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
     ],
 )
 def test_a_wrong_word_exits_with_2_and_names_the_right_one(
-    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], hint: str, cli: Cli
 ) -> None:
-    assert run(words) == 2
-    error, hint_line = capsys.readouterr().err.splitlines()[:2]
+    error, hint_line = cli(*words, code=2).err.splitlines()[:2]
     assert error.startswith("error: no such ")
     assert hint_line.startswith(f"hint:  {hint}")

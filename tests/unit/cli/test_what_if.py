@@ -58,9 +58,7 @@ def test_nccls_own_choice_is_named_if_it_is_another(cli: Cli) -> None:
     assert cli("topo", "what-if", file, "--json").document["nccl_choice"] == "tree/simple"
 
 
-def test_several_changes_are_answered_alone_and_together(
-    cli: Cli,
-) -> None:
+def test_several_changes_are_answered_alone_and_together(cli: Cli) -> None:
     arguments = ["--nodes", "2", "--gdr-read", "off", "--move-nic", "mlx5_1=CPU1"]
     out = cli("topo", "what-if", L40S / "topo.xml", "NCCL_CROSS_NIC=0", *arguments).out
     for words in ("GPUDirect reads off", "mlx5_1 at CPU1", "NCCL_CROSS_NIC=0", "all of these"):

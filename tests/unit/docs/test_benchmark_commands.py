@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import completed
+
 ROOT = Path(__file__).parents[3]
 PAGES = [*sorted((ROOT / "benchmarks").rglob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"python ((?:benchmarks|tests/gpu)/\w+\.py)([^\n`;#]*)")
@@ -28,13 +30,7 @@ def shown() -> dict[str, set[str]]:
 def test_a_script_has_the_options_that_pages_show(script: str, options: set[str]) -> None:
     assert (ROOT / script).is_file()
     if options:
-        done = subprocess.run(
-            [sys.executable, script, "--help"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = completed([sys.executable, script, "--help"], cwd=ROOT)
         assert done.returncode == 0, done.stderr
         assert options <= set(re.findall(r"--[a-z][\w-]*", done.stdout))
 

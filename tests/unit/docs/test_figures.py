@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.programs import completed
+
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -129,12 +131,10 @@ def test_a_commit_that_a_page_of_results_names_is_one_of_this_repository() -> No
         pytest.skip("a shallow clone has only the newest commits")
     named = list(commits())
     assert len(named) > 20
-    answers = subprocess.run(
+    answers = completed(
         [git, "cat-file", "--batch-check"],
         cwd=ROOT,
         input="".join(f"{word}\n" for _, word in named),
-        capture_output=True,
-        text=True,
         check=True,
     ).stdout.splitlines()
     unknown = [

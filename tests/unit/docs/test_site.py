@@ -13,19 +13,17 @@ import click
 import pytest
 
 from nccltune.cli import VERBS, cli
+from tests.programs import completed
 
 ROOT = Path(__file__).parents[3]
 
 
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("material", reason="mkdocs-material is not installed: make docs")
-    return subprocess.run(
+    return completed(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
         cwd=source,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

@@ -1,23 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The site's hook for pipes in the code of tables."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-HOOK = Path(__file__).parents[3] / "docs" / "site" / "tables.py"
+from tests.programs import load_script
 
-
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_tables", HOOK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+TABLES = load_script(Path(__file__).parents[3] / "docs" / "site" / "tables.py")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +25,5 @@ def tables() -> ModuleType:
         ),
     ],
 )
-def test_only_code_of_a_table_loses_the_backslash(
-    tables: ModuleType, page: str, shown: str
-) -> None:
-    assert tables.unescaped(page) == shown
+def test_only_code_of_a_table_loses_the_backslash(page: str, shown: str) -> None:
+    assert TABLES.unescaped(page) == shown

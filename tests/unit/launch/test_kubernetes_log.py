@@ -12,6 +12,7 @@ from nccltune.launch.follow import Follower
 from nccltune.launch.kubernetes import log
 from nccltune.launch.kubernetes.kubectl import Kubectl
 from nccltune.launch.kubernetes.log import PodLog
+from tests.programs import write_program
 
 # Gives the lines of FOLDER/log whose second is that of --since-time or later, as a kubelet does;
 # with --follow at most as many bytes as the next number in FOLDER/cuts.
@@ -48,8 +49,7 @@ def _log(tmp_path: Path, lines: int, rng: random.Random) -> bytes:
 @pytest.fixture
 def pod_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodLog:
     monkeypatch.setattr(log, "_AGAIN_S", 0.0)
-    (tmp_path / "kubectl").write_text(KUBECTL.format(folder=str(tmp_path)))
-    (tmp_path / "kubectl").chmod(0o755)
+    write_program(tmp_path / "kubectl", KUBECTL.format(folder=str(tmp_path)))
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     kubectl = Kubectl(environment={**os.environ, "PATH": path})
     return PodLog(kubectl, "pod", "launcher", tmp_path / "output", Follower())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manifests that we render are right, and each kind of mistake is found with its place."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ from nccltune.launch.job import Job, KubernetesOptions
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch.render import render
 from nccltune.model.errors import InputError
+
+CONTAINERS = "spec.mpiReplicaSpecs.Worker.template.spec.containers"
 
 
 def _manifest(kind: str, mpi: str = "OpenMPI") -> dict[str, Any]:
@@ -38,66 +39,42 @@ def test_the_key_is_mounted_in_the_home_of_the_images_user() -> None:
     assert "sshAuthMountPath" not in _manifest("MPIJob")["spec"]
 
 
-def _put(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(document: dict[str, Any]) -> None:
-        *before, last = path
-        for name in before:
-            document = document[name]
-        document[last] = value
-
-    return change
-
-
-def _drop(*path: str) -> Callable[[dict[str, Any]], None]:
-    def change(document: dict[str, Any]) -> None:
-        *before, last = path
-        for name in before:
-            document = document[name]
-        del document[last]
-
-    return change
+GONE = object()
 
 
 @pytest.mark.parametrize(
-    ("change", "where"),
+    ("kind", "path", "value", "where"),
     [
-        (_put("spec", "slotsPerWorkers", value=8), "spec"),
-        (_put("spec", "slotsPerWorker", value="8"), "spec.slotsPerWorker"),
-        (_put("spec", "cleanPodPolicy", value="Running"), "spec"),
-        (_put("spec", "runPolicy", "cleanPodPolicy", value="running"), "spec.runPolicy"),
-        (_put("spec", "mpiImplementation", value="OpenMpi"), "spec.mpiImplementation"),
-        (_put("spec", "mpiReplicaSpecs", "worker", value={}), "spec.mpiReplicaSpecs"),
-        (_drop("spec", "mpiReplicaSpecs", "Launcher"), "spec.mpiReplicaSpecs"),
-        (
-            _put("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "containers", value=[]),
-            "spec.mpiReplicaSpecs.Worker.template.spec.containers",
-        ),
-        (_put("apiVersion", value="kubeflow.org/v1"), "apiVersion"),
-        (_drop("spec"), "spec"),
+        ("MPIJob", "spec.slotsPerWorkers", 8, "spec"),
+        ("MPIJob", "spec.slotsPerWorker", "8", "spec.slotsPerWorker"),
+        ("MPIJob", "spec.cleanPodPolicy", "Running", "spec"),
+        ("MPIJob", "spec.runPolicy.cleanPodPolicy", "running", "spec.runPolicy"),
+        ("MPIJob", "spec.mpiImplementation", "OpenMpi", "spec.mpiImplementation"),
+        ("MPIJob", "spec.mpiReplicaSpecs.worker", {}, "spec.mpiReplicaSpecs"),
+        ("MPIJob", "spec.mpiReplicaSpecs.Launcher", GONE, "spec.mpiReplicaSpecs"),
+        ("MPIJob", CONTAINERS, [], CONTAINERS),
+        ("MPIJob", "apiVersion", "kubeflow.org/v1", "apiVersion"),
+        ("MPIJob", "spec", GONE, "spec"),
+        ("JobSet", "spec.network.enableDnsHostnames", True, "spec.network"),
+        ("JobSet", "spec.successPolicy.operator", "all", "spec.successPolicy.operator"),
+        ("JobSet", "spec.replicatedJobs", [], "spec.replicatedJobs"),
     ],
 )
-def test_one_mistake_in_an_mpi_job(change: Callable[[dict[str, Any]], None], where: str) -> None:
-    document = _manifest("MPIJob")
-    change(document)
+def test_one_mistake_is_found_with_its_place(
+    kind: str, path: str, value: object, where: str
+) -> None:
+    document = part = _manifest(kind)
+    *before, last = path.split(".")
+    for name in before:
+        part = part[name]
+    if value is GONE:
+        del part[last]
+    else:
+        part[last] = value
     with pytest.raises(InputError) as raised:
         check_manifest(document)
-    assert (raised.value.where or "").startswith(where)
-
-
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        (_put("spec", "network", "enableDnsHostnames", value=True), "spec.network"),
-        (_put("spec", "successPolicy", "operator", value="all"), "spec.successPolicy.operator"),
-        (_put("spec", "replicatedJobs", value=[]), "spec.replicatedJobs"),
-    ],
-)
-def test_one_mistake_in_a_job_set(change: Callable[[dict[str, Any]], None], where: str) -> None:
-    document = _manifest("JobSet")
-    change(document)
-    with pytest.raises(InputError) as raised:
-        check_manifest(document)
-    assert raised.value.where == where
+    place = raised.value.where or ""
+    assert place == where if kind == "JobSet" else place.startswith(where)
 
 
 def test_other_kinds_are_not_judged() -> None:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from nccltune.launch.run import run
 from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, PlatformError
+from tests.programs import write_program
 from tests.unit.formats.maker import Made, points
+from tests.waiting import wait_until
 
 DEVICE = "#  Rank {rank:2} Group  0 Pid {pid:6} on {host:>10} device  0 [0000:06:00] NVIDIA H200\n"
 ROW = "        1024           256     float     sum      -1    11.02    0.09    0.14       0\n"
@@ -121,14 +124,11 @@ def test_a_job_that_ignores_signals_is_killed(
     assert (end.state, end.signal) == (RunState.STOPPED, signal.SIGINT)
 
 
-def interrupt_when(ready: "object") -> None:
+def interrupt_when(ready: Callable[[], bool]) -> None:
     """Ctrl-C for this process as soon as `ready()` is true."""
-    assert callable(ready)
 
     def wait() -> None:
-        until = time.monotonic() + 30
-        while not ready() and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(ready)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -169,16 +169,15 @@ printf 'MPI plugin types are...\\n\\tnone\\n\\tpmi2\\n\\tcray_shasta\\n\\tpmix\\
 def site(tmp_path: Path) -> dict[str, str]:
     """An environment with stand-ins for Slurm's commands."""
     folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, text in (
-        ("sbatch", SBATCH),
-        ("squeue", SQUEUE),
-        ("sacct", SACCT),
-        ("scancel", SCANCEL),
-        ("srun", SRUN),
-    ):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+    programs = {
+        "sbatch": SBATCH,
+        "squeue": SQUEUE,
+        "sacct": SACCT,
+        "scancel": SCANCEL,
+        "srun": SRUN,
+    }
+    for name, text in programs.items():
+        write_program(folder / name, text)
     (tmp_path / "text").write_text("0: " + ROW)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "SITE": str(tmp_path)}

@@ -15,19 +15,14 @@ from nccltune.measure.adaptive.time_estimate import point_us
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.measure.engine.communicator import MeasurementPlan
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
+from tests.unit.builders import choice
 
 K, M = 1 << 10, 1 << 20
 Exact = Callable[[int, AnyChoice], float | None]
 """The true time in us at a size; None where it cannot be measured."""
-
-
-def choice(label: str) -> Choice:
-    found = parse_choice(label)
-    assert isinstance(found, Choice)
-    return found
 
 
 def no_ran(size: int, choice: AnyChoice) -> ExecutedChoice | None:

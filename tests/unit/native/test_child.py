@@ -12,6 +12,7 @@ import pytest
 
 from nccltune.model.errors import PlatformError
 from nccltune.native.child import Child, ToolOutput, run_tool, start
+from tests.programs import completed
 
 
 class StoppedError(Exception):
@@ -138,11 +139,5 @@ except KeyboardInterrupt:
         print(len(hooks), "hook, interrupted, no child")
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = completed([sys.executable, "-W", "error::ResourceWarning", "-c", code], timeout=60)
     assert (done.stdout, done.stderr) == ("1 hook, interrupted, no child\nTrue\n", "")

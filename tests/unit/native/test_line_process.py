@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from nccltune.model.errors import PlatformError
 from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
+from tests.waiting import wait_until
 
 LONG_S = 60.0
 
@@ -130,8 +130,4 @@ def test_a_program_that_cannot_be_started_leaves_no_other_behind(tmp_path: Path)
 
 
 def _text_of(path: Path) -> str:
-    deadline = time.monotonic() + LONG_S
-    while not path.exists() or not path.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return path.read_text()
+    return wait_until(lambda: path.exists() and path.read_text(), path)

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of names and module lists in `make lint` find bad samples, and pass on good ones."""
 
-import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.programs import completed, load_script
+
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "packaging" / "checks.py"
-SPEC = importlib.util.spec_from_file_location("checks", CHECKS)
-assert SPEC is not None
-assert SPEC.loader is not None
-checks = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(checks)
+checks = load_script(CHECKS)
 
 
 def homonyms(*paths: Path) -> list[str]:
@@ -65,8 +61,6 @@ def test_a_whole_map_passes(tmp_path: Path) -> None:
 
 
 def test_the_tree_passes() -> None:
-    done = subprocess.run(
-        [sys.executable, CHECKS], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, CHECKS], cwd=ROOT)
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("names and module lists: 0 complaints")

@@ -2,7 +2,6 @@
 """The snippet for login shells: nothing by default, else the lines of `nccltune env`."""
 
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from nccltune.app.env import deployment
 from nccltune.app.net_env import net_deployment
 from nccltune.app.sendrecv_env import sendrecv_deployment
+from tests.programs import completed
 
 PACKAGING = Path(__file__).parents[3] / "packaging"
 FOLDER = Path("/usr/lib/nccltune")
@@ -50,12 +50,8 @@ class Login:
         # `env` itself must not load a library that is not there.
         show = f'. {self._snippet}; set +u; while read -r n; do eval "echo $n=\\$$n"; done <<E\n'
         show += "\n".join((*NAMES, "E\n"))
-        done = subprocess.run(
-            [self._shell, "-euc", show],
-            env={"PATH": "/usr/bin:/bin", **before},
-            capture_output=True,
-            text=True,
-            check=True,
+        done = completed(
+            [self._shell, "-euc", show], env={"PATH": "/usr/bin:/bin", **before}, check=True
         )
         lines = (line.partition("=") for line in done.stdout.splitlines())
         return {name: value for name, _, value in lines if value}, done.stderr

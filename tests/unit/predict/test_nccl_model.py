@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The predictions against NCCL's own code (tests/data/predict), and against all recordings."""
+"""The predictions against NCCL's own code (tests/data/predict)."""
 
 import gzip
 import json
@@ -13,7 +13,6 @@ from nccltune.model.collective import Collective
 from nccltune.model.topology import Topology
 from nccltune.predict import Prediction, predict
 from nccltune.topology.nccl_model.settings import parse_version
-from tests.unit.topology.samples import SHARED
 
 DATA = Path(__file__).parents[2] / "data"
 RECORDED = [
@@ -23,26 +22,21 @@ RECORDED = [
 FILES = sorted({one["file"] for one in RECORDED})
 POWERS = (0, 9, 16, 24, 30)
 """The powers k of the recorded times, at 8 << k bytes."""
-TRUTH = SHARED / "nccl-model"
 CLOSE = 1e-4
 """The recorded numbers have five significant digits."""
 
 
-def predictions(
-    topology: Topology, case: dict[str, Any], nccl: str, gpus: int | None = None
-) -> dict[str, Prediction]:
+def predictions(topology: Topology, case: dict[str, Any], nccl: str) -> dict[str, Prediction]:
     """Return our predictions of a recorded case by collective."""
-    names = case.get("collectives") or case["model"]
     return {
         name: predict(
             topology,
             collective=Collective(name),
             nodes=case["nodes"],
             version=parse_version(nccl),
-            ranks_per_node=gpus,
             settings={"NCCL_NVLS_ENABLE": str(case["nvls"])},
         )
-        for name in names
+        for name in case["collectives"]
     }
 
 
@@ -94,27 +88,3 @@ def _changes(rows: list[list[object]]) -> list[list[object]]:
     return [
         [number, *row] for number, row in enumerate(rows) if number == 0 or row != rows[number - 1]
     ]
-
-
-@pytest.mark.skipif(not TRUTH.is_dir(), reason=f"no recordings at {TRUTH}")
-@pytest.mark.parametrize("file", sorted(TRUTH.glob("*.jsonl.gz")) or ["none"], ids=str)
-def test_all_recordings(file: Any) -> None:
-    for line in gzip.decompress(file.read_bytes()).splitlines():
-        case = json.loads(line)
-        name = case["topology"]
-        xml = TRUTH / "topologies" / f"{name.removesuffix('-1gpu').removesuffix('-nvls')}.xml"
-        topology = read_topology(xml.read_bytes(), xml.name)
-        gpus = 1 if name.endswith("-1gpu") else None
-        for nccl in case["versions"]:
-            for collective, found in predictions(topology, case, nccl, gpus).items():
-                where, table = (case["nodes"], nccl, collective), case["tables"][collective]
-                mine = model_of(found)
-                assert mine.keys() == case["model"][collective].keys(), where
-                for label, figures in case["model"][collective].items():
-                    assert mine[label] == pytest.approx(figures, rel=CLOSE), (where, label)
-                rows = [[table["cols"][row[0]], *row[1:4]] for row in table["rows"]]
-                assert rows_of(found) == rows, where
-                labels = {choice.label: choice for choice in found.modelled}
-                for one, row in zip(found.sizes, table["rows"], strict=True):
-                    times = [one.times_us[labels[label]] for label in table["cols"]]
-                    assert times == pytest.approx(row[4:], rel=CLOSE), (where, one.size)

@@ -9,13 +9,14 @@ from typing import Any
 from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey
-from nccltune.model.choice import DEFAULT, Choice, parse_choice
+from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import Proof
 from nccltune.prove.sizes import ProvenCalls, taken
+from tests.unit import builders
 
 SCALE = Scale(4, 4)
 K = 1 << 10
@@ -26,10 +27,10 @@ GRID = [1 << power for power in range(10, 21)]
 
 
 def rule(low: int, high: int, label: str = "tree/ll", **more: object) -> Rule:
-    choice = parse_choice(label)
-    assert isinstance(choice, Choice)
-    settings = {"nodes": 4, "ranks": 4, **more}
-    return Rule(Collective.ALLREDUCE, low, high, choice, **settings)  # type: ignore[arg-type]
+    return builders.rule(low, high, label, **{"nodes": 4, "ranks": 4, **more})
+
+
+RULE = rule(4 * K, 64 * K)
 
 
 class Machine:
@@ -70,8 +71,7 @@ class Machine:
                 kind = self._fails(key.bytes)
                 if kind is not None:
                     return self._point(key, error=PointError(kind, f"{kind} here"))
-        found = parse_choice(self._ran(key.bytes, chosen))
-        assert isinstance(found, Choice)
+        found = builders.choice(self._ran(key.bytes, chosen))
         return self._point(
             key, time_us=time_us, ran=ExecutedChoice(found.algorithm, found.protocol, 4)
         )
@@ -96,6 +96,18 @@ def drive(plan: ProofPlan, machine: Machine) -> dict[PointKey, BenchPoint]:
 
 def plan_for(rules: Sequence[Rule], first_round: int = 0, *others: ProvenCalls) -> ProofPlan:
     return ProofPlan(rules, SCALE, {Collective.ALLREDUCE: GRID}, first_round, others)
+
+
+def proven(
+    gain: float | Callable[[int], float],
+    *rules: Rule,
+    others: Sequence[ProvenCalls] = (),
+    **machine: Any,
+) -> ProofPlan:
+    """Return a plan of `rules`, or of RULE, whose questions a machine of this gain answered."""
+    plan = plan_for(rules or [RULE], 0, *others)
+    drive(plan, Machine(gain if callable(gain) else lambda _: gain, **machine))
+    return plan
 
 
 def empty_proof(**fields: Any) -> Proof:

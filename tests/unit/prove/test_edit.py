@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.analyze import sort_samples
 from nccltune.app.study import open_study
 from nccltune.app.tune import save_tuning, tune_study
 from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules, rows_text
@@ -16,7 +17,7 @@ from nccltune.prove.run import write_proof
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 from tests.unit.prove.proofs import K, empty_proof, rule
 
 CONFIG = """\
@@ -63,15 +64,11 @@ def test_a_long_reason_does_not_make_a_line_that_nvidias_reader_cuts() -> None:
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    made = Study.create(tmp_path / "study")
-
     def times(size: int) -> dict[str, float]:
         best = {"tree/ll": 10.0} if size <= 8 * K else {"ring/ll": 12.0}
         return {"default": 20.0, "tree/ll": 25.0, "ring/ll": 26.0, **best}
 
-    made.append_lines(made.samples_path, measure(sizes(1 * K, 128 * K), times, noise=0.01))
-    from nccltune.analyze import sort_samples
-
+    made = study_of(tmp_path / "study", measure(sizes(1 * K, 128 * K), times, noise=0.01))
     tuning = tune(
         "study", Platform(name="study"), sort_samples(made.samples()), TuneOptions(), created="x"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice, parse_choice
+from nccltune.model.choice import DEFAULT, TUNED_RUN, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Purpose, Sample, Source
@@ -209,9 +209,7 @@ def test_a_round_of_one_start_is_not_used(tmp_path: Path) -> None:
 def test_a_rule_out_of_reach_names_sizes_in_its_range(
     tmp_path: Path, low: int, high: int, measured: list[int], words: str
 ) -> None:
-    choice = parse_choice("ring/ll")
-    assert isinstance(choice, Choice)
-    far = Rule(Collective.ALLGATHER, low, high, choice, 4, 4)
+    far = rule(low, high, "ring/ll", collective=Collective.ALLGATHER)
     cluster = Cluster(Study.create(tmp_path), 1)
     cluster.round(1.0, [far])
     plan = cluster.plan([far])

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.model.choice import Choice, parse_choice
-from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
 from nccltune.prove.stock import LoggedRun, StockRun, points_of, problems_of
+from tests.unit.prove.proofs import K, rule
 
-K = 1 << 10
 SMALL, LARGE = 4 * K, 1024 * K
 
 
@@ -28,12 +25,6 @@ def logged(folder: Path, name: str, ran: dict[int, tuple[str, str, int]]) -> Log
     return LoggedRun([path])
 
 
-def rule(label: str) -> Rule:
-    choice = parse_choice(label)
-    assert isinstance(choice, Choice)
-    return Rule(Collective.ALLREDUCE, 0, 64 * K, choice, nodes=4, ranks=4)
-
-
 @pytest.mark.parametrize(
     ("ran", "verdict"),
     [
@@ -48,7 +39,7 @@ def test_a_rule_is_followed_if_its_algorithm_and_protocol_ran(
 ) -> None:
     before = logged(tmp_path, "before", {SMALL: ("RING", "SIMPLE", 4)})
     after = logged(tmp_path, "after", {SMALL: ran})
-    (point,) = points_of(before, after, [rule("tree/ll/16")], ({}, {}))
+    (point,) = points_of(before, after, [rule(0, 64 * K, "tree/ll/16")], ({}, {}))
     assert point.verdict == verdict
     assert point.before == "ring/simple/4"
 
@@ -58,7 +49,7 @@ def test_calls_without_a_rule_run_as_before(tmp_path: Path) -> None:
         tmp_path, "before", {LARGE: ("RING", "SIMPLE", 4), 2 * LARGE: ("RING", "SIMPLE", 4)}
     )
     after = logged(tmp_path, "after", {LARGE: ("RING", "SIMPLE", 8), 2 * LARGE: ("RING", "LL", 4)})
-    points = points_of(before, after, [rule("tree/ll")], ({}, {}))
+    points = points_of(before, after, [rule(0, 64 * K, "tree/ll")], ({}, {}))
     assert [(point.rule, point.verdict) for point in points] == [
         (None, "left alone"),
         (None, "changed"),
@@ -80,7 +71,7 @@ def run(*hashes: str) -> StockRun:
 def test_another_configuration_is_a_problem(tmp_path: Path) -> None:
     before = logged(tmp_path, "before", {SMALL: ("RING", "SIMPLE", 4)})
     after = logged(tmp_path, "after", {SMALL: ("TREE", "LL", 4)})
-    points = points_of(before, after, [rule("tree/ll")], ({}, {}))
+    points = points_of(before, after, [rule(0, 64 * K, "tree/ll")], ({}, {}))
     assert problems_of(run(), run("a" * 16), points, "a" * 16) == []
     (problem,) = problems_of(run(), run("b" * 16), points, "a" * 16)
     assert "another configuration" in problem

@@ -2,6 +2,8 @@
 """Which sizes a proof looks at, when they are good, and what becomes of rules."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from nccltune.prove.judge import (
 )
 from nccltune.prove.result import ProofPass
 from nccltune.prove.sizes import ProvenCalls, applies, sizes_to_prove, taken
-from tests.unit.prove.proofs import SCALE, K, M, Machine, drive, plan_for, rule
+from tests.unit.prove.proofs import RULE, SCALE, K, M, Machine, drive, plan_for, proven, rule
 
 ALLREDUCE = Collective.ALLREDUCE
 
@@ -114,8 +116,7 @@ def test_many_equal_sizes_give_no_false_alarm() -> None:
 
 
 def test_a_good_rule_holds_and_the_rest_is_left_alone() -> None:
-    plan, machine = plan_for([rule(4 * K, 64 * K)]), Machine(lambda _: 1.3)
-    drive(plan, machine)
+    plan = proven(1.3)
     assert plan.bad([]) == []
     (verdict,) = plan.verdicts({plan.rules[0]: 1.29})
     assert (verdict.verdict, verdict.expected, verdict.reason) == ("holds", 1.29, None)
@@ -132,8 +133,8 @@ def test_a_good_rule_holds_and_the_rest_is_left_alone() -> None:
 
 
 def test_a_rule_that_is_slower_in_the_middle_is_removed() -> None:
-    plan = plan_for([rule(4 * K, 64 * K), rule(128 * K, 512 * K, "ring/ll")])
-    drive(plan, Machine(lambda size: 0.9 if size == 16 * K else 1.3))
+    two = RULE, rule(128 * K, 512 * K, "ring/ll")
+    plan = proven(lambda size: 0.9 if size == 16 * K else 1.3, *two)
     (dropped,) = plan.bad([])
     assert dropped.rule == plan.rules[0]
     assert dropped.narrowed is None
@@ -145,72 +146,62 @@ def test_a_rule_that_is_slower_in_the_middle_is_removed() -> None:
 
 
 def test_a_rule_that_is_slower_at_its_end_is_narrowed_once() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
-    drive(plan, Machine(lambda size: 0.9 if size > 40 * K else 1.3))
+    plan = proven(lambda size: 0.9 if size > 40 * K else 1.3)
     (dropped,) = plan.bad([])
     assert dropped.narrowed == rule(4 * K, 32 * K)
-    (again,) = plan.bad([rule(4 * K, 64 * K)])
+    (again,) = plan.bad([RULE])
     assert again.narrowed is None
 
 
 def test_a_fluke_does_not_remove_a_good_rule() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
-    machine = Machine(lambda _: 1.2, hiccup=lambda size, n: 1.6 if size == 4 * K and n < 3 else 1)
-    drive(plan, machine)
+    plan = proven(1.2, hiccup=lambda size, n: 1.6 if size == 4 * K and n < 3 else 1)
     assert plan.bad([]) == []
     sizes = {size.bytes: size for size in plan.groups()[0].sizes}
     assert sizes[4 * K].rounds >= SECOND_LOOK
     assert sizes[8 * K].rounds == FIRST_LOOK
 
 
-def test_a_rule_without_gain_is_removed() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
-    drive(plan, Machine(lambda _: 1.0))
-    (dropped,) = plan.bad([])
-    assert "no gain beyond noise: 1.00x" in dropped.reason
-    assert plan.groups()[0].rounds <= MOST_ROUNDS
+def fails_at_4_kib(kind: str) -> dict[str, Callable[[int], str | None]]:
+    return {"fails": lambda size: kind if size == 4 * K else None}
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("wrong", "wrong results at 4 KiB"), ("timeout", "fails (timeout)")]
+    ("label", "gain", "machine", "words"),
+    [
+        ("tree/ll", 1.0, {}, "no gain beyond noise: 1.00x"),
+        ("tree/ll", 1.3, fails_at_4_kib("wrong"), "wrong results at 4 KiB"),
+        ("tree/ll", 1.3, fails_at_4_kib("timeout"), "fails (timeout)"),
+        # Channels that the rule sets are part of its choice.
+        ("ring/simple/8", 1.0, {}, "no gain beyond noise"),
+    ],
 )
-def test_a_rule_that_does_harm_is_removed(kind: str, words: str) -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
-    drive(plan, Machine(lambda _: 1.3, fails=lambda size: kind if size == 4 * K else None))
+def test_a_rule_that_does_harm_or_no_good_is_removed(
+    label: str, gain: float, machine: dict[str, Any], words: str
+) -> None:
+    plan = proven(gain, rule(4 * K, 64 * K, label), **machine)
     (dropped,) = plan.bad([])
     assert words in dropped.reason
     assert dropped.narrowed is None
+    assert plan.groups()[0].rounds <= MOST_ROUNDS
 
 
-def test_a_rule_that_nccl_never_follows_is_removed() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
-    drive(plan, Machine(lambda _: 1.3, ran=lambda _, __: "ring/simple"))
-    (dropped,) = plan.bad([])
+def test_a_rule_that_changes_nothing_is_removed() -> None:
+    (dropped,) = proven(1.3, ran=lambda _, __: "ring/simple").bad([])
     assert dropped.reason == "has no effect: NCCL ran ring/simple"
-
-
-def test_a_rule_for_what_the_default_runs_is_removed_as_equal() -> None:
-    plan = plan_for([rule(4 * K, 64 * K, "ring/simple")])
-    drive(plan, Machine(lambda _: 1.0))
+    plan = proven(1.0, rule(4 * K, 64 * K, "ring/simple"))
     (dropped,) = plan.bad([])
     assert dropped.reason == "equal to the default: NCCL runs ring/simple without the rule, too"
     assert dropped.narrowed is None
     assert plan.groups()[0].rounds == FIRST_LOOK, "more rounds show no more"
-    # Channels that the rule sets are part of its choice.
-    plan = plan_for([rule(4 * K, 64 * K, "ring/simple/8")])
-    drive(plan, Machine(lambda _: 1.0))
-    assert "no gain beyond noise" in plan.bad([])[0].reason
 
 
 def test_what_cannot_be_measured_is_told_and_no_failure() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
-    drive(plan, Machine(lambda _: 1.3, fails=lambda _: "unsupported"))
+    plan = proven(1.3, fails=lambda _: "unsupported")
     assert plan.bad([]) == []
     (verdict,) = plan.verdicts({})
     assert verdict.verdict == "unverified"
     assert verdict.reason == "could not be measured: unsupported here"
-    some = plan_for([rule(4 * K, 64 * K)])
-    drive(some, Machine(lambda _: 1.3, fails=lambda s: "unsupported" if s == 8 * K else None))
+    some = proven(1.3, fails=lambda size: "unsupported" if size == 8 * K else None)
     (verdict,) = some.verdicts({})
     assert (verdict.verdict, verdict.reason) == ("holds", "1 size could not be measured")
 
@@ -224,8 +215,7 @@ def test_what_cannot_be_measured_is_told_and_no_failure() -> None:
     ],
 )
 def test_a_rule_for_other_calls_is_kept_and_told(changes: dict[str, object], words: str) -> None:
-    plan = plan_for([rule(4 * K, 64 * K, **changes)])
-    drive(plan, Machine(lambda _: 0.5))
+    plan = proven(0.5, rule(4 * K, 64 * K, **changes))
     assert plan.bad([]) == []
     (verdict,) = plan.verdicts({})
     assert verdict.verdict == "unverified"
@@ -247,7 +237,8 @@ GROUPS = ProvenCalls(CallKind(group_calls=60), 3)
 def test_a_rule_for_other_calls_is_measured_with_these(
     changes: dict[str, object], calls: ProvenCalls
 ) -> None:
-    plan = plan_for([rule(4 * K, 64 * K, **changes)], 0, calls)
+    tested = rule(4 * K, 64 * K, **changes)
+    plan = plan_for([tested], 0, calls)
     known = drive(plan, Machine(lambda _: 1.3))
     (verdict,) = plan.verdicts({})
     assert verdict.verdict == "holds"
@@ -257,22 +248,18 @@ def test_a_rule_for_other_calls_is_measured_with_these(
     assert all(key.bytes % (4 * key.calls.group_calls) == 0 for key in known)
     titles = [group.calls_title for group in plan.groups()]
     assert titles == ["", calls.title]
-    slower = plan_for([rule(4 * K, 64 * K, **changes)], 0, calls)
-    drive(slower, Machine(lambda _: 0.5))
-    (removed,) = slower.bad([])
+    (removed,) = proven(0.5, tested, others=[calls]).bad([])
     assert calls.title in removed.reason
 
 
 def test_a_rule_for_any_calls_must_not_be_slower_with_any_of_them() -> None:
-    both = [rule(4 * K, 64 * K)]
-    plan = plan_for(both, 0, REGISTERED)
-    drive(plan, Machine(lambda _: 1.3, with_calls=lambda kind: 0.6 if kind.registered else 1.0))
-    (removed,) = plan.bad([])
+    slower = {"with_calls": lambda kind: 0.6 if kind.registered else 1.0}
+    (removed,) = proven(1.3, others=[REGISTERED], **slower).bad([])
     assert removed.reason.startswith("slower: ")
     assert removed.reason.endswith("(registered)")
     # No gain with registered buffers is no harm.
-    alike = plan_for(both, 0, REGISTERED)
-    drive(alike, Machine(lambda _: 1.3, with_calls=lambda kind: 1 / 1.3 if kind.registered else 1))
+    as_fast = {"with_calls": lambda kind: 1 / 1.3 if kind.registered else 1}
+    alike = proven(1.3, others=[REGISTERED], **as_fast)
     assert alike.bad([]) == []
     (verdict,) = alike.verdicts({})
     assert verdict.verdict == "holds"
@@ -287,13 +274,12 @@ def test_a_rule_for_unregistered_buffers_is_not_measured_with_registered_ones() 
 
 
 def test_a_rule_behind_others_is_told() -> None:
-    plan = plan_for([rule(1 * K, 1 * M), rule(4 * K, 64 * K, "ring/ll")])
-    drive(plan, Machine(lambda _: 1.2))
+    plan = proven(1.2, rule(1 * K, 1 * M), rule(4 * K, 64 * K, "ring/ll"))
     assert "other rules take all of it first" in (plan.verdicts({})[1].reason or "")
 
 
 def test_something_else_running_outside_of_rules_is_seen() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
+    plan = plan_for([RULE])
     known = drive(plan, Machine(lambda _: 1.2))
     key = next(key for key in known if key.choice == TUNED_RUN and key.bytes == 1 * M)
     other = Machine(lambda _: 1.2, ran=lambda _, __: "tree/simple").answer(key, plan.rules)
@@ -312,13 +298,15 @@ def test_a_later_pass_measures_only_what_changed() -> None:
     second.carry(known, passes)  # type: ignore[arg-type]
     machine = Machine(lambda _: 1.2)
     asked = drive(second, machine)
-    assert {key.bytes for key in asked} == {size for size in first_sizes(first) if size <= 2 * K}
+    assert {key.bytes for key in asked} == {
+        size for size in first.proofs[ALLREDUCE, PLAIN].sizes if size <= 2 * K
+    }
     assert {key.round for key in asked} == set(range(100, 100 + FIRST_LOOK))
     assert second.verdicts({})[0].verdict == "holds"
 
 
 def test_timings_of_a_pass_are_not_carried_over_one_with_another_rule() -> None:
-    rules, other = [rule(4 * K, 64 * K)], [rule(4 * K, 64 * K, "ring/ll")]
+    rules, other = [RULE], [rule(4 * K, 64 * K, "ring/ll")]
     known: dict[object, BenchPoint] = dict(drive(plan_for(rules), Machine(lambda _: 1.2)))
     third = plan_for(rules, 200)
     third.carry(known, [ProofPass(0, rules), ProofPass(100, other), ProofPass(200, rules)])  # type: ignore[arg-type]
@@ -328,7 +316,7 @@ def test_timings_of_a_pass_are_not_carried_over_one_with_another_rule() -> None:
 
 
 def test_a_default_that_fails_is_not_the_fault_of_a_rule() -> None:
-    plan = plan_for([rule(4 * K, 64 * K)])
+    plan = plan_for([RULE])
     known = drive(plan, Machine(lambda _: 1.3))
     key = next(key for key in known if key.choice == DEFAULT and key.bytes == 16 * K)
     failed = BenchPoint(bytes=key.bytes, choice=DEFAULT, error=PointError("timeout", "no answer"))
@@ -337,15 +325,8 @@ def test_a_default_that_fails_is_not_the_fault_of_a_rule() -> None:
     assert plan.proofs[ALLREDUCE, PLAIN].lost == {16 * K: "no answer"}
 
 
-def first_sizes(plan: object) -> list[int]:
-    from nccltune.prove.plan import ProofPlan
-
-    assert isinstance(plan, ProofPlan)
-    return plan.proofs[ALLREDUCE, PLAIN].sizes
-
-
 def test_a_point_that_got_stuck_before_is_not_tried_again() -> None:
-    rules = [rule(4 * K, 64 * K)]
+    rules = [RULE]
     stuck = Machine(lambda _: 1.2, fails=lambda size: "timeout" if size == 16 * K else None)
     known = {
         key: point

@@ -41,6 +41,7 @@ from nccltune.tune.result import (
     TuneOptions,
     Tuning,
 )
+from tests.unit.prove.proofs import empty_proof
 
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26]
 SCALE = Scale(2, 16)
@@ -155,13 +156,11 @@ def analysis() -> Analysis:
 def tuning() -> Tuning:
     """Two rules for all-reduce, none for reduce-scatter."""
     tree, ring = Choice(Algorithm.TREE, Protocol.LL), Choice(Algorithm.RING, Protocol.SIMPLE)
+    measured = {"scale": SCALE, "registered": None, "rounds": 8}
+    measured |= {"noise": 0.011, "noise_source": "a/a series"}
     reduced = TunedGroup(
         collective=Collective.ALLREDUCE,
-        scale=SCALE,
-        registered=None,
-        rounds=8,
-        noise=0.011,
-        noise_source="a/a series",
+        **measured,  # type: ignore[arg-type]
         rules=[
             RuleEvidence(
                 rule=Rule(Collective.ALLREDUCE, 1 << 10, 60_000, tree, 2, 16),
@@ -204,11 +203,7 @@ def tuning() -> Tuning:
     )
     alone = TunedGroup(
         collective=Collective.REDUCESCATTER,
-        scale=SCALE,
-        registered=None,
-        rounds=8,
-        noise=0.011,
-        noise_source="a/a series",
+        **measured,  # type: ignore[arg-type]
         rules=[],
         left_alone=[LeftAlone(SIZES[0], SIZES[4], 5, "the default is the fastest measured")],
         decisions=[
@@ -244,18 +239,14 @@ def proof(
     sizes.append(_proven(1 << 22, None, 1.0))
     for place in range(slower):
         sizes[place] = replace(sizes[place], verdict="slower")
-    return Proof(
+    return empty_proof(
         study="two-racks",
-        config_hash="0",
-        reason="done",
         points=100,
-        known=0,
         seconds=1.0,
         noise=0.011,
         replay=replay,
         nccl_version="2.28.9",
         command="nccltune verify studies/two-racks",
-        at="2026-11-21T10:00:00+00:00",
         rules=[
             RuleProof(
                 rule=rule,
@@ -272,7 +263,6 @@ def proof(
             )
             for rule, gain, verdict in zip(rules, (1.5, 1.25), (first, second), strict=True)
         ],
-        dropped=[],
         groups=[
             ProofGroup(
                 collective=Collective.ALLREDUCE,
@@ -283,7 +273,6 @@ def proof(
                 sizes=sizes,
             )
         ],
-        passes=[],
     )
 
 

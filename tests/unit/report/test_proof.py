@@ -11,38 +11,22 @@ from nccltune.model.rule import Rule
 from nccltune.prove.result import Proof, RemovedRule
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofSizeRow
 from nccltune.report.proof import build_proof, sentence
-from tests.unit.prove.proofs import K, M, Machine, drive, plan_for, rule
+from tests.unit.prove.proofs import RULE, K, M, empty_proof, proven, rule
 from tests.unit.report.fixture import built
 from tests.unit.report.fixture import proof as proof_of_report
 
 
 def proof(*, dropped: list[RemovedRule] | None = None, reason: str = "done") -> Proof:
-    plan = plan_for([rule(4 * K, 64 * K), rule(128 * K, 512 * K, "ring/ll")])
-    drive(plan, Machine(lambda _: 1.3))
-    return Proof(
-        study="study",
-        config_hash="0",
-        reason=reason,
-        points=1,
-        known=0,
-        seconds=1.0,
-        noise=0.011,
-        replay=None,
-        nccl_version="2.28.9",
-        command="nccltune verify study",
-        at="2026-11-21",
-        rules=plan.verdicts({plan.rules[0]: 1.28}),
-        dropped=dropped or [],
-        groups=plan.groups(),
-        passes=[],
+    plan = proven(1.3, RULE, rule(128 * K, 512 * K, "ring/ll"))
+    verdicts = plan.verdicts({RULE: 1.28})
+    return empty_proof(
+        reason=reason, noise=0.011, rules=verdicts, dropped=dropped or [], groups=plan.groups()
     )
 
 
 def proven_sizes(tuned: Rule) -> ProofReport:
     """Return the proof of one rule, with its sizes and without its verdict."""
-    plan = plan_for([tuned])
-    drive(plan, Machine(lambda _: 1.3))
-    return build_proof(replace(proof(), groups=plan.groups(), rules=[]))
+    return build_proof(replace(proof(), groups=proven(1.3, tuned).groups(), rules=[]))
 
 
 def tables(built: ProofReport, *, width: int = 100, brief: bool = False) -> str:

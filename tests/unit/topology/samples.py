@@ -21,3 +21,16 @@ MATRIX = (
 def sample(name: str) -> Topology:
     """Read the topology `tests/data/topologies/NAME.xml`."""
     return read_topology((FOLDER / f"{name}.xml").read_bytes(), f"{name}.xml")
+
+
+def changed(name: str, *changes: tuple[str, str], count: int = -1) -> Topology:
+    """Read a topology with text replaced. Each replacement must change something."""
+    return read_topology(changed_text(name, *changes, count=count).encode(), "x.xml")
+
+
+def changed_text(name: str, *changes: tuple[str, str], count: int = -1) -> str:
+    text = (FOLDER / f"{name}.xml").read_text()
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after, count)
+    return text

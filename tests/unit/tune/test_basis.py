@@ -11,9 +11,8 @@ from nccltune.formats.importing.hardware import hardware_hash
 from nccltune.formats.tuner_config.csv_rules import MAX_LINE, read_rules, rows_text
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
-from nccltune.study.files import Study
 from nccltune.tune.basis import rests_on
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, sizes, study_of
 
 XML = b"""<system version="1">
 <cpu numaid="0" host_hash="0x1" affinity="ff" arch="x86_64" vendor="AuthenticAMD" familyid="1"
@@ -66,7 +65,6 @@ def test_a_restart_does_not_change_the_hash_of_a_machine() -> None:
 
 
 def test_the_header_states_the_study_and_its_hardware(tmp_path: Path) -> None:
-    study = Study.create(tmp_path / "study")
     settings = {f"NCCL_NUMBER_{n}": "x" * 20 for n in range(20)}
     platform = Platform(
         name="study",
@@ -77,11 +75,10 @@ def test_the_header_states_the_study_and_its_hardware(tmp_path: Path) -> None:
         driver_version="580.159.04",
         settings=settings,
     )
-    study.write_json(study.platform_path, platform)
-    (study.path / "topology.xml").write_bytes(XML)
-    grid = sizes(1 << 10, 1 << 16)
     times = {"default": 20.0, "tree/ll": 12.0}
-    study.append_lines(study.samples_path, measure(grid, lambda _: times, noise=0.01))
+    samples = measure(sizes(1 << 10, 1 << 16), times, noise=0.01)
+    study = study_of(tmp_path / "study", samples, platform)
+    (study.path / "topology.xml").write_bytes(XML)
     save_tuning(study, tune_study(open_study(study.path)))
     read = read_rules(study.config_path, strict=True)
     rests = rests_on(platform_with_hardware(study))

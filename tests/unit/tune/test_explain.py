@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sizes at which explain asks a plugin."""
 
-from nccltune.model.choice import Algorithm, Choice, Protocol, parse_choice
+from nccltune.model.choice import Algorithm, Protocol
 from nccltune.model.collective import Collective
-from nccltune.model.rule import Rule
 from nccltune.native.records import PluginDecision, TunerAnswer
 from nccltune.tune.explain import decided_ranges, sizes_to_ask
+from tests.unit.builders import rule
 
 
 def test_rules_of_one_size_are_not_spread_to_the_next() -> None:
-    choices = {4096: parse_choice("tree/ll/2"), 8192: parse_choice("tree/ll/4")}
-    rules = [
-        Rule(Collective.ALLREDUCE, size, size, choice)
-        for size, choice in choices.items()
-        if isinstance(choice, Choice)
-    ]
+    rules = [rule(4096, 4096, "tree/ll/2"), rule(8192, 8192, "tree/ll/4")]
     sizes = sizes_to_ask(rules, 4096, 16384)
     assert {4096, 4097, 8191, 8192, 8193} <= set(sizes)
     assert sizes_to_ask(rules, 8192, 16384)[0] == 8192

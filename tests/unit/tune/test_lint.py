@@ -5,21 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccltune.model.choice import Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.rule import Rule
 from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, foreign_separator, lint_rules
+from tests.unit import builders
 
 M = 1 << 20
 
 
 def rule(low: int, high: int, choice: str = "tree/ll/4", **conditions: object) -> Rule:
-    parsed = parse_choice(choice)
-    assert isinstance(parsed, Choice)
-    collective = conditions.pop("collective", Collective.ALLREDUCE)
-    assert isinstance(collective, Collective)
-    return Rule(collective, low, high, parsed, **conditions)  # type: ignore[arg-type]
+    return builders.rule(low, high, choice, **conditions)
 
 
 def lint(*rules: Rule, nccl: str | None = None) -> list[LintIssue]:

@@ -45,6 +45,17 @@ def crossing(size: int) -> dict[str, float]:
     }
 
 
+def good_at_two(size: int) -> dict[str, float]:
+    return {"default": 100.0, "tree/ll": 80.0 if size in (64 * K, 16 * M) else 150.0}
+
+
+def both_alike(size: int) -> dict[str, float]:
+    return dict.fromkeys(("default", "ring/ll"), 20 + size / 50e3)
+
+
+FAST, SLOW = ({"default": 100.0, "tree/ll": time} for time in (60.0, 160.0))
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.03])
 def test_a_rule_stands_only_where_the_default_is_wrong(noise: float) -> None:
     group = tuned(measure(SIZES, crossing, noise=noise))
@@ -66,14 +77,13 @@ def test_a_rule_stands_only_where_the_default_is_wrong(noise: float) -> None:
 
 def test_a_default_that_is_right_gets_no_rule() -> None:
     for seed in range(10):
-        group = tuned(
-            measure(
-                SIZES,
-                lambda s: {"default": 20 + s / 50e3, "ring/ll": 20 + s / 50e3},
-                noise=0.04,
-                seed=seed,
-            )
+        alike = measure(
+            SIZES,
+            lambda s: dict.fromkeys(("default", "ring/ll"), 20 + s / 50e3),
+            noise=0.04,
+            seed=seed,
         )
+        group = tuned(alike)
         assert group.rules == []
         assert group.expected_gain is None
         assert sum(item.sizes for item in group.left_alone) == len(SIZES)
@@ -192,12 +202,7 @@ def test_without_a_default_nothing_is_claimed_about_gain() -> None:
 
 
 def test_single_timings_need_a_gain_beyond_the_assumed_noise() -> None:
-    def slight(size: int) -> dict[str, float]:
-        return {"default": 100.0, "ring/ll": 92.0}
-
-    def clear(size: int) -> dict[str, float]:
-        return {"default": 100.0, "ring/ll": 60.0}
-
+    slight, clear = {"default": 100.0, "ring/ll": 92.0}, {"default": 100.0, "ring/ll": 60.0}
     assert tuned(measure(SIZES, slight, rounds=1, twice=False)).rules == []
     group = tuned(measure(SIZES, clear, rounds=1, twice=False))
     (rule,) = group.rules
@@ -219,16 +224,8 @@ def test_doubts_about_the_platform_leave_no_rule_sure() -> None:
 
 
 def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
-    def channels(size: int) -> dict[str, float]:
-        return {
-            "default": 100.0,
-            "ring/ll/4": 75.0,
-            "ring/ll/8": 50.4,
-            "ring/ll/16": 50.0,
-            "ring/ll": 50.2,
-        }
-
-    samples = measure(SIZES, channels, noise=0.002)
+    shares = {"ring/ll/4": 75.0, "ring/ll/8": 50.4, "ring/ll/16": 50.0, "ring/ll": 50.2}
+    samples = measure(SIZES, {"default": 100.0, **shares}, noise=0.002)
     (rule,) = tuned(samples, channels="any").rules
     assert rule.rule.choice.channels == 8
     # How many NCCL's default takes is not known here, so that no number may be set unasked.
@@ -248,18 +245,14 @@ def with_channels(samples: list[Sample], channels: dict[str, int]) -> list[Sampl
 
 
 def test_a_rule_takes_no_more_channels_than_the_default_unless_asked() -> None:
-    def greedy(size: int) -> dict[str, float]:
-        return {"default": 100.0, "ring/ll/48": 60.0, "ring/ll/16": 80.0, "tree/ll": 70.0}
-
+    greedy = {"default": 100.0, "ring/ll/48": 60.0, "ring/ll/16": 80.0, "tree/ll": 70.0}
     ran = {"default": 16, "ring/ll/48": 48, "ring/ll/16": 16, "tree/ll": 24}
     samples = with_channels(measure(SIZES, greedy, noise=0.002), ran)
     (rule,) = tuned(samples).rules
     assert (rule.rule.choice.label, rule.channels, rule.default_channels) == ("ring/ll/16", 16, 16)
     (rule,) = tuned(samples, channels="any").rules
     assert (rule.rule.choice.label, rule.channels, rule.default_channels) == ("ring/ll/48", 48, 16)
-    only = with_channels(
-        measure(SIZES, lambda _: {"default": 100.0, "ring/ll/48": 60.0}, noise=0.002), ran
-    )
+    only = with_channels(measure(SIZES, {"default": 100.0, "ring/ll/48": 60.0}, noise=0.002), ran)
     group = tuned(only)
     assert group.rules == []
     assert "48 channels (default 16)" in group.left_alone[0].reason
@@ -299,27 +292,21 @@ def test_a_chunk_size_that_wins_somewhere_is_a_rule_of_its_own() -> None:
 
 
 def test_weights_decide_what_is_worth_a_rule() -> None:
-    def two(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 80.0 if size in (64 * K, 16 * M) else 150.0}
-
-    timings = sort_samples(measure(SIZES, two, noise=0.005)).timings
+    timings = sort_samples(measure(SIZES, good_at_two, noise=0.005)).timings
     (both,) = search(timings)
     assert len(both.rules) == 2
     (small,) = search(timings, weights=lambda size: 1.0 if size < M else 0.0)
     assert [item.sizes for item in small.rules] == [[64 * K]]
+    for unit in (0.001, 1000.0):
+        (scaled,) = search(timings, weights=lambda _, unit=unit: unit)
+        assert [item.rule for item in scaled.rules] == [item.rule for item in both.rules]
 
 
 def test_scales_and_registration_are_not_mixed() -> None:
-    def fast(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 60.0}
-
-    def slow(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 160.0}
-
     samples = [
-        *measure(SIZES, fast, noise=0.01, nodes=2),
-        *measure(SIZES, slow, noise=0.01, nodes=4),
-        *measure(SIZES, slow, noise=0.01, nodes=2, registered=True),
+        *measure(SIZES, FAST, noise=0.01, nodes=2),
+        *measure(SIZES, SLOW, noise=0.01, nodes=4),
+        *measure(SIZES, SLOW, noise=0.01, nodes=2, registered=True),
     ]
     groups = search(sort_samples(samples).timings)
     found = {(g.scale.nodes, g.registered): len(g.rules) for g in groups}
@@ -329,21 +316,15 @@ def test_scales_and_registration_are_not_mixed() -> None:
 
 
 def test_groups_get_rules_of_their_own_only_where_nccl_tells_them_apart() -> None:
-    def fast(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 60.0}
-
-    def slow(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 160.0}
-
-    plain = measure(SIZES, fast, noise=0.01)
-    apart = measure(SIZES, slow, noise=0.01, group_calls=60, pipe_ops=3)
+    plain = measure(SIZES, FAST, noise=0.01)
+    apart = measure(SIZES, SLOW, noise=0.01, group_calls=60, pipe_ops=3)
     groups = search(sort_samples([*plain, *apart]).timings)
     assert {(group.pipe_ops, len(group.rules)) for group in groups} == {(1, 1), (3, 0)}
     (rule,) = next(group for group in groups if group.rules).rules
     assert (rule.rule.pipe_ops, rule.rule.registered) == (1, None)
     # NCCL's tuner gets the same for a group of 4 calls as for one call of its size. So one rule is
     # for both, and must not be slower for either.
-    alike = measure(SIZES, slow, noise=0.01, group_calls=4, pipe_ops=1)
+    alike = measure(SIZES, SLOW, noise=0.01, group_calls=4, pipe_ops=1)
     (both,) = search(sort_samples([*plain, *alike]).timings)
     assert (both.pipe_ops, both.rules) == (None, [])
     (left,) = both.left_alone
@@ -352,17 +333,14 @@ def test_groups_get_rules_of_their_own_only_where_nccl_tells_them_apart() -> Non
         "with calls without a group, but a rule would also reach other calls, where it is slower "
         "or was not measured"
     )
-    good = measure(SIZES, fast, noise=0.01, group_calls=4, pipe_ops=1)
+    good = measure(SIZES, FAST, noise=0.01, group_calls=4, pipe_ops=1)
     (both,) = search(sort_samples([*plain, *good]).timings)
     assert [(item.rule.pipe_ops, item.state) for item in both.rules] == [(None, RuleState.SURE)]
 
 
 def test_a_choice_measured_for_groups_alone_is_no_rule_for_all_calls() -> None:
-    def fast(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 60.0}
-
-    plain = measure(SIZES, lambda _: {"default": 100.0}, noise=0.01)
-    groups = measure(SIZES, fast, noise=0.01, group_calls=4)
+    plain = measure(SIZES, {"default": 100.0}, noise=0.01)
+    groups = measure(SIZES, FAST, noise=0.01, group_calls=4)
     (group,) = search(sort_samples([*plain, *groups]).timings)
     assert group.rules == []
     assert "with 4 calls a group" in group.left_alone[0].reason
@@ -372,28 +350,20 @@ def test_a_choice_measured_for_groups_alone_is_no_rule_for_all_calls() -> None:
 
 
 def test_in_place_and_out_of_place_must_both_hold() -> None:
-    def fast(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 60.0}
-
-    def slow(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 130.0}
-
-    both = [*measure(SIZES, fast, noise=0.01), *measure(SIZES, slow, noise=0.01, in_place=True)]
+    both = [*measure(SIZES, FAST, noise=0.01), *measure(SIZES, SLOW, noise=0.01, in_place=True)]
     assert tuned(both).rules == []
 
 
 def test_collectives_a_tuner_is_never_asked_about_get_no_rule() -> None:
-    samples = measure(
-        SIZES, lambda _: {"default": 9.0, "ring/ll": 5.0}, collective=Collective.ALLTOALL
-    )
+    samples = measure(SIZES, {"default": 9.0, "ring/ll": 5.0}, collective=Collective.ALLTOALL)
     assert search(sort_samples(samples).timings) == []
 
 
 def test_conditions_without_a_common_choice_get_no_rule_and_no_made_up_time() -> None:
     group = tuned(
         [
-            *measure(SIZES, lambda _: {"default": 100.0}),
-            *measure(SIZES, lambda _: {"tree/ll": 50.0}, in_place=True),
+            *measure(SIZES, {"default": 100.0}),
+            *measure(SIZES, {"tree/ll": 50.0}, in_place=True),
         ]
     )
     assert group.rules == []
@@ -404,7 +374,7 @@ def test_conditions_without_a_common_choice_get_no_rule_and_no_made_up_time() ->
 
 
 def test_runs_with_rules_alone_leave_nothing_to_search() -> None:
-    samples = measure(SIZES, lambda _: {"tuned": 50.0})
+    samples = measure(SIZES, {"tuned": 50.0})
     assert search(sort_samples(samples).timings) == []
 
 
@@ -417,22 +387,11 @@ def test_a_proven_gain_that_is_not_worth_a_rule_is_not_called_chance() -> None:
 
 
 def test_curves_that_run_side_by_side_have_their_boundary_at_the_nearer_end() -> None:
-    def beside(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 101.0 - 1e-9 * math.log(size)}
-
-    table = gain_tables(sort_samples(measure([K, 2 * K], beside)).timings, 0.05)[0]
+    beside = measure(
+        [K, 2 * K], lambda size: {"default": 100.0, "tree/ll": 101.0 - 1e-9 * math.log(size)}
+    )
+    table = gain_tables(sort_samples(beside).timings, 0.05)[0]
     assert boundary(table, K, 2 * K, None, table.choices[0], 0.0) == 2 * K - 1
-
-
-def test_the_unit_of_weights_does_not_matter() -> None:
-    def two(size: int) -> dict[str, float]:
-        return {"default": 100.0, "tree/ll": 80.0 if size in (64 * K, 16 * M) else 150.0}
-
-    timings = sort_samples(measure(SIZES, two, noise=0.005)).timings
-    (small,) = search(timings, weights=lambda _: 0.001)
-    (large,) = search(timings, weights=lambda _: 1000.0)
-    assert [item.rule for item in small.rules] == [item.rule for item in large.rules]
-    assert len(small.rules) == 2
 
 
 def sparse(times: dict[str, tuple[float, ...]], collective: Collective) -> list[Sample]:
@@ -473,7 +432,7 @@ def test_a_rule_names_no_choice_that_nccl_never_runs() -> None:
     beside = tuned(
         measure(
             sizes(1024, 1 << 16),
-            lambda _: {"default": 20.0, "tree/ll": 10.0},
+            {"default": 20.0, "tree/ll": 10.0},
             collective=Collective.BROADCAST,
         )
     )

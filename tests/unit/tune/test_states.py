@@ -28,6 +28,7 @@ SIZES = sizes(K, G)
 CHOICES = ("default", *(f"{a}/{p}" for a in ("tree", "ring") for p in ("ll", "ll128", "simple")))
 GAINS = {"tree/ll128": math.log(1.3)}
 H100 = Path(__file__).parents[2] / "data" / "recordings" / "h100x4-auto-as-2-nodes.jsonl.gz"
+TREE_WINS = {"default": 130.0, "tree/ll": 100.0, "ring/ll": 131.0}
 Gain = Callable[[str, int], float]
 
 
@@ -99,16 +100,12 @@ def test_identical_copies_keep_the_rules(files: int) -> None:
 @given(st.integers(0, 10_000), st.booleans())
 def test_files_that_agree_never_take_a_candidate_away(seed: int, stated: bool) -> None:
     """A constant true gain of 1.3: each file more keeps the rule, or makes it sure."""
-
-    def all_sizes(name: str, _: int) -> float:
-        return GAINS.get(name, 0.0)
-
     samples: list[Sample] = []
     states = []
     for file in range(6):
         samples += [
             replace(sample, source=replace(sample.source, in_rounds=stated))
-            for sample in once(0.03, seed, all_sizes, file)
+            for sample in once(0.03, seed, lambda name, _: GAINS.get(name, 0.0), file)
         ]
         rules = tuned(samples).rules
         assert {item.rule.choice.label for item in rules} == {"tree/ll128"}
@@ -120,10 +117,7 @@ def test_files_that_agree_never_take_a_candidate_away(seed: int, stated: bool) -
 # Fixed seeds: of 120 seeds, two leave a range at five rounds that is sure only in parts.
 @pytest.mark.parametrize("seed", range(15))
 def test_rounds_that_agree_never_take_a_rule_away(seed: int) -> None:
-    def times(_: int) -> dict[str, float]:
-        return {"default": 130.0, "tree/ll": 100.0, "ring/ll": 131.0}
-
-    samples = measure(SIZES, times, rounds=8, noise=0.03, seed=seed)
+    samples = measure(SIZES, TREE_WINS, rounds=8, noise=0.03, seed=seed)
     states = []
     for rounds in range(1, 9):
         (rule,) = tuned(item for item in samples if item.round < rounds).rules
@@ -133,10 +127,7 @@ def test_rounds_that_agree_never_take_a_rule_away(seed: int) -> None:
 
 
 def test_a_range_that_is_sure_only_in_parts_names_the_true_reason() -> None:
-    def times(_: int) -> dict[str, float]:
-        return {"default": 130.0, "tree/ll": 100.0, "ring/ll": 131.0}
-
-    every = measure(SIZES, times, rounds=8, noise=0.03, seed=34)
+    every = measure(SIZES, TREE_WINS, rounds=8, noise=0.03, seed=34)
     samples = [item for item in every if item.round < 5]
     group = tuned(samples)
     assert len(group.rules) > 1
@@ -148,8 +139,8 @@ def test_a_range_that_is_sure_only_in_parts_names_the_true_reason() -> None:
 
 def test_rounds_of_another_choice_leave_a_candidate() -> None:
     """tree/ll ran once, then ring/ll got the rounds that show its noise."""
-    one = measure(SIZES, lambda _: {"default": 130.0, "tree/ll": 100.0}, rounds=1, noise=0.02)
-    more = measure(SIZES, lambda _: {"default": 130.0, "ring/ll": 131.0}, rounds=6, noise=0.02)
+    one = measure(SIZES, {"default": 130.0, "tree/ll": 100.0}, rounds=1, noise=0.02)
+    more = measure(SIZES, {"default": 130.0, "ring/ll": 131.0}, rounds=6, noise=0.02)
     late = [replace(item, round=item.round + 1) for item in more]
     for samples in (one, [*one, *late]):
         (rule,) = tuned(samples).rules
@@ -219,8 +210,8 @@ def test_no_two_neighbouring_rules_have_one_choice(h100: list[TunedGroup]) -> No
 
 def test_a_variant_with_fewer_channels_never_costs_the_state_of_a_rule() -> None:
     """ring/ll/4 is as fast as ring/ll, but has too few rounds to be sure."""
-    samples = measure(SIZES, lambda _: {"default": 100.0, "ring/ll": 70.0}, noise=0.02)
-    few = measure(SIZES, lambda _: {"ring/ll/4": 70.0}, rounds=1, noise=0.02)
+    samples = measure(SIZES, {"default": 100.0, "ring/ll": 70.0}, noise=0.02)
+    few = measure(SIZES, {"ring/ll/4": 70.0}, rounds=1, noise=0.02)
     (group,) = search(sort_samples([*samples, *few]).timings, TuneOptions(channels="any"))
     (rule,) = group.rules
     assert (rule.rule.choice.label, rule.state) == ("ring/ll", RuleState.SURE)

@@ -7,8 +7,7 @@ import pytest
 from nccltune.analyze.stats import median
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.measure.adaptive.estimates import LEAST_NOISE, estimates, expected_loss
-from tests.unit.builders import measure
-from tests.unit.measure.platforms import choice
+from tests.unit.builders import choice, measure
 
 SIZES = [1 << power for power in range(10, 20)]
 TREE = choice("tree/ll")

@@ -3,7 +3,8 @@
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -14,14 +15,15 @@ from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice
+from nccltune.model.rule import Rule
 from nccltune.tune.result import TuneOptions
 from nccltune.tune.search import search
+from tests.unit.builders import choice
 from tests.unit.measure.platforms import (
     Curves,
     K,
     M,
     Platform,
-    choice,
     collective_plan,
     drive,
     linear,
@@ -268,63 +270,46 @@ def test_no_default_anywhere_ends_at_once() -> None:
     assert timings_of(plan).sizes == []
 
 
-def channels_matter(least: int) -> Iterator[object]:
-    """Return the time of ring/simple by channels. It runs 16 channels, and is slower below
-    `least`."""
+def against_tree(factor: Callable[[Choice], float], ran: ExecutedChoice | None = None) -> Platform:
+    """Return a platform whose default takes twice as long as a choice of factor 1.
+
+    A choice runs as `ran`, or as ring/simple on 16 channels if it names no others.
+    """
 
     def exact(size: int, chosen: object) -> float | None:
-        if chosen == DEFAULT:
-            return 2 * (50 + size / 10e3)
-        assert isinstance(chosen, Choice)
-        slow = 1.3 if chosen.channels is not None and chosen.channels < least else 1.0
-        return slow * (50 + size / 10e3)
+        share = factor(chosen) if isinstance(chosen, Choice) else 2.0
+        return share * (50 + size / 10e3)
 
-    def ran(size: int, chosen: object) -> ExecutedChoice | None:
-        if chosen == DEFAULT:
-            return ExecutedChoice("tree", "simple", channels=16)
-        assert isinstance(chosen, Choice)
-        return ExecutedChoice("ring", "simple", channels=chosen.channels or 16)
+    def runs(size: int, chosen: object) -> ExecutedChoice | None:
+        if isinstance(chosen, Choice):
+            return ran or ExecutedChoice("ring", "simple", channels=chosen.channels or 16)
+        return None if ran else ExecutedChoice("tree", "simple", channels=16)
 
-    yield exact
-    yield ran
+    return Platform(exact, noise=0.005, ran=runs)
+
+
+def one_rule(plan: Plan, *, eager: bool = False, **options: Any) -> Rule:
+    (group,) = search([timings_of(plan)], TuneOptions(**options), eager=eager)
+    (item,) = group.rules
+    return item.rule
 
 
 @pytest.mark.parametrize("least", [4, 16])
 def test_the_least_channels_are_found(least: int) -> None:
-    exact, ran = channels_matter(least)
-    platform = Platform(exact, noise=0.005, ran=ran)  # type: ignore[arg-type]
+    platform = against_tree(lambda chosen: 1.3 if (chosen.channels or 16) < least else 1.0)
     plan = Plan([collective_plan(["ring/simple"])])
     drive(plan, platform)
-    (group,) = search([timings_of(plan)])
-    (rule,) = [item.rule for item in group.rules]
-    assert rule.choice.channels == (None if least == 16 else least)
+    assert one_rule(plan).choice.channels == (None if least == 16 else least)
     tried = {key.choice.channels for key in platform.points if isinstance(key.choice, Choice)}
     assert min(count for count in tried if count) == least // 2
 
 
 def test_more_channels_are_kept_where_they_are_faster() -> None:
-    def exact(size: int, chosen: object) -> float | None:
-        if chosen == DEFAULT:
-            return 2 * (50 + size / 10e3)
-        assert isinstance(chosen, Choice)
-        return (50 + size / 10e3) / math.sqrt((chosen.channels or 16) / 16)
-
-    def ran(size: int, chosen: object) -> ExecutedChoice | None:
-        if chosen == DEFAULT:
-            return ExecutedChoice("tree", "simple", channels=16)
-        assert isinstance(chosen, Choice)
-        return ExecutedChoice("ring", "simple", channels=chosen.channels or 16)
-
-    platform = Platform(exact, noise=0.005, ran=ran)
     plan = Plan([collective_plan(["ring/simple"])])
-    drive(plan, platform)
-    (group,) = search([timings_of(plan)], TuneOptions(channels="any"), eager=True)
-    (rule,) = [item.rule for item in group.rules]
-    assert rule.choice.channels == 32
+    drive(plan, against_tree(lambda chosen: 1 / math.sqrt((chosen.channels or 16) / 16)))
+    assert one_rule(plan, channels="any", eager=True).choice.channels == 32
     # Without such a trial a rule uses at most the default's 16.
-    (group,) = search([timings_of(plan)])
-    (rule,) = [item.rule for item in group.rules]
-    assert rule.choice.channels is None
+    assert one_rule(plan).choice.channels is None
 
 
 @pytest.mark.parametrize(
@@ -339,20 +324,10 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
 def test_a_chunk_size_is_tried_where_it_may_change_something(
     *, chunks: bool, label: str, ran_kib: int, tried_kib: set[int]
 ) -> None:
-    def exact(size: int, chosen: object) -> float | None:
-        if chosen == DEFAULT:
-            return 2 * (50 + size / 10e3)
-        assert isinstance(chosen, Choice)
-        fast = 0.9 if chosen.chunk_bytes == 2 * ran_kib * K else 1.0
-        return fast * (50 + size / 10e3)
-
-    def ran(size: int, chosen: object) -> ExecutedChoice | None:
-        algorithm, protocol = label.split("/")
-        if chosen == DEFAULT:
-            return None
-        return ExecutedChoice(algorithm, protocol, channels=1, chunk_bytes=ran_kib * K)
-
-    platform = Platform(exact, noise=0.005, ran=ran)
+    platform = against_tree(
+        lambda chosen: 0.9 if chosen.chunk_bytes == 2 * ran_kib * K else 1.0,
+        ExecutedChoice(*label.split("/"), channels=1, chunk_bytes=ran_kib * K),
+    )
     plan = Plan([collective_plan([label], options=PlanOptions(chunks=chunks))])
     drive(plan, platform)
     tried = {key.choice.chunk_bytes for key in platform.points if isinstance(key.choice, Choice)}

@@ -18,7 +18,8 @@ from nccltune.measure.adaptive.size_state import SizeStates, size_states
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
-from tests.unit.measure.platforms import K, M, choice
+from tests.unit.builders import choice
+from tests.unit.measure.platforms import K, M
 
 TREE, RING = choice("tree/ll"), choice("ring/ll")
 TOLL = math.log1p(0.01)

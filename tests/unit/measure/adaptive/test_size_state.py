@@ -7,8 +7,7 @@ from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.measure.adaptive.refine import Curves, candidates, open_gaps
 from nccltune.measure.adaptive.size_state import axis_shares, choice_ranges, gain_left, size_states
 from nccltune.model.choice import DEFAULT
-from tests.unit.builders import Times, measure
-from tests.unit.measure.platforms import choice
+from tests.unit.builders import Times, choice, measure
 
 K = 1 << 10
 SIZES = [K, 4 * K, 16 * K, 64 * K]

@@ -4,7 +4,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ import pytest
 from nccltune.measure.bench import mps
 from nccltune.measure.bench.mps import CONTROL, LOGS, PIPES, MpsDaemon, running_daemon
 from nccltune.model.errors import PlatformError
+from tests.programs import write_program
+from tests.waiting import wait_until
 
 DAEMON = f"""#!{sys.executable}
 import os, pathlib, sys, time
@@ -33,10 +34,7 @@ while not (pipes / "quit").exists():
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "bin" / CONTROL
-    program.parent.mkdir()
-    program.write_text(DAEMON)
-    program.chmod(0o755)
+    program = write_program(tmp_path / "bin" / CONTROL, DAEMON)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(mps.tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv(PIPES, raising=False)
@@ -102,11 +100,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
     number = int((Path(done.stdout.decode().strip()) / f"{CONTROL}.pid").read_text())
-    for _ in range(500):
-        if not Path(f"/proc/{number}").exists():
-            return
-        time.sleep(0.01)
-    pytest.fail(f"process {number} is left")
+    wait_until(lambda: not Path(f"/proc/{number}").exists(), f"process {number} is left")
 
 
 def test_only_a_daemon_of_this_user_or_root_is_used(

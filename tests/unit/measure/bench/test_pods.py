@@ -24,6 +24,7 @@ from nccltune.measure.experiments.ab import facts
 from nccltune.measure.experiments.ab.program import ProgramRunner
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
+from tests.programs import write_program
 
 FAKE = Path(__file__).parents[3] / "e2e" / "fake_nccl_tests.py"
 SCRIPTS = {
@@ -89,8 +90,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name, text in SCRIPTS.items():
-        (bin_ / name).write_text("#!/bin/sh\n" + text.replace("{here}", str(tmp_path)))
-        (bin_ / name).chmod(0o755)
+        write_program(bin_ / name, "#!/bin/sh\n" + text.replace("{here}", str(tmp_path)))
     job = {"metadata": {"name": "nccltune", "namespace": "default", "uid": "1"}}
     (tmp_path / "job.json").write_text(json.dumps(job))
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")

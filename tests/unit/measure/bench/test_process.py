@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from nccltune.measure.bench.conversation import BenchPoint, Measure
 from nccltune.measure.bench.process import Bench, Launch, command_lines
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from tests.waiting import wait_until
 
 STAND_IN = Path(__file__).parents[1] / "stand_in.py"
 
@@ -24,13 +24,11 @@ def request() -> Measure:
 
 
 def pids(folder: Path, number: int) -> list[int]:
-    deadline = time.monotonic() + 10
-    while len(found := list(folder.glob("*.pid"))) < number or not all(
-        path.read_text() for path in found
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return [int(path.read_text()) for path in found]
+    def written() -> list[int]:
+        return [int(text) for path in folder.glob("*.pid") if (text := path.read_text())]
+
+    wait_until(lambda: len(written()) >= number)
+    return written()
 
 
 def gone(pid: int) -> bool:
@@ -97,9 +95,7 @@ def test_what_keeps_it_from_starting_is_reported(
     assert (caught.value.message, caught.value.hint) == (text, hint)
 
 
-def test_a_node_out_of_reach_is_reported_with_its_reason(
-    tmp_path: Path,
-) -> None:
+def test_a_node_out_of_reach_is_reported_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="no daemon on a node") as caught:
         bench("refused-node", tmp_path).__enter__()
     assert caught.value.hint == (

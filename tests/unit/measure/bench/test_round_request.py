@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
-from tests.unit.measure.platforms import choice
+from tests.unit.builders import choice
 
 ASK = RoundRequest(
     Collective.ALLREDUCE, (1024, 4096, 9216), (DEFAULT, choice("tree/ll")), 3, check=True

@@ -7,6 +7,7 @@ from nccltune.launch.find import InstalledLauncher
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.measure.bench.with_launcher import WithLauncher, command, program_with_launcher
 from nccltune.model.errors import InputError
+from tests.programs import write_program
 
 MPIRUN = InstalledLauncher(Flavor(Launcher.OPENMPI, (5, 0, 11)), "mpirun")
 HYDRA = InstalledLauncher(Flavor(Launcher.HYDRA, (4, 0, 2)), "mpiexec.hydra")
@@ -44,8 +45,7 @@ def test_unnamed_nodes() -> None:
 
 
 def test_in_a_job_of_slurm_they_meet_at_the_address_of_its_first_node(tmp_path: Path) -> None:
-    (tmp_path / "scontrol").write_text(SCONTROL)
-    (tmp_path / "scontrol").chmod(0o755)
+    write_program(tmp_path / "scontrol", SCONTROL)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "c[7,9]"}
     words, _ = command(BENCH, WithLauncher(SRUN, 2, 8), 77, environment)
     assert words[0] == "srun"

@@ -18,8 +18,9 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError, StudyError
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
+from tests.unit.builders import choice
 from tests.unit.measure.fakes import FakeBench, hello
-from tests.unit.measure.platforms import K, M, choice
+from tests.unit.measure.platforms import K, M
 
 WANTED = SweepScope([Collective.ALLREDUCE], K, 64 * M)
 

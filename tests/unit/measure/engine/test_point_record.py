@@ -18,8 +18,8 @@ from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
 from nccltune.study.files import Study, locked
+from tests.unit.builders import choice
 from tests.unit.measure.fakes import hello
-from tests.unit.measure.platforms import choice
 
 TREE = choice("tree/ll")
 

@@ -2,7 +2,6 @@
 """Programs that end, and programs that hang."""
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -10,17 +9,12 @@ import pytest
 
 from nccltune.measure.engine.program import run_program
 from nccltune.model.errors import PlatformError
-
-
-def make(folder: Path, name: str, text: str = "") -> Path:
-    path = folder / name
-    path.write_text(f"#!{sys.executable}\n{text}")
-    path.chmod(0o755)
-    return path
+from tests.programs import python_program
+from tests.waiting import wait_until
 
 
 def test_a_program_is_run_to_its_end(tmp_path: Path) -> None:
-    program = make(tmp_path, "p", "import sys; print('out'); sys.exit('the reason')")
+    program = python_program(tmp_path / "p", "import sys; print('out'); sys.exit('the reason')")
     ended = run_program([str(program)], os.environ, 30)
     assert (ended.status, ended.output, ended.succeeded) == (1, b"out\n", False)
     assert ended.sentence() == "ended with status 1; its last line: the reason"
@@ -38,12 +32,9 @@ def test_a_program_that_is_stuck_is_ended_with_all_it_started(tmp_path: Path) ->
         "time.sleep(600)\n"
     )
     started = time.monotonic()
-    ended = run_program([str(make(tmp_path, "p", text))], os.environ, 1.5)
+    ended = run_program([str(python_program(tmp_path / "p", text))], os.environ, 1.5)
     assert time.monotonic() - started < 30
     assert ended.status is None
     assert ended.sentence() == "took too long and was killed; its last line: half"
     status = Path(f"/proc/{child.read_text()}/status")
-    deadline = time.monotonic() + 10
-    while status.exists() and "State:\tZ" not in status.read_text():
-        assert time.monotonic() < deadline, "a child is left"
-        time.sleep(0.02)
+    wait_until(lambda: not status.exists() or "State:\tZ" in status.read_text(), "a child is left")

@@ -6,8 +6,11 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from nccltune.measure.bench.conversation import Abilities, BenchPoint, Hello, Measure, PointError
+from nccltune.measure.engine.process_record import ProcessRecord
+from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS
@@ -16,6 +19,7 @@ from nccltune.model.errors import LaunchError
 from tests.unit.measure.fakes import hello
 
 K, M = 1 << 10, 1 << 20
+Driven = TypeVar("Driven")
 Model = Callable[[Settings, Collective, int], float]
 """The true time in us of a call."""
 
@@ -122,3 +126,30 @@ class _Running:
             time_us=exact * math.exp(factor),
             wrong=(7 if machine.wrong(self._settings) else 0) if request.check else None,
         )
+
+
+class StopError(Exception):
+    pass
+
+
+def stop_at(number: int) -> Callable[[int], None]:
+    """Return a `before` of a machine that ends the run at a number of timings."""
+
+    def stop(now: int) -> None:
+        if now == number:
+            raise StopError
+
+    return stop
+
+
+def driver(
+    kind: Callable[..., Driven],
+    record: ProcessRecord,
+    machine: Machine,
+    wanted: object,
+    seen: list[ExperimentStatus] | None = None,
+) -> Driven:
+    """Return an experiment on a machine, a second of whose clock passes at each look."""
+    clock = iter(range(100_000))
+    on_status = seen.append if seen is not None else lambda _: None
+    return kind(machine.start, machine.first(), record, wanted, on_status, now=lambda: next(clock))

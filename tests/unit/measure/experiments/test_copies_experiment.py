@@ -11,7 +11,6 @@ from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
 from nccltune.measure.experiments.copies.order import POLICY_STARTS, PROOF_PAIRS
 from nccltune.measure.experiments.copies.preload import SENDRECV
@@ -33,14 +32,17 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.measure.experiments.p2p_machine import K, M, Machine, Model
+from tests.unit.measure.experiments.p2p_machine import (
+    K,
+    M,
+    Machine,
+    Model,
+    StopError,
+    driver,
+    stop_at,
+)
 
 WANTED = CopiesScope(64 * K, 64 * M)
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nccltune.study.files.os.fsync", lambda _: None)
 
 
 def crossing(at: int, policy: Callable[[Settings], float] = lambda _: 1.0) -> Model:
@@ -59,23 +61,14 @@ def crossing(at: int, policy: Callable[[Settings], float] = lambda _: 1.0) -> Mo
     return model
 
 
-def driver(
+def compare(
     path: Path,
     machine: Machine,
     wanted: CopiesScope = WANTED,
     seen: list[ExperimentStatus] | None = None,
-    start: Starter | None = None,
-) -> CopiesExperiment:
-    runs = ProcessRecord(Study.create(path), SENDRECV)
-    on_status = seen.append if seen is not None else lambda _: None
-    clock = iter(range(100_000))
-    return CopiesExperiment(
-        start or machine.start, machine.first(), runs, wanted, on_status, now=lambda: next(clock)
-    )
-
-
-def compare(path: Path, machine: Machine, wanted: CopiesScope = WANTED) -> CopiesVerdict:
-    return driver(path, machine, wanted).run()
+) -> CopiesVerdict:
+    record = ProcessRecord(Study.create(path), SENDRECV)
+    return driver(CopiesExperiment, record, machine, wanted, seen).run()
 
 
 @pytest.mark.parametrize("at", [128 * K, 1 * M, 2 * M, 4 * M, 64 * M])
@@ -223,18 +216,10 @@ def test_the_policies_vary_one_setting_each_within_their_buffer() -> None:
         assert item.get(CHUNK, 0) <= item.get(BUFFER, 64 * M)
 
 
-class StopError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("cut", [0, 5, 100, 200, 301, 390])
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut: int) -> None:
-    def stop(number: int) -> None:
-        if number == cut:
-            raise StopError
-
     with pytest.raises(StopError):
-        compare(tmp_path, Machine(crossing(4 * M), before=stop))
+        compare(tmp_path, Machine(crossing(4 * M), before=stop_at(cut)))
     runs = ProcessRecord(Study(tmp_path), SENDRECV)
     finished = [run for run in runs.finished() if not run.probe]
     assert len(runs.samples.read()) == cut
@@ -315,7 +300,7 @@ def test_what_is_kept_is_apart_and_complete(tmp_path: Path) -> None:
 def test_a_watcher_hears_of_every_process(tmp_path: Path) -> None:
     seen: list[ExperimentStatus] = []
     wanted = WANTED._replace(policies=True)
-    verdict = driver(tmp_path, Machine(crossing(4 * M)), wanted, seen).run()
+    verdict = compare(tmp_path, Machine(crossing(4 * M)), wanted, seen)
     assert len(seen) == verdict.processes - 1
     assert {status.stage for status in seen} == {"pairs", "policies"}
     assert all(status.left_s >= 0 for status in seen)
@@ -333,9 +318,9 @@ def test_a_scope_that_can_decide_nothing_is_refused(
     tmp_path: Path, wanted: CopiesScope, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        driver(tmp_path, Machine(), wanted)
+        compare(tmp_path, Machine(), wanted)
 
 
 def test_several_nodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PlatformError, match="one node; this bench is on 2"):
-        driver(tmp_path, Machine(nodes=2))
+        compare(tmp_path, Machine(nodes=2))

@@ -11,6 +11,7 @@ from nccltune.measure.experiments.nccl_tests.probe import ProbedRun, probe, read
 from nccltune.model.choice import DEFAULT, Algorithm, Choice, Protocol, parse_choice
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import PlatformError
+from tests.programs import python_program
 
 TREE = parse_choice("tree/ll")
 TABLE = """\
@@ -57,13 +58,6 @@ def test_a_choice_is_forced_by_plain_words_and_the_default_by_none() -> None:
     assert "NCCL_TUNER_PLUGIN" not in forced
 
 
-def make(folder: Path, name: str, text: str = "") -> Path:
-    path = folder / name
-    path.write_text(f"#!{sys.executable}\n{text}")
-    path.chmod(0o755)
-    return path
-
-
 def test_binaries_are_found_also_with_a_suffix(tmp_path: Path) -> None:
     site = NcclTestsSite(tmp_path, 4)
     with pytest.raises(PlatformError, match="holds no all_reduce_perf"):
@@ -71,14 +65,14 @@ def test_binaries_are_found_also_with_a_suffix(tmp_path: Path) -> None:
     (tmp_path / "all_reduce_perf").write_text("not to be run")
     with pytest.raises(PlatformError, match="that can be run"):
         site.binary(Collective.ALLREDUCE)
-    suffixed = make(tmp_path, "reduce_scatter_perf_mpi")
+    suffixed = python_program(tmp_path / "reduce_scatter_perf_mpi")
     assert site.binary(Collective.REDUCESCATTER) == suffixed
-    plain = make(tmp_path, "reduce_scatter_perf")
+    plain = python_program(tmp_path / "reduce_scatter_perf")
     assert site.binary(Collective.REDUCESCATTER) == plain
 
 
 def test_the_command_begins_with_the_launcher(tmp_path: Path) -> None:
-    binary = make(tmp_path, "all_reduce_perf")
+    binary = python_program(tmp_path / "all_reduce_perf")
     site = NcclTestsSite(tmp_path, 1, ("mpirun", "-np", "8"))
     command = site.command(Collective.ALLREDUCE, 1024, 4096, "-c", "0")
     expected = f"mpirun -np 8 {binary} -b 1024 -e 4096 -f 2 -g 1 -c 0"

@@ -10,7 +10,6 @@ from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
 from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, combined_winners
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS
@@ -19,35 +18,27 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.measure.experiments.p2p_machine import K, M, Machine, nothing_matters
+from tests.unit.measure.experiments.p2p_machine import (
+    K,
+    M,
+    Machine,
+    StopError,
+    driver,
+    nothing_matters,
+    stop_at,
+)
 
 WANTED = RaceScope(4 * K, 256 * M)
 BEST = Settings.of({MIN_CHANNELS: 64, CHUNK: 256 * K})
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not sync to disk: a race appends some thousand times, and no test here needs it."""
-    monkeypatch.setattr("nccltune.study.files.os.fsync", lambda _: None)
-
-
-def driver(
+def race(
     path: Path,
     machine: Machine,
     wanted: RaceScope = WANTED,
     seen: list[ExperimentStatus] | None = None,
-    start: Starter | None = None,
-) -> RaceExperiment:
-    runs = ProcessRecord(Study.create(path))
-    on_status = seen.append if seen is not None else lambda _: None
-    clock = iter(range(100_000))
-    return RaceExperiment(
-        start or machine.start, machine.first(), runs, wanted, on_status, now=lambda: next(clock)
-    )
-
-
-def race(path: Path, machine: Machine, wanted: RaceScope = WANTED) -> RaceVerdict:
-    return driver(path, machine, wanted).run()
+) -> RaceVerdict:
+    return driver(RaceExperiment, ProcessRecord(Study.create(path)), machine, wanted, seen).run()
 
 
 def ranges(verdict: RaceVerdict, collective: Collective, effect: str) -> list[RangeEffect]:
@@ -176,17 +167,11 @@ def test_a_size_that_does_not_fit_is_left_out(tmp_path: Path) -> None:
     assert faster.to_bytes == 64 * M
 
 
-class StopError(Exception):
-    pass
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """Return a machine on which a race ran to its end."""
     machine = Machine()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nccltune.study.files.os.fsync", lambda _: None)
-        race(tmp_path_factory.mktemp("whole"), machine)
+    race(tmp_path_factory.mktemp("whole"), machine)
     return machine
 
 
@@ -194,13 +179,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 def test_an_interrupted_race_goes_on_where_it_stopped(
     tmp_path: Path, whole: Machine, cut: int
 ) -> None:
-    def stop(number: int) -> None:
-        if number == cut:
-            raise StopError
-
     assert whole.measured > 4000
     with pytest.raises(StopError):
-        race(tmp_path / "cut", Machine(before=stop))
+        race(tmp_path / "cut", Machine(before=stop_at(cut)))
     finished = [run for run in ProcessRecord(Study(tmp_path / "cut")).finished() if not run.probe]
     rest = Machine()
     verdict = race(tmp_path / "cut", rest)
@@ -240,7 +221,7 @@ def test_the_sweeps_samples_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_a_watcher_hears_of_every_process(tmp_path: Path) -> None:
     seen: list[ExperimentStatus] = []
-    verdict = driver(tmp_path, Machine(), seen=seen).run()
+    verdict = race(tmp_path, Machine(), seen=seen)
     assert len(seen) == verdict.processes - 1
     assert {status.stage for status in seen} >= {"alone", "together", "proof"}
     assert all(status.left_s >= 0 for status in seen)

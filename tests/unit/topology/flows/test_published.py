@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """No ceiling is below a published measurement of that machine, or far above the best one."""
 
-import importlib.util
 import json
-import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from msgspec.structs import replace
@@ -17,22 +14,12 @@ from nccltune.model.errors import InputError
 from nccltune.topology.flows.calibration import Figure, defaults
 from nccltune.topology.flows.evidence import UNMEASURED, is_measured
 from nccltune.topology.flows.expect import expect
+from tests.programs import load_script
 
 ROOT = Path(__file__).parents[4]
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ceilings", ROOT / "benchmarks" / "ceilings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # msgspec looks up the annotations of a struct in its module.
-    sys.modules["ceilings"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CEILINGS = _script()
+CEILINGS = load_script(ROOT / "benchmarks" / "ceilings.py")
 DATA = CEILINGS.read()
 ROOM = 1.3
 """A ceiling is at most this many times the best published figure."""

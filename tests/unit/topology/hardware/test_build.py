@@ -7,7 +7,9 @@ from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.errors import InputError
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind
-from tests.unit.topology.samples import FOLDER, sample
+from tests.unit.topology.samples import FOLDER, changed, changed_text, sample
+
+BACK = '<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>'
 
 
 def graph(name: str, **options: object) -> LinkGraph:
@@ -59,10 +61,8 @@ def test_two_levels_of_a_broadcom_switch_are_one() -> None:
 
 
 def test_generation_5_switches_are_flattened_since_2_20() -> None:
-    text = (FOLDER / "broadcom.xml").read_text()
-    text = text.replace("0xc010", "0xc030").replace("0xa096", "0x0096", 1)
-    text = text.replace("0xa096", "0x1096")
-    topology = read_topology(text.encode(), "gen5.xml")
+    text = changed_text("broadcom", ("0xc010", "0xc030")).replace("0xa096", "0x0096", 1)
+    topology = read_topology(text.replace("0xa096", "0x1096").encode(), "gen5.xml")
     assert len(names(link_graph([topology]), NodeKind.PCI)) == 1
     old = link_graph([topology], nccl_version=(2, 19, 4))
     assert len(names(old, NodeKind.PCI)) == 3
@@ -87,9 +87,7 @@ def test_nvlink_between_gpus() -> None:
 
 
 def test_a_link_that_one_side_lists() -> None:
-    text = (FOLDER / "nvlink-pairs.xml").read_text()
-    once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
-    found = link_graph([read_topology(once.encode(), "x.xml")])
+    found = link_graph([changed("nvlink-pairs", (BACK, ""))])
     twin = link(found, "GPU1 -> GPU0")
     assert (twin.gb_per_s, twin.sure) == (48.0, False)
     assert twin.how == "only GPU0 lists it: 4 links of 12 for sm86"
@@ -114,9 +112,8 @@ def test_skeletons() -> None:
 
 
 def test_ports_without_a_number_are_left_out_of_a_dump() -> None:
-    text = (FOLDER / "switch-l40s.xml").read_text()
-    text = text.replace('name="mlx5_1" dev="1"', 'name="mlx5_1"')
-    found = link_graph([read_topology(text.encode(), "x.xml")])
+    numbered = 'name="mlx5_1" dev="1"'
+    found = link_graph([changed("switch-l40s", (numbered, 'name="mlx5_1"'))])
     assert names(found, NodeKind.NET) == ["NET mlx5_0"]
 
 
@@ -137,25 +134,20 @@ def test_several_nodes_have_names_of_their_own() -> None:
 
 
 def test_hosts_of_one_file_are_nodes() -> None:
-    text = (FOLDER / "superchip.xml").read_text()
-    other = text.replace("0x1c2d3e4f50617283", "0x77", 1)
-    found = link_graph([read_topology(other.encode(), "x.xml")])
+    found = link_graph([changed("superchip", ("0x1c2d3e4f50617283", "0x77"), count=1)])
     assert names(found, NodeKind.GPU) == ["node0/GPU0", "node1/GPU1"]
     assert names(found, NodeKind.NVS) == ["node0/NVS"]
     assert not [link for link in found.links if link.kind is LinkKind.CPU_TO_CPU]
 
 
 def test_a_second_device_of_a_name_gets_a_suffix() -> None:
-    text = (FOLDER / "nvlink-pairs.xml").read_text().replace('dev="1"', 'dev="0"')
-    found = link_graph([read_topology(text.encode(), "x.xml")])
+    found = link_graph([changed("nvlink-pairs", ('dev="1"', 'dev="0"'))])
     assert names(found, NodeKind.GPU) == ["GPU0", "GPU0#2", "GPU2", "GPU3"]
 
 
 def test_switches_joined_without_the_cpu() -> None:
-    text = (FOLDER / "dgx.xml").read_text()
     inside = '<pcilink target="0000:28:00.0"/>\n      <pci busid="0000:1a'
-    text = text.replace('<pci busid="0000:1a', inside, 1)
-    found = link_graph([read_topology(text.encode(), "x.xml")])
+    found = link_graph([changed("dgx", ('<pci busid="0000:1a', inside), count=1)])
     joined = link(found, "PCI 0000:18:00.0 -> PCI 0000:28:00.0")
     assert (joined.gb_per_s, joined.kind) == (5000.0, LinkKind.SWITCH_TO_SWITCH)
 
@@ -171,9 +163,7 @@ def test_more_devices_than_any_machine_has() -> None:
 
 
 def test_a_link_of_one_side_in_each_of_several_nodes() -> None:
-    text = (FOLDER / "nvlink-pairs.xml").read_text()
-    once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
-    topology = read_topology(once.encode(), "x.xml")
+    topology = changed("nvlink-pairs", (BACK, ""))
     found = link_graph([topology, sample("nvlink-pairs"), topology])
     assert [one.name for one in found.links if "lists it" in one.how] == [
         "node0/GPU1 -> node0/GPU0",

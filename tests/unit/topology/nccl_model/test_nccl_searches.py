@@ -2,7 +2,6 @@
 """The search against NCCL's own code on the same files (tests/data/graphs)."""
 
 import functools
-import gzip
 import json
 from typing import Any
 
@@ -12,7 +11,6 @@ from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import (
     SearchResult,
@@ -20,12 +18,11 @@ from nccltune.topology.nccl_model.search import (
     search_collnet,
     search_nvls,
 )
-from tests.unit.topology.samples import FOLDER, SHARED
+from tests.unit.topology.samples import FOLDER
 
 GRAPHS = FOLDER.parent / "graphs"
 CASES = [json.loads(line) for line in (GRAPHS / "searches.jsonl").read_text().splitlines()]
 BY_VERSION = [json.loads(line) for line in (GRAPHS / "by-version.jsonl").read_text().splitlines()]
-TRUTH = SHARED / "nccl-model"
 
 
 @functools.cache
@@ -146,44 +143,3 @@ def test_versions_and_machines_recorded():
         name for one in BY_VERSION for name in one["graphs"]
     }
     assert len({one["file"] for one in BY_VERSION}) >= 15
-
-
-def truth_forms(graphs: dict[str, Any]) -> dict[str, Found]:
-    """Return the graphs of the ground truth in the recorded form."""
-    return {
-        name: [
-            *(graph["pattern"], graph["crossnic"], graph["bwintra"], graph["bwinter"]),
-            *(graph["typeintra"], graph["typeinter"], graph["same"]),
-            [[head_only(words) if name == "nvls" else words, n] for words, n in graph["chan"]],
-        ]
-        for name, graph in graphs.items()
-    }
-
-
-def head_only(words: str) -> str:
-    """Return a channel of NVLS without the GPUs after its head, which NCCL leaves at 0."""
-    parts = words.split()
-    return " ".join((*parts[:2], parts[-1])) if words.startswith("N") else parts[0]
-
-
-@functools.cache
-def truth_graphs(name: str, version: Version, several: bool) -> dict[str, Found]:
-    file = TRUTH / "topologies" / f"{name.removesuffix('-1gpu').removesuffix('-nvls')}.xml"
-    topology = read_topology(file.read_bytes(), file.name)
-    if name.endswith("-1gpu"):
-        topology = first_gpus(topology, 1)
-    return found_forms(
-        node_routes(topology, version=version), version, several=several, collnet=False
-    )
-
-
-@pytest.mark.skipif(not TRUTH.is_dir(), reason=f"no ground truth at {TRUTH}")
-@pytest.mark.parametrize("file", sorted(TRUTH.glob("*.jsonl.gz")) or ["none"], ids=str)
-def test_all_graphs_of_the_ground_truth(file: Any):
-    for line in gzip.decompress(file.read_bytes()).splitlines():
-        case = json.loads(line)
-        for nccl in case["versions"]:
-            several = case["nodes"] > 1
-            graphs = truth_graphs(case["topology"], version_of(nccl), several)
-            wanted = truth_forms(case["graphs"])
-            assert {name: graphs.get(name) for name in wanted} == wanted, (nccl, case["nodes"])

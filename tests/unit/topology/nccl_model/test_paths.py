@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.build import link_graph
@@ -14,7 +13,7 @@ from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind
 from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.paths import Path, PathKind, Paths, paths
 from nccltune.topology.nccl_model.settings import level_of, path_settings
-from tests.unit.topology.samples import FOLDER, SHARED, sample
+from tests.unit.topology.samples import FOLDER, changed, sample
 
 
 def find(
@@ -63,12 +62,6 @@ def check_log(log: str, found: Paths) -> int:
 def test_the_log_of_the_h200_machine() -> None:
     assert check_log(LOG, find("h200x4-dump", version=(2, 28, 9))) == 20
     assert check_log(LOG, find("h200x4-dump")) == 20
-
-
-@pytest.mark.skipif(not (SHARED / "h200x4").is_dir(), reason=f"no recorded runs at {SHARED}")
-def test_the_whole_log_of_the_h200_machine() -> None:
-    log = (SHARED / "h200x4" / "nccl-debug-info.log").read_text(errors="replace")
-    assert check_log(log, find("h200x4-dump", version=(2, 28, 9))) >= 4 * 34
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.xml")), ids=lambda path: path.stem)
@@ -168,8 +161,7 @@ def test_p2p_on_amd() -> None:
 
 
 def test_no_gdr() -> None:
-    text = (FOLDER / "switch-l40s.xml").read_text().replace('maxconn="131072" gdr="1"', 'gdr="0"')
-    found = find(read_topology(text.encode(), "x.xml"))
+    found = find(changed("switch-l40s", ('maxconn="131072" gdr="1"', 'gdr="0"')))
     path = found.between("GPU0", "NET mlx5_0")
     assert path.kind is PathKind.PHB
     assert path.why == (
@@ -195,9 +187,7 @@ def test_gdr() -> None:
 
 
 def test_reads_by_default() -> None:
-    old_gpu = read_topology(
-        (FOLDER / "switch-l40s.xml").read_bytes().replace(b'sm="89"', b'sm="75"'), "t4.xml"
-    )
+    old_gpu = changed("switch-l40s", ('sm="89"', 'sm="75"'))
     off = find(old_gpu).gdr("GPU0", "NET mlx5_0", read=True)
     assert off == (False, "reading is off by default without NVLink (sm75)")
     assert find(old_gpu, {"NCCL_NET_GDR_READ": "1"}).gdr("GPU0", "NET mlx5_0", read=True).allowed

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from nccltune.formats.topology.graph_xml import GraphId, Pattern, read_graphs
-from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.subset import first_gpus
@@ -25,7 +24,7 @@ from nccltune.topology.nccl_model.search import (
 )
 from nccltune.topology.nccl_model.search_goal import Ring
 from nccltune.topology.nccl_model.settings import PathKind, PathSettings
-from tests.unit.topology.samples import FOLDER, sample
+from tests.unit.topology.samples import FOLDER, changed, sample
 
 GRAPHS = FOLDER.parent / "graphs"
 NCCL_OF_DUMPS = (2, 28, 9)
@@ -114,8 +113,7 @@ def test_without_p2p_the_ring_shares_the_uplink_to_the_cpu():
 
 def test_nothing_found_is_the_simple_order():
     """The link is slower than the lowest speed tried (0.12), so NCCL falls back to 0.1."""
-    text = (FOLDER / "switch-l40s.xml").read_text().replace('speed="100000"', 'speed="100"')
-    node = node_routes(read_topology(text.encode(), "slow"))
+    node = node_routes(changed("switch-l40s", ('speed="100000"', 'speed="100"')))
     ring = search(node, nodes=2).ring
     assert ring.fell_back
     assert (ring.channels, ring.intra_gb_per_s, ring.intra_type) == (1, 0.1, PathKind.SYS)
@@ -177,10 +175,8 @@ def test_collnet_needs_nics_with_collnet():
 
 def test_gpus_are_in_the_order_of_the_file():
     """NCCL numbers GPUs as the file lists them, not by their index."""
-    text = (FOLDER / "switch-l40s.xml").read_text()
-    for one, other in (("0", "x"), ("3", "0"), ("x", "3")):
-        text = text.replace(f'<gpu dev="{one}"', f'<gpu dev="{other}"')
-    node = node_routes(read_topology(text.encode(), "swapped"))
+    swaps = [(f'<gpu dev="{a}"', f'<gpu dev="{b}"') for a, b in ("0x", "30", "x3")]
+    node = node_routes(changed("switch-l40s", *swaps))
     assert [gpu.index for gpu in node.gpus] == [3, 1, 2, 0]
     tree = search(node, nodes=1).tree
     assert tree.rings[0].gpus[0] == 0
@@ -214,24 +210,20 @@ def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
     sm: int, gb_per_s: float, nodes: int, channels: int
 ):
     """`connect.cc`: `ringGraph.bwIntra > 45.0 && nChannels < 16`, on several nodes from sm90 on."""
-    ring = SearchResult(
-        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=gb_per_s, inter_gb_per_s=gb_per_s,
-        intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
-        rings=(Ring((0, 1), 0, 0),) * 4,
-    )  # fmt: skip
+    ring = ring_of(4, gb_per_s)
     assert Searched(ring, ring).connected_channels(nodes, sm) == channels
 
 
-def slow_ring(channels: int) -> SearchResult:
+def ring_of(channels: int, gb_per_s: float = 20.0) -> SearchResult:
     return SearchResult(
-        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=20.0, inter_gb_per_s=20.0,
+        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=gb_per_s, inter_gb_per_s=gb_per_s,
         intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
         rings=(Ring((0, 1), 0, 0),) * channels,
     )  # fmt: skip
 
 
 def test_nccl_has_32_channels_up_to_2_24():
-    ring = slow_ring(20)
+    ring = ring_of(20)
     old = Searched(ring, ring, (2, 24, 3))
     assert old.connected_channels(1, 90) == old.connected_channels(1, 90, least=64) == 32
     assert Searched(ring, ring, (2, 25, 1)).connected_channels(1, 90) == 40
@@ -252,7 +244,7 @@ def test_nccl_has_32_channels_up_to_2_24():
 )
 def test_channels_are_raised_for_nvls(version: Version, sm: int, nodes: int, channels: int):
     """Up to 2.27 the channels of NVLS are a minimum; since 2.28 NVLS has its own."""
-    found = Searched(slow_ring(4), slow_ring(4), version)
+    found = Searched(ring_of(4), ring_of(4), version)
     assert found.connected_channels(nodes, sm, nvls=True) == channels
     assert found.connected_channels(nodes, sm) == 8
 
@@ -274,7 +266,7 @@ def test_channels_of_nvls():
     ],
 )
 def test_doubling_by_version(version: Version, sm: int, count: int, channels: int):
-    ring = replace(slow_ring(count), intra_gb_per_s=48.0, inter_gb_per_s=48.0)
+    ring = ring_of(count, 48.0)
     assert Searched(ring, ring, version).connected_channels(2, sm) == channels
 
 
