@@ -6,7 +6,7 @@ mark matches, the content decides. If no mark matches or the file is empty, the 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
@@ -112,7 +112,10 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
             rb"|Unable to determine the device handle|nvidia-smi: (?:command )?not found"
         ),
     ),
-    ("nvlink", _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)")),
+    (
+        "nvlink",
+        _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)|^\s*gpuId \d+:\s*\n\s*[UDX_] [UDX_]"),
+    ),
     ("nvlink-errors", _mark(rb"^\s+Link \d{1,3}: (?:Replay|Recovery|CRC) Errors?: \d")),
     ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),
     (
@@ -153,8 +156,17 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("status", _mark(rb"^Cpus_allowed_list:|^CapEff:")),
     ("cgroup", _mark(rb"\A\d+:[\w,=-]*:/")),
     ("mounts", _mark(rb"^\S+ /\S* (?:overlay|ext4|xfs|tmpfs|nfs4?|btrfs|sysfs)\b")),
-    ("addresses", _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )")),
-    ("services", _mark(rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$")),
+    (
+        "addresses",
+        _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )|^[\w.@:-]+ +Link encap:|^[\w.@:-]+: flags=\d+<"),
+    ),
+    (
+        "services",
+        _mark(
+            rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$"
+            rb"|^[^\w\n]{0,5}[\w@.-]+\.service - |\bUnit \S+\.service (?:could not|not|is masked)"
+        ),
+    ),
     ("ethtool", _mark(rb"^== \S+\n(?:driver: |NIC statistics:)|^NIC statistics:")),
     ("ldconfig", _mark(rb"\blibs found in cache|^\t\S+\.so\S* \(libc6")),
     ("ofed", _mark(rb"\A(?:MLNX_OFED_LINUX|OFED-internal|DOCA)-")),
@@ -166,6 +178,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("acs", _mark(rb"^\s*ACSCtl:\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (INDEX, _mark(rb"^by\tnccltune ")),
+    (OUTPUT, _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check ")),
 )
 _BY_ITEM = dict(reversed(_MARKS))
 _TOOLS = frozenset(
@@ -238,8 +251,11 @@ _TEST_ROW = re.compile(
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
-_GPU_TABLE = b"| NVIDIA-SMI "
-"""Of two tables in one log, nobody knows which nodes they are of."""
+_BESIDE = {
+    "nvidia-smi": re.compile(rb"^\| NVIDIA-SMI ", re.M),
+    **{item: _BY_ITEM[item].__self__ for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
+}
+"""Tools whose output people paste beside a log, with what a text has once of one node."""
 
 
 class FileItems(NamedTuple):
@@ -268,12 +284,8 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     if mark is not None and mark(head):
         return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
-    if printed and data.count(_GPU_TABLE) == 1:
-        printed = (*printed, "nvidia-smi")
-    if printed and has_kernel_lines(data.decode(errors="replace")):
-        printed = (*printed, "dmesg")
     if printed:
-        return FileItems(printed, sure=True)
+        return FileItems((*printed, *_beside(data)), sure=True)
     if end in _JOBS and not head.lstrip().startswith(b"<"):
         return FileItems(("job",), sure=_JOB.search(head) is not None)
     by_content = _by_content(head, hint)
@@ -312,6 +324,21 @@ _PRINTED = (
     ("test", _is_test),
     ("diagnostics", lambda data: _DIAGNOSTICS in data),
 )
+
+
+def _beside(data: bytes) -> Iterator[str]:
+    """Yield the items beside the log or test in a text.
+
+    Of two tables of one tool, nobody knows which nodes they are of.
+    """
+    for item, mark in _BESIDE.items():
+        lines = [
+            data[match.start() : data.find(b"\n", match.end())] for match in mark.finditer(data)
+        ]
+        if lines and len(set(lines)) == len(lines) and (len(lines) == 1 or item.startswith("ib")):
+            yield item
+    if has_kernel_lines(data.decode(errors="replace")):
+        yield "dmesg"
 
 
 def _by_content(head: bytes, hint: str) -> str:

@@ -114,8 +114,7 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         remap_failed=_yes(value("remap.failed")),
         fabric_state=_word(value("fabric.state")),
         fabric_health=_word(value("fabric.health")),
-        fabric_clique=whole(value("fabric.clique")),
-        fabric_cluster=value("fabric.cluster"),
+        fabric_status=_word(value("fabric.status")),
     )
 
 
@@ -212,8 +211,7 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
     "fabric.state": ("fabric", ("state",)),
     "fabric.health": ("fabric", ("summary",)),
-    "fabric.clique": ("fabric", ("cliqueId",)),
-    "fabric.cluster": ("fabric", ("clusterUuid",)),
+    "fabric.status": ("fabric", ("status",)),
 }
 _ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
 
@@ -297,8 +295,7 @@ _LABELS = {
     "remap.failed": "Remapped Rows/Remapping Failure Occurred",
     "fabric.state": "Fabric/State",
     "fabric.health": "Fabric/Health/Summary",
-    "fabric.clique": "Fabric/CliqueId",
-    "fabric.cluster": "Fabric/ClusterUUID",
+    "fabric.status": "Fabric/Status",
 }
 
 
