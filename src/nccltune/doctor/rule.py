@@ -71,7 +71,6 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     evidence: str | None = None
     alone: bool = False
     fix: tuple[str, ...] = ()
-    by_hand: str | None = None
     commands: tuple[str, ...] = ()
     cost: str = ""
     nccl: Versions | None = None

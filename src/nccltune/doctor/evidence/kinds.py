@@ -103,7 +103,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     (
         "nvidia-smi",
         _mark(
-            rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link )"
+            rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link |NVML: )"
             rb"|^GPU \d{1,4}: [^\n]*\(UUID: [^\n]*\Z"
             rb"|^(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
@@ -114,7 +114,10 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ),
     (
         "nvlink",
-        _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)|^\s*gpuId \d+:\s*\n\s*[UDX_] [UDX_]"),
+        _mark(
+            rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)|^NVML: Unable to retrieve NVLink"
+            rb"|^\s*gpuId \d+:\s*\n\s*[UDX_] [UDX_]"
+        ),
     ),
     ("nvlink-errors", _mark(rb"^\s+Link \d{1,3}: (?:Replay|Recovery|CRC) Errors?: \d")),
     ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),

@@ -118,6 +118,9 @@ LINES = [
     ("health", "ERROR : Node Health Checks failed - viz3d-1 - Check check_nvsmi returned 127"),
     ("health", "NHC: Check check_nv_ vagrant   2020-09-24T18:00:01 virtual-gpu01"),
     ("health", "Found XID errors: 63"),
+    ("health", "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3"),
+    ("topology_file", "n1:75:95 [2] graph/xml.h:101 NCCL WARN Attribute arch of node cpu not "
+     "found"),
     ("efa_fork", "As a result, the libfabric EFA provider is operating in"),
     ("peer_access", "Failed: Cuda error /w/custom_all_reduce.cuh:307 'peer access is not supported "
      "between these two devices'"),

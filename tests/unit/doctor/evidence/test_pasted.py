@@ -365,6 +365,19 @@ def test_links_of_dcgm(tmp_path: Path) -> None:
     assert [(one.index, one.nvlinks_active, one.nvlinks) for one in gpus] == [(0, 3, 4), (1, 0, 4)]
 
 
+INACTIVE = """\
+GPU 2: NVIDIA B200 (UUID: GPU-x)
+NVML: Unable to retrieve NVLink information as all links are inActive
+"""
+
+
+def test_links_that_are_all_inactive(tmp_path: Path) -> None:
+    alone = counters(tmp_path / "a", "a.txt", INACTIVE).value(GPUS) or []
+    assert [(one.nvlinks_active, one.nvlinks) for one in alone] == [(0, 1)]
+    beside = counters(tmp_path / "b", "a.txt", texts.NVLINK + INACTIVE).value(GPUS) or []
+    assert [(one.nvlinks_active, one.nvlinks) for one in beside] == [(2, 2), (1, 2), (0, 2)]
+
+
 DIAG = """\
 Successfully ran diagnostic for group.
 +---------------------------+------------------------------------------------+

@@ -99,6 +99,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "health": (
         *("nhc:  Health check failed", ": Health check failed:  ", "Node Health Check failed"),
         *("Node Health Checks failed", "Found XID errors", "NHC: "),
+        *("DCGM_FR_", "IsNotHealthy"),
     ),
     "nvls": ("in the multicast team request",),
     "efa_fork": (

@@ -39,6 +39,7 @@ def parse_nvlink_status(text: str) -> NvLinks:
     found: dict[int, GpuLinks] = {}
     gpu: int | None = None
     unread = 0
+    inactive = set()
     for _, line in lines_of(text):
         match = _GPU.match(line) or _DCGM_GPU.match(line)
         if match is not None:
@@ -50,6 +51,9 @@ def parse_nvlink_status(text: str) -> NvLinks:
             found[gpu] = GpuLinks(states.count("U"), states.count("U") + states.count("D"))
             gpu = None
             continue
+        if gpu is not None and "all links are inactive" in line.lower():
+            inactive.add(gpu)
+            continue
         match = _LINK.match(line)
         if match is None or gpu is None:
             # Skip errors of NVML about one GPU, and lines of other options given with -s.
@@ -57,6 +61,9 @@ def parse_nvlink_status(text: str) -> NvLinks:
             continue
         active, links, name = found[gpu]
         found[gpu] = GpuLinks(active + (match["rate"] is not None), links + 1, name)
+    # NVML then says no number of links; there is one at least.
+    links = max(1, *(one.links for one in found.values())) if inactive else 0
+    found |= {gpu: found[gpu]._replace(links=links) for gpu in inactive}
     return NvLinks(found, unread)
 
 
