@@ -58,10 +58,10 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     id: str
     title: str
-    severity: Severity
     check: str
     remedy: str
     source: tuple[str, ...]
+    severity: Severity = Severity.ERROR
     number: int | None = None
     scope: RuleScope = RuleScope.NODE
     applies: str | None = None

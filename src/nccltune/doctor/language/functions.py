@@ -200,19 +200,6 @@ def version_of(text: str) -> Any:
     return tuple(int(part) for part in found.group().split(".")) if found else UNKNOWN
 
 
-def _number(text: Any) -> Any:
-    if isinstance(text, int | float):
-        return text
-    try:
-        return int(str(text).strip(), 0)
-    except ValueError:
-        pass
-    try:
-        return float(str(text))
-    except ValueError:
-        return UNKNOWN
-
-
 def _size(count: float) -> str:
     from nccltune.model.sizes import format_bytes
 
@@ -256,9 +243,7 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             needs=("settings",),
         ),
         "version": Function(_plain(version_of), "version('2.28.9')", "to compare versions"),
-        "number": Function(_plain(_number), "number(text)", "the number in it"),
         "lower": Function(_plain(str.lower), "lower(text)", "in lower case"),
-        "abs": Function(_plain(abs), "abs(number)", "without its sign"),
         "text": Function(_plain(_text), "text(a, b, ...)", "one text of them all"),
         "split": Function(_plain(_split), "split(text)", "its words"),
         "size": Function(_plain(_size), "size(bytes)", "for people: 64 MiB"),
