@@ -97,7 +97,8 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     (
         "nvidia-smi-q",
         _mark(
-            rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: |^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
+            rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: |^\s+Fabric\n\s+State\s+: "
+            rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
     (

@@ -364,6 +364,11 @@ def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
     assert found == [("healthy", "success"), ("unhealthy", "success")]
     failed = FABRIC.replace("Success", "Insufficient Resources") % "Healthy"
     titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{failed}")
+    pasted = "$ nvidia-smi -q | grep -A2 Fabric\n" + FABRIC.partition("        Status")[0]
+    put(tmp_path, "n2/pasted.txt", pasted.replace("Completed", "In Progress"))
+    _, in_progress = folder_facts(tmp_path)
+    part = in_progress.named("gpus")
+    assert [one["fabric_state"] for one in part] == ["in_progress"]
     assert [(one.bus_id, one.fabric_status) for one in titled.gpus] == [
         ("0000:19:00.0", "insufficient_resources")
     ]
