@@ -6,7 +6,7 @@ mark matches, the content decides. If no mark matches or the file is empty, the 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
@@ -85,12 +85,12 @@ _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
 
-def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
-    return re.compile(pattern, re.M | flags).search
+def _mark(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.M | flags)
 
 
 # The first matching mark decides. Marks that also match in other tools' outputs come later.
-_MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
+_MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     # _XML matches all XML comments as one atomic group. Otherwise the match could take forever.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
@@ -256,8 +256,8 @@ _TEST_ROW = re.compile(
 )
 _DIAGNOSTICS = b"NCCL DIAG "
 _BESIDE = {
-    "nvidia-smi": re.compile(rb"^\| NVIDIA-SMI ", re.M),
-    **{item: _BY_ITEM[item].__self__ for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
+    "nvidia-smi": _mark(rb"^\| NVIDIA-SMI "),
+    **{item: _BY_ITEM[item] for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
 }
 """Tools whose output people paste beside a log, with what a text has once of one node."""
 
@@ -285,7 +285,7 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     head = data[:HEAD_BYTES]
     # Fast path: nearly all files are named after their item, so try the mark of that item first.
     mark = _HINTED.get(hint) or _BY_ITEM.get(_SAME_MARK.get(hint, hint))
-    if mark is not None and mark(head):
+    if mark is not None and mark.search(head):
         return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
     if printed:
@@ -350,7 +350,7 @@ def _by_content(head: bytes, hint: str) -> str:
     if tree is not None and hint in _TREE_ITEMS:
         return hint
     for item, mark in _MARKS:
-        if mark(head):
+        if mark.search(head):
             return hint if _SAME_MARK.get(hint) == item else item
     if _COUNTER.search(head) is not None:
         return "counters"
@@ -370,7 +370,7 @@ def _parts(data: bytes) -> list[tuple[int, str]]:
     """
     found = []
     for item, mark in _MARKS:
-        match = mark(data) if item in _TOOLS else None
+        match = mark.search(data) if item in _TOOLS else None
         if match is not None:
             found.append((data.rfind(b"\n", 0, match.start()) + 1, item))
     # Two marks can match on the same line. Then the earlier one in _MARKS is used.

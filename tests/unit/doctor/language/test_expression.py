@@ -42,7 +42,6 @@ def run(text: str, facts: dict[str, Any] | None = None, **names: Any) -> Any:
         ("1 < cpu.sockets < 2", False),
         ("cpu.sockets * 3 - 1", 5),
         ("-cpu.sockets", -2),
-        ("7 // 2 + 7 % 2", 4),
         ("'a' if node.virtual else 'b'", "b"),
         ("cpu.vendor in ['AuthenticAMD', 'GenuineIntel']", True),
         ("cpu.vendor not in ['GenuineIntel']", True),
@@ -156,6 +155,7 @@ WRONG = [
     "setting(cpu.vendor)",
     "table",
     "table.none",
+    "any([1, 2])",
     "gpu",
     "gpus.index",
     "[g.idx for g in gpus]",
@@ -172,7 +172,7 @@ def test_text_that_is_no_expression_is_refused(text: str) -> None:
         compile_expression(text)
 
 
-@pytest.mark.parametrize("text", ["'x' * 9", "'a' + 'b'", "cpu.vendor % 3", "[1] * 3"])
+@pytest.mark.parametrize("text", ["'x' * 9", "'a' + 'b'", "cpu.vendor / 3", "[1] * 3"])
 def test_arithmetic_is_for_numbers(text: str) -> None:
     with pytest.raises(TypeError):
         run(text)

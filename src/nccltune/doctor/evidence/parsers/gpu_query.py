@@ -64,7 +64,9 @@ def parse_gpu_query(text: str) -> GpuQuery:
     """
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
-    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+CliqueId\s+: ", text, re.M):
+    if re.search(
+        r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+Fabric$|^\s+CliqueId\s+: ", text, re.M
+    ):
         return _text(text)
     table = parse_gpu_table(text)
     return _of_rows(dict(sorted(table.items())[:_MOST_GPUS])) if table else _csv(text)
