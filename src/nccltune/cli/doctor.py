@@ -247,7 +247,6 @@ def explain(out: Console, rule: DoctorRule) -> None:
         ("remedy", text.remedy),
         ("", commands),
         ("cost", text.cost),
-        ("by hand", text.by_hand),
     ):
         for at, part in enumerate((words or "").splitlines()):
             shown = lead if at == 0 else ""

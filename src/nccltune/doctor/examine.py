@@ -401,7 +401,6 @@ def _judged(
         fix=tuple(
             Fix(nodes=tuple(dict.fromkeys(named)), lines=lines) for lines, named in fixes.items()
         ),
-        by_hand=text.by_hand,
         source=tuple(link(source) for source in text.source),
         nccl=text.nccl.words if text.nccl is not None else None,
     )

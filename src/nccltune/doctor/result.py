@@ -66,7 +66,6 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
     cost: str = ""
     fix: tuple[Fix, ...] = ()
-    by_hand: str | None = None
     source: tuple[str, ...]
     nccl: str | None = None
 

@@ -58,10 +58,10 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     id: str
     title: str
-    severity: Severity
     check: str
     remedy: str
     source: tuple[str, ...]
+    severity: Severity = Severity.ERROR
     number: int | None = None
     scope: RuleScope = RuleScope.NODE
     applies: str | None = None
@@ -71,7 +71,6 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     evidence: str | None = None
     alone: bool = False
     fix: tuple[str, ...] = ()
-    by_hand: str | None = None
     commands: tuple[str, ...] = ()
     cost: str = ""
     nccl: Versions | None = None

@@ -23,9 +23,9 @@ def fix_script(examined: Examination) -> str:
     findings = examined.of(RuleVerdict.FINDING)
     for judged in findings:
         lines += ["", *_comment(f"{judged.severity}: {judged.title} ({judged.rule})")]
-        if judged.by_hand is not None:
-            lines += _comment(f"By hand: {judged.remedy} {judged.by_hand}")
-        if judged.fix and judged.cost:
+        if not judged.fix:
+            lines += _comment(f"By hand: {judged.remedy}")
+        elif judged.cost:
             lines += _comment(f"Cost: {judged.cost}")
         for fix in judged.fix:
             lines += _guarded(examined, fix)

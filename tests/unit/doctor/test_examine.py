@@ -51,7 +51,7 @@ def test_a_cluster_rule_is_not_applicable_to_one_node() -> None:
 
 
 def test_a_version_range_needs_the_version() -> None:
-    base = own("by_hand", 'nccl = { since = "2.21", before = "2.28" }\nby_hand')
+    base = own("source", 'nccl = { since = "2.21", before = "2.28" }\nsource')
 
     def verdict(version: str | None) -> RuleVerdict:
         values = {"gpus": []} | ({"nccl.version": version} if version else {})

@@ -82,7 +82,7 @@ def test_the_page_is_current() -> None:
     assert page == filled(page), "python -m tests.unit.doctor.test_reference"
 
 
-@pytest.mark.parametrize("name", ["since", "within", "tolerance", "by_hand", "scope", "code"])
+@pytest.mark.parametrize("name", ["since", "within", "tolerance", "scope", "code"])
 def test_the_page_names_the_field_of_a_rule(name: str) -> None:
     assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
 

@@ -23,7 +23,6 @@ finding = "len(gpus) < 8"
 evidence = "{len(gpus)} GPUs"
 check = "nvidia-smi -L"
 source = ["us"]
-by_hand = "it is hardware"
 remedy = "Buy some."
 """
 
@@ -71,7 +70,6 @@ def test_a_rule_is_complete(text: RuleText) -> None:
     assert text.finding is None or text.evidence
     assert text.compare is None or text.scope is RuleScope.CLUSTER
     assert text.code is None or text.code in CODE
-    assert bool(text.fix) != bool(text.by_hand)
     if text.nccl is not None:
         bounds = [one for one in (text.nccl.since, text.nccl.before) if one is not None]
         assert bounds

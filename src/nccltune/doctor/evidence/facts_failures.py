@@ -5,6 +5,7 @@ from typing import Any
 
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
+    failed_diagnostics,
     lone_ranks,
     parse_failures,
     wrong_rows,
@@ -52,7 +53,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     for raw in raws.values():
         rows: tuple[FailureLine, ...] = ()
         if raw.name in _LOGS:
-            rows = evidence.parse(raw, lone_ranks)
+            rows = (*evidence.parse(raw, lone_ranks), *evidence.parse(raw, failed_diagnostics))
         if raw.name == "test":
             rows = (*evidence.parse(raw, wrong_rows), *rows)
         for one in (*rows, *evidence.parse(raw, parse_failures)):

@@ -32,9 +32,6 @@ from nccltune.doctor.facts.log import (
     LOG_TUNER_SCALES,
     LOG_UNFINISHED,
     LOG_VIAS,
-    LOG_WARNINGS,
-    LogInit,
-    LogInitTimes,
     LogTransport,
     LogTunerRule,
 )
@@ -93,7 +90,6 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
     warnings = [message for _, one in logs for message in one.warnings]
     messages = [message for _, one in logs for message in one.messages]
     facts.add(LOG_LINES, [*warnings, *messages][:_MOST_MESSAGES], place)
-    facts.add(LOG_WARNINGS, warnings[:_MOST_MESSAGES], place)
     vias: Counter[tuple[str, str]] = Counter()
     for _, one in logs:
         vias.update(one.vias)
@@ -135,10 +131,9 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
     found = evidence.parse(whole, parse_init)
     place = raws[0].place()
     if found.unfinished is not None:
-        records = [LogInit(**one._asdict()) for one in found.unfinished]
-        facts.add(LOG_UNFINISHED, records, place)
+        facts.add(LOG_UNFINISHED, found.unfinished, place)
     if found.times is not None:
-        facts.add(LOG_INIT_TIMES, [LogInitTimes(**found.times._asdict())], place)
+        facts.add(LOG_INIT_TIMES, [found.times], place)
     if found.fabric_nodes is not None:
         facts.add(LOG_FABRIC_NODES, found.fabric_nodes, place)
     if found.fabric_faults is not None:

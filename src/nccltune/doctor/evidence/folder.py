@@ -6,6 +6,7 @@ Nothing outside the folder is read, and no link is followed.
 
 import re
 import stat
+import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -104,6 +105,9 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
         _check_text(data)
         data = _unquoted(data)
         kinds = kinds_of(path.name, data)
+        if not kinds.items:
+            data = _dedented(data)
+            kinds = kinds_of(path.name, data)
     except (Unread, OSError) as error:
         if asked:
             raise InputError(str(error) or "no such file", where=shown) from error
@@ -135,14 +139,25 @@ def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
         yield b"\n" * data.count(b"\n", 0, start) + data[start:end]
 
 
+_QUOTE = re.compile(rb"^(?:> ?)+", re.M)
+_ADDED = re.compile(rb"^\+", re.M)
+_INDENTED = re.compile(rb"(?:^[ \t]+[^\n]*\n?|^\n)+", re.M)
+
+
 def _unquoted(data: bytes) -> bytes:
-    """Return a text without the `> ` of a reply, if each line has it."""
-    if not data.startswith(b">"):
-        return data
-    lines = data.split(b"\n")
-    if not all(line.startswith(b">") or not line.strip() for line in lines):
-        return data
-    return b"\n".join(line.removeprefix(b">").removeprefix(b" ") for line in lines)
+    """Return a text without the `> ` of a reply, and the `+` of a diff if each line has it."""
+    if data.startswith(b"+") and all(
+        line.startswith(b"+") for line in data.split(b"\n") if line.strip()
+    ):
+        data = _ADDED.sub(b"", data)
+    return data if data.lstrip().startswith(b"<") else _QUOTE.sub(b"", data)
+
+
+def _dedented(data: bytes) -> bytes:
+    """Return a text whose indented blocks begin at the left margin."""
+    return _INDENTED.sub(
+        lambda match: textwrap.dedent(match[0].decode(errors="replace")).encode(), data
+    )
 
 
 _UNKNOWN = "its kind is not recognised"

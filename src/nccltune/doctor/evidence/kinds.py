@@ -6,7 +6,7 @@ mark matches, the content decides. If no mark matches or the file is empty, the 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
@@ -85,25 +85,26 @@ _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
 
-def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
-    return re.compile(pattern, re.M | flags).search
+def _mark(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.M | flags)
 
 
 # The first matching mark decides. Marks that also match in other tools' outputs come later.
-_MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
+_MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     # _XML matches all XML comments as one atomic group. Otherwise the match could take forever.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
     (
         "nvidia-smi-q",
         _mark(
-            rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: |^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
+            rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: |^\s+Fabric\n\s+State\s+: "
+            rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
     (
         "nvidia-smi",
         _mark(
-            rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link )"
+            rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link |NVML: )"
             rb"|^GPU \d{1,4}: [^\n]*\(UUID: [^\n]*\Z"
             rb"|^(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
@@ -112,7 +113,13 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
             rb"|Unable to determine the device handle|nvidia-smi: (?:command )?not found"
         ),
     ),
-    ("nvlink", _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)")),
+    (
+        "nvlink",
+        _mark(
+            rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)|^NVML: Unable to retrieve NVLink"
+            rb"|^\s*gpuId \d+:\s*\n\s*[UDX_] [UDX_]"
+        ),
+    ),
     ("nvlink-errors", _mark(rb"^\s+Link \d{1,3}: (?:Replay|Recovery|CRC) Errors?: \d")),
     ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),
     (
@@ -153,8 +160,17 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("status", _mark(rb"^Cpus_allowed_list:|^CapEff:")),
     ("cgroup", _mark(rb"\A\d+:[\w,=-]*:/")),
     ("mounts", _mark(rb"^\S+ /\S* (?:overlay|ext4|xfs|tmpfs|nfs4?|btrfs|sysfs)\b")),
-    ("addresses", _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )")),
-    ("services", _mark(rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$")),
+    (
+        "addresses",
+        _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )|^[\w.@:-]+ +Link encap:|^[\w.@:-]+: flags=\d+<"),
+    ),
+    (
+        "services",
+        _mark(
+            rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$"
+            rb"|^[^\w\n]{0,5}[\w@.-]+\.service - |\bUnit \S+\.service (?:could not|not|is masked)"
+        ),
+    ),
     ("ethtool", _mark(rb"^== \S+\n(?:driver: |NIC statistics:)|^NIC statistics:")),
     ("ldconfig", _mark(rb"\blibs found in cache|^\t\S+\.so\S* \(libc6")),
     ("ofed", _mark(rb"\A(?:MLNX_OFED_LINUX|OFED-internal|DOCA)-")),
@@ -166,6 +182,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     ("acs", _mark(rb"^\s*ACSCtl:\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (INDEX, _mark(rb"^by\tnccltune ")),
+    (OUTPUT, _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check ")),
 )
 _BY_ITEM = dict(reversed(_MARKS))
 _TOOLS = frozenset(
@@ -238,8 +255,11 @@ _TEST_ROW = re.compile(
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
-_GPU_TABLE = b"| NVIDIA-SMI "
-"""Of two tables in one log, nobody knows which nodes they are of."""
+_BESIDE = {
+    "nvidia-smi": _mark(rb"^\| NVIDIA-SMI "),
+    **{item: _BY_ITEM[item] for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
+}
+"""Tools whose output people paste beside a log, with what a text has once of one node."""
 
 
 class FileItems(NamedTuple):
@@ -265,15 +285,11 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     head = data[:HEAD_BYTES]
     # Fast path: nearly all files are named after their item, so try the mark of that item first.
     mark = _HINTED.get(hint) or _BY_ITEM.get(_SAME_MARK.get(hint, hint))
-    if mark is not None and mark(head):
+    if mark is not None and mark.search(head):
         return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
-    if printed and data.count(_GPU_TABLE) == 1:
-        printed = (*printed, "nvidia-smi")
-    if printed and has_kernel_lines(data.decode(errors="replace")):
-        printed = (*printed, "dmesg")
     if printed:
-        return FileItems(printed, sure=True)
+        return FileItems((*printed, *_beside(data)), sure=True)
     if end in _JOBS and not head.lstrip().startswith(b"<"):
         return FileItems(("job",), sure=_JOB.search(head) is not None)
     by_content = _by_content(head, hint)
@@ -314,12 +330,27 @@ _PRINTED = (
 )
 
 
+def _beside(data: bytes) -> Iterator[str]:
+    """Yield the items beside the log or test in a text.
+
+    Of two tables of one tool, nobody knows which nodes they are of.
+    """
+    for item, mark in _BESIDE.items():
+        lines = [
+            data[match.start() : data.find(b"\n", match.end())] for match in mark.finditer(data)
+        ]
+        if lines and len(set(lines)) == len(lines) and (len(lines) == 1 or item.startswith("ib")):
+            yield item
+    if has_kernel_lines(data.decode(errors="replace")):
+        yield "dmesg"
+
+
 def _by_content(head: bytes, hint: str) -> str:
     tree = _TREE_LINE.search(head)
     if tree is not None and hint in _TREE_ITEMS:
         return hint
     for item, mark in _MARKS:
-        if mark(head):
+        if mark.search(head):
             return hint if _SAME_MARK.get(hint) == item else item
     if _COUNTER.search(head) is not None:
         return "counters"
@@ -339,7 +370,7 @@ def _parts(data: bytes) -> list[tuple[int, str]]:
     """
     found = []
     for item, mark in _MARKS:
-        match = mark(data) if item in _TOOLS else None
+        match = mark.search(data) if item in _TOOLS else None
         if match is not None:
             found.append((data.rfind(b"\n", 0, match.start()) + 1, item))
     # Two marks can match on the same line. Then the earlier one in _MARKS is used.

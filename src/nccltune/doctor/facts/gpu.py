@@ -42,8 +42,7 @@ class NodeGpu(FactRecord):
         None
     )
     fabric_health: Annotated[str | None, "healthy, unhealthy, limited_capacity"] = None
-    fabric_clique: Annotated[int | None, "clique of its NVLink domain"] = None
-    fabric_cluster: Annotated[str | None, "UUID of its NVLink domain"] = None
+    fabric_status: Annotated[str | None, "success, or what failed, once completed"] = None
     h2d_gb_per_s: Annotated[float | None, "host to device copy, measured (nvbandwidth)"] = None
     d2h_gb_per_s: Annotated[float | None, "device to host copy, measured (nvbandwidth)"] = None
 

@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class LogMessage(FactRecord):
-    """One record of the facts `log.lines` and `log.warnings`."""
+    """One record of the fact `log.lines`."""
 
     text: Annotated[
         str | None, ("the message, from 'NCCL WARN' or 'NCCL INFO' on without these words")
@@ -23,12 +23,6 @@ LOG_LINES = records(
         "and transports left out; at most 2,000, warnings first"
     ),
     read="NCCL_DEBUG=INFO log",
-)
-LOG_WARNINGS = records(
-    "log.warnings",
-    LogMessage,
-    meaning="different warnings of NCCL, those of log.lines with warn",
-    read="NCCL_DEBUG=WARN log or a fuller one",
 )
 
 

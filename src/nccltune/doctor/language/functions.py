@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nccltune.doctor.language.evaluation import UNKNOWN, Env, Run, Unsure, truth
+from nccltune.doctor.language.evaluation import UNKNOWN, Env, Run, Unsure
 from nccltune.doctor.language.format_value import format_value
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -44,31 +44,9 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Run]:
     return make
 
 
-def _every(ends: bool) -> Callable[..., Run]:
-    """Return `make` for `any` (stops at True) or `all` (stops at False) in Kleene's logic.
-
-    `ends` is the value that stops the function.
-    """
-
-    def make(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
-        (argument,) = arguments
-
-        def run(env: Env) -> Any:
-            values = argument(env)
-            if values is UNKNOWN:
-                return UNKNOWN
-            found: Any = UNKNOWN if isinstance(values, Unsure) else not ends
-            for value in values:
-                decided = truth(value)
-                if decided is ends:
-                    return ends
-                if decided is UNKNOWN:
-                    found = UNKNOWN
-            return found
-
-        return run
-
-    return make
+def _looped(_arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
+    """Refuse `any` and `all` of something else than a comprehension, which the compiler makes."""
+    raise ValueError("takes a comprehension, such as any(g.numa == 0 for g in gpus)")
 
 
 def _of_numbers(function: Callable[[list[Any]], Any]) -> Callable[..., Run]:
@@ -200,19 +178,6 @@ def version_of(text: str) -> Any:
     return tuple(int(part) for part in found.group().split(".")) if found else UNKNOWN
 
 
-def _number(text: Any) -> Any:
-    if isinstance(text, int | float):
-        return text
-    try:
-        return int(str(text).strip(), 0)
-    except ValueError:
-        pass
-    try:
-        return float(str(text))
-    except ValueError:
-        return UNKNOWN
-
-
 def _size(count: float) -> str:
     from nccltune.model.sizes import format_bytes
 
@@ -233,8 +198,8 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
-        "any": Function(_every(True), "any(list)", "one member is true"),
-        "all": Function(_every(False), "all(list)", "every member is true"),
+        "any": Function(_looped, "any(x for y in list)", "one member is true"),
+        "all": Function(_looped, "all(x for y in list)", "every member is true"),
         "len": Function(_of_numbers(len), "len(list)", "how many members"),
         "sum": Function(_of_numbers(sum), "sum(list)", "the members added"),
         "min": Function(_of_numbers(min), "min(list)", "the smallest member"),
@@ -256,9 +221,7 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             needs=("settings",),
         ),
         "version": Function(_plain(version_of), "version('2.28.9')", "to compare versions"),
-        "number": Function(_plain(_number), "number(text)", "the number in it"),
         "lower": Function(_plain(str.lower), "lower(text)", "in lower case"),
-        "abs": Function(_plain(abs), "abs(number)", "without its sign"),
         "text": Function(_plain(_text), "text(a, b, ...)", "one text of them all"),
         "split": Function(_plain(_split), "split(text)", "its words"),
         "size": Function(_plain(_size), "size(bytes)", "for people: 64 MiB"),

@@ -108,6 +108,19 @@ LINES = [
      "550.127.05 don't match with driver version 550.120."),
     ("fabric_manager", "NVSwitch driver failed with error:WARNING Nothing to do "
      "[NV_WARN_NOTHING_TO_DO]"),
+    ("fabric_manager", "Job for nvidia-fabricmanager.service failed because the control process "
+     "exited with error code."),
+    ("fabric_manager", "systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'."),
+    ("fabric_manager", "systemd[1]: Failed to start NVIDIA fabric manager service."),
+    ("fabric_manager", "[ERROR] failed to configure all the available GPUs or NVSwitches"),
+    ("health", "ERROR:  nhc:  Health check failed:  Check check_xid_errors returned 1"),
+    ("health", "cpu001 nhc[1013622]: Health check failed:  Script timed out."),
+    ("health", "ERROR : Node Health Checks failed - viz3d-1 - Check check_nvsmi returned 127"),
+    ("health", "NHC: Check check_nv_ vagrant   2020-09-24T18:00:01 virtual-gpu01"),
+    ("health", "Found XID errors: 63"),
+    ("health", "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3"),
+    ("topology_file", "n1:75:95 [2] graph/xml.h:101 NCCL WARN Attribute arch of node cpu not "
+     "found"),
     ("efa_fork", "As a result, the libfabric EFA provider is operating in"),
     ("peer_access", "Failed: Cuda error /w/custom_all_reduce.cuh:307 'peer access is not supported "
      "between these two devices'"),
@@ -149,6 +162,9 @@ def test_lines_that_state_no_failure() -> None:
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
         "echo 'command not found'\n"
+        "sudo: unable to resolve host n1: Name or service not known\n"
+        "curl: (7) Failed to connect to 169.254.169.254 port 80: Connection refused\n"
+        "SUCCESS:  nhc:  Health check passed:  check_ib_bw_gdr: IB_WRITE_BW passed\n"
         "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "
         "libvmw_pvrdma-rdmav34.so: cannot open shared object file: No such file or directory\n"
         "mca_base_component_repository_open: unable to open mca_mtl: libpsm2.so.2: cannot open "
@@ -331,6 +347,7 @@ def test_the_table_of_nvidia_smi() -> None:
 FABRIC = """\
     Fabric
         State                             : Completed
+        Status                            : Success
         CliqueId                          : 2
         ClusterUUID                       : 0b6e40c4-0000-4357-9ba6-5291dd461278
         Health
@@ -343,11 +360,17 @@ FABRIC = """\
 def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
     put(tmp_path, "n1/pasted.txt", "".join(FABRIC % one for one in ("Healthy", "Unhealthy")))
     (facts,) = folder_facts(tmp_path)
-    found = [(one["fabric_health"], one["fabric_clique"]) for one in facts.named("gpus")]
-    assert found == [("healthy", 2), ("unhealthy", 2)]
-    titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{FABRIC % 'Healthy'}")
-    assert [(one.bus_id, one.fabric_cluster) for one in titled.gpus] == [
-        ("0000:19:00.0", "0b6e40c4-0000-4357-9ba6-5291dd461278")
+    found = [(one["fabric_health"], one["fabric_status"]) for one in facts.named("gpus")]
+    assert found == [("healthy", "success"), ("unhealthy", "success")]
+    failed = FABRIC.replace("Success", "Insufficient Resources") % "Healthy"
+    titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{failed}")
+    pasted = "$ nvidia-smi -q | grep -A2 Fabric\n" + FABRIC.partition("        Status")[0]
+    put(tmp_path, "n2/pasted.txt", pasted.replace("Completed", "In Progress"))
+    _, in_progress = folder_facts(tmp_path)
+    part = in_progress.named("gpus")
+    assert [one["fabric_state"] for one in part] == ["in_progress"]
+    assert [(one.bus_id, one.fabric_status) for one in titled.gpus] == [
+        ("0000:19:00.0", "insufficient_resources")
     ]
 
 

@@ -3,7 +3,8 @@
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.nccl_init import InitTimes, OpenInit, parse_init
+from nccltune.doctor.evidence.parsers.nccl_init import parse_init
+from nccltune.doctor.facts.log import LogInit, LogInitTimes
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 
 
@@ -26,7 +27,7 @@ def completes(*ranks: int) -> str:
     return "".join(init(rank, "COMPLETE") for rank in ranks)
 
 
-def unfinished(text: str) -> list[OpenInit]:
+def unfinished(text: str) -> list[LogInit]:
     found = parse_init(text).unfinished
     assert found is not None
     return found
@@ -38,7 +39,9 @@ def test_all_ranks_complete() -> None:
 
 def test_ranks_that_others_overtook_hang() -> None:
     (one,) = unfinished(STARTS + completes(0, 2, 3))
-    assert one == OpenInit("0xabc", 4, 4, 3, [1], ["h0"], whole=True)
+    assert one == LogInit(
+        comm="0xabc", ranks=4, started=4, completed=3, unfinished=[1], hosts=["h0"], whole=True
+    )
 
 
 def test_text_after_the_last_complete_shows_that_the_log_is_whole() -> None:
@@ -110,7 +113,9 @@ def test_a_split_has_no_id() -> None:
 def test_the_slowest_start_and_its_longest_part() -> None:
     words = "Init timings - ncclCommInitRank: rank {} nranks 4 total {} (kernels {}, alloc 0.41, x)"
     text = info(0, words.format(0, "3.10", "1.20")) + info(1, words.format(1, "55.01", "52.45"))
-    assert parse_init(text).times == InitTimes(4, 55.01, "kernels", 52.45)
+    assert parse_init(text).times == LogInitTimes(
+        ranks=4, total_s=55.01, part="kernels", part_s=52.45
+    )
 
 
 def test_a_fabric_across_hosts() -> None:

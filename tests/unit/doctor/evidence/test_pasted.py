@@ -17,11 +17,13 @@ from nccltune.doctor.facts.network import (
     GPU_LINK_ERRORS,
     HCA_COUNTERS,
     NIC_COUNTERS,
+    NICS,
     RDMA_FABRIC_LINKS,
     LinkErrors,
     NicCounter,
 )
-from nccltune.doctor.facts.results import TESTS
+from nccltune.doctor.facts.node import NODE_SERVICES
+from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
@@ -104,6 +106,9 @@ def test_a_device_that_ibstat_cannot_read() -> None:
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 74", "xid_nvlink"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 31", "xid_program"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1", "xid_program"),
+        ("Xid 79 on GPU 3", "gpu_lost"),
+        ("GPU 0000:3b:00.0 reported XID errors: 63", "xid_fault"),
+        ("nvidia-modeset: version 550 of the driver, xid table loaded", None),
         ("NVRM: _kgspLogXid119: ********* GSP Timeout *********", None),
         ("NVRM: GPU1 kbifCacheVFInfo_GB100: Unable to read NV_PF0", "driver_call"),
         ("NVRM: RmInitAdapter failed! (0x26:0x56:1463)", "driver"),
@@ -232,8 +237,9 @@ def test_outputs_in_a_reply(tmp_path: Path) -> None:
     quoted = "".join(f"> {line}\n" for line in P2P.splitlines())
     facts = counters(tmp_path / "a", "reply.txt", quoted)
     assert len(facts.value(GPU_P2P_TEST) or []) == 2
-    part = counters(tmp_path / "b", "mixed.txt", f"{quoted}Thanks!\n")
-    assert part.value(GPU_P2P_TEST) is None
+    for name, text in (("mixed", f"{quoted}Thanks!\n"), ("diff", f"+{P2P}".replace("\n", "\n+"))):
+        part = counters(tmp_path / name, "pasted.txt", text)
+        assert len(part.value(GPU_P2P_TEST) or []) == 2
     environment = "    NCCL_DEBUG=WARN\n    NCCL_IB_HCA=mlx5_0\n"
     found = counters(tmp_path / "c", "paste.txt", environment).value(SETTINGS) or []
     assert [(one.name, one.value) for one in found] == [
@@ -307,3 +313,140 @@ def test_links_of_a_fabric(tmp_path: Path) -> None:
     links = facts.value(RDMA_FABRIC_LINKS) or []
     assert [link.could_be for link in links] == [None, "4X", "53.125 Gbps"]
     assert links[1].rate == "1X 25.78125 Gbps"
+
+
+GIDS = """\
+DEV     PORT    INDEX   GID                                     IPv4            VER     DEV
+---     ----    -----   ---                                     ------------    ---     ---
+mlx5_0  1       4       fe80:0000:0000:0000:a288:c2ff:fe5b:03ec                 v1      net1
+mlx5_0  1       7       0000:0000:0000:0000:0000:ffff:0b00:0048 11.0.0.72       v2      net1
+"""
+TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV12\t0-31\nGPU1\tNV12\t X \t0-31\n"
+LOG = "n1:9:9 [0] NCCL INFO Using network IB\n"
+
+
+def indented(text: str) -> str:
+    return "".join(f"          {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        (f"5. The GIDs:\n{indented(GIDS)}", ("show_gids",)),
+        (f"{GIDS}\n{LOG}", ("log", "show_gids")),
+        (f"{GIDS}but the other:\n{GIDS}\n{LOG}", ("log",)),
+        (f"{LOG}$ nvidia-smi topo -m\n{TOPO}{LOG}", ("log", "topo")),
+        (f"{LOG}{TOPO}{TOPO}", ("log",)),
+        (f"{LOG}CA 'mlx5_0'\n\tPort 1:\n\t\tState: Down\nCA 'mlx5_1'\n", ("log", "ibstat")),
+        (f"{LOG}CA 'mlx5_0'\nCA 'mlx5_0'\n", ("log",)),
+        (f"{LOG}hca_id: mlx5_4\n\tport: 1\n\t\tstate: PORT_DOWN (1)\n", ("log", "ibv_devinfo")),
+    ],
+)
+def test_tools_in_prose_and_in_logs(text: str, items: tuple[str, ...], tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    known = {"show_gids": "gids", "topo": "gpu.paths", "log": "log.net"}
+    known |= dict.fromkeys(("ibstat", "ibv_devinfo"), "hcas")
+    assert set(known.values()) & set(facts) == {known[item] for item in items}
+
+
+DCGM = """\
++----------------------+
+|  NvLink Link Status  |
++----------------------+
+GPUs:
+    gpuId 0:
+        U U U D _ _
+    gpuId 1:
+        D D D D _ _
+Key: Up=U, Down=D, Disabled=X, Not Supported=_
+"""
+
+
+def test_links_of_dcgm(tmp_path: Path) -> None:
+    gpus = counters(tmp_path, "a.txt", DCGM).value(GPUS) or []
+    assert [(one.index, one.nvlinks_active, one.nvlinks) for one in gpus] == [(0, 3, 4), (1, 0, 4)]
+
+
+INACTIVE = """\
+GPU 2: NVIDIA B200 (UUID: GPU-x)
+NVML: Unable to retrieve NVLink information as all links are inActive
+"""
+
+
+def test_links_that_are_all_inactive(tmp_path: Path) -> None:
+    alone = counters(tmp_path / "a", "a.txt", INACTIVE).value(GPUS) or []
+    assert [(one.nvlinks_active, one.nvlinks) for one in alone] == [(0, 1)]
+    beside = counters(tmp_path / "b", "a.txt", texts.NVLINK + INACTIVE).value(GPUS) or []
+    assert [(one.nvlinks_active, one.nvlinks) for one in beside] == [(2, 2), (1, 2), (0, 2)]
+
+
+DIAG = """\
+Successfully ran diagnostic for group.
++---------------------------+------------------------------------------------+
+| Diagnostic                | Result                                         |
++===========================+================================================+
+|-----  Deployment  --------+------------------------------------------------|
+| Denylist                  | Pass                                           |
++-----  Integration  -------+------------------------------------------------+
+| PCIe                      | Fail - All                                     |
+| Warning                   | GPU 0's NvLink link 0 is currently down   |
+|                           | Run a fie  |
+|                           | ld diagnostic on the GPU.                      |
+| Memory                    | Pass - All                                     |
+| Warning                   | of a test that passed                          |
+| pcie                      | Fail                                           |
+|                           | GPU0: Fail                                     |
+"""
+
+
+def test_diagnostics_of_dcgm(tmp_path: Path) -> None:
+    found = counters(tmp_path / "a", "a.txt", DIAG).value(FAILURES) or []
+    assert [(one.kind, one.text) for one in found] == [
+        ("health", "PCIe: Fail - All GPU 0's NvLink link 0 is currently down Run a field "
+         "diagnostic on the GPU."),
+        ("health", "pcie: Fail GPU0: Fail"),
+    ]  # fmt: skip
+    passed = counters(tmp_path / "b", "a.txt", DIAG.replace("Fail", "Pass"))
+    assert passed.value(FAILURES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "services"),
+    [
+        (
+            "● nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+            "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)\n"
+            "     Active: failed (Result: exit-code) since Mon 2024-01-01 10:00:00 UTC; 1s ago\n",
+            {"nvidia-fabricmanager": "failed"},
+        ),
+        (
+            "$ systemctl status nvidia-imex\nUnit nvidia-imex.service could not be found.\n",
+            {"nvidia-imex": "not-found"},
+        ),
+        (
+            "* nvidia-imex.service - NVIDIA IMEX service\n   Active: active (running) since x\n"
+            "* opensm.service - Starts the OpenSM InfiniBand fabric Subnet Manager\n"
+            "   Active: inactive (dead)\n",
+            {"nvidia-imex": "active", "opensm": "inactive"},
+        ),
+    ],
+)
+def test_services_as_systemctl_shows_them(
+    text: str, services: dict[str, str], tmp_path: Path
+) -> None:
+    assert counters(tmp_path, "a.txt", text).value(NODE_SERVICES) == services
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eth0      Link encap:Ethernet  HWaddr 08:00:38:3A:7F:D4\n"
+        "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n",
+        "eth0: flags=4163<UP,BROADCAST,RUNNING,MULTICAST>  mtu 1500\n"
+        "        inet 192.0.2.1  netmask 255.255.255.0  broadcast 192.0.2.255\n",
+    ],
+)
+def test_interfaces_of_ifconfig(text: str, tmp_path: Path) -> None:
+    nics = counters(tmp_path, "a.txt", f"$ ifconfig\n{text}").value(NICS) or []
+    assert [(one.name, one.mtu) for one in nics] == [("eth0", 1500)]

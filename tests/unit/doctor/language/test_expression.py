@@ -42,7 +42,6 @@ def run(text: str, facts: dict[str, Any] | None = None, **names: Any) -> Any:
         ("1 < cpu.sockets < 2", False),
         ("cpu.sockets * 3 - 1", 5),
         ("-cpu.sockets", -2),
-        ("7 // 2 + 7 % 2", 4),
         ("'a' if node.virtual else 'b'", "b"),
         ("cpu.vendor in ['AuthenticAMD', 'GenuineIntel']", True),
         ("cpu.vendor not in ['GenuineIntel']", True),
@@ -66,12 +65,10 @@ def run(text: str, facts: dict[str, Any] | None = None, **names: Any) -> Any:
         ("setting('NCCL_ALGO') == None", True),
         ("setting('NCCL_ALGO', 'x')", "x"),
         ("version('2.9') < version('2.28.9+cuda13.0')", True),
-        ("number('0x10') + number('1.5') + number(1)", 18.5),
         ("text('a', 1, 2.5, ' ', [1, 2])", "a12.5 1, 2"),
         ("split(' a  b ')", ["a", "b"]),
         ("lower('AB')", "ab"),
         ("starts('mlx5_0', 'mlx5')", True),
-        ("abs(-2)", 2),
         ("size(65536)", "64 KiB"),
         ("known(cpu.family)", False),
         ("known(cpu.vendor)", True),
@@ -103,7 +100,6 @@ def test_values_of_expressions(text: str, value: Any) -> None:
         ("max([])", None),
         ("1 / 0", None),
         (f"{10**400} / 2", None),
-        ("number('many')", None),
         ("version('new')", None),
         ("limits.cpus[7]", "limits.cpus[7]"),
     ],
@@ -159,6 +155,7 @@ WRONG = [
     "setting(cpu.vendor)",
     "table",
     "table.none",
+    "any([1, 2])",
     "gpu",
     "gpus.index",
     "[g.idx for g in gpus]",
@@ -175,7 +172,7 @@ def test_text_that_is_no_expression_is_refused(text: str) -> None:
         compile_expression(text)
 
 
-@pytest.mark.parametrize("text", ["'x' * 9", "'a' + 'b'", "cpu.vendor % 3", "[1] * 3"])
+@pytest.mark.parametrize("text", ["'x' * 9", "'a' + 'b'", "cpu.vendor / 3", "[1] * 3"])
 def test_arithmetic_is_for_numbers(text: str) -> None:
     with pytest.raises(TypeError):
         run(text)

@@ -92,6 +92,14 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "fabric manager NVIDIA GPU driver interface version",
         "NV_WARN_NOTHING_TO_DO",
         "fabric manager config file item",
+        *("nvidia-fabricmanager.service failed", "nvidia-fabricmanager.service: Failed"),
+        *("nvidia-fabricmanager.service: Main process exited", "Failed to start NVIDIA fabric"),
+        *("available GPUs or NVSwitches", "not all local fabric manager instances"),
+    ),
+    "health": (
+        *("nhc:  Health check failed", ": Health check failed:  ", "Node Health Check failed"),
+        *("Node Health Checks failed", "Found XID errors", "NHC: "),
+        *("DCGM_FR_", "IsNotHealthy"),
     ),
     "nvls": ("in the multicast team request",),
     "efa_fork": (
@@ -295,11 +303,20 @@ _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<m
 # program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
+    r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
 )
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
 # plugin's own tests and libfabric print them without NCCL WARN.
-_BARE = ("NET/IB", "NET/OFI", "Call to ibv_", "Call to mlx5dv_", "Got completion ", "<warn>")
+_BARE = (
+    "NET/IB",
+    "NET/OFI",
+    "Call to ibv_",
+    "Call to mlx5dv_",
+    "Got completion ",
+    "<warn>",
+    "| Fail",
+)
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG)\b")
 
@@ -415,6 +432,30 @@ def wrong_rows(text: str) -> tuple[FailureLine, ...]:
     both = f"{first['out']} wrong elements out of place, {first['in']} in place"
     words = f"{first['bytes']} bytes: {both}"
     return (FailureLine("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
+
+
+# Two cells of a table of `dcgmi diag` or `dcgmi health`.
+_CELLS = re.compile(r"^\|(?P<name>[^|\n]{8,40})\| (?P<cell>[^|\n]{8,90})\|[ \t]*$", re.M)
+_DETAIL = re.compile(r"Warning\b|Error\b|Info\b|$")
+
+
+def failed_diagnostics(text: str) -> tuple[FailureLine, ...]:
+    """Return one FailureLine for each test of `dcgmi diag` or `dcgmi health` that failed, with what
+    the table says of it."""
+    found: list[FailureLine] = []
+    failed = False
+    for match in _CELLS.finditer(text) if "| Fail" in text else ():
+        name, cell = match["name"].strip(" ->"), match["cell"]
+        # A full cell ends with two spaces, and its last word goes on in the next one.
+        cell = cell[:-2] if cell.endswith("  ") and cell[-3] != " " else f"{cell.rstrip()} "
+        if failed and _DETAIL.match(name):
+            found[-1] = found[-1]._replace(text=f"{found[-1].text}{cell}"[:LONGEST])
+            continue
+        failed = cell.startswith("Fail")
+        if failed:
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(FailureLine("health", f"{name}: {cell}", line, 1))
+    return tuple(one._replace(text=one.text.strip()) for one in found)
 
 
 _LONE_RANK = re.compile(r"^.{0,80}# +Rank +(\d+) .{0,40}\bPid +(\d+) on +(\S+)")

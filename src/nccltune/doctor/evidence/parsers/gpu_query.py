@@ -64,7 +64,9 @@ def parse_gpu_query(text: str) -> GpuQuery:
     """
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
-    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+CliqueId\s+: ", text, re.M):
+    if re.search(
+        r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+Fabric$|^\s+CliqueId\s+: ", text, re.M
+    ):
         return _text(text)
     table = parse_gpu_table(text)
     return _of_rows(dict(sorted(table.items())[:_MOST_GPUS])) if table else _csv(text)
@@ -114,8 +116,7 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         remap_failed=_yes(value("remap.failed")),
         fabric_state=_word(value("fabric.state")),
         fabric_health=_word(value("fabric.health")),
-        fabric_clique=whole(value("fabric.clique")),
-        fabric_cluster=value("fabric.cluster"),
+        fabric_status=_word(value("fabric.status")),
     )
 
 
@@ -212,8 +213,7 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
     "fabric.state": ("fabric", ("state",)),
     "fabric.health": ("fabric", ("summary",)),
-    "fabric.clique": ("fabric", ("cliqueId",)),
-    "fabric.cluster": ("fabric", ("clusterUuid",)),
+    "fabric.status": ("fabric", ("status",)),
 }
 _ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
 
@@ -297,8 +297,7 @@ _LABELS = {
     "remap.failed": "Remapped Rows/Remapping Failure Occurred",
     "fabric.state": "Fabric/State",
     "fabric.health": "Fabric/Health/Summary",
-    "fabric.clique": "Fabric/CliqueId",
-    "fabric.cluster": "Fabric/ClusterUUID",
+    "fabric.status": "Fabric/Status",
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the interfaces that `ip addr` (also -d) or `ip link` prints."""
+"""Parse the interfaces that `ip addr` (also -d), `ip link` or `ifconfig` prints."""
 
 import re
 
@@ -7,7 +7,9 @@ from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.facts.network import NodeNic
 
 _FLAGS = re.compile(r"^\d{1,6}: (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)")
-_MTU = re.compile(r"\bmtu (\d{1,9})\b")
+# ifconfig of net-tools 1 prints the MTU some lines below the name.
+_IFCONFIG = re.compile(r"^(?P<name>[\w.@-]{1,32})(?:: flags=\d+<[^>]*>|\s+Link encap:)(?P<rest>.*)")
+_MTU = re.compile(r"\b(?:mtu |MTU:)(\d{1,9})\b")
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 
 
@@ -16,15 +18,14 @@ def parse_interfaces(text: str) -> list[NodeNic]:
 
     The result is empty for `ip -o addr`, which prints no flags.
     """
-    found = {}
+    found: dict[str, NodeNic] = {}
+    nic = None
     for _, line in lines_of(text):
-        match = _FLAGS.match(line)
-        if match is None:
-            continue
-        mtu, state = _MTU.search(match["rest"]), _STATE.search(match["rest"])
-        found[match["name"]] = NodeNic(
-            name=match["name"],
-            mtu=int(mtu[1]) if mtu else None,
-            state=state[1].lower() if state else None,
-        )
+        match = _FLAGS.match(line) or _IFCONFIG.match(line)
+        if match is not None:
+            nic = found[match["name"]] = NodeNic(name=match["name"])
+            state = _STATE.search(match["rest"])
+            nic.state = state[1].lower() if state else None
+        if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
+            nic.mtu = int(mtu[1])
     return list(found.values())

@@ -105,17 +105,18 @@ def parse_kernel_log(text: str) -> KernelLog:
 
 # Failures that kernel lines state. `xid_fault` has the Xids that NVIDIA's catalogue lists as a
 # fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself.
+_XID = r"(?:\bXid .*?: |(?i:\bxid(?: errors?)?:? ))"
 _FAILURES = (
-    ("gpu_lost", re.compile(r"fallen off the bus|Xid .*?: 79\b|GPU is lost|GPU .*lost!")),
+    ("gpu_lost", re.compile(rf"fallen off the bus|{_XID}79\b|GPU is lost|GPU .*lost!")),
     (
         "xid_fault",
         re.compile(
-            r"NVRM: Xid .*?: (?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
+            rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
             r"|15[014-8])\b|SXid"
         ),
     ),
-    ("xid_nvlink", re.compile(r"NVRM: Xid .*?: 74\b")),
-    ("xid_program", re.compile(r"NVRM: Xid .*?: \d+\b")),
+    ("xid_nvlink", re.compile(rf"{_XID}74\b")),
+    ("xid_program", re.compile(rf"{_XID}\d+\b")),
     (
         "peermem",
         re.compile(
@@ -170,7 +171,20 @@ _FAILURES = (
 # A line without any of these words states no failure. A search for these words is faster than
 # _FAILURES, and nearly all lines have none of them.
 _LIKELY = (
-    *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
+    *(
+        "Xid",
+        "XID",
+        "xid",
+        "lost",
+        "fallen",
+        "NVRM",
+        "nvidia",
+        "AER",
+        "severity=",
+        "DPC",
+        "emory",
+        "oom-kill",
+    ),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
     *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer"),

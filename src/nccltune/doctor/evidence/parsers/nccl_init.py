@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.failures import has_rows
+from nccltune.doctor.facts.log import LogInit, LogInitTimes
 from nccltune.formats.nccl_log.lines import find_log_line
 
 _INIT = re.compile(
@@ -47,40 +48,16 @@ _COMPLETED = 3
 """State of a GPU in a fabric (nvmlGpuFabricState): its registration is complete."""
 
 
-class OpenInit(NamedTuple):
-    """A communicator with ranks that started and did not complete.
-
-    `whole` is false if the log may be cut before the lines of these ranks.
-    """
-
-    comm: str
-    ranks: int
-    started: int
-    completed: int
-    unfinished: list[int]
-    hosts: list[str]
-    whole: bool
-
-
-class InitTimes(NamedTuple):
-    """Seconds of the slowest start of a communicator, and those of its longest part."""
-
-    ranks: int
-    total_s: float
-    part: str
-    part_s: float
-
-
 class InitLines(NamedTuple):
     """The start of communicators in a log. None marks what the log does not have.
 
     `fabric_nodes` is the number of hosts whose GPUs are in one NVLink domain. `nvlink_domains` is
     into how many domains of several hosts NVLink joins the largest communicator: 0 if into none.
-    `fabric_faults` are sentences about GPUs.
+    `fabric_faults` are sentences about GPUs. `times` are of the slowest start.
     """
 
-    unfinished: list[OpenInit] | None
-    times: InitTimes | None
+    unfinished: list[LogInit] | None
+    times: LogInitTimes | None
     fabric_nodes: int | None
     nvlink_domains: int | None
     fabric_faults: list[str] | None
@@ -118,7 +95,7 @@ class _Group:
         self.done: list[int] = []
 
 
-def _unfinished(text: str) -> list[OpenInit]:
+def _unfinished(text: str) -> list[LogInit]:
     groups, end = _groups(text)
     found = []
     last = _last_lines(text) if any(any(one.open.values()) for one in groups.values()) else {}
@@ -135,7 +112,7 @@ def _unfinished(text: str) -> list[OpenInit]:
         first = sorted(list(group.owner)[: len(group.done)]) == sorted(group.done)
         cut = not text.endswith("\n") or (ends_here and (late or first))
         found.append(
-            OpenInit(
+            LogInit(
                 comm=name,
                 ranks=group.ranks,
                 started=len(group.owner),
@@ -181,14 +158,16 @@ def _last_lines(text: str) -> Mapping[tuple[str, str], str]:
     return found
 
 
-def _slowest(text: str) -> InitTimes | None:
+def _slowest(text: str) -> LogInitTimes | None:
     matches = [match for _, line in _lines(text, "Init timings") if (match := _TIMES.search(line))]
     if not matches:
         return None
     match = max(matches, key=lambda one: float(one["total"]))
     parts = [(float(seconds), name) for name, seconds in _PART.findall(match["parts"])]
     seconds, name = max(parts, default=(0.0, "unknown"))
-    return InitTimes(int(match["ranks"]), float(match["total"]), name, seconds)
+    return LogInitTimes(
+        ranks=int(match["ranks"]), total_s=float(match["total"]), part=name, part_s=seconds
+    )
 
 
 def _fabric(text: str) -> int | None:

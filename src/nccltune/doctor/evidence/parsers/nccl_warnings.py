@@ -189,6 +189,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      "network"),
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
+    (r"(?:^|/)xml\.(?:h|cc)", r"^Attribute |^Error : ", "topology_file"),
     ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
      "topology_file"),
     ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token", "setting"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `nvidia-smi nvlink -s` and `-e` (drivers 396 to 580).
+"""Parse `nvidia-smi nvlink -s` and `-e` (drivers 396 to 580), and `dcgmi nvlink --link-status`.
 
 The outputs list the NVLinks of each GPU: with its rate or as inactive, or with counters of errors.
 """
@@ -14,6 +14,8 @@ _ERRORS = re.compile(
     r"^\s+Link (?P<link>\d{1,3}): (?P<counter>(?:Replay|Recovery|CRC) Errors?): "
     r"(?P<value>\d{1,18})\s*$"
 )
+_DCGM_GPU = re.compile(r"^\s*gpuId (?P<index>\d{1,4}):\s*$")
+_DCGM_LINKS = re.compile(r"^\s*[UDX_](?: [UDX_])+\s*$")
 _LINK = re.compile(r"^\s+Link \d{1,3}: (?:(?P<rate>\d{1,5}(?:\.\d{1,6})?) GB/s|<inactive>)")
 
 
@@ -33,15 +35,24 @@ class NvLinks(NamedTuple):
 
 
 def parse_nvlink_status(text: str) -> NvLinks:
-    """Parse `nvidia-smi nvlink -s`."""
+    """Parse `nvidia-smi nvlink -s` or `dcgmi nvlink --link-status`."""
     found: dict[int, GpuLinks] = {}
     gpu: int | None = None
     unread = 0
+    inactive = set()
     for _, line in lines_of(text):
-        match = _GPU.match(line)
+        match = _GPU.match(line) or _DCGM_GPU.match(line)
         if match is not None:
             gpu = int(match["index"])
-            found[gpu] = GpuLinks(0, 0, match["name"])
+            found[gpu] = GpuLinks(0, 0, match.groupdict().get("name"))
+            continue
+        if gpu is not None and _DCGM_LINKS.match(line):
+            states = line.split()
+            found[gpu] = GpuLinks(states.count("U"), states.count("U") + states.count("D"))
+            gpu = None
+            continue
+        if gpu is not None and "all links are inactive" in line.lower():
+            inactive.add(gpu)
             continue
         match = _LINK.match(line)
         if match is None or gpu is None:
@@ -50,6 +61,9 @@ def parse_nvlink_status(text: str) -> NvLinks:
             continue
         active, links, name = found[gpu]
         found[gpu] = GpuLinks(active + (match["rate"] is not None), links + 1, name)
+    # NVML then says no number of links; there is one at least.
+    links = max(1, *(one.links for one in found.values())) if inactive else 0
+    found |= {gpu: found[gpu]._replace(links=links) for gpu in inactive}
     return NvLinks(found, unread)
 
 
