@@ -27,7 +27,7 @@ from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.reading.table_header import with_title
+from nccltune.formats.reading.table_header import header_of, with_title
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
@@ -170,7 +170,7 @@ class _TextReader:
             if fast is not None and fast(line, at):
                 continue
             if line:
-                self.below = lines[at - number + 1 : at - number + 3]
+                self.below = lines[at - number + 1 : at - number + 6]
                 self.line(line, at)
                 fast = self.plain.fast
 
@@ -233,12 +233,16 @@ class _TextReader:
 
     def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
         """Process a line that is no comment and no log: a header without `#`, a row, or neither."""
-        if self.commands.observe(body, number):
-            source.end_unlabelled()
         if _QUOTED.match(text):
             text = _QUOTED.sub("", text)
             body = text.lstrip()
+        untitled = text
         text, self.above = with_title(text, self.above, self.below), text
+        # The names of columns may be settings, which are those of a column.
+        if header_of(text) is None and self.commands.observe(
+            body, number, heads=self._heads(untitled)
+        ):
+            source.end_unlabelled()
         plain = _BARE_HEADER.match(body) and not _SEPARATED.search(body)
         if not (plain and body.count("time") != 1) and source.copied(text, number):
             return
@@ -257,6 +261,11 @@ class _TextReader:
             self.report.cannot_read(number, text, "a result row behind words that are not known")
         else:
             self.report.ignored += 1
+
+    def _heads(self, text: str) -> bool:
+        """Return whether the names of a table follow a line directly, or after an empty one."""
+        below = [_without_prefix(line)[1].lstrip("> ") for line in self.below if line.strip()]
+        return bool(below) and header_of(with_title(below[0], text, below[1:])) is not None
 
     def _led(self, source: SourceReader, text: str, number: int) -> bool:
         """Process a line of a table with another column before those of nccl-tests.

@@ -73,7 +73,8 @@ _OF_HOSTS = (
     r"(?:nodes|hosts|instances|machines|servers))\b"
 )
 _COUNTED = re.compile(
-    rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})", re.IGNORECASE
+    rf"\b(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})",
+    re.IGNORECASE,
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
@@ -241,8 +242,11 @@ class CommandLines:
         self._version: str | None = None
         self._version_level = 0
 
-    def _note_title(self, text: str, number: int) -> None:
-        """Keep the nodes and the collective that a heading names, until one of its level."""
+    def _note_title(self, text: str, number: int, *, heads: bool) -> None:
+        """Keep the nodes and the collective that a heading names, until one of its level.
+
+        `heads`: the line is directly above a table, so it is a title without a mark.
+        """
         text = " ".join(text.split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
@@ -264,7 +268,7 @@ class CommandLines:
             self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
-        is_title = _TITLE.match(text) is not None or text.endswith(":")
+        is_title = heads or _TITLE.match(text) is not None or text.endswith(":")
         self._note_version(text, level, is_title=is_title)
         short = len(text.split()) < _MOST_TITLE_WORDS and _TEST.search(text) is not None
         if (is_title or short) and (named := collective_of_title(text)) is not None:
@@ -277,10 +281,10 @@ class CommandLines:
         """Keep the nodes and ranks that a title or a sentence about a test names."""
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
-        found = _OF_NODES.match(text)
+        found = _OF_NODES.match(text) or (_COUNTED.search(text) if is_title else None)
         matches = _OF_RANKS.finditer(text) if is_title else ()
         ranks = {int(match["ranks"]) for match in matches}
-        if len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+        if len(ranks) == 1 and (found is None or _is_one(found)) and not _EACH_NODE.search(text):
             self._headed = ranks.pop() or None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
             self._headed = int(product[1]) * int(product[2]) or None
@@ -294,8 +298,7 @@ class CommandLines:
             if machines and self._used and not self._level:
                 self._titled = None
             return
-        word = found["nodes"].lower().replace("one", "single")
-        nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
+        nodes = _number_of(found["nodes"])
         self._titled = (nodes, number) if nodes else None
         self._level = level
 
@@ -324,8 +327,8 @@ class CommandLines:
                 self._machine_level = level
                 return
 
-    def observe(self, text: str, number: int) -> bool:
-        """Process a line that is neither a log line nor a table row.
+    def observe(self, text: str, number: int, *, heads: bool = False) -> bool:
+        """Process a line that is neither a log line nor a table row; `heads` a table directly.
 
         Return whether it has a setting or starts a program.
         """
@@ -337,7 +340,7 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
-        self._note_title(text, number)
+        self._note_title(text, number, heads=heads)
         if _HEADING.match(text) or text.startswith("//"):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
@@ -443,6 +446,16 @@ class CommandLines:
             earlier=self._ranks if ranks is None and not self._ambiguous else None,
             elsewhere=self._elsewhere,
         )
+
+
+def _number_of(word: str) -> int:
+    """Return the number of nodes that a word names."""
+    word = word.lower().replace("one", "single")
+    return int(word) if word.isdecimal() else _NODE_WORDS.index(word)
+
+
+def _is_one(found: re.Match[str]) -> bool:
+    return _number_of(found["nodes"]) == 1
 
 
 def _forced_by(heading: str) -> str:
