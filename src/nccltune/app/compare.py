@@ -210,6 +210,11 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
         if len(run.curves) == 1:
             ((test, _),) = run.curves
             tables.setdefault((run.table, test), []).append(run)
+    if all(len(_by_name(runs)) < _LEAST_BESIDE for runs in tables.values()):
+        sections = list(tables.items())
+        tables = {}
+        for (_, test), runs in sections:
+            tables.setdefault(("", test), []).extend(runs)
     for (_, test), runs in tables.items():
         named = _by_name(runs)
         if len(named) < _LEAST_BESIDE:

@@ -109,6 +109,8 @@ _OF_RANKS = re.compile(
 _TORCHRUN = re.compile(r"\s--?nproc[-_]per[-_]node[ =](\d{1,3})\b")
 _TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
 _PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
+# `2 nodes with 8 GPUs` are 16, `2 nodes, 16 GPUs` and `16 GPUs on 2 nodes` are not 32.
+_OF_EACH = re.compile(r"\b(?:with|of|having|x)\s\d|[x\u00d7*(/]\s?\d", re.IGNORECASE)
 _EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
 _MACHINES = (
     re.compile(
@@ -275,16 +277,21 @@ class CommandLines:
             self._named, self._named_level = named, level
         if is_title or _ONLY_MACHINE.fullmatch(text):
             self._note_machine(text, level)
-        self._note_scale(text, number, level, is_title=is_title)
+        self._note_scale(text, number, level, is_title=is_title, heads=heads)
 
-    def _note_scale(self, text: str, number: int, level: int, *, is_title: bool) -> None:
+    def _note_scale(
+        self, text: str, number: int, level: int, *, is_title: bool, heads: bool
+    ) -> None:
         """Keep the nodes and ranks that a title or a sentence about a test names."""
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
-        found = _OF_NODES.match(text) or (_COUNTED.search(text) if is_title else None)
+        found = _OF_NODES.match(text)
+        if found is None and heads and not _CONTRAST.search(text):
+            found = _COUNTED.search(text)
         matches = _OF_RANKS.finditer(text) if is_title else ()
         ranks = {int(match["ranks"]) for match in matches}
-        if len(ranks) == 1 and (found is None or _is_one(found)) and not _EACH_NODE.search(text):
+        nodes = _number_of(found["nodes"]) if found is not None else 1
+        if len(ranks) == 1 and not _EACH_NODE.search(text) and _are_all(text, nodes):
             self._headed = ranks.pop() or None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
             self._headed = int(product[1]) * int(product[2]) or None
@@ -454,8 +461,9 @@ def _number_of(word: str) -> int:
     return int(word) if word.isdecimal() else _NODE_WORDS.index(word)
 
 
-def _is_one(found: re.Match[str]) -> bool:
-    return _number_of(found["nodes"]) == 1
+def _are_all(text: str, nodes: int) -> bool:
+    """Return whether the ranks in a title are those of all its nodes."""
+    return nodes == 1 or _OF_EACH.search(text) is None
 
 
 def _forced_by(heading: str) -> str:
