@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say what a file without known measurements is, what is missing, and what to give instead."""
 
+import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
@@ -13,7 +15,7 @@ from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
-from nccltune.model.numbers import counted
+from nccltune.model.numbers import counted, gain_text
 
 _KNOWN = (
     "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
@@ -50,6 +52,15 @@ _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
+# `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
+_LISTED = re.compile(
+    r"\s*(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^|=:]{1,60}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
+    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?\s*"
+)
+_MEASURE = re.compile(
+    r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
+    re.IGNORECASE,
+)
 _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
@@ -133,6 +144,8 @@ def describe(text: str) -> Described:
             "give an output with its numbers",
             cut,
         )
+    if (values := _of_list(lines)) is not None:
+        return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _of_table(tables[0])
@@ -166,6 +179,47 @@ def _of_test(text: str) -> Described | None:
     """Describe what nccl-tests prints beside its rows; None if there is nothing of it."""
     lines = [strip_prefix(line)[1] for line in _lines(text)]
     return _of_header(lines) or _of_summaries(lines, text)
+
+
+def _of_list(lines: list[str]) -> Described | None:
+    """Describe a list with a bandwidth or latency for each of several things; None without one."""
+    found: list[re.Match[str]] = []
+    title, above, first = "", "", 0
+    for at, line in enumerate([*lines, "end"], 1):
+        if (match := _LISTED.fullmatch(line.replace("**", "").replace("`", ""))) is not None:
+            title, first = (title, first) if found else (above, at)
+            found.append(match)
+            continue
+        if not line.strip():
+            continue
+        values = {match["label"].strip(): float(match["value"]) for match in found}
+        units = {match["unit"] for match in found}
+        named = _MEASURE.search(title) and all(re.search(r"\d", label) for label in values)
+        if len(values) == len(found) >= _LEAST and len(units) == 1 and (named or None not in units):
+            return _listed_values(values, units.pop() or "", _MEASURE.search(title), first)
+        found, above = [], line
+    return None
+
+
+def _listed_values(
+    values: dict[str, float], unit: str, measure: re.Match[str] | None, line: int
+) -> Described | None:
+    if min(values.values()) <= 0:
+        return None
+
+    def of(label: str) -> str:
+        return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 40)})"
+
+    high, low = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
+    message = f"lists {len(values)} values" + (f" of {measure[0]}" if measure is not None else "")
+    message += f": highest {of(high)}, lowest {of(low)}"
+    message += f", {gain_text(values[high] / values[low])} apart"
+    steps = {pair: abs(math.log(values[pair[1]] / values[pair[0]])) for pair in pairwise(values)}
+    before, after = max(steps, key=steps.__getitem__)
+    if {before, after} != {high, low}:
+        step = gain_text(math.exp(steps[before, after]))
+        message += f"; the largest step is {step}, from {of(before)} to {of(after)}"
+    return Described(message, "compare their outputs size by size: nccltune compare A B", line)
 
 
 def _of_prose(lines: list[str]) -> Described:

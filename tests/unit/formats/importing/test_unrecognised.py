@@ -157,3 +157,47 @@ def test_a_log_without_a_table_is_described(tmp_path: Path, text: str, words: st
         assert [*reading.batches()] == []
         notes = [flag.sentence for flag in reading.report.flags]
         assert any(words in said for said in [reading.report.error or "", *notes])
+
+
+LISTED = {
+    "bullets": "the busbw is:\n\n- v2.10.3-1: 57.06\n- v2.11.4-1: 7.05\n- v2.12.12-1: 7.07\n",
+    "units": "* NCCL 2.10.3 = 57.06 GB/s\n* NCCL 2.11.4 = 7.05 GB/s\n* NCCL 2.12 = 7.07 GB/s\n",
+    "numbers": "Bus bandwidth\n1. 2.10.3 -> 57.06\n2. 2.11.4 -> 7.05\n3. 2.12.12 -> 7.07\n",
+    "bold": "algbw by version\n**v2.10.3**: 57.06\n**v2.11.4**: 7.05\n**v2.12.12**: 7.07\n",
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_list_of_values_is_summed_up(name: str) -> None:
+    found = describe(LISTED[name])
+    assert found.message.startswith("lists 3 values")
+    assert "highest 57.06" in found.message
+    assert "lowest 7.05" in found.message
+    assert "8.09x apart" in found.message
+    assert found.line == next(
+        at for at, line in enumerate(LISTED[name].splitlines(), 1) if "57.06" in line
+    )
+
+
+def test_the_largest_step_of_a_list_is_named() -> None:
+    text = (
+        "latency by version:\n- 2.1: 10 us\n- 2.2: 30 us\n- 2.3: 31 us\n- 2.4: 9 us\n- 2.5: 40 us\n"
+    )
+    message = describe(text).message
+    assert "highest 40 us (2.5), lowest 9 us (2.4)" in message
+    assert "largest step" not in message
+    message = describe(text.replace("9 us", "20 us")).message
+    assert "the largest step is 3.00x, from 10 us (2.1) to 30 us (2.2)" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bandwidth is low with:\n- nodes: 2\n- GPUs: 8\n- NICs: 4\n",
+        "versions:\n- driver 535: 1\n- CUDA 12: 2\n- OFED 5: 3\n",
+        "busbw:\n- v2.10: 57\n- v2.11: 7\n",
+        "times:\n- a: 3 us\n- b: 4 ms\n- c: 5 us\n",
+    ],
+)
+def test_other_lists_are_no_values(text: str) -> None:
+    assert "lists" not in describe(text).message
