@@ -210,7 +210,7 @@ def _beside(
     Empty for a run without a limit, and where there is no other run.
     """
     own = items[0].condition.for_tuner
-    others = {
+    others: dict[str, dict[int, float]] = {
         group[0].condition.limits or DEFAULT: {x.bytes: x.time_us for x in group[0].shown.points}
         for group in groups
         if msgspec.structs.replace(group[0].condition.for_tuner, limits=own.limits) == own
@@ -223,7 +223,7 @@ def _beside(
         for found in fastest_ranges(others)
         if own.limits in found.names
     ]
-    rest = ", ".join(str(name) for name in others if name != own.limits)
+    rest = ", ".join(name for name in others if name != own.limits)
     where = f"the fastest at {', '.join(best)}" if best else "the fastest at no size"
     return f"with {rest}: {where}; {rest_of(own.limits)}, so none of it is a rule"
 

@@ -79,6 +79,17 @@ def test_names_of_columns_are_no_settings_of_the_others(tmp_path: Path) -> None:
     assert "Tree" not in "".join(item.first + item.second for item in side.different)
 
 
+def test_columns_of_counts_and_ratios_are_no_runs(tmp_path: Path) -> None:
+    text = (
+        "All-reduce, 8 GPUs, 1 node, median time in us:\n\n"
+        "| tokens | MiB | nccl+norm | fused | other | speedup |\n|--|--|--|--|--|--|\n"
+        "| 64 | 1 | 271 | 19 | 23 | 14.2x |\n| 128 | 2 | 269 | 29 | 30 | 9.2x |\n"
+    )
+    (table,) = read(tmp_path, text).tables
+    assert list(table.times_us) == ["nccl+norm", "fused", "other"]
+    assert [item.names for item in table.fastest] == [("fused",)]
+
+
 def test_equal_times_have_no_winner(tmp_path: Path) -> None:
     rows = "| 65536 | 21 | 21 | 30 |\n| 1048576 | 50 | 50 | 50 |\n"
     (table,) = read(tmp_path, TITLE + NAMED + RULE + rows).tables

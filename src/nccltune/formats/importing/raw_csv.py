@@ -22,6 +22,7 @@ from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
+from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
@@ -39,7 +40,7 @@ from nccltune.formats.reading.table_header import (
 )
 from nccltune.formats.text.cells import CellError, Problem
 from nccltune.formats.text.delimited import cells_of
-from nccltune.formats.text.lines import line_blocks, visible
+from nccltune.formats.text.lines import encoding_of, line_blocks, visible
 from nccltune.model.choice import (
     DEFAULT,
     AnyChoice,
@@ -63,6 +64,7 @@ _NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gb
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
 _BATCH = 4096
+_HEAD = 1 << 16
 _ASSUMED = "no column names the choice that it was made with: taken as the default"
 
 
@@ -77,8 +79,11 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         problem = Problem(number, f"more than 1 MiB in a line: {visible(text, 40)}")
         raise problem.error(context.report.name)
 
+    head = file.read(_HEAD)
+    file.seek(0)
     blocks = line_blocks(file, too_long=too_long, progress=context.progress)
-    yield from read_raw_blocks(blocks, context)
+    head_text = head.decode(encoding_of(head[:4]), errors="replace")
+    yield from read_raw_blocks(rows_of_pairs(blocks, head_text), context)
 
 
 def read_raw_blocks(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
+from nccltune.formats.nccl_log.messages import RanCall, read_message
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.file_report import FileReport
@@ -16,12 +17,14 @@ from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.numbers import counted, gain_text
+from nccltune.model.sizes import format_bytes
 
 _KNOWN = (
     "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
     " a size and a time for each call, samples of nccltune, and topologies (NCCL_TOPO_DUMP_FILE,"
     " nvidia-smi topo -m)"
 )
+_NAMES = "name the column of the sizes of calls 'size (bytes)', and each of their times 'NAME (us)'"
 _NCCLX = (
     "is a configuration of the tuner in NCCLX: it holds rules, not measurements",
     "NVIDIA's tuner plugins cannot read it: its sizes are ranges in bytes of one rank",
@@ -32,12 +35,19 @@ _START = re.compile(
 )
 _SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
 _PROSE = re.compile(
-    r"\b(?:busbw|algbw|bus bandwidth|bandwidth|throughput)\b\D{0,40}\d", re.IGNORECASE
+    r"\b(?:busbw|algbw|bandwidth|bus bw)\b\D{0,40}\d|\bthroughput\b\D{0,40}[\d.,]+ ?[GM]i?b",
+    re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
+_OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
+_BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
+_TIMED = re.compile(
+    r"(?<![\w.])\d+(?:\.\d+)? ?"
+    r"(?:[mnu\u00b5\u03bc]s|[mu]?sec|seconds|[GM]i?B/s|[GM]b(?:ps|/s))(?![\w/])"
+)
 _LOOP = re.compile(r"\s*(?:for|while|until|do)\b")
 _APART = (
     "is a separate copy that communicates with no other: nccl-tests was built without MPI=1, or"
@@ -49,6 +59,7 @@ _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5\u03bc]?s|[x%])?")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
@@ -223,6 +234,24 @@ def _listed_values(
 
 
 def _of_prose(lines: list[str]) -> Described:
+    log = [(at, match) for at, line in enumerate(lines, 1) if (match := _BARE_LOG.search(line))]
+    if log:
+        message = (
+            f"has {counted(len(log), 'line')} of an NCCL log without host and process, no table"
+        )
+        calls = (read_message(match["message"]) for _, match in log)
+        if (call := next((each for each in calls if isinstance(each, RanCall)), None)) is not None:
+            ran = call.ran if isinstance(call.ran, str) else call.ran.label
+            message += f": NCCL chose {ran} for {format_bytes(call.size)}"
+        return Described(message, "give the lines whole, and the output of nccl-tests", log[0][0])
+    timed = [at for at, line in enumerate(lines, 1) if _TIMED.search(line)]
+    if len(timed) >= _LEAST:
+        return Described(
+            f"has {len(timed)} lines with times or bandwidths, and no table of them by size",
+            "give the output of nccl-tests, or a table with the columns 'size (bytes)' and"
+            " 'time (us)'",
+            timed[0],
+        )
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
     if prose is not None:
         return Described(
@@ -256,7 +285,8 @@ def _of_table(table: _Table) -> Described:
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
     if not table.measured and not table.sized:
-        return Described(f"{what}none is named a size, a time or a bandwidth", _KNOWN, table.line)
+        hint = _NAMES if table.numbered else _KNOWN
+        return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
     if not table.sized:
         missing = "none is named the size of a call, so there is no time for each size"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
@@ -317,8 +347,11 @@ def _of_summaries(lines: list[str], text: str) -> Described | None:
     """
     found = [(at, match[1]) for at, line in enumerate(lines, 1) if (match := _SUMMARY.match(line))]
     if not found:
-        return None
-    what = f"has {counted(len(found), 'average')} of nccl-tests and no row"
+        end = next((at for at, line in enumerate(lines, 1) if _OUT_OF_BOUNDS.match(line)), None)
+        what = "has the last lines of nccl-tests and no row: the text is cut"
+        return None if end is None else Described(what, "give the whole output", end)
+    values = ", ".join(value for _, value in found[:6]) + (", ..." if len(found) > 6 else "")
+    what = f"has {counted(len(found), 'average')} of nccl-tests ({values} GB/s) and no row"
     starts = sum(1 for _ in _START.finditer(text))
     if len(found) > 1 and starts == 1 and not any(map(_LOOP.match, lines)):
         return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
@@ -333,7 +366,8 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
     for at, line in enumerate(lines):
         if at < skip or not any(char.isalpha() for char in line) or _VALUE.search(line):
             continue
-        body = line.strip().removeprefix("#").strip() if "\t" not in line else line
+        plain = "\t" in line or line.lstrip().startswith("|")
+        body = line if plain else line.strip().removeprefix("#").strip()
         for separator in separators_of(body):
             names = cells_of(body, separator)
             if not _are_names(names, line, separator):
@@ -396,6 +430,10 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
             break
         rows.append(cells)
     numbers = sum(any(char.isdigit() for char in cell) for row in rows[:1] for cell in row)
+    if separator in ",;" and not any(
+        _VALUE_CELL.fullmatch(cell) for row in rows[:1] for cell in row
+    ):
+        return []  # sentences with commas
     return rows if numbers >= (1 if separator != " " else max(2, width // 3)) else []
 
 

@@ -27,6 +27,7 @@ from nccltune.formats.nccl_tests.wrapped import unwrapped, wrapping_of
 from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
+from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, with_title
 from nccltune.formats.text.diffs import is_diff, sides_of_diff
@@ -93,6 +94,7 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     if is_diff(text):
         context.report.flag(FlagKind.NOTE, "a diff: its old and its new lines are two texts")
         blocks = sides_of_diff(blocks)
+    blocks = rows_of_pairs(blocks, text)
     if wrapping is not None:
         blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)
     yield from read_blocks(_unfolded(blocks), context)

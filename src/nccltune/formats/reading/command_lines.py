@@ -266,6 +266,7 @@ class CommandLines:
         if "nproc" in text and (each := _TORCHRUN.search(text)) is not None:
             several = _TORCHRUN_NODES.search(text)
             self._worded = int(each[1]) * (int(several[1]) if several else 1) or None
+            self._titled = (int(several[1]), number) if several and int(several[1]) else None
         if "." in text and (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):

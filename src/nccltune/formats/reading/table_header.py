@@ -46,6 +46,7 @@ _NAMES = {
     "spread": "tmin tmax minbw maxbw avgbw min max mintime maxtime timemin timemax std stddev"
     " timestd cv",
 }
+_SIZE_UNITS = frozenset({"kib", "mib", "gib", "kb", "mb", "gb"})
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 """Roles that only a raw CSV has: rows of several collectives or choices."""
@@ -79,7 +80,9 @@ _TIME_WORDS = re.compile(
 )
 _NO_RUN = re.compile(
     r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
-    r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound)(?![a-z])|[\u0394\u2206+\u00b1%]",
+    r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound|tokens?|rows?|batch\w*"
+    r"|shapes?|hidden|ratio|winner|fastest|dtype|iter\w*|samples?|result\w*)(?![a-z])|[\u0394\u2206\u00b1%]"
+    r"|(?<!\w)\+|\+(?!\w)",
     re.IGNORECASE,
 )
 _NOT_ONE_CALL = re.compile(
@@ -93,7 +96,9 @@ _NOT_ONE_CALL = re.compile(
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
-_HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
+_HINT = re.compile(
+    r"size|bytes|payload|algo|proto|coll|taille|tamanho|(?<![a-z])[kmg]i?b(?![a-z])", re.IGNORECASE
+)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
@@ -108,7 +113,7 @@ _SUFFIX = re.compile(
 _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
 
 
-_MANY_DIGITS = re.compile(r"\d\D+\d\D+\d")
+_MANY_DIGITS = re.compile(r"(?:\d[\d.,]*\D+){2}\d")
 _RULE_OF_BARS = re.compile(r"\s*[|:\-\s]+")
 _UNIT_OF_CELL = re.compile(r"[\d.,]+ ?([munµμ]s(?:ec)?)", re.IGNORECASE)
 _UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|$)", re.IGNORECASE)
@@ -255,7 +260,7 @@ def header_of(line: str) -> Header | None:
         return None
     body = line.strip().removeprefix("#") if "\t" not in line else line
     for separator in separators_of(body):
-        columns = tuple(column_of(cell) for cell in cells_of(body, separator))
+        columns = _with_only_time([column_of(cell) for cell in cells_of(body, separator)])
         header = Header(separator, columns)
         roles = header.roles
         runs = header.runs()
@@ -276,6 +281,19 @@ def header_of(line: str) -> Header | None:
             continue  # the units below a line of names
         return header
     return None
+
+
+def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
+    """Return columns with the role of the only one with a unit of time, such as `Wall time (s)`.
+
+    Other words than that in its name may say that it is not the time of a call.
+    """
+    timed = [at for at, column in enumerate(columns) if time_unit(column.unit)]
+    if len(timed) == 1 and not (column := columns[timed[0]]).role:
+        heading, role = _heading_of(column)
+        if role == "time" and _TIME_WORDS.search(column.name) and _are_of_one_call([heading]):
+            columns[timed[0]] = column._replace(role="time")
+    return tuple(columns)
 
 
 def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
@@ -312,7 +330,11 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
         return line
     measure = f"{match.groupdict().get('what', 'time')} ({match['unit']})"
     cells = [
-        name if column.role else measure if len(others) == 1 else f"{name} {measure}"
+        name
+        if column.role or _NO_RUN.search(name)
+        else measure
+        if len(others) == 1
+        else f"{name} {measure}"
         for name, column in zip(names, columns, strict=True)
     ]
     return separator.join(["", *cells, ""] if separator == "|" else cells)
@@ -430,6 +452,8 @@ def column_of(cell: str) -> Column:
     if not plain and (time_unit(unit) or bandwidth_unit(unit)):
         # A column with no name but a unit.
         plain = "time" if time_unit(unit) else "bandwidth"
+    if plain in _SIZE_UNITS and not unit:
+        plain, unit = "size", cell.strip()
     if not unit and plain in ("sizebytes", "sizeinbytes", "bytes", "nbytes"):
         unit = "B"
     # A share or a difference, such as `Δ time` and `time %`, is none of the columns.
