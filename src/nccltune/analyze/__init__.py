@@ -14,6 +14,7 @@ contrasts.py         gain of a choice over the default over several sizes, with 
 gains.py             gain of every choice over the default at every size
 findings.py          bad crossovers, slow runs and defects of a curve, with one sentence for each
 shapes.py            dips and plateaus of a curve
+fastest.py           the fastest of several runs of one test at each size
 falling.py           times that fall as the size grows, beyond noise
 falling_findings.py  the sentences about them
 compared.py          what was compared with the default, and what was not

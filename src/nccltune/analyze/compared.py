@@ -8,9 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
+from nccltune.analyze.fastest import fastest_ranges
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, rest_of
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.numbers import size_form
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
@@ -102,11 +106,13 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         if item.kind in (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER)
     }
     found = []
-    for items in _groups(analysis.conditions):
+    groups = _groups(analysis.conditions)
+    for items in groups:
         condition = items[0].condition.for_tuner
         result = compared(items)
         claim = result.conclusive and (condition.collective, condition.scale) not in doubted
-        found.append(Comparison(condition.title, _text(items, result, claim), result, items))
+        text = _beside(items, groups) or _text(items, result, claim)
+        found.append(Comparison(condition.title, text, result, items))
     return found
 
 
@@ -194,6 +200,32 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     best = _fastest(items)
     looks = "the default looks right" if best is None else f"{best} faster"
     return text + f"{looks}, but so few timings cannot show it"
+
+
+def _beside(
+    items: Sequence[ConditionAnalysis], groups: Sequence[Sequence[ConditionAnalysis]]
+) -> str:
+    """Return where a run that was limited to an algorithm or protocol is the fastest of those.
+
+    Empty for a run without a limit, and where there is no other run.
+    """
+    own = items[0].condition.for_tuner
+    others: dict[str, dict[int, float]] = {
+        group[0].condition.limits or DEFAULT: {x.bytes: x.time_us for x in group[0].shown.points}
+        for group in groups
+        if msgspec.structs.replace(group[0].condition.for_tuner, limits=own.limits) == own
+    }
+    if own.limits is None or len(others) < 2:
+        return ""
+    sizes = size_form(items[0].sizes)
+    best = [
+        " to ".join(dict.fromkeys((sizes(found.low_bytes), sizes(found.high_bytes))))
+        for found in fastest_ranges(others)
+        if own.limits in found.names
+    ]
+    rest = ", ".join(name for name in others if name != own.limits)
+    where = f"the fastest at {', '.join(best)}" if best else "the fastest at no size"
+    return f"with {rest}: {where}; {rest_of(own.limits)}, so none of it is a rule"
 
 
 def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two studies, logs or folders size by size; or the many runs of a fleet."""
+"""Compare two studies, logs or folders size by size; the runs in one file; or those of a fleet."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from nccltune.analyze.fastest import FastestRange, fastest_ranges
 from nccltune.app.compare_reference import (
     ReferenceCompared,
     ReferenceRequest,
@@ -21,6 +23,7 @@ from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
     FactDifference,
     MeasuredRun,
+    MeasuredTest,
     curves_of,
     fact_differences,
     facts_not_shown,
@@ -47,6 +50,11 @@ _HOST_WORD = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!\d)[\w-]+")
 _OTHER_WORD = re.compile(
     r"(?:attempt|day|iter|job|rep|repeat|round|run|test|trial|try)s?-?\d+", re.IGNORECASE
 )
+
+
+_BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
+"""Names of the run with which the others in a table are compared."""
+_LEAST_BESIDE = 2
 
 
 class RunsRead(NamedTuple):
@@ -104,6 +112,31 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
 
 
+class BesideCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of three and more runs of one test in one file, such as columns of a table.
+
+    `sides` has each of the others compared with the first, or with the one called default.
+    `times_us` has the times of each run by size, and `fastest` the fastest by ranges of sizes.
+    """
+
+    title: str
+    sides: list[SidesCompared]
+    times_us: dict[str, dict[int, float]]
+    fastest: list[FastestRange]
+
+
+class ChoicesCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparisons in each table of one file. `warnings` are on what was left out."""
+
+    tables: list[BesideCompared]
+    warnings: list[str]
+
+    @property
+    def has_finding(self) -> bool:
+        """Return False: runs beside each other are choices, and none of them is a regression."""
+        return False
+
+
 def compare_paths(
     paths: Sequence[Path],
     *,
@@ -112,7 +145,7 @@ def compare_paths(
     ranks: int | None = None,
     collective: str | None = None,
     reference: ReferenceRequest | None = None,
-) -> SidesCompared | FleetCompared | ReferenceCompared:
+) -> SidesCompared | FleetCompared | ChoicesCompared | ReferenceCompared:
     """Return the comparison of two inputs, or of the runs in one folder or many files.
 
     One measurement, or one input with any option of `reference`, is placed among published systems.
@@ -143,19 +176,66 @@ def compare_paths(
     if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread]
         return compare_with_reference(paths[0], runs, reference, warnings)
-    columns = list(dict.fromkeys(run.column or run.name for run in runs))
+    columns = _by_name(runs)
     if len(columns) == 2:
-        sides = [
-            found._replace(runs=[run for run in runs if (run.column or run.name) == name])
-            for name in columns
-        ]
-        return _sides((columns[0], columns[1]), sides, assumed_noise)
+        first, second = columns
+        return _sides(
+            (first, second), [found._replace(runs=x) for x in columns.values()], assumed_noise
+        )
     if len(runs) < 2:
         raise _nothing_to_compare(found, ", ".join(map(str, paths)))
     fleet = _fleet(found)
+    one_file = len(paths) == 1 and not paths[0].is_dir()
+    if one_file and not (fleet.scaling or (fleet.tests and not any(run.table for run in runs))):
+        tables = list(_beside(found, assumed_noise))
+        if tables:
+            return ChoicesCompared(tables=tables, warnings=fleet.warnings)
     if len(paths) == 1 and not (paths[0].is_dir() or fleet.tests or fleet.scaling):
         return compare_with_reference(paths[0], runs, reference, fleet.warnings)
     return fleet
+
+
+def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
+    """Return the runs by the names of their columns, or by their own."""
+    found: dict[str, list[MeasuredRun]] = {}
+    for run in runs:
+        found.setdefault(run.column or run.name, []).append(run)
+    return found
+
+
+def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
+    """Yield the comparison of the runs of each table and test, where there are several."""
+    tables: dict[tuple[str, MeasuredTest], list[MeasuredRun]] = {}
+    for run in found.runs:
+        if len(run.curves) == 1:
+            ((test, _),) = run.curves
+            tables.setdefault((run.table, test), []).append(run)
+    if all(len(_by_name(runs)) < _LEAST_BESIDE for runs in tables.values()):
+        sections = list(tables.items())
+        tables = {}
+        for (_, test), runs in sections:
+            tables.setdefault(("", test), []).extend(runs)
+    for (_, test), runs in tables.items():
+        named = _by_name(runs)
+        if len(named) < _LEAST_BESIDE:
+            continue
+        base = next((name for name in named if _BASE.fullmatch(name)), next(iter(named)))
+        sides = []
+        for name, own in named.items():
+            pair = [found._replace(runs=x) for x in (named[base], own)]
+            with suppress(InputError):  # the same times twice
+                sides += [_sides((base, name), pair, assumed)] if name != base else []
+        times = {name: _times(own[0]) for name, own in named.items()}
+        yield BesideCompared(
+            title=test.title, sides=sides, times_us=times, fastest=fastest_ranges(times)
+        )
+
+
+def _times(run: MeasuredRun) -> dict[int, float]:
+    """Return the times of the only curve of a run by size; out of place, if it has both."""
+    (curve,) = run.curves.values()
+    ordered = sorted(curve.times, key=lambda point: not point.in_place)
+    return {point.bytes: curve.time_us(point) for point in ordered}
 
 
 def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:
@@ -365,8 +445,9 @@ def _add_file(
             name += run.place if run.line else f", run {number + 1}"
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
-        column = f"{item.name}{run.place}" if run.heading else ""
-        new = _run(name, timings, run.facts, remarks, names, _seconds(run), column)
+        new = _run(name, timings, run.facts, remarks, names, _seconds(run))
+        if run.heading:
+            new.column, new.table = run.heading, f"{item.name}:{run.line}"
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)
@@ -381,7 +462,6 @@ def _run(
     doubts: tuple[str, ...],
     names: dict[str, str],
     at: float | None = None,
-    column: str = "",
 ) -> MeasuredRun:
     curves, left_out = curves_of(samples)
     scale = (samples[0].nodes, samples[0].ranks)
@@ -395,7 +475,6 @@ def _run(
         curves=curves,
         left_out=left_out,
         doubts=doubts,
-        column=column,
     )
 
 

@@ -20,7 +20,8 @@ from nccltune.report.words import listed, rate_text, time_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.app.compare import FleetCompared, SidesCompared
+    from nccltune.analyze.fastest import FastestRange
+    from nccltune.app.compare import BesideCompared, ChoicesCompared, FleetCompared, SidesCompared
     from nccltune.compare.fleet import FleetTest, SlowPart
     from nccltune.compare.series import ScalingSeries
     from nccltune.compare.sides import CurveComparison, SizeRatio
@@ -124,13 +125,16 @@ _LONG = 32
 """Longer names of files are not repeated in every sentence."""
 
 
-def show(found: SidesCompared | FleetCompared) -> None:
+def show(found: SidesCompared | FleetCompared | ChoicesCompared) -> None:
     """Print the verdicts first, then tables."""
-    from nccltune.app.compare import SidesCompared
+    from nccltune.app.compare import ChoicesCompared, SidesCompared
 
     out = stdout()
     if isinstance(found, SidesCompared):
         _show_sides(found, out)
+    elif isinstance(found, ChoicesCompared):
+        for number, item in enumerate(found.tables):
+            _show_beside(item, out, "\n" if number else "")
     else:
         _show_fleet(found, out)
     warn(found.warnings[:_RUNS])
@@ -138,11 +142,17 @@ def show(found: SidesCompared | FleetCompared) -> None:
         warn([f"and {len(found.warnings) - _RUNS} more (--json lists them)"])
 
 
-def one_line(found: SidesCompared | FleetCompared) -> str:
+def one_line(found: SidesCompared | FleetCompared | ChoicesCompared) -> str:
     """Return the verdict in one line."""
-    from nccltune.app.compare import SidesCompared
+    from nccltune.app.compare import ChoicesCompared, SidesCompared
 
-    if isinstance(found, SidesCompared):
+    if isinstance(found, ChoicesCompared):
+        lead = counted(len(found.tables), "table")
+        parts = [
+            f"{item.title}: fastest {listed([_fastest(x) for x in item.fastest])}"
+            for item in found.tables
+        ]
+    elif isinstance(found, SidesCompared):
         changed = listed([f"{x.fact} {x.first} to {x.second}" for x in found.different])
         lead = f"{found.first} to {found.second}" + (f" ({changed})" if changed else "")
         shown = _ordered(found.tests)
@@ -192,6 +202,38 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
         _show_table(test, out)
     if len(tables) > _TABLES:
         out.print(f"and {len(tables) - _TABLES} more tables (--json has all)")
+
+
+def _show_beside(found: BesideCompared, out: Console, above: str) -> None:
+    hanging(out, f"{above}compared   ", 11, f"{found.title}: {listed(list(found.times_us))}")
+    for item in found.fastest:
+        hanging(out, ("fastest    ", "green"), 11, _fastest(item))
+    for side in found.sides:
+        for test in side.tests:
+            words = test.verdict(side.first, side.second)
+            words = words if test.ranges or test.few else f"{side.first} and {side.second}: {words}"
+            hanging(out, "beside     ", 11, words)
+    hidden = dict.fromkeys(name for side in found.sides for name in side.not_shown)
+    if hidden:
+        words = f"not shown, so they may differ, too: {', '.join(hidden)}"
+        hanging(out, "unknown    ", 11, words)
+    table = plain_table(">size", *(f">{harmless(name)}" for name in found.times_us))
+    sizes = sorted({size for own in found.times_us.values() for size in own})
+    form = size_form(sizes)
+    for size in sizes:
+        times = [own.get(size) for own in found.times_us.values()]
+        table.add_row(form(size), *("-" if time is None else time_text(time) for time in times))
+    out.print(table)
+
+
+def _fastest(item: FastestRange) -> str:
+    form = size_form((item.low_bytes, item.high_bytes))
+    sizes = " to ".join(dict.fromkeys((form(item.low_bytes), form(item.high_bytes))))
+    if item.most == 1:
+        return f"{sizes}: {' and '.join(item.names)} are equal within 2 %"
+    edges = " to ".join(dict.fromkeys(map(gain_text, (item.least, item.most))))
+    equal = " (equal within 2 %)" if len(item.names) > 1 else ""
+    return f"{sizes}: {' and '.join(item.names)}{equal}, {edges} faster than the next"
 
 
 def _ordered(tests: list[CurveComparison]) -> list[CurveComparison]:

@@ -91,7 +91,8 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
     `name` is the file or study. `hosts` are the names of the machines, empty if they are unknown.
     `at` is the time in seconds since 1970. `curves` has a curve for each test and choice label.
     `left_out` counts samples with wrong results and samples of one rank. `doubts` are sentences of
-    the reader on the whole file. `column` names its column, if each column of a table is a run.
+    the reader on the whole file. `column` names its column and `table` its table, if each column
+    of a table is a run.
     """
 
     name: str
@@ -103,6 +104,7 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
     left_out: dict[str, int] = {}
     doubts: tuple[str, ...] = ()
     column: str = ""
+    table: str = ""
 
 
 def curves_of(

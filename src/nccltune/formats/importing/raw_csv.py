@@ -20,8 +20,9 @@ from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.choice_evidence import Label, find_label
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_names import headings_apart
+from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
+from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
@@ -39,7 +40,7 @@ from nccltune.formats.reading.table_header import (
 )
 from nccltune.formats.text.cells import CellError, Problem
 from nccltune.formats.text.delimited import cells_of
-from nccltune.formats.text.lines import line_blocks, visible
+from nccltune.formats.text.lines import encoding_of, line_blocks, visible
 from nccltune.model.choice import (
     DEFAULT,
     AnyChoice,
@@ -63,6 +64,7 @@ _NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gb
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
 _BATCH = 4096
+_HEAD = 1 << 16
 _ASSUMED = "no column names the choice that it was made with: taken as the default"
 
 
@@ -77,8 +79,11 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         problem = Problem(number, f"more than 1 MiB in a line: {visible(text, 40)}")
         raise problem.error(context.report.name)
 
+    head = file.read(_HEAD)
+    file.seek(0)
     blocks = line_blocks(file, too_long=too_long, progress=context.progress)
-    yield from read_raw_blocks(blocks, context)
+    head_text = head.decode(encoding_of(head[:4]), errors="replace")
+    yield from read_raw_blocks(rows_of_pairs(blocks, head_text), context)
 
 
 def read_raw_blocks(
@@ -87,18 +92,27 @@ def read_raw_blocks(
     """Yield the measurements in blocks of lines, each with the number of its first line."""
     readers: list[_Rows] = []
     batches: dict[RunFound, list[Sample]] = {}
-    waiting, ended = 0, False
+    waiting, ended, title = 0, False, ""
     for number, lines in blocks:
         for at, line in enumerate(lines, number):
             try:
                 if readers and readers[0].ends_at(line):
                     readers, ended = [], True
+                below = lines[at - number + 1 : at - number + 4]
+                if (found := _section(line, below)) is not None:
+                    title = found
+                    continue
+                header = (
+                    _raw_header(line) if not readers or not any(map(str.isdigit, line)) else None
+                )
+                if readers and header is not None and readers[0].repeats(header, title):
+                    continue
+                if header is not None:
+                    readers = _readers(with_collective(header, below), context, at, title)
+                    title = ""
+                    continue
                 if not readers:
-                    header = header_of(line)
-                    if header is not None and header.raw:
-                        header = with_collective(header, lines[at - number + 1 : at - number + 3])
-                        readers = _readers(header, context, at)
-                    elif is_row(line) and not ended:
+                    if is_row(line) and not ended:
                         raise no_header(line)
                     continue
                 for reader in readers:
@@ -114,14 +128,35 @@ def read_raw_blocks(
     yield from map(RunSamples, batches, batches.values())
 
 
-def _readers(header: Header, context: Context, line: int) -> list["_Rows"]:
-    """Return a reader of the rows; one for each column of times, if each is a run."""
+def _raw_header(line: str) -> Header | None:
+    header = header_of(line)
+    return header if header is not None and header.raw else None
+
+
+def _section(line: str, below: list[str]) -> str | None:
+    """Return the title of a section: a line of one cell above the names of its columns."""
+    separator = next((mark for mark in "|\t;," if mark in line), "")
+    cells = cells_of(line, separator) if separator else [line.strip("#*= \r\n")]
+    words = [cell for cell in cells if cell]
+    if len(words) != 1 or not any(map(str.isalpha, words[0])):
+        return None
+    after = next((other for other in below if other.strip(" ,;\t\r")), "")
+    return words[0] if _raw_header(after) is not None else None
+
+
+def _readers(header: Header, context: Context, line: int, title: str) -> list["_Rows"]:
+    """Return a reader of the rows; one for each column of times, if each is a run.
+
+    `title` is that of a section of the file. It names the choice of rows that do not.
+    """
     runs = header.runs()
+    if title and not runs and not header.roles & {"algorithm", "protocol", "choice"}:
+        runs = [(title, header)]
     headings = [heading for heading, _ in runs]
     apart = set(headings) if context.options.comparing else headings_apart(headings)
     context.report.tables += 1
     readers = [
-        _Rows(each, context, line, heading, apart=heading in apart)
+        _Rows(each, context, line, heading, title, apart=heading in apart)
         for heading, each in runs or [("", header)]
     ]
     for reader in readers[1:]:
@@ -133,17 +168,30 @@ class _Rows:
     """A parser of rows. The header gives the position of each column."""
 
     def __init__(
-        self, header: Header, context: Context, line: int, heading: str, *, apart: bool
+        self,
+        header: Header,
+        context: Context,
+        line: int,
+        heading: str,
+        title: str,
+        *,
+        apart: bool,
     ) -> None:
         """Find the columns. Raises CellError if a needed one is missing or is there twice.
 
         `heading` is that of the column of times, if each is a run; `apart`: of other conditions.
+        `title` is that of the section.
         """
         self.header = header
         self.context = context
         self.report = context.report
         self.line = line
-        self.heading = heading
+        self.heading, self.title = heading, title
+        self._names = [column.name for column in header.columns]
+        self._collective = (
+            collective_of_title(heading) or collective_of_title(title) or context.options.collective
+        )
+        self._scale = scale_of_heading(heading), scale_of_heading(title)
         self.counts_rows = True
         self._facts = PlatformFacts(conditions=(f"column {heading!r}",) if apart else None)
         self._labels: dict[Collective, Label] = {}
@@ -162,7 +210,7 @@ class _Rows:
             self.places["collective"] = self.places.pop("op")
         self._times = self._time_columns()
         needed = {"size"}
-        if options.collective is None and collective_of_title(heading) is None:
+        if self._collective is None:
             needed.add("collective")
         if {"algorithm", "protocol"} & header.roles:
             needed |= {"algorithm", "protocol"}
@@ -246,6 +294,10 @@ class _Rows:
         run.saw(label, 1)
         return run
 
+    def repeats(self, header: Header, title: str) -> bool:
+        """Return whether a line has the names of these columns again, without another title."""
+        return not title and [column.name for column in header.columns] == self._names
+
     def ends_at(self, line: str) -> bool:
         """Return whether a line ends the table: in Markdown, one without bars does."""
         return self.header.separator == "|" and not cells_of(line, "|") and line.count("|") < 2
@@ -286,8 +338,7 @@ class _Rows:
 
     def _row(self, read: RawRow, number: int) -> list[Sample]:
         options = self.context.options
-        named = collective_of_title(self.heading) or options.collective
-        collective = read.collective() if "collective" in self.places else named
+        collective = read.collective() if "collective" in self.places else self._collective
         assert collective is not None
         sizes = read.of("size", lambda cell: size_of(cell, self._unit("size")))
         assert sizes is not None
@@ -297,8 +348,10 @@ class _Rows:
         if choice is None:
             self.report.cannot_read(number, "", self._labels[collective].problem)
             return []
+        stated = [next(filter(None, own), None) for own in zip(*self._scale, strict=True)]
         nodes = read.number("nodes", "a number of nodes", 1, "is unknown") or options.nodes
         ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or options.ranks
+        nodes, ranks = nodes or stated[0], ranks or stated[1]
         each = read.number("per_node", "a number of ranks", 1, "is unknown")
         ranks = ranks or (nodes * each if nodes and each else None)
         nodes = nodes or (ranks // each if ranks and each and ranks % each == 0 else None)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say what a file without known measurements is, what is missing, and what to give instead."""
 
+import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
+from nccltune.formats.nccl_log.messages import RanCall, read_message
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.file_report import FileReport
@@ -13,13 +16,15 @@ from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
-from nccltune.model.numbers import counted
+from nccltune.model.numbers import counted, gain_text
+from nccltune.model.sizes import format_bytes
 
 _KNOWN = (
     "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
     " a size and a time for each call, samples of nccltune, and topologies (NCCL_TOPO_DUMP_FILE,"
     " nvidia-smi topo -m)"
 )
+_NAMES = "name the column of the sizes of calls 'size (bytes)', and each of their times 'NAME (us)'"
 _NCCLX = (
     "is a configuration of the tuner in NCCLX: it holds rules, not measurements",
     "NVIDIA's tuner plugins cannot read it: its sizes are ranges in bytes of one rank",
@@ -30,12 +35,19 @@ _START = re.compile(
 )
 _SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
 _PROSE = re.compile(
-    r"\b(?:busbw|algbw|bus bandwidth|bandwidth|throughput)\b\D{0,40}\d", re.IGNORECASE
+    r"\b(?:busbw|algbw|bandwidth|bus bw)\b\D{0,40}\d|\bthroughput\b\D{0,40}[\d.,]+ ?[GM]i?b",
+    re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
+_OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
+_BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
+_TIMED = re.compile(
+    r"(?<![\w.])\d+(?:\.\d+)? ?"
+    r"(?:[mnu\u00b5\u03bc]s|[mu]?sec|seconds|[GM]i?B/s|[GM]b(?:ps|/s))(?![\w/])"
+)
 _LOOP = re.compile(r"\s*(?:for|while|until|do)\b")
 _APART = (
     "is a separate copy that communicates with no other: nccl-tests was built without MPI=1, or"
@@ -47,9 +59,19 @@ _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5\u03bc]?s|[x%])?")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
+# `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
+_LISTED = re.compile(
+    r"\s*(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^|=:]{1,60}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
+    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?\s*"
+)
+_MEASURE = re.compile(
+    r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
+    re.IGNORECASE,
+)
 _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
@@ -133,6 +155,8 @@ def describe(text: str) -> Described:
             "give an output with its numbers",
             cut,
         )
+    if (values := _of_list(lines)) is not None:
+        return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _of_table(tables[0])
@@ -168,7 +192,66 @@ def _of_test(text: str) -> Described | None:
     return _of_header(lines) or _of_summaries(lines, text)
 
 
+def _of_list(lines: list[str]) -> Described | None:
+    """Describe a list with a bandwidth or latency for each of several things; None without one."""
+    found: list[re.Match[str]] = []
+    title, above, first = "", "", 0
+    for at, line in enumerate([*lines, "end"], 1):
+        if (match := _LISTED.fullmatch(line.replace("**", "").replace("`", ""))) is not None:
+            title, first = (title, first) if found else (above, at)
+            found.append(match)
+            continue
+        if not line.strip():
+            continue
+        values = {match["label"].strip(): float(match["value"]) for match in found}
+        units = {match["unit"] for match in found}
+        named = _MEASURE.search(title) and all(re.search(r"\d", label) for label in values)
+        if len(values) == len(found) >= _LEAST and len(units) == 1 and (named or None not in units):
+            return _listed_values(values, units.pop() or "", _MEASURE.search(title), first)
+        found, above = [], line
+    return None
+
+
+def _listed_values(
+    values: dict[str, float], unit: str, measure: re.Match[str] | None, line: int
+) -> Described | None:
+    if min(values.values()) <= 0:
+        return None
+
+    def of(label: str) -> str:
+        return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 40)})"
+
+    high, low = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
+    message = f"lists {len(values)} values" + (f" of {measure[0]}" if measure is not None else "")
+    message += f": highest {of(high)}, lowest {of(low)}"
+    message += f", {gain_text(values[high] / values[low])} apart"
+    steps = {pair: abs(math.log(values[pair[1]] / values[pair[0]])) for pair in pairwise(values)}
+    before, after = max(steps, key=steps.__getitem__)
+    if {before, after} != {high, low}:
+        step = gain_text(math.exp(steps[before, after]))
+        message += f"; the largest step is {step}, from {of(before)} to {of(after)}"
+    return Described(message, "compare their outputs size by size: nccltune compare A B", line)
+
+
 def _of_prose(lines: list[str]) -> Described:
+    log = [(at, match) for at, line in enumerate(lines, 1) if (match := _BARE_LOG.search(line))]
+    if log:
+        message = (
+            f"has {counted(len(log), 'line')} of an NCCL log without host and process, no table"
+        )
+        calls = (read_message(match["message"]) for _, match in log)
+        if (call := next((each for each in calls if isinstance(each, RanCall)), None)) is not None:
+            ran = call.ran if isinstance(call.ran, str) else call.ran.label
+            message += f": NCCL chose {ran} for {format_bytes(call.size)}"
+        return Described(message, "give the lines whole, and the output of nccl-tests", log[0][0])
+    timed = [at for at, line in enumerate(lines, 1) if _TIMED.search(line)]
+    if len(timed) >= _LEAST:
+        return Described(
+            f"has {len(timed)} lines with times or bandwidths, and no table of them by size",
+            "give the output of nccl-tests, or a table with the columns 'size (bytes)' and"
+            " 'time (us)'",
+            timed[0],
+        )
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
     if prose is not None:
         return Described(
@@ -202,7 +285,8 @@ def _of_table(table: _Table) -> Described:
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
     if not table.measured and not table.sized:
-        return Described(f"{what}none is named a size, a time or a bandwidth", _KNOWN, table.line)
+        hint = _NAMES if table.numbered else _KNOWN
+        return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
     if not table.sized:
         missing = "none is named the size of a call, so there is no time for each size"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
@@ -263,8 +347,11 @@ def _of_summaries(lines: list[str], text: str) -> Described | None:
     """
     found = [(at, match[1]) for at, line in enumerate(lines, 1) if (match := _SUMMARY.match(line))]
     if not found:
-        return None
-    what = f"has {counted(len(found), 'average')} of nccl-tests and no row"
+        end = next((at for at, line in enumerate(lines, 1) if _OUT_OF_BOUNDS.match(line)), None)
+        what = "has the last lines of nccl-tests and no row: the text is cut"
+        return None if end is None else Described(what, "give the whole output", end)
+    values = ", ".join(value for _, value in found[:6]) + (", ..." if len(found) > 6 else "")
+    what = f"has {counted(len(found), 'average')} of nccl-tests ({values} GB/s) and no row"
     starts = sum(1 for _ in _START.finditer(text))
     if len(found) > 1 and starts == 1 and not any(map(_LOOP.match, lines)):
         return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
@@ -279,7 +366,8 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
     for at, line in enumerate(lines):
         if at < skip or not any(char.isalpha() for char in line) or _VALUE.search(line):
             continue
-        body = line.strip().removeprefix("#").strip() if "\t" not in line else line
+        plain = "\t" in line or line.lstrip().startswith("|")
+        body = line if plain else line.strip().removeprefix("#").strip()
         for separator in separators_of(body):
             names = cells_of(body, separator)
             if not _are_names(names, line, separator):
@@ -342,6 +430,10 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
             break
         rows.append(cells)
     numbers = sum(any(char.isdigit() for char in cell) for row in rows[:1] for cell in row)
+    if separator in ",;" and not any(
+        _VALUE_CELL.fullmatch(cell) for row in rows[:1] for cell in row
+    ):
+        return []  # sentences with commas
     return rows if numbers >= (1 if separator != " " else max(2, width // 3)) else []
 
 

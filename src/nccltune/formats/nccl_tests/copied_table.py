@@ -192,8 +192,9 @@ class CopiedTable:
     def _add(self, cells: list[str], text: str, number: int) -> None:
         row = self._row(cells, text, number)
         self._rows.append(row)
-        differs = self._differing.add((row.sizes, row.dtype, row.redop, row.root), cells)
-        self._mixed = self._mixed or differs
+        if row.sizes.binary or row.sizes.decimal:
+            key = row.sizes, row.dtype, row.redop, row.root
+            self._mixed = self._mixed or self._differing.add(key, cells)
 
     def _refuse(self, error: CellError, text: str, number: int) -> None:
         hint = f" ({error.hint})" if error.hint else ""

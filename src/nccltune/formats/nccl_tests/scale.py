@@ -228,7 +228,7 @@ def _flag_unknown(
     why = (
         "the device list is cut"
         if evidence.last_rank is not None
-        else "no command, list or heading states it"
+        else "found in no command, list or title"
     )
     if one_name and nodes is None:
         why = (

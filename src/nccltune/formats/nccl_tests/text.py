@@ -7,6 +7,7 @@ describes these formats.
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import BinaryIO
 
 import msgspec
@@ -26,8 +27,10 @@ from nccltune.formats.nccl_tests.wrapped import unwrapped, wrapping_of
 from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
+from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.reading.table_header import with_title
+from nccltune.formats.reading.table_header import header_of, with_title
+from nccltune.formats.text.diffs import is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
@@ -78,7 +81,8 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     """Yield the samples of nccl-tests output in batches (see `context.Reader`)."""
     head = file.read(CHUNK_BYTES)
     file.seek(0)
-    wrapping = wrapping_of(head.decode(encoding_of(head[:4]), errors="replace"))
+    text = head.decode(encoding_of(head[:4]), errors="replace")
+    wrapping = wrapping_of(text)
     if wrapping is not None:
         note = f"lines are wrapped at {wrapping.width} characters: joined"
         context.report.flag(FlagKind.NOTE, note)
@@ -87,6 +91,10 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         context.report.cannot_read(number, text, "a line of more than 1 MiB")
 
     blocks = line_blocks(file, too_long=too_long, progress=context.progress)
+    if is_diff(text):
+        context.report.flag(FlagKind.NOTE, "a diff: its old and its new lines are two texts")
+        blocks = sides_of_diff(blocks)
+    blocks = rows_of_pairs(blocks, text)
     if wrapping is not None:
         blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)
     yield from read_blocks(_unfolded(blocks), context)
@@ -170,7 +178,7 @@ class _TextReader:
             if fast is not None and fast(line, at):
                 continue
             if line:
-                self.below = lines[at - number + 1 : at - number + 3]
+                self.below = lines[at - number + 1 : at - number + 6]
                 self.line(line, at)
                 fast = self.plain.fast
 
@@ -233,12 +241,16 @@ class _TextReader:
 
     def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
         """Process a line that is no comment and no log: a header without `#`, a row, or neither."""
-        if self.commands.observe(body, number):
-            source.end_unlabelled()
         if _QUOTED.match(text):
             text = _QUOTED.sub("", text)
             body = text.lstrip()
+        untitled = text
         text, self.above = with_title(text, self.above, self.below), text
+        # The names of columns may be settings, which are those of a column.
+        if header_of(text) is None and self.commands.observe(
+            body, number, heads=self._heads(untitled)
+        ):
+            source.end_unlabelled()
         plain = _BARE_HEADER.match(body) and not _SEPARATED.search(body)
         if not (plain and body.count("time") != 1) and source.copied(text, number):
             return
@@ -257,6 +269,14 @@ class _TextReader:
             self.report.cannot_read(number, text, "a result row behind words that are not known")
         else:
             self.report.ignored += 1
+
+    def _heads(self, text: str) -> bool:
+        """Return whether the names of a table follow a line, or one more title below it."""
+        lines = [_without_prefix(line)[1].lstrip("> ") for line in self.below if line.strip()]
+        return any(
+            header_of(with_title(line, above, lines[at + 1 :])) is not None
+            for at, (above, line) in enumerate(pairwise([text, *lines[:2]]))
+        )
 
     def _led(self, source: SourceReader, text: str, number: int) -> bool:
         """Process a line of a table with another column before those of nccl-tests.

@@ -10,6 +10,7 @@ choice_evidence.py   the choice of a table: NCCL's log, command line, user optio
 command_lines.py     settings and options in command lines
 file_names.py        the choice in a file name
 table_header.py      the columns of a table by the names that people give them
+pairs.py             lines of names and values as rows of a table
 foreign_names.py     names of columns in other languages
 quantities.py        numbers with units
 """

@@ -73,7 +73,8 @@ _OF_HOSTS = (
     r"(?:nodes|hosts|instances|machines|servers))\b"
 )
 _COUNTED = re.compile(
-    rf"\b(one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})", re.IGNORECASE
+    rf"\b(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})",
+    re.IGNORECASE,
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
@@ -108,6 +109,8 @@ _OF_RANKS = re.compile(
 _TORCHRUN = re.compile(r"\s--?nproc[-_]per[-_]node[ =](\d{1,3})\b")
 _TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
 _PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
+# `2 nodes with 8 GPUs` are 16, `2 nodes, 16 GPUs` and `16 GPUs on 2 nodes` are not 32.
+_OF_EACH = re.compile(r"\b(?:with|of|having|x)\s\d|[x\u00d7*(/]\s?\d", re.IGNORECASE)
 _EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
 _MACHINES = (
     re.compile(
@@ -241,8 +244,11 @@ class CommandLines:
         self._version: str | None = None
         self._version_level = 0
 
-    def _note_title(self, text: str, number: int) -> None:
-        """Keep the nodes and the collective that a heading names, until one of its level."""
+    def _note_title(self, text: str, number: int, *, heads: bool) -> None:
+        """Keep the nodes and the collective that a heading names, until one of its level.
+
+        `heads`: the line is directly above a table, so it is a title without a mark.
+        """
         text = " ".join(text.split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
@@ -260,27 +266,33 @@ class CommandLines:
         if "nproc" in text and (each := _TORCHRUN.search(text)) is not None:
             several = _TORCHRUN_NODES.search(text)
             self._worded = int(each[1]) * (int(several[1]) if several else 1) or None
+            self._titled = (int(several[1]), number) if several and int(several[1]) else None
         if "." in text and (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
-        is_title = _TITLE.match(text) is not None or text.endswith(":")
+        is_title = heads or _TITLE.match(text) is not None or text.endswith(":")
         self._note_version(text, level, is_title=is_title)
         short = len(text.split()) < _MOST_TITLE_WORDS and _TEST.search(text) is not None
         if (is_title or short) and (named := collective_of_title(text)) is not None:
             self._named, self._named_level = named, level
         if is_title or _ONLY_MACHINE.fullmatch(text):
             self._note_machine(text, level)
-        self._note_scale(text, number, level, is_title=is_title)
+        self._note_scale(text, number, level, is_title=is_title, heads=heads)
 
-    def _note_scale(self, text: str, number: int, level: int, *, is_title: bool) -> None:
+    def _note_scale(
+        self, text: str, number: int, level: int, *, is_title: bool, heads: bool
+    ) -> None:
         """Keep the nodes and ranks that a title or a sentence about a test names."""
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         found = _OF_NODES.match(text)
+        if found is None and heads and not _CONTRAST.search(text):
+            found = _COUNTED.search(text)
         matches = _OF_RANKS.finditer(text) if is_title else ()
         ranks = {int(match["ranks"]) for match in matches}
-        if len(ranks) == 1 and not (found or _EACH_NODE.search(text)):
+        nodes = _number_of(found["nodes"]) if found is not None else 1
+        if len(ranks) == 1 and not _EACH_NODE.search(text) and _are_all(text, nodes):
             self._headed = ranks.pop() or None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
             self._headed = int(product[1]) * int(product[2]) or None
@@ -294,8 +306,7 @@ class CommandLines:
             if machines and self._used and not self._level:
                 self._titled = None
             return
-        word = found["nodes"].lower().replace("one", "single")
-        nodes = int(word) if word.isdecimal() else _NODE_WORDS.index(word)
+        nodes = _number_of(found["nodes"])
         self._titled = (nodes, number) if nodes else None
         self._level = level
 
@@ -324,8 +335,8 @@ class CommandLines:
                 self._machine_level = level
                 return
 
-    def observe(self, text: str, number: int) -> bool:
-        """Process a line that is neither a log line nor a table row.
+    def observe(self, text: str, number: int, *, heads: bool = False) -> bool:
+        """Process a line that is neither a log line nor a table row; `heads` a table directly.
 
         Return whether it has a setting or starts a program.
         """
@@ -337,7 +348,7 @@ class CommandLines:
                 self._begun += text.rstrip()[:-1] + " "
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
-        self._note_title(text, number)
+        self._note_title(text, number, heads=heads)
         if _HEADING.match(text) or text.startswith("//"):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
@@ -443,6 +454,17 @@ class CommandLines:
             earlier=self._ranks if ranks is None and not self._ambiguous else None,
             elsewhere=self._elsewhere,
         )
+
+
+def _number_of(word: str) -> int:
+    """Return the number of nodes that a word names."""
+    word = word.lower().replace("one", "single")
+    return int(word) if word.isdecimal() else _NODE_WORDS.index(word)
+
+
+def _are_all(text: str, nodes: int) -> bool:
+    """Return whether the ranks in a title are those of all its nodes."""
+    return nodes == 1 or _OF_EACH.search(text) is None
 
 
 def _forced_by(heading: str) -> str:

@@ -46,6 +46,7 @@ _NAMES = {
     "spread": "tmin tmax minbw maxbw avgbw min max mintime maxtime timemin timemax std stddev"
     " timestd cv",
 }
+_SIZE_UNITS = frozenset({"kib", "mib", "gib", "kb", "mb", "gb"})
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 """Roles that only a raw CSV has: rows of several collectives or choices."""
@@ -79,7 +80,9 @@ _TIME_WORDS = re.compile(
 )
 _NO_RUN = re.compile(
     r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
-    r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound)(?![a-z])|[\u0394\u2206+\u00b1%]",
+    r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound|tokens?|rows?|batch\w*"
+    r"|shapes?|hidden|ratio|winner|fastest|dtype|iter\w*|samples?|result\w*)(?![a-z])|[\u0394\u2206\u00b1%]"
+    r"|(?<!\w)\+|\+(?!\w)",
     re.IGNORECASE,
 )
 _NOT_ONE_CALL = re.compile(
@@ -93,7 +96,9 @@ _NOT_ONE_CALL = re.compile(
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
-_HINT = re.compile(r"size|bytes|payload|algo|proto|coll|taille|tamanho", re.IGNORECASE)
+_HINT = re.compile(
+    r"size|bytes|payload|algo|proto|coll|taille|tamanho|(?<![a-z])[kmg]i?b(?![a-z])", re.IGNORECASE
+)
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
@@ -108,12 +113,20 @@ _SUFFIX = re.compile(
 _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
 
 
+_MANY_DIGITS = re.compile(r"(?:\d[\d.,]*\D+){2}\d")
+_RULE_OF_BARS = re.compile(r"\s*[|:\-\s]+")
 _UNIT_OF_CELL = re.compile(r"[\d.,]+ ?([munµμ]s(?:ec)?)", re.IGNORECASE)
 _UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|$)", re.IGNORECASE)
 # A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
 _TITLE = re.compile(
-    r"(?P<what>(?<![a-z])(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:time|latency)\b)"
-    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s]{1,12})(?=[)\]])",
+    r"(?P<what>\b(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:times?|latenc(?:y|ies))\b)"
+    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s:]{1,12})(?=[)\]]|\W{0,3}$)",
+    re.IGNORECASE,
+)
+
+
+_TIMES = re.compile(
+    r"(?:[(\[]|\s)(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
     re.IGNORECASE,
 )
 
@@ -247,7 +260,7 @@ def header_of(line: str) -> Header | None:
         return None
     body = line.strip().removeprefix("#") if "\t" not in line else line
     for separator in separators_of(body):
-        columns = tuple(column_of(cell) for cell in cells_of(body, separator))
+        columns = _with_only_time([column_of(cell) for cell in cells_of(body, separator)])
         header = Header(separator, columns)
         roles = header.roles
         runs = header.runs()
@@ -264,20 +277,37 @@ def header_of(line: str) -> Header | None:
             continue
         if separator == " " and (known < len(columns) or known < _LEAST_KNOWN):
             continue
+        if separator == " " and any(is_unit(column.name.strip("()[]")) for column in columns):
+            continue  # the units below a line of names
         return header
     return None
+
+
+def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
+    """Return columns with the role of the only one with a unit of time, such as `Wall time (s)`.
+
+    Other words than that in its name may say that it is not the time of a call.
+    """
+    timed = [at for at, column in enumerate(columns) if time_unit(column.unit)]
+    if len(timed) == 1 and not (column := columns[timed[0]]).role:
+        heading, role = _heading_of(column)
+        if role == "time" and _TIME_WORDS.search(column.name) and _are_of_one_call([heading]):
+            columns[timed[0]] = column._replace(role="time")
+    return tuple(columns)
 
 
 def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     """Return a line of names whose measure and unit the title above names, with those in it.
 
-    So are the units of times that the cells of the first row have, one of the lines `below`. Return
-    any other line as it is.
+    So are the units of times that the cells of the first row have, one of the lines `below`, names
+    that continue on the next line, and those of groups of columns on the line above. Return any
+    other line as it is.
     """
+    line = _grouped(_continued(line, below), title)
     separator = next((mark for mark in "|\t,;" if mark in line), "")
     row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
     united = _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
-    match = _TITLE.search(title[:400])
+    match = _TITLE.search(title[:400]) or _TIMES.search(title[:400])
     titled = match is not None and is_unit(match["unit"])
     if not (united or titled) or not separator or len(line) > _MOST_CHARACTERS:
         return line
@@ -296,14 +326,62 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     named = any(column.role or column.unit or column.name.isdecimal() for column in others)
     if match is None or not titled or named:
         return line
-    if len(others) != len(names) - 1 or not others or not all(names):
+    if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):
         return line
-    measure = f"{match['what']} ({match['unit']})"
+    measure = f"{match.groupdict().get('what', 'time')} ({match['unit']})"
     cells = [
-        name if column.role else measure if len(others) == 1 else f"{name} {measure}"
+        name
+        if column.role or _NO_RUN.search(name)
+        else measure
+        if len(others) == 1
+        else f"{name} {measure}"
         for name, column in zip(names, columns, strict=True)
     ]
     return separator.join(["", *cells, ""] if separator == "|" else cells)
+
+
+def _continued(line: str, below: Sequence[str]) -> str:
+    """Return the names of columns that take two lines as one line; any other line as it is."""
+    after = next((each for each in below[:2] if not _RULE_OF_BARS.fullmatch(each)), "")
+    if not after.strip() or len(line) + len(after) > _MOST_CHARACTERS or _MANY_DIGITS.search(after):
+        return line
+    bars = line.count("|")
+    if bars and line.rstrip()[-1:] != "|" and "|" in after:
+        # A cell with a line break in it: the rule below has as many bars as both pieces.
+        joined = f"{line.rstrip()} {after.strip()}"
+        rule = below[1] if len(below) > 1 else ""
+        return (
+            joined
+            if _RULE_OF_BARS.fullmatch(rule) and rule.count("|") == joined.count("|")
+            else line
+        )
+    separator = separators_of(line)[0]
+    names, more = cells_of(line, separator), cells_of(after, separator)
+    if len(names) != len(more) or len(names) < _LEAST_KNOWN - (separator != " "):
+        return line
+    if header_of(line) is not None or header_of(after) is not None:
+        return line
+    mark = "  " if separator == " " else separator
+    joined = mark.join(f"{name} {rest}".strip() for name, rest in zip(names, more, strict=True))
+    joined = f"|{joined}|" if separator == "|" else joined
+    return joined if header_of(joined) is not None else line
+
+
+def _grouped(line: str, above: str) -> str:
+    """Return names that repeat, each with the name of its group of columns in the line above."""
+    separator = next((mark for mark in "|\t,;" if mark in line), "")
+    if not separator or separator not in above or len(line) + len(above) > _MOST_CHARACTERS:
+        return line
+    names, groups = cells_of(line, separator), cells_of(above, separator)
+    if len(names) != len(groups) or len(set(names)) == len(names):
+        return line
+    if _MANY_DIGITS.search(above) or _MANY_DIGITS.search(line):
+        return line
+    filled, last = [], ""
+    for name, group in zip(names, groups, strict=True):
+        last = group or last
+        filled.append(f"{last} {name}".strip() if names.count(name) > 1 else name)
+    return separator.join(["", *filled, ""] if separator == "|" else filled)
 
 
 def _heading_of(column: Column) -> tuple[str, str]:
@@ -369,6 +447,13 @@ def column_of(cell: str) -> Column:
         unit = unit or _unit_text(match).replace("_", "/")
         text = text[: match.start()] + " " + text[match.end() :]
     plain = _plain(text)
+    if not plain.removesuffix("s").strip("uµμmn") and not unit and time_unit(cell.strip()):
+        plain, unit = "", cell.strip()
+    if not plain and (time_unit(unit) or bandwidth_unit(unit)):
+        # A column with no name but a unit.
+        plain = "time" if time_unit(unit) else "bandwidth"
+    if plain in _SIZE_UNITS and not unit:
+        plain, unit = "size", cell.strip()
     if not unit and plain in ("sizebytes", "sizeinbytes", "bytes", "nbytes"):
         unit = "B"
     # A share or a difference, such as `Δ time` and `time %`, is none of the columns.

@@ -11,6 +11,7 @@ _BARS = str.maketrans(dict.fromkeys("│┃║❘", "|"))
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TAG = re.compile(r"</?(?:b|i|em|strong|code|sup|sub|span)\b[^>]{0,64}>", re.IGNORECASE)
 _RULE = re.compile(r"[\s|:=+\-\u2500-\u257f]*")
+_ALIGNED = re.compile(r"[ \t]{2,}")
 _EMPHASIS = "*`_~\"'"
 
 
@@ -25,14 +26,20 @@ def cells_of(line: str, separator: str) -> list[str]:
 
     Empty for a line that does not have the separator, and for the rule of a drawn table.
     """
-    line = line.translate(_BARS).strip(" \r\n" if separator == "\t" else None)
+    line = line.translate(_BARS)
+    # The first cell of `  | b | c` is empty.
+    unnamed = line[:1].isspace() and line.lstrip()[:1] == "|" and line.rstrip()[-1:] != "|"
+    line = line.strip(" \r\n" if separator == "\t" else None)
     if separator == BLANKS:
         cells = re.split(r"\s{2,}", line)
         return cells if len(cells) > _LEAST_CELLS else line.split()
     if separator not in line or _RULE.fullmatch(line):
         return []
     if separator == "|":
-        cells = line.removeprefix("|").removesuffix("|").split("|")
+        cells = (line if unnamed else line.removeprefix("|")).removesuffix("|").split("|")
+        if line[0] != "|":
+            # Bars may divide groups of aligned columns.
+            cells = [each for cell in cells for each in _ALIGNED.split(cell.strip())]
     elif '"' in line:
         cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
     else:

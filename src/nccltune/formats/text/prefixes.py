@@ -17,9 +17,14 @@
 | pdsh, clush | `host: ` |
 | GNU parallel `--tag`; scripts | `host<tab>`, `[host] ` |
 | Ray, SkyPilot | `(task, rank=0, pid=123) ` |
+| Python's logging | `INFO:root:`, `2024-05-01 12:00:00,123 - name - INFO - ` |
+| vLLM | `INFO 05-01 12:00:00 [a.py:3] ` |
+| glog | `I0501 12:00:00.123456 123 a.cc:12] ` |
+| any other | words that end with one of `]:>\\|)-` |
 
 Prefixes may be combined. A prefix of plain words (pdsh, stern, docker compose) is removed only
-before a line of nccl-tests or NCCL, because before other text it may be part of the text.
+before a line of nccl-tests or NCCL, because before other text it may be part of the text. So are
+any other words before a row of nccl-tests or the names of its columns.
 """
 
 import re
@@ -32,7 +37,8 @@ _ANSI = re.compile(
 )
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
-# Prefixes that only a launcher writes. They are removed before any text.
+_LEVEL = "(?:DEBUG|INFO|WARN|WARNING|ERROR)"
+# Prefixes that only a launcher or a logger writes. They are removed before any text.
 _SURE = re.compile(
     r"[ \t]*(?:\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4} ?)?"  # ctime of --timestamp-output
     r"(?:\[(?P<tag>[^\]\s]{1,128})\](?:\[[^\]\s]{0,128}\])?)?"
@@ -42,6 +48,10 @@ _SURE = re.compile(
     r"|[ \t]*\[(?P<torch>[A-Za-z][\w-]{0,64}\d)\]:"
     r"|[ \t]*\[(?P<pod>pod/[^\]\s]{1,512})\](?: |$)"
     rf"|\d{{4}}-\d\d-\d\dT{_TIME}{_ZONE}(?: (?:stdout|stderr) [FP](?= |$))?(?: |$)"
+    rf"|(?:\([\w-]{{1,40}} pid=\d{{1,10}}\) )?(?:{_LEVEL} (?:\d\d(?:\d\d)?-)?\d\d-\d\d {_TIME} "
+    rf"(?:\[[\w./-]{{1,80}}:\d{{1,6}}\]|[\w./-]{{1,80}}:\d{{1,6}}\]) ?|{_LEVEL}:[\w.]{{1,80}}:)"
+    rf"|\[?\d{{4}}-\d\d-\d\d[ T]{_TIME}\]?(?: - [\w.]{{1,80}})? ?(?:- )?\[?{_LEVEL}\]?(?: -|:)? "
+    rf"|[IWEF]\d{{4}} {_TIME} {{1,8}}\d{{1,10}} [\w./-]{{1,80}}:\d{{1,6}}\] ?"
 )
 _LABEL = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
 # Prefixes that may also be part of the text. They are removed only before a line of nccl-tests or
@@ -66,6 +76,10 @@ _CONTENT = re.compile(
     r"|[^\s:]{1,300}:\d{1,10}:\d{1,10} (?:\S{1,200} ){0,5}?NCCL (?:INFO|WARN|TRACE) "
     r"|[^\s:]{1,300}: Test (?:NCCL|CUDA|timeout)|\.\. \S{1,300} pid \d+: Test failure"
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]{0,32}\] [^\s:]{1,300}:\d{1,10}:\d{1,10} )"
+)
+_ANY = re.compile(
+    r"[^#\n]{1,200}?[\]:>|)-] ?(?=\s{0,64}(?:#\s{1,64}(?:size\s{1,64}count\s|\(B\)\s)"
+    r"|\d{1,20}\s{1,64}\d{1,20}\s{1,64}[a-z]\w{1,15}(?:\s{1,64}[^\s|]{1,32}){5}))"
 )
 _LETTER = re.compile(r"[A-Za-z]")
 # Words of table cells. Text with such a word is part of a table row, not a prefix.
@@ -121,11 +135,10 @@ def _plain_prefix(line: str) -> tuple[str, str] | None:
     if line[:1] in "# \t" and not line.lstrip(" \t")[:1].isalpha():
         return None
     match = _PLAIN.match(line)
-    if match is None:
-        return None
-    rest = line[match.end() :]
-    if _CONTENT.match(rest) is None and not _followed(rest):
-        return None
+    rest = "" if match is None else line[match.end() :]
+    if match is None or (_CONTENT.match(rest) is None and not _followed(rest)):
+        other = _ANY.match(line)
+        return None if other is None else ("", line[other.end() :])
     words = next((match[name] for name in _NAMES if match[name] is not None), None)
     if words is None:
         return "", rest

@@ -363,3 +363,46 @@ def test_columns_of_collectives_name_it() -> None:
         ("allreduce", 120.1),
         ("allgather", 62.1),
     ]
+
+
+SECTION = "collective,size_bytes,algorithm,protocol,nodes,ranks,latency_us\n"
+RING = "allreduce,1024,ring,simple,2,16,40.1\n"
+TREE = "allreduce,1024,tree,ll,2,16,25.3\n"
+BARE = "collective,size_bytes,ranks,latency_us\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECTION + RING + SECTION + TREE,
+        f"# first\n{SECTION}{RING}\n# second\n{SECTION}{TREE}",
+        f"Ring,,,,,,\n{SECTION}{RING},,,,,,\nTree,,,,,,\n{SECTION}{TREE}".replace(
+            "\n,,,,,,\n", "\n\n"
+        ),
+        f"{SECTION}{RING}\nTree:\n\n{SECTION.replace('nodes,ranks', 'ranks,nodes')}"
+        + TREE.replace("2,16", "16,2"),
+    ],
+)
+def test_the_tables_of_a_file_are_read(text: str) -> None:
+    read = csv_file(text)
+    assert [str(sample.choice) for sample in read.samples] == [
+        str(Choice(Algorithm.RING, Protocol.SIMPLE)),
+        str(Choice(Algorithm.TREE, Protocol.LL)),
+    ]
+    assert {(sample.nodes, sample.ranks) for sample in read.samples} == {(2, 16)}
+
+
+def test_the_title_of_a_section_states_what_its_rows_do_not() -> None:
+    rows = "allreduce,1024,16,40.1\n"
+    read = csv_file(f"Ring Simple\n{BARE}{rows}\nTree LL\n{BARE}{rows}")
+    assert [sample.choice for sample in read.samples] == [
+        Choice(Algorithm.RING, Protocol.SIMPLE),
+        Choice(Algorithm.TREE, Protocol.LL),
+    ]
+    read = csv_file(f"2 nodes\n{BARE}{rows}\n4 nodes\n{BARE}{rows}")
+    assert [sample.nodes for sample in read.samples] == [2, 4]
+
+
+def test_a_row_of_one_cell_is_no_title() -> None:
+    with pytest.raises(InputError, match="0 fields"):
+        csv_file(f"{SECTION}{RING}Tree\n{TREE}")

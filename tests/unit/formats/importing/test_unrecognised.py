@@ -42,6 +42,10 @@ ALIGNED = (
     + "(64, 8192)      1.00 MB        0.021        0.025                ca_1stage (1.2x)\n"
 )  # fmt: skip
 SHAPES = "Shape | raw | barrier\n-- | -- | --\n1x8192 | 25.8 | 33.9\n64x8192 | 26.1 | 35.3\nEnd\n"
+LOGGED = "[0] NCCL INFO 805306368 Bytes -> Algo 1 proto 2 time 3970.683594\n" * 2
+BARRED = "   bytes |  on   off  ratio |  on2\n---------+------+----\n" + "".join(
+    f"  {size} |  3.{size}  4.5  1.1x |  7.1\n" for size in (8, 16, 32)
+)
 NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us": 1.2}]}'
 
 
@@ -62,17 +66,17 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (AGAIN, "(it lists 2 ranks on 1 host) and no row: the run hung", "doctor {name}", 1),
         (CUT + AVERAGE, "and no row: the text is cut, its last lines are there", "whole output", 1),
         (START + 2 * AVERAGE, "from one start: each is a separate copy", "make MPI=1", 5),
-        (START * 2 + 2 * AVERAGE, "has 2 averages of nccl-tests and no row: there", "give", 4),
+        (START * 2 + 2 * AVERAGE, "2 averages of nccl-tests (3.94145, 3.94145 GB/s)", "give", 4),
         ("for i in 1 2; do\n" + START + "done\n" + 2 * AVERAGE, "and no row: there", "give", 5),
         (" copy\t 64kB\t  GB/sec\t3.81\t3.92\t0.01\t3.8\t3.9\n" * 3, "nothing in it", "", None),
-        (START + AVERAGE, "has 1 average of nccl-tests and no row: there is no time", "whole", 3),
+        (START + AVERAGE, "has 1 average of nccl-tests (3.94145 GB/s) and no row", "whole", 3),
         ("run it:\nmpirun -n 8 ./all_reduce_perf -b 8 -e 1G\n", "has a command", "lint", 2),
         ("#!/bin/sh\nsrun x/all_reduce_perf -b 8 -e 1G\n", "is a script", "give its output", 2),
         (NESTED, "keys bytes, eager_us, graph_us: which one is the time", "time_us", 1),
         (WAYS, "nccl2, ring: no name or unit says which", "and 'nccl2 (us)'", 1),
         (WAYS.replace("elements", "msg_size"), "no name or unit says", "'nccl2 (us)'", 1),
         ("TP=6\n\n" + ALIGNED, "multimem, Best (Speedup): no name or unit", "'ca_1stage (us)'", 3),
-        ("GB200, us:\n\n\n" + SHAPES, "Shape, raw, barrier: none is named a size", "known are", 4),
+        ("GB200, us:\n\n\n" + SHAPES, "raw, barrier: none is named a size", "'NAME (us)'", 4),
         ('{"a": 1}', "keys a: none has the size and the time", "known are", 1),
         ("We reach\na busbw of 390 GB/s now.", "states a bandwidth in words", "output", 2),
         ("1. busbw: the first, and second\n2. algbw, third\n", "nothing in it is known", "", None),
@@ -82,7 +86,15 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ('int f(void* data, size_t size,\n  void** mhandle, int 4);', "nothing in it", "", None),
         ("$ nvidia-smi nvlink --status\nLink 0: 26 GB/s 1 2 3\n", "nothing in it", "", None),
         ("hello\nworld", "nothing in it is known", "known are", None),
-        ("a, b, and c\nd, e, and 5\n" * 3, "columns a, b, and c: none is", "known are", 1),
+        ("a, b, and c\nd, e, and 5\n" * 3, "nothing in it is known", "known are", None),
+        ("8 GPUs, 4 ports, v 5\n9 GPUs, 3 ports, v 6\n", "nothing in it", "", None),
+        (LOGGED, "2 lines of an NCCL log without host and process, no table: NCCL", "whole", 1),
+        (LOGGED, "chose ring/simple for 768 MiB", "whole", 1),
+        ("a 0.71 sec\nb 0.65 sec 1 Gb/s\nc 0.6 sec\n", "3 lines with times", "output of", 1),
+        ("# Out of bounds values : 0 OK\n", "the last lines of nccl-tests and no row", "whole", 1),
+        ("E2E Latency: 4.9 ms\nThroughput: 13,361 tokens/s\n", "nothing in it", "", None),
+        ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "", 1),
+        (BARRED, "columns bytes, on, off, ratio, on2: no name or unit", "'on (us)'", 1),
     ],
 )  # fmt: skip
 def test_a_file_without_measurements_is_described(
@@ -157,3 +169,47 @@ def test_a_log_without_a_table_is_described(tmp_path: Path, text: str, words: st
         assert [*reading.batches()] == []
         notes = [flag.sentence for flag in reading.report.flags]
         assert any(words in said for said in [reading.report.error or "", *notes])
+
+
+LISTED = {
+    "bullets": "the busbw is:\n\n- v2.10.3-1: 57.06\n- v2.11.4-1: 7.05\n- v2.12.12-1: 7.07\n",
+    "units": "* NCCL 2.10.3 = 57.06 GB/s\n* NCCL 2.11.4 = 7.05 GB/s\n* NCCL 2.12 = 7.07 GB/s\n",
+    "numbers": "Bus bandwidth\n1. 2.10.3 -> 57.06\n2. 2.11.4 -> 7.05\n3. 2.12.12 -> 7.07\n",
+    "bold": "algbw by version\n**v2.10.3**: 57.06\n**v2.11.4**: 7.05\n**v2.12.12**: 7.07\n",
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_list_of_values_is_summed_up(name: str) -> None:
+    found = describe(LISTED[name])
+    assert found.message.startswith("lists 3 values")
+    assert "highest 57.06" in found.message
+    assert "lowest 7.05" in found.message
+    assert "8.09x apart" in found.message
+    assert found.line == next(
+        at for at, line in enumerate(LISTED[name].splitlines(), 1) if "57.06" in line
+    )
+
+
+def test_the_largest_step_of_a_list_is_named() -> None:
+    text = (
+        "latency by version:\n- 2.1: 10 us\n- 2.2: 30 us\n- 2.3: 31 us\n- 2.4: 9 us\n- 2.5: 40 us\n"
+    )
+    message = describe(text).message
+    assert "highest 40 us (2.5), lowest 9 us (2.4)" in message
+    assert "largest step" not in message
+    message = describe(text.replace("9 us", "20 us")).message
+    assert "the largest step is 3.00x, from 10 us (2.1) to 30 us (2.2)" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bandwidth is low with:\n- nodes: 2\n- GPUs: 8\n- NICs: 4\n",
+        "versions:\n- driver 535: 1\n- CUDA 12: 2\n- OFED 5: 3\n",
+        "busbw:\n- v2.10: 57\n- v2.11: 7\n",
+        "times:\n- a: 3 us\n- b: 4 ms\n- c: 5 us\n",
+    ],
+)
+def test_other_lists_are_no_values(text: str) -> None:
+    assert "lists" not in describe(text).message

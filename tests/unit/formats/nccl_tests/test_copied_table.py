@@ -118,6 +118,25 @@ PARTS = {
     "bits": separated(
         ["size", "time", "algbw (Gb/s)"], [[r[0], r[5], f"{float(r[6]) * 8:.2f}"] for r in ROWS]
     ),
+    "a time without a name": markdown(["Size", "us"], [[r[0], r[5]] for r in ROWS]),
+    "a time with a placement only": markdown(
+        ["Size", "out-of-place (us)"], [[r[0], r[5]] for r in ROWS]
+    ),
+    "a time named in the title": "All-reduce time in us:\n\n"
+    + markdown(["Size", "value"], [[r[0], r[5]] for r in ROWS]),
+    "a column without any name": "Latency (us)\n\n"
+    + markdown(["Size", ""], [[r[0], r[5]] for r in ROWS]),
+    "milliseconds of the title": "mean of 20 calls, ms:\n"
+    + separated(["Size", "mean"], [[r[0], f"{float(r[5]) / 1e3:.7g}"] for r in ROWS]),
+    "names on two lines": "Message  Time   Algbw\nSize (B)  (us)   (GB/s)\n"
+    + "\n".join(f"{r[0]}  {r[5]}  {r[6]}" for r in ROWS),
+    "a name with a line break": markdown(
+        ["Message\n Size (B)", "Time (us)", "algbw"], [[r[0], r[5], r[6]] for r in ROWS]
+    ),
+    "names in two rows": markdown(
+        ["Message", "Mean", "algbw"],
+        [["Size (B)", "call time (us)", "(GB/s)"], *([r[0], r[5], r[6]] for r in ROWS)],
+    ),
     "two columns": separated(["bytes", "latency_us"], [[r[0], r[5]] for r in ROWS]),
     "one placement": "# size count type redop root time algbw busbw #wrong\n"
     + "\n".join("  ".join(row[:9]) for row in ROWS),
@@ -184,7 +203,6 @@ REFUSED = {
             ("8 GPUs send (us)", "16 GPUs send (us)"),
             ("all_gather part (us)", "reduce part (us)"),
             ("measured (us)", "predicted (us)"),
-            ("in-place (us)", "out-of-place (us)"),
             ("A (us)", "A (us)"),
             ("1 (us)", "2 (us)"),
         )

@@ -50,6 +50,11 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "bracketed host": lambda line: f"[node-01] {line}",
     "GNU parallel --tag": lambda line: f"node-01\t{line}",
     "quoted": lambda line: f"> {line}",
+    "logging": lambda line: f"INFO:root:{line}",
+    "logging with a time": lambda line: f"2024-05-01 12:00:00,123 - bench.run - INFO - {line}",
+    "logging in brackets": lambda line: f"[2024-05-01 12:00:00] [INFO] {line}",
+    "vLLM": lambda line: f"(Worker pid=12) INFO 05-01 12:00:00 [bench.py:33] {line}",
+    "glog": lambda line: f"I0501 12:00:00.123456 12345 main.cc:12] {line}",
 }
 
 
@@ -69,6 +74,13 @@ def test_launcher_prefixes(name: str) -> None:
     lines = [put(line) for line in MADE.lines()]
     other = put("beta:7:8 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0]").replace("1,0]", "1,1]")
     same(text("\n".join(f"{line}\n{other}" for line in lines)))
+
+
+@pytest.mark.parametrize("prefix", ["rank 0 says> ", "out(3): ", "a | b - ", "job [x]:"])
+def test_any_words_before_rows_and_their_names(prefix: str) -> None:
+    lines = [line for line in MADE.lines() if "float" in line or "count" in line]
+    found = text("\n".join(prefix + line for line in lines))
+    assert found.times == text("\n".join(lines)).times
 
 
 @pytest.mark.parametrize("line", ["", "  ", "text", "    1024   256  float", "# size", "[x] y"])

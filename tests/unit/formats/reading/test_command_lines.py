@@ -205,6 +205,8 @@ def test_the_nodes_of_a_command(launcher: str, nodes: int | None) -> None:
         ("It runs well on one host but not on more", None),
         ("The test uses 2 NICs, with 2 ranks on each of the hosts", None),
         ("```\necho run the test on 2 nodes", None),
+        ("torchrun --nproc-per-node 2 --nnodes=3 a.py", (3, 1)),
+        ("torchrun --nproc-per-node 2 --nnodes 1:4 a.py", None),
         ("### 0 nodes", None),
         ("### Node 2", None),
         ("### nodes", None),

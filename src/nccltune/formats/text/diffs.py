@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a diff of two tables as two texts: the old lines, then the new ones."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+_MEASURED = r"[^\d\n]{0,40}\d[\w.%-]*[^\d\n]{1,40}\d.*$"
+_OLD, _NEW = (re.compile(rf"^{sign}(?!{sign}){_MEASURED}", re.MULTILINE) for sign in ("-", r"\+"))
+
+
+def is_diff(text: str) -> bool:
+    """Return whether a text has rows of numbers behind `-` and others behind `+`."""
+    return _OLD.search(text) is not None and _NEW.search(text) is not None
+
+
+def old_line(line: str) -> str:
+    """Return a line of a diff without its sign."""
+    return line[1:] if line[:1] in ("+", "-") else line
+
+
+def sides_of_diff(
+    blocks: Iterable[tuple[int, list[str]]],
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the old lines of a diff and then the new ones, each with its number.
+
+    Lines that both have are new from the first `+` on, so that tables of both sides have places of
+    their own.
+    """
+    lines = [(at, line) for number, block in blocks for at, line in enumerate(block, number)]
+    first = next((at for at, line in lines if line[:1] == "+"), 0)
+    sides = (
+        [(at, line) for at, line in lines if line[:1] != "+"],
+        [(max(at, first), line) for at, line in lines if line[:1] != "-"],
+    )
+    for at, line in chain(*sides):
+        yield at, [old_line(line)]

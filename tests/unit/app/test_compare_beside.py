@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs of one test in one file are compared with each other at each size."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.compare import ChoicesCompared, SidesCompared, compare_paths
+from nccltune.cli import run
+
+TITLE = "All-reduce on 8 x H100, 1 node\n\n"
+TIMES = {
+    65536: (21.3, 18.1, 25.0),
+    262144: (30.2, 27.5, 28.8),
+    1048576: (55.0, 60.3, 48.2),
+    4194304: (120.4, 150.9, 101.3),
+}
+ROWS = "".join(f"| {size} | {' | '.join(map(str, own))} |\n" for size, own in TIMES.items())
+RULE = "|---|---|---|---|\n"
+NAMED = "| size | ring (us) | tree (us) | nvls (us) |\n"
+
+
+def read(folder: Path, text: str, name: str = "table.md", **options: int | str) -> ChoicesCompared:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    found = compare_paths([path], assumed_noise=0.05, **options)
+    assert isinstance(found, ChoicesCompared)
+    return found
+
+
+TABLES = {
+    "markdown": TITLE + NAMED + RULE + ROWS,
+    "units in the cells": TITLE
+    + "| size | ring | tree | nvls |\n"
+    + RULE
+    + "".join(f"| {s} | {' | '.join(f'{x} us' for x in own)} |\n" for s, own in TIMES.items()),
+    "unit in the title": "All-reduce latency (us), 8 GPUs, 1 node\n\n"
+    + "| size | ring | tree | nvls |\n"
+    + RULE
+    + ROWS,
+    "csv": TITLE
+    + "size,ring (us),tree (us),nvls (us)\n"
+    + "".join(f"{s},{','.join(map(str, own))}\n" for s, own in TIMES.items()),
+    "with cells that were not measured": TITLE
+    + NAMED
+    + RULE
+    + ROWS
+    + "| 16777216 | 1300 | 1400 | - |\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_of_a_table_is_compared(tmp_path: Path, name: str) -> None:
+    (table,) = read(tmp_path, TABLES[name]).tables
+    assert table.title == "all-reduce, 1 node, 8 ranks"
+    assert list(table.times_us) == ["ring", "tree", "nvls"]
+    assert [(side.first, side.second) for side in table.sides] == [
+        ("ring", "tree"),
+        ("ring", "nvls"),
+    ]
+    assert table.times_us["nvls"][1048576] == pytest.approx(48.2)
+    first, second = table.fastest[:2]
+    assert (first.low_bytes, first.high_bytes, first.names) == (65536, 262144, ("tree",))
+    assert (second.low_bytes, second.high_bytes, second.names) == (1048576, 4194304, ("nvls",))
+    assert first.least == pytest.approx(28.8 / 27.5)
+    assert second.most == pytest.approx(120.4 / 101.3)
+
+
+def test_others_are_compared_with_the_column_of_the_default(tmp_path: Path) -> None:
+    text = TABLES["markdown"].replace("tree (us)", "default (us)")
+    (table,) = read(tmp_path, text).tables
+    assert {side.first for side in table.sides} == {"default"}
+
+
+def test_names_of_columns_are_no_settings_of_the_others(tmp_path: Path) -> None:
+    text = TABLES["csv"].replace("ring (us)", "default (us)").replace("tree", "NCCL_ALGO=Tree")
+    (table,) = read(tmp_path, text, "table.csv").tables
+    (side,) = (side for side in table.sides if side.second == "nvls")
+    assert "Tree" not in "".join(item.first + item.second for item in side.different)
+
+
+def test_columns_of_counts_and_ratios_are_no_runs(tmp_path: Path) -> None:
+    text = (
+        "All-reduce, 8 GPUs, 1 node, median time in us:\n\n"
+        "| tokens | MiB | nccl+norm | fused | other | speedup |\n|--|--|--|--|--|--|\n"
+        "| 64 | 1 | 271 | 19 | 23 | 14.2x |\n| 128 | 2 | 269 | 29 | 30 | 9.2x |\n"
+    )
+    (table,) = read(tmp_path, text).tables
+    assert list(table.times_us) == ["nccl+norm", "fused", "other"]
+    assert [item.names for item in table.fastest] == [("fused",)]
+
+
+def test_equal_times_have_no_winner(tmp_path: Path) -> None:
+    rows = "| 65536 | 21 | 21 | 30 |\n| 1048576 | 50 | 50 | 50 |\n"
+    (table,) = read(tmp_path, TITLE + NAMED + RULE + rows).tables
+    assert [item.names for item in table.fastest] == [("ring", "tree"), ("ring", "tree", "nvls")]
+    assert table.fastest[1].most == 1
+
+
+def test_each_table_of_a_file_is_compared_by_itself(tmp_path: Path) -> None:
+    second = TABLES["markdown"].replace("8 x H100, 1 node", "16 GPUs, 1 node")
+    found = read(tmp_path, TABLES["markdown"] + "\n" + second)
+    assert [item.title for item in found.tables] == [
+        "all-reduce, 1 node, 8 ranks",
+        "all-reduce, 1 node, 16 ranks",
+    ]
+
+
+def test_two_columns_are_two_sides(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text("size,before (us),after (us)\n1024,10,9\n2048,11,9.5\n4096,12,10\n")
+    found = compare_paths([path], assumed_noise=0.05, collective="allreduce", nodes=1, ranks=8)
+    assert isinstance(found, SidesCompared)
+    assert (found.first, found.second) == ("before", "after")
+
+
+def test_the_screen_and_the_line_name_the_fastest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "table.md"
+    path.write_text(TABLES["markdown"], encoding="utf-8")
+    assert run(["compare", str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "fastest 64 KiB to 256 KiB: tree, 1.05x to 1.18x faster than the next" in shown
+    assert "fastest 1 MiB to 4 MiB: nvls, 1.14x to 1.19x faster than the next" in shown
+    assert "55.0 us 60.3 us 48.2 us" in shown
+    assert run(["compare", str(path), "--oneline"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "1 table: all-reduce, 1 node, 8 ranks: fastest 64 KiB"
+    )
+
+
+def test_analyze_says_where_a_limited_run_is_the_fastest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, study = tmp_path / "table.md", tmp_path / "study"
+    path.write_text(TABLES["markdown"], encoding="utf-8")
+    assert run(["import", str(path), "-o", str(study)]) == 0
+    assert run(["analyze", str(study)]) in (0, 1)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB" in shown
+    assert "NCCL_ALGO=Tree: the fastest at no size" in shown
