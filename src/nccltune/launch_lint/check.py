@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, read_program
+from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
-from nccltune.launch_lint.hosts import with_slurm_gpus
+from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import predict
@@ -76,6 +77,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     """
     pasted = typographic(line)
     line = plain(line)
+    site = _with_env_files(line, site)
     commands = read(line, wanted, _names(site))
     views = {
         flavor: _view(_unwrapped(command, site), flavor, site)
@@ -106,6 +108,13 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
         view.gpus_per_process,
         text,
     )
+
+
+def _with_env_files(line: Line, site: LaunchContext) -> LaunchContext:
+    """Return `site` with the variables of the files of `docker run --env-file`, if known."""
+    named = env_files((*site.around, *(word.text for word in line.words)))
+    read = (pair for name in named for pair in variables_in(text_of(name, site) or ""))
+    return site._replace(exported=(*site.exported, *read)) if named else site
 
 
 def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> list[LaunchCheck]:

@@ -11,7 +11,7 @@ from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error
-from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
+from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.rules.shape import named_number
@@ -271,6 +271,20 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def host_lines(view: View) -> Iterator[LaunchFinding]:
+    """Find `node1 slot=8` in a host file, which Open MPI 4.1.4 refuses: the word is `slots`."""
+    option = view.command.last("hostfile")
+    if view.flavor.launcher is not Launcher.OPENMPI or option is None:
+        return
+    bad = re.search(r"^[^#\n]*\s(slot=\S*)", text_of(option.value, view.site) or "", re.M)
+    if bad is not None:
+        yield error(
+            "hostfile-line",
+            f"{option.value}: {bad[1]} is a parse error for Open MPI 4.1: nothing starts",
+            f"write {bad[1].replace('slot', 'slots')} there",
+        )
+
+
 def mpi_type(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --mpi=pmx` and `--mpi=none`. With none, the processes do not find each other."""
     option = view.command.last("mpi")
@@ -295,4 +309,4 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-RULES = (without_value, numbers, bindings, mca, as_root, nested, mpi_type)
+RULES = (without_value, numbers, bindings, mca, as_root, nested, host_lines, mpi_type)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find options that the launcher does not know, or that have no effect on NCCL."""
 
-import itertools
 import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
+from nccltune.launch_lint.boxes import env_files
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument, error, note
+from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.options import (
     COMMON,
     DEPRECATED_5,
@@ -232,12 +233,8 @@ def hidden(view: View) -> Iterator[LaunchFinding]:
     commands = [view.command] if inner is None else [view.command, inner.command]
     names = [option.name for command in commands for option in command.all(UNKNOWN_OPTIONS)]
     names += view.program.hidden if view.program is not None else ()
-    written = (view.site.scope.files if view.site.scope is not None else None) or {}
-    texts = [word.text for word in view.command.words]
-    for word, following in itertools.pairwise([*texts, ""]):
-        name, _, value = word.partition("=")
-        if name == "--env-file" and (value or following) not in written:
-            names.append(value or following)
+    words = (*view.site.around, *(word.text for word in view.command.words))
+    names += [name for name in env_files(words) if text_of(name, view.site) is None]
     if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:
         said = f"what {', '.join(names)} holds is not known here, and was not checked"
         yield note("options-hidden", said)
