@@ -19,6 +19,7 @@ from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
+from nccltune.launch_lint.rules.shape import rules_of
 from nccltune.launch_lint.shell import ShellValue, expanded
 from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
 from nccltune.launch_lint.training import predict_training
@@ -210,7 +211,8 @@ def check_program(words: Sequence[str]) -> list[LaunchFinding]:
     """
     program = tuple(quoted(word) for word in words)
     view = _view(LaunchCommand((), Word("", ""), (), program), LOCAL, LaunchContext())
-    found = [finding for rule in (*arguments.RULES, *sizes.RULES) for finding in rule(view)]
+    rules = (*rules_of(arguments), *rules_of(sizes))
+    found = [finding for rule in rules for finding in rule(view)]
     return [finding for finding in found if finding.severity is not Severity.NOTE]
 
 

@@ -502,23 +502,3 @@ def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
             f"write -J {value}.json",
             (SetArgument("J", f"{value}.json"),),
         )
-
-
-RULES = (
-    wrong_binary,
-    algorithm_of_sends,
-    one_hyphen,
-    without_value,
-    ignored,
-    unknown,
-    not_whole,
-    out_of_range,
-    names,
-    root,
-    steps,
-    device_implementation,
-    zero_cta,
-    unchecked,
-    twice,
-    json_name,
-)

@@ -216,6 +216,3 @@ def alone(view: View) -> Iterator[LaunchFinding]:
             f"leave out {option}" if is_apptainer else f"start {launcher} in the container",
             edits,
         )
-
-
-RULES = (gpus, shared_memory, not_passed, quoted_values, alone)

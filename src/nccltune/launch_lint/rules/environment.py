@@ -147,6 +147,3 @@ def conflicting_values(view: View) -> Iterator[LaunchFinding]:
             f"keep one: {variable.name}={variable.value} is the later",
             (drop,),
         )
-
-
-RULES = (conflicting_values, unexported, not_exported)

@@ -307,6 +307,3 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
             f"write --mpi={right}",
             (Replace(option, (f"--mpi={right}",)),),
         )
-
-
-RULES = (without_value, numbers, bindings, mca, as_root, nested, host_lines, mpi_type)

@@ -104,6 +104,3 @@ def others(view: View) -> Iterator[LaunchFinding]:
         yield note(
             "gloo-no-effect", "GLOO_SOCKET_IFNAME is for Gloo: NCCL reads NCCL_SOCKET_IFNAME"
         )
-
-
-RULES = (provider, efa, plugin, others)

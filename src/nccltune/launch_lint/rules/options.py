@@ -238,17 +238,3 @@ def hidden(view: View) -> Iterator[LaunchFinding]:
     if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:
         said = f"what {', '.join(names)} holds is not known here, and was not checked"
         yield note("options-hidden", said)
-
-
-RULES = (
-    hidden,
-    swallowed,
-    assigned,
-    unknown,
-    only_one_version,
-    wrong_meaning,
-    no_program,
-    total_and_iterations,
-    no_effect,
-    deprecated,
-)

@@ -209,6 +209,3 @@ def _seen(view: View) -> tuple[int, Option] | None:
         # With `single:N`, N tasks share one GPU.
         return (1 if "single" in bound.value else int(match[1])), bound
     return None
-
-
-RULES = (allocation, unlisted, export, tasks_unsaid, task_gpus)

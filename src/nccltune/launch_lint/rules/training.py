@@ -84,6 +84,7 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+@of_accelerate
 def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find numbers of processes and machines that do not go together."""
     given = configured(command, view.site)
@@ -135,6 +136,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         )
 
 
+@of_accelerate
 def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find several machines without a common address, or without a rank for each."""
     given = configured(command, view.site)
@@ -171,6 +173,7 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
         )
 
 
+@of_deepspeed
 def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find --include beside --num_gpus, and a CUDA_VISIBLE_DEVICES that deepspeed ignores."""
     numbers = [o for name in ("nodes", "per_node") for o in command.all(name)]
@@ -210,12 +213,3 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
             f" {(filters or numbers)[0].words[0].text}",
             f"write --include localhost:{shown} and leave out the variable",
         )
-
-
-RULES = (
-    inner_nodes,
-    inner_rank,
-    of_accelerate(accelerate_total),
-    of_accelerate(accelerate_address),
-    of_deepspeed(deepspeed_resources),
-)

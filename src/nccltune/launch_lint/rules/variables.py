@@ -510,17 +510,3 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
         "leave it out, or name as many GPUs as a node's processes use",
         edits_of(variable, None),
     )
-
-
-RULES = (
-    joined,
-    names,
-    removed,
-    values,
-    interfaces,
-    devices,
-    networks,
-    no_algorithm,
-    left_over,
-    visible_devices,
-)
