@@ -53,7 +53,6 @@ from nccltune.tune.lint import (
     lint_rules,
 )
 
-_MAX_BYTES = 16 << 20
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
@@ -175,8 +174,7 @@ def lint(request: LintRequest) -> Linted:
         elif kind is LintKind.TOPOLOGY:
             topologies += _xml_files(path)
         else:
-            text = _read_text(path)
-            linted.launches.append(_lint_launch(text, str(path), site, flavors))
+            linted.launches.append(_lint_launch(_text_of(path), str(path), site, flavors))
     if command:
         found = source.from_words(command, site)
         checks = check_all(found, flavors)
@@ -187,21 +185,6 @@ def lint(request: LintRequest) -> Linted:
             topologies=lint_files(files, here=Path("/") if request.here else None)
         )
     return linted
-
-
-def _read_text(path: Path) -> str:
-    """Return the text in the first `_MAX_BYTES` of a file.
-
-    Raises InputError if the file cannot be read or is binary.
-    """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES)
-    except OSError as raised:
-        raise InputError(f"cannot be read: {raised.strerror}", where=str(path)) from raised
-    if b"\0" in raw:
-        raise InputError("is not text", where=str(path))
-    return raw.decode(errors="replace")
 
 
 def recognise(path: Path) -> LintKind:

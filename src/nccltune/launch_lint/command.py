@@ -155,6 +155,10 @@ class LaunchContext(NamedTuple):
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()
 
+    def asked(self, meaning: str) -> Option | None:
+        """Return the last option of the allocation with this meaning, or None."""
+        return next((o for o in reversed(self.inherited) if o.meaning == meaning), None)
+
     @property
     def gpus_per_node(self) -> int:
         """Return the number of GPUs of a node, assumed if it is unknown."""

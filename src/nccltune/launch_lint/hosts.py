@@ -162,9 +162,7 @@ def _slurm(
     listed = command.last("host")
     is_known = listed is not None and not is_open(listed.value)
     named = expand_hosts(listed.value) if listed is not None and is_known else []
-    given = command.last("nodes") or next(
-        (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
-    )
+    given = command.last("nodes") or site.asked("nodes")
     nodes, assumed = None, None
     if given is not None and (match := _NODES.fullmatch(given.value)):
         nodes = int(match[1])

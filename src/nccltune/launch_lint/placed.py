@@ -312,7 +312,7 @@ def _is_hidden(hosts: str) -> bool:
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:
     if flavor.launcher is not Launcher.SLURM:
         return None
-    return next((o for o in reversed(site.inherited) if o.meaning == meaning), None)
+    return site.asked(meaning)
 
 
 def _number(option: Option | None) -> int | str | None:

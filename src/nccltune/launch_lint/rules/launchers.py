@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check values of the launchers' options, and launchers inside launchers."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -15,7 +14,7 @@ from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fau
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.rules.shape import named_number
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
 
 _BIND = listed("""
@@ -162,8 +161,8 @@ def _mapping(option: Option) -> Iterator[LaunchFinding]:
         yield _wrong(option, f"ppr:{swapped[2]}:{swapped[1]}")
     elif re.fullmatch(r"[0-9]+", rest):
         yield _wrong(option, f"ppr:{rest}:node")
-    elif match is not None and (close := difflib.get_close_matches(match[2], _RESOURCES, n=1)):
-        yield _wrong(option, f"ppr:{match[1]}:{close[0]}")
+    elif match is not None and (near := nearest(match[2], _RESOURCES)) is not None:
+        yield _wrong(option, f"ppr:{match[1]}:{near}")
     else:
         yield _wrong(option, None)
 
@@ -181,8 +180,7 @@ def _wrong(option: Option, right: str | None) -> LaunchFinding:
 
 def _value(option: Option, known: Sequence[str], given: str, default: str | None) -> LaunchFinding:
     word = option.words[0].text.partition("=")[0]
-    close = difflib.get_close_matches(given, known, n=1)
-    right = close[0] if close else default
+    right = nearest(given, known) or default
     rest = option.value.partition(":")[1:]
     new = f"{right}{''.join(rest)}" if right is not None else None
     return error(
@@ -208,13 +206,13 @@ def mca(view: View) -> Iterator[LaunchFinding]:
                 (Replace(option, (word, key, value, *rest)),),
             )
             continue
-        close = difflib.get_close_matches(name, _MCA, n=1, cutoff=_CLOSE)
-        if name not in _MCA and close:
+        near = nearest(name, _MCA, _CLOSE)
+        if near not in (None, name):
             yield error(
                 "mca-unknown",
                 f"Open MPI ignores {name}, a name that it does not have",
-                f"write {word} {close[0]} {option.values[-1]}",
-                (Replace(option, (word, close[0], *option.values[1:])),),
+                f"write {word} {near} {option.values[-1]}",
+                (Replace(option, (word, near, *option.values[1:])),),
             )
 
 
@@ -299,8 +297,7 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
         why = "with it the processes do not find each other: each is rank 0 of its own test"
         yield error("mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits)
     elif not _MPI_TYPE.fullmatch(value):
-        close = difflib.get_close_matches(value, _MPI, n=1)
-        right = close[0] if close else "pmix"
+        right = nearest(value, _MPI) or "pmix"
         yield error(
             "mpi-type",
             f"--mpi={value} is none of srun's: {', '.join(_MPI[:-1])} (srun --mpi=list)",
