@@ -326,10 +326,10 @@ def _lint_launch(
     """
     if name is not None:
         site = site._replace(folder=str(Path(name).parent))
-    documents, rest = manifest.manifests_in(text, name or "")
+    services, plain = compose.services_in(text)
+    documents, rest = manifest.manifests_in(plain, name or "")
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
-    services, rest = compose.services_in(rest)
     found: list[FoundCommand] = []
     reasons: list[InputError] = []
     is_output = output.is_output(rest)
@@ -356,7 +356,7 @@ def _lint_launch(
         checks = check_all(found, flavors)
     if is_output:
         findings += output.judge_output(rest)
-    elif given := stated_settings(text):
+    elif given := [*compose.settings_of(services, site), *stated_settings(plain)]:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }

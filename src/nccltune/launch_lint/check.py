@@ -16,7 +16,7 @@ from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
-from nccltune.launch_lint.placed import predict
+from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.rules.shape import rules_of
@@ -114,8 +114,11 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
 def _with_env_files(line: Line, site: LaunchContext) -> LaunchContext:
     """Return `site` with the variables of the files of `docker run --env-file`, if known."""
     named = env_files((*site.around, *(word.text for word in line.words)))
-    read = (pair for name in named for pair in variables_in(text_of(name, site) or ""))
-    return site._replace(exported=(*site.exported, *read)) if named else site
+    read = [pair for name in named for pair in variables_in(text_of(name, site) or "")]
+    if not any(word.text == "docker" for word in line.words):
+        # Podman may drop quotes, which docker keeps.
+        read = [(name, value.strip("\"'")) for name, value in read]
+    return site._replace(exported=(*site.exported, *read))
 
 
 def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> list[LaunchCheck]:
@@ -360,7 +363,10 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     elif flavor not in TRAINERS:
         prediction = _with_inner(command, site, prediction)
         nodes = prediction.inner.nodes if prediction.inner is not None else None
-        if nodes and site.nodes is None and "assumed" in (prediction.assumed or ""):
+        is_open = "assumed" in (prediction.assumed or "") or (
+            nodes != 1 and prediction.unknown == SEVERAL
+        )
+        if nodes and site.nodes is None and is_open:
             # What is started on the nodes knows their number.
             site = site._replace(nodes=nodes)
             prediction = _with_inner(command, site, predict(command, flavor, site, gpus))

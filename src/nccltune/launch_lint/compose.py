@@ -15,6 +15,7 @@ from nccltune.launch_lint.pasted import blocks_of
 from nccltune.launch_lint.pods import at, mapping
 from nccltune.launch_lint.read import no_launcher
 from nccltune.launch_lint.source import FoundCommand, from_words
+from nccltune.launch_lint.stated import StatedSetting
 from nccltune.launch_lint.words import Line, quoted
 from nccltune.model.errors import InputError
 
@@ -62,6 +63,11 @@ def unseen_files(services: list[dict[Any, Any]], site: LaunchContext) -> list[st
     """Return the files of variables (`env_file`) that are not here."""
     named = [name for service in services for name in _env_files(service)]
     return [name for name in named if text_of(name, site) is None]
+
+
+def settings_of(services: list[dict[Any, Any]], site: LaunchContext) -> list[StatedSetting]:
+    """Return the variables of the services, as their programs get them."""
+    return [StatedSetting(*pair) for service in services for pair in _variables(service, site)]
 
 
 def _words(value: Any) -> list[str]:

@@ -64,6 +64,9 @@ SHOWN = "mpirun -np 4 --hostfile ./hosts all_reduce_perf -b 8 -e 8G -f 2\n"
 DOCKER = (
     "docker run --gpus all --ipc=host --env-file a.env img all_reduce_perf -b 8 -e 8G -f 2 -g 8\n"
 )
+TORCHRUN = (
+    "srun torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:1 --nproc-per-node 4 t.py\n"
+)
 HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
 
 
@@ -75,6 +78,16 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"c.yaml": COMPOSE}, "Add ipc: host (or shm_size: 8gb)", "after run"),
         ({"c.yaml": COMPOSE.replace("Ring", "Rng")}, "NCCL_ALGO=Rng: 'Rng' is not an", "passed"),
         ({"c.yaml": COMPOSE + "    env_file: [a.env]\n"}, "what a.env sets is not known", "passed"),
+        (
+            {"c.yaml": 'services:\n  a:\n    environment:\n    - NCCL_DEBUG="INFO"\n'},
+            'NCCL_DEBUG="INFO": NCCL takes',
+            "ok",
+        ),
+        (
+            {"c.yaml": 'services:\n  a:\n    environment:\n    - NCCL_SOCKET_IFNAME="eth0"\n'},
+            "the quotes are a part of the value",
+            "ok",
+        ),
         (
             {"c.yaml": COMPOSE + "    env_file: a.env\n", "a.env": 'NCCL_PROTO="LX"\n'},
             "NCCL_PROTO=LX: 'LX' is not a protocol",
@@ -113,7 +126,11 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         # Variables of a container.
         ({"a.sh": DOCKER}, "what a.env holds is not known here", "a.env sets"),
         ({"a.sh": DOCKER, "a.env": "# x\nNCCL_ALG=Ring\n"}, "no variable NCCL_ALG", "holds"),
-        ({"a.sh": DOCKER, "a.env": "NCCL_ALGO='Ring'\n"}, "docker keeps the quotes", "holds"),
+        (
+            {"a.sh": DOCKER, "a.env": "NCCL_IB_HCA='mlx5_0'\n"},
+            "quotes are a part of the value",
+            "holds",
+        ),
         (
             {"a.sh": f"export NCCL_PROTO=LL\n{DOCKER}", "a.env": "NCCL_ALGO=Ring\n"},
             "NCCL_PROTO is set outside docker run",
@@ -128,6 +145,12 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.sh": f"{HOSTS}deepspeed t.py\n"}, "fixed    deepspeed --hostfile=h t.py", "ok"),
         ({"a.sh": f"{HOSTS}deepspeed --hostfile h t.py\n"}, "4 on each of 2 nodes", "warning"),
         ({"a.md": "On 2 nodes:\n```\ndeepspeed t.py\n```\n"}, "unless /job/hostfile", "one node"),
+        # The launcher of PyTorch knows the number of nodes.
+        (
+            {"a.sh": f"# 2 nodes\n{TORCHRUN}"},
+            "torchrun starts 4 in each = 8",
+            "not known",
+        ),
         # Volcano gives its pods the names of the others.
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$MPI_HOST")}, "(j-gpu-node-0.j, j-gpu", "error"),
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS")}, "1 on each of 2", "error"),

@@ -167,19 +167,6 @@ def _passing(placed: _Placed, name: str, value: str | None) -> tuple[str, tuple[
     return f"write {name}={value} after sudo", edits if known else ()
 
 
-def quoted_values(view: View) -> Iterator[LaunchFinding]:
-    """Find `NCCL_ALGO="Ring"` in the file of `docker run --env-file`, which keeps the quotes."""
-    for placed in _boxes(view):
-        for name in env_files(placed.box.words) if placed.box.name == "docker" else ():
-            for variable, value in variables_in(text_of(name, view.site) or ""):
-                if re.fullmatch(r"([\"']).*\1", value):
-                    yield error(
-                        "env-file-quotes",
-                        f"{name}: {variable}={value}: docker keeps the quotes in the value",
-                        f"write {variable}={value[1:-1]}",
-                    )
-
-
 def alone(view: View) -> Iterator[LaunchFinding]:
     """Find `mpirun -n 8 docker run ...`: the processes do not get the launcher's variables."""
     placement = view.prediction.placement
