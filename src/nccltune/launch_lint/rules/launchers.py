@@ -207,7 +207,7 @@ def mca(view: View) -> Iterator[LaunchFinding]:
             )
             continue
         near = nearest(name, _MCA, _CLOSE)
-        if near not in (None, name):
+        if near is not None and near != name:
             yield error(
                 "mca-unknown",
                 f"Open MPI ignores {name}, a name that it does not have",

@@ -84,7 +84,7 @@ def plugin(view: View) -> Iterator[LaunchFinding]:
             continue
         rest, known = name.removeprefix(_PREFIX), _VALUES.get(name, ())
         near = nearest(rest, _PARAMETERS, 0.9)
-        if near not in (None, rest):
+        if near is not None and near != rest:
             yield error(
                 "variable-unknown",
                 f"aws-ofi-nccl has no variable {name}: it has no effect",
