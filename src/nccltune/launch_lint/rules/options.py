@@ -23,6 +23,7 @@ from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
 
+_OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
@@ -98,31 +99,33 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
 
     Also find MCA parameters that Open MPI 5 removed or renamed.
     """
-    for option in view.command.all("mca"):
-        name = option.value
-        if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
-            yield note(
-                "mca-removed",
-                f"{name} does nothing: Open MPI 5.0 removed openib and ignores it in silence",
-                "leave it out",
-            )
-        elif name.partition("_")[0] in _CONTROL:
-            yield note(
-                "mca-no-effect",
-                f"{name} has no effect on NCCL: MPI only carries the test's control messages",
-                "leave it out, unless MPI itself does not start without it",
-            )
-        elif view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
+    names = list(dict.fromkeys(option.value for option in view.command.all("mca")))
+    gone = [name for name in names if view.flavor == OPENMPI_5 and name.startswith("btl_openib")]
+    if gone:
+        yield note(
+            "mca-removed",
+            f"{', '.join(gone)}: Open MPI 5.0 removed openib and ignores this in silence",
+            "leave it out",
+        )
+    if plain := [one for one in names if one.partition("_")[0] in _CONTROL and one not in gone]:
+        yield note(
+            "mca-no-effect",
+            f"{', '.join(plain)}: no effect on NCCL, as MPI only carries the test's control"
+            " messages",
+            "leave it out, unless MPI itself does not start without it",
+        )
+    for name in names:
+        if view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
             new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
             yield note("mca-renamed", f"{name} is called {new} in Open MPI 5.0")
-    for variable in view.variables:
-        if variable.name.startswith(("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")):
-            is_devices = variable.name == "UCX_NET_DEVICES"
-            yield note(
-                "ucx-no-effect",
-                f"{variable.name} is for MPI's transport: no effect on NCCL, unless NCCL uses the"
-                f" UCX plugin{'; NCCL_IB_HCA names the devices of NCCL' if is_devices else ''}",
-            )
+    named = dict.fromkeys(v.name for v in view.variables if v.name.startswith(_OF_TRANSPORT))
+    if named:
+        devices = "; NCCL_IB_HCA names the devices of NCCL" * ("UCX_NET_DEVICES" in named)
+        yield note(
+            "ucx-no-effect",
+            f"{', '.join(named)}: for MPI's transport, without effect on NCCL, unless NCCL uses the"
+            f" UCX plugin{devices}",
+        )
 
 
 def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
