@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated, with_directives
@@ -76,7 +77,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    site = _told(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
+    site = read_around(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
         found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
@@ -101,49 +102,6 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
     return starting
-
-
-_SEVERAL = re.compile(
-    r"\b(?:[2-9]|[1-9]\d+)[ -](?:gpu[ -])?(?:node|host|machine|server)s?\b|\bmulti-?(?:node|host)\b"
-    r"|(?:two|three|four|several|all|both) (?:nodes|hosts|machines|servers)\b"
-    r"|\bSLURM_(?:JOB_)?(?:NNODES|NUM_NODES|NODELIST)\b|\bscontrol show host|\brunai\b.*\bmpi\b"
-    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]",
-)
-
-
-_RANK = re.compile(
-    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
-)
-_LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
-_HOST_LINE = r"[ \t>]*[\w.-]+(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
-_HOSTFILE = re.compile(
-    rf"^.*?([\w.-]*(?:host|machine|node)[\w.-]*)\W*?(?: (?:contains?|is|has)\b.*)?\n(?:```.*\n)?"
-    rf"((?:{_HOST_LINE})+)",
-    re.M | re.I,
-)
-"""The name of a host file above its lines, each of which has a number of slots."""
-_NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
-
-
-def _told(text: str, site: LaunchContext) -> LaunchContext:
-    """Return `site` with whether the text speaks of several nodes, and the workers of Run:ai."""
-    found = [
-        re.search(rf"\brunai\b[^\n]*(?:\\\n[^\n]*)*?--{name}[= ]+(\d{{1,5}})\b", text)
-        for name in ("workers", "slots-per-worker")
-    ]
-    workers, slots = (int(match[1]) if match is not None else None for match in found)
-    if workers is not None and slots is not None:
-        site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
-    named = tuple(int(number) for number in _NODES.findall(text))
-    several = site.several or _SEVERAL.search(text) is not None
-    rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
-    shown = tuple((match[1], match[2]) for match in _HOSTFILE.finditer(f"{text}\n"))
-    return site._replace(
-        files=(*site.files, *shown),
-        several=several,
-        named_nodes=named,
-        rank=site.rank or (rank[1] if rank is not None else ""),
-    )
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -633,7 +591,7 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
         if strict:
             return from_text(" ".join(words), site)
         return []
-    return [FoundCommand(line, _told(" ".join(words), site))]
+    return [FoundCommand(line, read_around(" ".join(words), site))]
 
 
 def is_c(word: str) -> bool:
