@@ -22,10 +22,10 @@ from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch_lint import manifest, output, source
+from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import (
     HYDRA,
     INTEL,
@@ -53,7 +53,6 @@ from nccltune.tune.lint import (
     lint_rules,
 )
 
-_MAX_BYTES = 16 << 20
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
@@ -175,8 +174,7 @@ def lint(request: LintRequest) -> Linted:
         elif kind is LintKind.TOPOLOGY:
             topologies += _xml_files(path)
         else:
-            text = _read_text(path)
-            linted.launches.append(_lint_launch(text, str(path), site, flavors))
+            linted.launches.append(_lint_launch(_text_of(path), str(path), site, flavors))
     if command:
         found = source.from_words(command, site)
         checks = check_all(found, flavors)
@@ -187,21 +185,6 @@ def lint(request: LintRequest) -> Linted:
             topologies=lint_files(files, here=Path("/") if request.here else None)
         )
     return linted
-
-
-def _read_text(path: Path) -> str:
-    """Return the text in the first `_MAX_BYTES` of a file.
-
-    Raises InputError if the file cannot be read or is binary.
-    """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES)
-    except OSError as raised:
-        raise InputError(f"cannot be read: {raised.strerror}", where=str(path)) from raised
-    if b"\0" in raw:
-        raise InputError("is not text", where=str(path))
-    return raw.decode(errors="replace")
 
 
 def recognise(path: Path) -> LintKind:
@@ -215,12 +198,13 @@ def recognise(path: Path) -> LintKind:
     text = _text_of(path)
     if text.lstrip("\ufeff \t\r\n").startswith("<") or looks_like_matrix(text):
         return LintKind.TOPOLOGY
-    if manifest.is_manifest(text) or output.is_output(text):
+    is_compose = bool(compose.services_in(text)[0])
+    if manifest.is_manifest(text) or is_compose or output.is_output(text):
         return LintKind.LAUNCH
     plain = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
     is_table = is_table or foreign_separator(text) is not None
-    is_script = bool(_SCRIPT.search(text)) or _has_command(text)
+    is_script = bool(_SCRIPT.search(text)) or _has_command(text, path)
     if is_table and is_script:
         raise InputError(
             "has rows of a configuration and commands of a script",
@@ -271,9 +255,9 @@ def _is_command(words: Sequence[str]) -> bool:
     return starts_something([quoted(word) for word in words])
 
 
-def _has_command(text: str) -> bool:
+def _has_command(text: str, path: Path) -> bool:
     try:
-        return bool(source.from_text(text, LaunchContext()))
+        return bool(source.from_text(text, LaunchContext(folder=str(path.parent))))
     except InputError:
         return False
 
@@ -340,7 +324,10 @@ def _lint_launch(
 
     Raises InputError if it has none of them.
     """
-    documents, rest = manifest.manifests_in(text, name or "")
+    if name is not None:
+        site = site._replace(folder=str(Path(name).parent))
+    services, plain = compose.services_in(text)
+    documents, rest = manifest.manifests_in(plain, name or "")
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
     found: list[FoundCommand] = []
@@ -349,6 +336,7 @@ def _lint_launch(
     try:
         if documents:
             found += manifest.from_manifests(documents, site, name or "")
+        found += compose.from_services(services, site)
     except InputError as raised:
         reasons.append(raised)
     try:
@@ -358,12 +346,17 @@ def _lint_launch(
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
+    unseen = [name for one in found for name in one.site.unseen]
+    unseen += compose.unseen_files(services, site)
+    if unseen := list(dict.fromkeys(unseen)):
+        said = f"what {', '.join(unseen)} sets is not known here, and was not checked"
+        findings.append(note("source-unseen", said))
     checks: list[LaunchCheck] = []
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
     if is_output:
         findings += output.judge_output(rest)
-    elif given := stated_settings(text):
+    elif given := [*compose.settings_of(services, site), *stated_settings(plain)]:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }

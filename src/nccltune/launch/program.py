@@ -7,75 +7,40 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from nccltune.model.names import listed
+
 _BINARY = re.compile(
     r"(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv?|scatter|gather|sendrecv"
     r"|hypercube)_perf(\w|[.-])*"
 )
-_LONG = {
-    "nthreads": "t",
-    "ngpus": "g",
-    "minbytes": "b",
-    "maxbytes": "e",
-    "stepbytes": "i",
-    "stepfactor": "f",
-    "iters": "n",
-    "agg_iters": "m",
-    "warmup_iters": "w",
-    "run_cycles": "N",
-    "parallel_init": "p",
-    "check": "c",
-    "op": "o",
-    "datatype": "d",
-    "root": "r",
-    "blocking": "z",
-    "stream_null": "y",
-    "timeout": "T",
-    "cudagraph": "G",
-    "report_cputime": "C",
-    "average": "a",
-    "local_register": "R",
-    "cta_policy": "x",
-    "device_implementation": "D",
-    "device_cta_count": "V",
-    "output_file": "J",
-    "report_timestamps": "S",
-    "memory": "M",
-    "unalign": "u",
-    "per_iter_timing": "I",
-    "per_iter_skip": "K",
-    "help": "h",
-}
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return the long names of options with their letters, from `NAME:LETTER NAME:LETTER`."""
+    pairs = (word.partition(":") for word in listed(text))
+    return {name: letter for name, _, letter in pairs}
+
+
+_LONG = _pairs("""
+nthreads:t ngpus:g minbytes:b maxbytes:e stepbytes:i stepfactor:f iters:n agg_iters:m
+warmup_iters:w run_cycles:N parallel_init:p check:c op:o datatype:d root:r blocking:z
+stream_null:y timeout:T cudagraph:G report_cputime:C average:a local_register:R cta_policy:x
+device_implementation:D device_cta_count:V output_file:J report_timestamps:S memory:M unalign:u
+per_iter_timing:I per_iter_skip:K help:h
+""")
 LETTERS = frozenset("tgbeifnmwNpIKcodrzyTGCaRxDVJSMu")
 """Options of nccl-tests 2.19.6 that take a value. The only other option, `-h`, takes none."""
 LONG_NAMES = frozenset(_LONG)
-_RCCL_LONG = {
-    "memory_type": "Y",
-    "cumask": "u",
-    "out_of_place": "O",
-    "delay_inout_place": "q",
-    "cache_flush": "F",
-    "rotating_tensor": "E",
-    "output_format": "Z",
-    "rccl_output_format": "Z",
-    "rccl_output_file": "X",
-    "output_algo_proto_channels": "A",
-    "hipgraph": "G",
-}
+_RCCL_LONG = _pairs("""
+memory_type:Y cumask:u out_of_place:O delay_inout_place:q cache_flush:F rotating_tensor:E
+output_format:Z rccl_output_format:Z rccl_output_file:X output_algo_proto_channels:A hipgraph:G
+""")
 RCCL_LETTERS = frozenset("YOqFEZXA")
 """Options that only rccl-tests has. Older versions also read -x as a file, and -y as a memory."""
-_FAMILIES = [
-    "all_reduce",
-    "all_gather",
-    "broadcast",
-    "reduce_scatter",
-    "reduce",
-    "alltoall",
-    "alltoallv",
-    "scatter",
-    "gather",
-    "sendrecv",
-    "hypercube",
-]
+_FAMILIES = listed("""
+all_reduce all_gather broadcast reduce_scatter reduce alltoall alltoallv scatter
+gather sendrecv hypercube
+""")
 _SQUEEZED = {family.replace("_", ""): family for family in _FAMILIES} | {
     "bcast": "broadcast",
     "sendreceive": "sendrecv",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read what starts a program in a container, such as `docker run`, and sudo."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -10,6 +11,8 @@ DOCKERS = ("docker", "podman", "nerdctl")
 """Commands that read options as docker does."""
 APPTAINERS = ("apptainer", "singularity")
 PODS = ("kubectl", "oc")
+SERVICE = ("docker", "run", "--env-host")
+"""A service of Compose, whose variables all reach its program: docker has no such option."""
 _VERBS = {
     **dict.fromkeys(DOCKERS, ("run", "exec")),
     **dict.fromkeys(APPTAINERS, ("run", "exec")),
@@ -19,7 +22,7 @@ _VERBS = {
 """The subcommands that start a program in a container."""
 CLEAN = ("--cleanenv", "-e", "--containall", "-C")
 """Options of apptainer that keep the caller's variables out of the container."""
-_PASSES_ALL = ("--env-file", "--env-host", "--preserve-env", "-E")
+_PASSES_ALL = ("--env-host", "--preserve-env", "-E")
 _NAME = re.compile(r"(?:-e|--env=)?(?:(?:APPTAINER|SINGULARITY)ENV_)?([A-Za-z_]\w*)(?:=.*|)", re.S)
 
 
@@ -39,6 +42,11 @@ class ContainerBox(NamedTuple):
     def options(self) -> Sequence[str]:
         """Return the words behind the verb."""
         return self.words[self.verb + 1 :]
+
+    @property
+    def is_service(self) -> bool:
+        """Return whether it is a service of a Compose file."""
+        return tuple(self.words[: len(SERVICE)]) == SERVICE
 
     @property
     def text(self) -> str:
@@ -67,8 +75,25 @@ def boxes(words: Sequence[str]) -> Iterator[ContainerBox]:
             yield ContainerBox(name, words, at)
         verbs = _VERBS.get(name, ())
         verb = next((n for n in range(at + 1, len(words)) if words[n] in verbs), None)
-        if verb is not None:
+        # What `docker compose run` starts has the GPUs and the memory of the service.
+        if verb is not None and "compose" not in words[at + 1 : verb]:
             yield ContainerBox(name, words, verb)
+
+
+def env_files(words: Sequence[str]) -> list[str]:
+    """Return the files of variables that `words` name: `--env-file FILE`, `--env-file=FILE`."""
+    pairs = itertools.pairwise((*words, ""))
+    named = ((w.partition("=")[2] or following) for w, following in pairs if _ENV_FILE.match(w))
+    return [name for name in named if name]
+
+
+def variables_in(text: str) -> list[tuple[str, str]]:
+    """Return the variables of a file of `NAME=VALUE` lines, as they are written."""
+    lines = (line.strip() for line in text.splitlines())
+    return [(w.partition("=")[0], w.partition("=")[2]) for w in lines if _ASSIGNS.match(w)]
+
+
+_ENV_FILE = re.compile(r"--env-file(?:=|$)")
 
 
 def inside(

@@ -9,15 +9,17 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, read_program
+from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.fix import apply_edits
-from nccltune.launch_lint.hosts import with_slurm_gpus
+from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
-from nccltune.launch_lint.placed import predict
+from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
+from nccltune.launch_lint.rules.shape import rules_of
 from nccltune.launch_lint.shell import ShellValue, expanded
 from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
 from nccltune.launch_lint.training import predict_training
@@ -76,6 +78,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     """
     pasted = typographic(line)
     line = plain(line)
+    site = _with_env_files(line, site)
     commands = read(line, wanted, _names(site))
     views = {
         flavor: _view(_unwrapped(command, site), flavor, site)
@@ -106,6 +109,16 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
         view.gpus_per_process,
         text,
     )
+
+
+def _with_env_files(line: Line, site: LaunchContext) -> LaunchContext:
+    """Return `site` with the variables of the files of `docker run --env-file`, if known."""
+    named = env_files((*site.around, *(word.text for word in line.words)))
+    read = [pair for name in named for pair in variables_in(text_of(name, site) or "")]
+    if not any(word.text == "docker" for word in line.words):
+        # Podman may drop quotes, which docker keeps.
+        read = [(name, value.strip("\"'")) for name, value in read]
+    return site._replace(exported=(*site.exported, *read))
 
 
 def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> list[LaunchCheck]:
@@ -201,7 +214,8 @@ def check_program(words: Sequence[str]) -> list[LaunchFinding]:
     """
     program = tuple(quoted(word) for word in words)
     view = _view(LaunchCommand((), Word("", ""), (), program), LOCAL, LaunchContext())
-    found = [finding for rule in (*arguments.RULES, *sizes.RULES) for finding in rule(view)]
+    rules = (*rules_of(arguments), *rules_of(sizes))
+    found = [finding for rule in rules for finding in rule(view)]
     return [finding for finding in found if finding.severity is not Severity.NOTE]
 
 
@@ -349,7 +363,10 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
     elif flavor not in TRAINERS:
         prediction = _with_inner(command, site, prediction)
         nodes = prediction.inner.nodes if prediction.inner is not None else None
-        if nodes and site.nodes is None and "assumed" in (prediction.assumed or ""):
+        is_open = "assumed" in (prediction.assumed or "") or (
+            nodes != 1 and prediction.unknown == SEVERAL
+        )
+        if nodes and site.nodes is None and is_open:
             # What is started on the nodes knows their number.
             site = site._replace(nodes=nodes)
             prediction = _with_inner(command, site, predict(command, flavor, site, gpus))

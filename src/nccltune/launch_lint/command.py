@@ -128,6 +128,9 @@ class LaunchContext(NamedTuple):
     - `rank`: a launcher's variable that a script without one reads, so that it is started by one.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
+    - `folder`: the folder of the file with the command, "" if there is none.
+    - `files`: texts of host files that the text around the command shows, by their names.
+    - `unseen`: files that the script reads with `source` and that are not here.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
 
@@ -148,6 +151,13 @@ class LaunchContext(NamedTuple):
     outside: tuple[tuple[str, str], ...] = ()
     ran: bool = False
     part: str = ""
+    folder: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    def asked(self, meaning: str) -> Option | None:
+        """Return the last option of the allocation with this meaning, or None."""
+        return next((o for o in reversed(self.inherited) if o.meaning == meaning), None)
 
     @property
     def gpus_per_node(self) -> int:

@@ -191,10 +191,11 @@ HERE = re.compile(r"__here_([0-9]+)__")
 """A word in place of a text behind `<<`."""
 
 
-def without_here(text: str) -> tuple[str, list[str]]:
+def without_here(text: str, first: int = 0) -> tuple[str, list[str]]:
     """Return a script in which a word stands for each text behind `<<`, and these texts.
 
-    A text whose end is quoted gets a backslash before each `$`, as an equal text without quotes.
+    The words are numbered from `first` on. A text whose end is quoted gets a backslash before each
+    `$`, as an equal text without quotes.
 
     >>> without_here("cat > hosts <<EOF\\na\\nEOF\\n")
     ('cat > hosts __here_0__\\n', ['a\\n'])
@@ -203,7 +204,7 @@ def without_here(text: str) -> tuple[str, list[str]]:
 
     def replaced(match: re.Match[str]) -> str:
         texts.append(re.sub(r"([$`\\])", r"\\\1", match[4]) if match[1] else match[4])
-        return f"__here_{len(texts) - 1}__{match[3]}"
+        return f"__here_{first + len(texts) - 1}__{match[3]}"
 
     return _HERE.sub(replaced, text), texts
 

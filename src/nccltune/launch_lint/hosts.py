@@ -2,17 +2,16 @@
 """Find the hosts that a command can use, and the slots of each."""
 
 import re
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
-from nccltune.launch_lint.shell import fields
+from nccltune.launch_lint.shell import fields, file_text
 from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
 MAX_PROCESSES = 1 << 20
-_MAX_FILE = 1 << 20
 _GPUS = re.compile(r"(?:\w+:)?0*([1-9][0-9]{0,4})")
 _GRES = re.compile(r"gpu:(?:[\w.-]+:)?0*([1-9][0-9]{0,4})(?:\(.*\))?")
 _NODES = re.compile(r"([0-9]{1,9})(?:-[0-9]{1,9})?")
@@ -117,19 +116,18 @@ def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
 
 
 def text_of(name: str, site: LaunchContext) -> str | None:
-    """Return the text of a file that the script writes, or that is here; None for no such file."""
+    """Return the text of a file that the script writes, or that is here; None for no such file.
+
+    The text around a command may show the file, too.
+    """
     written = (site.scope.files or {}).get(name) if site.scope is not None else None
-    if written is not None:
-        return written
-    path = Path(name)
-    try:
-        is_small = path.is_file() and path.stat().st_size <= _MAX_FILE
-        return path.read_text(encoding="utf-8") if is_small else None
-    except (OSError, UnicodeDecodeError, ValueError):
-        return None
+    if written is None:
+        written = dict(site.files).get(PurePosixPath(name).name)
+    return file_text(name, site.folder) if written is None else written
 
 
-_SLOTS = ("slots", "max-slots", "max_slots")
+SLOT_KEYS = ("slots", "max-slots", "max_slots", "count", "cpu", "cpus", "slot")
+"""Words of a host file before a number of slots. Open MPI refuses the last of them."""
 
 
 def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...] | None:
@@ -149,7 +147,7 @@ def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...]
         slots = whole_number(text)
         for word in words[1:]:
             key, _, value = word.partition("=")
-            if key in _SLOTS and (number := whole_number(value)) is not None:
+            if key in SLOT_KEYS and (number := whole_number(value)) is not None:
                 slots = number
         if slots is None and flavor.launcher is Launcher.HYDRA:
             slots = 1
@@ -164,9 +162,7 @@ def _slurm(
     listed = command.last("host")
     is_known = listed is not None and not is_open(listed.value)
     named = expand_hosts(listed.value) if listed is not None and is_known else []
-    given = command.last("nodes") or next(
-        (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
-    )
+    given = command.last("nodes") or site.asked("nodes")
     nodes, assumed = None, None
     if given is not None and (match := _NODES.fullmatch(given.value)):
         nodes = int(match[1])

@@ -10,7 +10,16 @@ from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
-from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, pods_of, variables_of
+from nccltune.launch_lint.pods import (
+    at,
+    command_of,
+    gpus_of,
+    is_volcano,
+    judge_pods,
+    pods_of,
+    variables_of,
+    volcano_variables,
+)
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
@@ -230,6 +239,12 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         ]
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
+    if is_volcano(document):
+        values, files = volcano_variables(document)
+        site = site._replace(
+            exported=(*site.exported, *values.items()),
+            files=(*site.files, *((name.rpartition("/")[2], text) for name, text in files.items())),
+        )
     if document.get("kind") == "PyTorchJob":
         # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
         elastic = at(spec, "elasticPolicy")
@@ -261,7 +276,7 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
 
 def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundCommand]:
     around = site._replace(exported=(*site.exported, *variables_of(container)))
-    values = dict(variables_of(container))
+    values = dict(around.exported)
     # Kubernetes itself replaces $(NAME), also where no shell is started.
     words = [
         _VARIABLE.sub(lambda match: values.get(match[1], match[0]), word)

@@ -41,7 +41,8 @@ def judge_output(text: str) -> list[LaunchFinding]:
                 "no-mpi-build",
                 f"{tables} tables {each}: the processes did not know of each other, as when"
                 " nccl-tests was built without MPI",
-                "build it with make MPI=1 MPI_HOME=..., with the MPI whose mpirun starts it",
+                "build it with make MPI=1 MPI_HOME=..., with the MPI whose mpirun starts it; under"
+                " srun name the interface that this MPI has (srun --mpi=list): --mpi=pmix",
             )
         ]
     if tables == 1 and alone:

@@ -20,6 +20,8 @@ _NAMES = re.compile(
     r"|_?p[er]+f\b"
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
+_VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")
+"""A launcher with its version or its maker in brackets, which a shell does not take."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"([^\"]*)\"|'([^']*)')")
@@ -32,12 +34,17 @@ i we you it the this that please with when then is was and but to via by as usin
 """Words of a sentence that are no word of a command."""
 
 
+def blocks_of(text: str) -> list[str]:
+    """Return the code blocks of a Markdown text, else the whole text."""
+    return [match[2] for match in _FENCED.finditer(text)] or [text]
+
+
 def scripts_of(text: str) -> list[str]:
     """Return the code blocks of a Markdown text, else the text, without links and prompts.
 
     A block with directives is a script of its own, and the others are one script.
     """
-    blocks = [match[2] for match in _FENCED.finditer(text)] or [text]
+    blocks = blocks_of(_VERSION.sub("", text))
     jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
     rest = "\n".join(block for block in blocks if block not in jobs)
     return [_HOST_PROMPT.sub("", _LINK.sub(r"\1", part)) for part in (rest, *jobs) if part]
@@ -49,7 +56,7 @@ def commands_in(text: str) -> Iterator[Line]:
     >>> [line.words[0].text for line in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
     ['srun']
     """
-    for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", text)).splitlines():
+    for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", _VERSION.sub("", text))).splitlines():
         if _NAMES.search(line) is None:
             continue
         assigned = ("".join(values) for values in _ASSIGNED.findall(line))

@@ -33,7 +33,7 @@ from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
-_SEVERAL = "the words around the command are for several nodes; it does not say how many: --nodes"
+SEVERAL = "the words around the command are for several nodes; it does not say how many: --nodes"
 _INTEGER = re.compile("[+-]?[0-9]{1,18}")
 
 
@@ -142,7 +142,7 @@ def _asked(
     if doubt is None and flavor.launcher is Launcher.OPENMPI and _fills_cores(ask, hosts, site):
         doubt = "a host without slots= takes as many as it has cores; -N 8 starts 8 on each"
     if doubt is not None:
-        is_known = ask.total is not None and ask.per_node is not None and doubt == _SEVERAL
+        is_known = ask.total is not None and ask.per_node is not None and doubt == SEVERAL
         return _without_hosts(ask, doubt), hosts, assumed if is_known else doubt
     if site.ran and ask.total is None and ask.per_node is None:
         ask = _without_hosts(ask, "the command does not say it, and the table is of a job's run")
@@ -157,7 +157,7 @@ def _hosts_unknown(
     """Return why the hosts are not known, or None. `is_one` tells that one node is assumed."""
     if (file := hosts_elsewhere(command, flavor, site)) is not None:
         return f"the hosts are in {file}, which is not here: --nodes or --set hosts=A,B"
-    return _SEVERAL if site.several and is_one else None
+    return SEVERAL if site.several and is_one else None
 
 
 def _slots_unshown(ask: PlacementOptions, site: LaunchContext) -> bool:
@@ -312,7 +312,7 @@ def _is_hidden(hosts: str) -> bool:
 def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:
     if flavor.launcher is not Launcher.SLURM:
         return None
-    return next((o for o in reversed(site.inherited) if o.meaning == meaning), None)
+    return site.asked(meaning)
 
 
 def _number(option: Option | None) -> int | str | None:

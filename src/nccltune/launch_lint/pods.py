@@ -92,6 +92,16 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     kind, spec = document.get("kind"), mapping(document.get("spec"))
     if kind == "Pod":
         return [PodSpec("Pod", spec)]
+    if is_volcano(document):
+        tasks = spec.get("tasks")
+        return [
+            PodSpec(
+                str(at(one, "name")),
+                mapping(at(one, "template", "spec")),
+                _count(at(one, "replicas")),
+            )
+            for one in (tasks if isinstance(tasks, list) else [])
+        ]
     if kind in ("Job", "Deployment", "StatefulSet", "DaemonSet"):
         number = spec.get("parallelism") or spec.get("replicas")
         return [PodSpec(str(kind), mapping(at(spec, "template", "spec")), _count(number))]
@@ -114,6 +124,12 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     return []
 
 
+def is_volcano(document: dict[str, Any]) -> bool:
+    """Return whether a document is a job of the scheduler Volcano."""
+    version = str(document.get("apiVersion"))
+    return document.get("kind") == "Job" and version.startswith("batch.volcano.sh/")
+
+
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and value > 0 else 1
 
@@ -126,6 +142,9 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _shared_memory(pod)
         yield from _locked_memory(pod)
         yield from _host_network(document, pod)
+        yield from _unexpanded(pod)
+    if is_volcano(document):
+        yield from _volcano(document, pods)
     if document.get("kind") == "MPIJob":
         yield from _mpi_job(document, pods)
     if document.get("kind") == "PyTorchJob":
@@ -254,6 +273,63 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
         " the names of the other pods",
         "add dnsPolicy: ClusterFirstWithHostNet",
     )
+
+
+_BARE = re.compile(r"(?<![$\w])\$\{?([A-Za-z_]\w*)")
+
+
+def _unexpanded(pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find `command: [torchrun, --node-rank=$RANK]`: no shell reads it, and Kubernetes does not."""
+    for container in pod.containers:
+        words = command_of(container)
+        bare = [match[1] for word in words if (match := _BARE.search(word)) is not None]
+        if bare and (is_launcher(words[0]) or is_nccl_test(words[0])):
+            yield error(
+                "no-shell",
+                f"{pod.role}: no shell reads ${bare[0]} of this command, which is a list of words:"
+                " the program gets it as it is written",
+                f"write $({bare[0]}), which Kubernetes replaces, or start it with bash -c",
+            )
+
+
+_OF_SVC = re.compile(r"\bVC_\w+_(?:HOSTS|NUM)\b|/etc/volcano/")
+SVC_PLUGINS = ("svc", "mpi", "pytorch", "tensorflow")
+"""Plugins of Volcano that give pods the names of the others: `svc`, and those that turn it on."""
+
+
+def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    plugins = mapping(at(document, "spec", "plugins"))
+    used = [m[0] for pod in pods for word in pod.words if (m := _OF_SVC.search(word)) is not None]
+    if used and not set(SVC_PLUGINS) & set(plugins):
+        yield error(
+            "volcano-svc",
+            f"{used[0]} is there with Volcano's plugin svc only, and the job does not have it",
+            "add svc: [] to plugins",
+        )
+
+
+def volcano_variables(document: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables and the files that the plugins of a Volcano job give to its pods.
+
+    Sources: the plugins svc, mpi and pytorch of Volcano 1.9.
+    """
+    plugins, pods = mapping(at(document, "spec", "plugins")), pods_of(document)
+    job = at(document, "metadata", "name") or "job"
+    values: dict[str, str] = {}
+    files: dict[str, str] = {}
+    hosts = {pod.role: [f"{job}-{pod.role}-{n}.{job}" for n in range(pod.number)] for pod in pods}
+    if set(SVC_PLUGINS) & set(plugins):
+        for role, names in hosts.items():
+            task = role.upper().replace("-", "_")
+            values |= {f"VC_{task}_HOSTS": ",".join(names), f"VC_{task}_NUM": str(len(names))}
+            files[f"/etc/volcano/{role}.host"] = "\n".join(names)
+    if "mpi" in plugins:
+        given = [str(word) for word in plugins["mpi"] or ()]
+        worker = next((w.partition("=")[2] for w in given if "worker=" in w), "worker")
+        values["MPI_HOST"] = ",".join(hosts.get(worker, ()))
+    if "pytorch" in plugins:
+        values["WORLD_SIZE"] = str(sum(pod.number for pod in pods))
+    return {name: value for name, value in values.items() if value}, files
 
 
 def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a command into launcher, options and program, and find the possible launchers."""
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
@@ -28,7 +27,7 @@ from nccltune.launch_lint.options import (
     TORCHRUN,
     Spec,
 )
-from nccltune.launch_lint.words import Line, Word
+from nccltune.launch_lint.words import Line, Word, nearest
 from nccltune.model.errors import InputError
 from nccltune.model.names import listed
 
@@ -424,8 +423,7 @@ def nearest_option(name: str, flavor: Flavor) -> str | None:
     squeezed = {known.replace("-", "").replace("_", ""): known for known in long}
     if (same := squeezed.get(plain.replace("-", ""))) is not None:
         return same
-    close = difflib.get_close_matches(plain, long, n=1, cutoff=0.84)
-    return close[0] if close else None
+    return nearest(plain, long, 0.84)
 
 
 def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:

@@ -113,6 +113,17 @@ def here_text(text: str, scope: ShellScope | None = None) -> tuple[str, tuple[st
     return _Expansion(scope, assumed).inline(text), tuple(dict.fromkeys(assumed))
 
 
+def file_text(name: str, folder: str = "") -> str | None:
+    """Return the text of a small file, from the current folder or from `folder`, else None."""
+    for path in (Path(name), Path(folder, name)):
+        try:
+            if path.is_file() and path.stat().st_size <= MAX_LENGTH << 10:
+                return path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+    return None
+
+
 def fields(text: str) -> list[str]:
     """Return the words of a value, in which an unknown substitution is a part of one word.
 
@@ -319,13 +330,9 @@ class _Expansion:
         if workers is not None and name == OPERATORS_HOSTFILE:
             self._assume(f"{name} has a line for each of {count(workers, 'worker')}")
             return str(workers)
-        path = Path(name)
-        try:
-            if not path.is_file() or path.stat().st_size > MAX_LENGTH << 10:
-                return None
-            number = path.read_bytes().count(b"\n")
-        except (OSError, ValueError):
+        if (text := file_text(name)) is None:
             return None
+        number = text.count("\n")
         self._assume(f"{name} has {count(number, 'line')}, as here")
         return str(number)
 

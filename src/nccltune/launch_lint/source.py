@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated, with_directives
@@ -22,6 +23,7 @@ from nccltune.launch_lint.flow import (
     with_lists,
     without_here,
 )
+from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
 from nccltune.launch_lint.read import (
@@ -75,7 +77,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    site = _told(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
+    site = read_around(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
         found = [one for script in scripts_of(text) for one in _of_script(script, site)]
     except InputError:
@@ -100,38 +102,6 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
     return starting
-
-
-_SEVERAL = re.compile(
-    r"\b(?:[2-9]|[1-9]\d+)[ -](?:gpu[ -])?(?:node|host|machine|server)s?\b|\bmulti-?(?:node|host)\b"
-    r"|(?:two|three|four|several|all|both) (?:nodes|hosts|machines|servers)\b"
-    r"|\bSLURM_(?:JOB_)?(?:NNODES|NUM_NODES|NODELIST)\b|\bscontrol show host|\brunai\b.*\bmpi\b"
-    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]",
-)
-
-
-_RANK = re.compile(
-    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
-)
-_LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
-_NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
-
-
-def _told(text: str, site: LaunchContext) -> LaunchContext:
-    """Return `site` with whether the text speaks of several nodes, and the workers of Run:ai."""
-    found = [
-        re.search(rf"\brunai\b[^\n]*(?:\\\n[^\n]*)*?--{name}[= ]+(\d{{1,5}})\b", text)
-        for name in ("workers", "slots-per-worker")
-    ]
-    workers, slots = (int(match[1]) if match is not None else None for match in found)
-    if workers is not None and slots is not None:
-        site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
-    named = tuple(int(number) for number in _NODES.findall(text))
-    several = site.several or _SEVERAL.search(text) is not None
-    rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
-    return site._replace(
-        several=several, named_nodes=named, rank=site.rank or (rank[1] if rank is not None else "")
-    )
 
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -167,6 +137,12 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _LEAVES = frozenset({"break", "continue", "return", "exit"})
 _ALL = re.compile(r"\$[@*]|\$\{[^}]*[@*][^}]*\}")
+_OF_SHELL = re.compile(
+    r"(?:.*/)?(?:\.?(?:bash|zsh)?_?(?:rc|profile)|activate|conda\.sh|os-release|(?:ba)?sh"
+    r"|[\w-]*init[\w-]*\.sh|[\w-]*vars\.sh|lmod(?:\.sh)?|modules?(?:\.sh)?|profile\.d/.*)"
+    r"|.*(?i:mpi_?vars).*"
+)
+"""Files that set up a shell, a compiler or MPI, and no job."""
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
 _PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
 """A prompt, or the number of an item in a list."""
@@ -185,7 +161,11 @@ class _Script:
         self.found: list[FoundCommand] = []
         self._site = site
         self._scope = scope
-        self._here = here
+        self._here = list(here)
+        # An `origin` is the id of a line, which another line has once this one is deleted.
+        self._kept: list[Sequence[Node]] = []
+        self._unseen = list(site.unseen)
+        self._sourced: set[str] = set()
         self._exported: dict[str, str] = {}
         self._functions: dict[str, ShellFunction] = {}
         self._lines = list(lines_of(nodes))
@@ -195,6 +175,7 @@ class _Script:
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, in order."""
+        self._kept.append(nodes)
         for node in nodes:
             if len(self.found) >= MAX_FOUND:
                 return
@@ -314,6 +295,7 @@ class _Script:
             exported=(*self._site.exported, *self._exported.items()),
             scope=self._scope.copy(),
             assumed=assumed,
+            unseen=tuple(dict.fromkeys(self._unseen)),
         )
         if (
             match := HERE.search(" ".join([*(word.text for word in words), line.tail]))
@@ -325,7 +307,9 @@ class _Script:
     def _started(self, line: Line, words: tuple[Word, ...], around: LaunchContext) -> None:
         call = _head(Line(words, ""))
         function = self._functions.get(words[call].text)
-        if words[0].text in ("shift", "set"):
+        if words[0].text in ("source", ".") and len(words) > 1:
+            self._source(words[1].text, around)
+        elif words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
         elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
@@ -348,6 +332,20 @@ class _Script:
             self._written(line.tail, words)
             if line.tail.startswith("|"):
                 self.run(nodes_of(split(line.tail.lstrip("|&"))))
+
+    def _source(self, name: str, site: LaunchContext) -> None:
+        """Follow a file that the script reads, if it is known. `$DIR/FILE` may be beside it."""
+        end = substitution_end(name, 0)
+        beside = name[end + 1 :] if name[end : end + 1] == "/" and end else name
+        text = text_of(beside, site)
+        if text is None:
+            self._unseen += [] if _OF_SHELL.fullmatch(name) else [name]
+        elif beside not in self._sourced:
+            self._sourced.add(beside)
+            text, here = without_here(with_lists(text), len(self._here))
+            self._here += here
+            with contextlib.suppress(InputError):
+                self.run(nodes_of(split(text)))
 
     def _substituted(self, words: Sequence[Word]) -> None:
         """Follow the tests that a line starts to keep their output: `out=$(srun ... PROGRAM)`."""
@@ -407,8 +405,8 @@ class _Script:
 
     def _add(self, *found: FoundCommand) -> None:
         for one in found:
-            key = (one.line, one.site._replace(scope=None), one.origin)
-            if all(key != (o.line, o.site._replace(scope=None), o.origin) for o in self.found):
+            key = _key(one)
+            if all(key != _key(other) for other in self.found):
                 self.found.append(one)
 
     def _call(self, function: ShellFunction, lead: Sequence[Word], words: Sequence[Word]) -> None:
@@ -450,6 +448,10 @@ class _Script:
             site = allocated(site._replace(inherited=(*site.inherited, *options)))
         with contextlib.suppress(InputError):
             self._add(*from_text(text, site))
+
+
+def _key(found: FoundCommand) -> FoundCommand:
+    return found._replace(site=found.site._replace(scope=None, unseen=()))
 
 
 def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
@@ -589,7 +591,7 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
         if strict:
             return from_text(" ".join(words), site)
         return []
-    return [FoundCommand(line, _told(" ".join(words), site))]
+    return [FoundCommand(line, read_around(" ".join(words), site))]
 
 
 def is_c(word: str) -> bool:

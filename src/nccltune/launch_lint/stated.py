@@ -96,6 +96,7 @@ _ALONE = (
     variables.names,
     variables.removed,
     variables.values,
+    variables.quoted,
     variables.interfaces,
     variables.devices,
     variables.networks,

@@ -115,6 +115,9 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
     elif nodes is not None and (whole_number(nodes.value) or 0) > 1:
         why = f"{' '.join(w.text for w in nodes.words)} without --hostfile: deepspeed knows no"
         return Prediction(None, (), unknown=f"{why} other host, unless /job/hostfile names them")
+    elif pool is None and site.several and not command.all("include"):
+        why = "without --hostfile this node alone, unless /job/hostfile names others"
+        return Prediction(None, (), unknown=why)
     include = command.last("include")
     if include is not None and include.value:
         return _included(include.value, pool or (), site)

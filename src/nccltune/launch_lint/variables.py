@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the values of NCCL's variables as NCCL reads them."""
 
-import difflib
 import re
 from typing import NamedTuple
 
 from nccltune.launch.program import strtol
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, nearest, whole_number
 from nccltune.model.nccl_variables import NcclVariable
 
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
@@ -123,10 +122,7 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
         plain = "WARN"
     elif plain in ("DEBUG", "VERBOSE", "1", "TRUE", "ON"):
         plain = "INFO"
-    if plain in words:
-        return plain
-    close = difflib.get_close_matches(plain, words, n=1, cutoff=0.6)
-    return close[0] if close else None
+    return nearest(plain, words)
 
 
 _COLLECTIVES = {
@@ -154,11 +150,10 @@ def _list_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | 
     for number, entry in enumerate(value.split(";")):
         head, sign, listed = entry.rpartition(":")
         if sign and head.lower() not in _COLLECTIVES:
-            close = difflib.get_close_matches(head.lower().replace("_", ""), _COLLECTIVES, n=1)
             reason = f"{head!r} is no collective that NCCL has choices for"
-            if not close:
+            if (near := nearest(head.lower().replace("_", ""), _COLLECTIVES)) is None:
                 return reason, None
-            head = close[0]
+            head = near
         if not sign and number:
             return "every entry but the first begins with a collective and ':'", None
         lead = "^" if listed.startswith("^") else ""
@@ -168,12 +163,9 @@ def _list_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | 
                 parts.append(part)
                 continue
             reason = f"{part!r} is not {what}: {', '.join(variable.values)}"
-            close = difflib.get_close_matches(
-                part.strip().strip("'\"^").lower(), known, n=1, cutoff=0.5
-            )
-            if not close:
+            if (near := nearest(part.strip().strip("'\"^").lower(), known, 0.5)) is None:
                 return reason, None
-            parts.append(known[close[0]])
+            parts.append(known[near])
         entries.append(head + sign + lead + ",".join(parts))
     return (reason, ";".join(entries)) if reason is not None else None
 

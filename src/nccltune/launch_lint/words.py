@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a shell text into commands and words. Each word keeps the form in which it was written."""
 
+import difflib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nccltune.model.errors import InputError
@@ -18,6 +19,12 @@ def whole_number(text: str) -> int | None:
     `int` fails for thousands of digits.
     """
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the most similar of the known words, or None if none is similar."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return close[0] if close else None
 
 
 class Word(NamedTuple):

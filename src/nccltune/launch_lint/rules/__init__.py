@@ -34,22 +34,11 @@ from nccltune.launch_lint.rules import (
     training,
     variables,
 )
-from nccltune.launch_lint.rules.shape import Rule
+from nccltune.launch_lint.rules.shape import rules_of
 
-RULES: tuple[Rule, ...] = (
-    *options.RULES,
-    *launchers.RULES,
-    *containers.RULES,
-    *misplaced.RULES,
-    *arguments.RULES,
-    *torchrun.RULES,
-    *training.RULES,
-    *slurm.RULES,
-    *placement.RULES,
-    *variables.RULES,
-    *environment.RULES,
-    *settings.RULES,
-    *network.RULES,
-    *sizes.RULES,
+_MODULES = (
+    *(options, launchers, containers, misplaced, arguments, torchrun, training),
+    *(slurm, placement, variables, environment, settings, network, sizes),
 )
+RULES = tuple(rule for module in _MODULES for rule in rules_of(module))
 """All rules. Fixes are applied in this order: faults that make a command unreadable come first."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find arguments that nccl-tests refuses, ignores or misreads."""
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ from nccltune.launch_lint.finding import (
 from nccltune.launch_lint.read import WRAPPERS
 from nccltune.launch_lint.rules.shape import named_number, of_program
 from nccltune.launch_lint.translate import translated
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
@@ -64,27 +63,14 @@ _OPERATION_MEANT = {
     "minimum": "min",
 }
 _RANGES = {
-    "t": (1, None),
-    "g": (1, None),
-    "n": (1, None),
-    "m": (1, None),
-    "w": (0, None),
-    "N": (0, None),
-    "p": (0, 1),
-    "z": (0, 3),
-    "y": (0, 1),
-    "a": (0, 3),
-    "R": (0, 2),
-    "x": (0, 2),
-    "C": (0, 1),
-    "S": (0, 1),
-    "M": (0, 1),
-    "I": (0, 1),
-    "V": (1, 128),
-    "G": (0, None),
-    "D": (0, None),
-    "c": (0, None),
-    "T": (0, None),
+    flag: (int(low), int(high) if high else None)
+    for flag, low, high in (
+        row.split(":")
+        for row in listed("""
+t:1: g:1: n:1: m:1: w:0: N:0: p:0:1 z:0:3 y:0:1 a:0:3 R:0:2 x:0:2 C:0:1 S:0:1 M:0:1 I:0:1
+V:1:128 G:0: D:0: c:0: T:0:
+""")
+    )
 }
 """Lowest and highest value of each option (nccl-tests 2.19.6). None means no upper limit."""
 _UNITS = re.compile(r"[kKmMgG]i?[bB]?")
@@ -196,11 +182,7 @@ def _near_long(word: str, name: str) -> str | None:
     """Return the long option that a misspelt long option means, or None."""
     if not word.startswith("--"):
         return None
-    plain = name.replace("-", "_")
-    if plain in LONG_NAMES:
-        return plain
-    close = difflib.get_close_matches(plain, sorted(LONG_NAMES), n=1, cutoff=0.8)
-    return close[0] if close else None
+    return nearest(name.replace("-", "_"), sorted(LONG_NAMES), 0.8)
 
 
 @of_program
@@ -335,12 +317,7 @@ def _gpus(view: View) -> int:
 
 def _word(flag: str, given: str, known: Sequence[str], meant: dict[str, str]) -> str | None:
     plain = given.lower().removeprefix("nccl").strip("'\"")
-    if plain in known:
-        return plain
-    if plain in meant:
-        return meant[plain]
-    close = difflib.get_close_matches(plain, known, n=1, cutoff=0.7 if flag == "d" else 0.6)
-    return close[0] if close else None
+    return meant.get(plain) or nearest(plain, known, 0.7 if flag == "d" else 0.6)
 
 
 @of_program
@@ -502,23 +479,3 @@ def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
             f"write -J {value}.json",
             (SetArgument("J", f"{value}.json"),),
         )
-
-
-RULES = (
-    wrong_binary,
-    algorithm_of_sends,
-    one_hyphen,
-    without_value,
-    ignored,
-    unknown,
-    not_whole,
-    out_of_range,
-    names,
-    root,
-    steps,
-    device_implementation,
-    zero_cta,
-    unchecked,
-    twice,
-    json_name,
-)

@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check containers, and sudo: GPUs, shared memory, and variables that do not reach the program."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import is_nccl_test
-from nccltune.launch_lint.boxes import APPTAINERS, CLEAN, DOCKERS, PODS, ContainerBox, boxes
+from nccltune.launch_lint.boxes import (
+    APPTAINERS,
+    CLEAN,
+    DOCKERS,
+    PODS,
+    ContainerBox,
+    boxes,
+    env_files,
+    variables_in,
+)
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import (
     Edit,
@@ -18,8 +28,13 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
+from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.words import is_open
 
+_DEVICE = re.compile(
+    r"nvidia-docker|--runtime[= ]\S*nvidia|nvidia\.com/|/dev/(?:nvidia|kfd|dri)|NVIDIA_VISIBLE"
+)
+"""Other ways to give a container GPUs; those of AMD are devices, /dev/kfd and /dev/dri."""
 _SHARED_MEMORY = ("--ipc", "--shm-size")
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_VISIBLE", "FI_", "NCCLTUNE_")
 _OF_LAUNCHERS = ("OMPI_", "PMI", "PRTE_", "SLURM_", "FLUX_", "HYDRA_", "I_MPI_")
@@ -59,14 +74,15 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
         heads = {word.partition("=")[0] for word in box.options}
         text = " ".join(box.words)
         if box.name in DOCKERS and box.words[box.verb] == "run":
-            # An AMD GPU is a device: /dev/kfd and /dev/dri.
-            is_device = "nvidia" in text or "/dev/kfd" in text or "/dev/dri" in text
+            is_device = _DEVICE.search(text) is not None
             if heads.intersection(("--gpus", "--privileged")) or is_device:
                 continue
             yield error(
                 "container-without-gpus",
                 "the container gets no GPU",
-                "add --gpus all after run",
+                "add deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}"
+                if box.is_service
+                else "add --gpus all after run",
                 placed.adding("--gpus", "all"),
             )
         elif box.name in APPTAINERS and view.program is not None:
@@ -104,7 +120,9 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
             yield warning(
                 "container-shm",
                 "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
-                "add --ipc=host (or --shm-size=8g) after run",
+                "add ipc: host (or shm_size: 8gb)"
+                if box.is_service
+                else "add --ipc=host (or --shm-size=8g) after run",
                 placed.adding("--ipc=host"),
             )
 
@@ -113,8 +131,10 @@ def not_passed(view: View) -> Iterator[LaunchFinding]:
     """Find `NCCL_ALGO=Ring docker run ...`: the program in the container does not get NCCL_ALGO."""
     for placed in _boxes(view):
         box = placed.box
-        if box.keeps or _has_hidden_options(box.options):
+        texts = [text_of(name, view.site) for name in env_files(box.words)]
+        if box.keeps or None in texts or _has_hidden_options(box.options):
             continue
+        passed = box.passed | {name for text in texts for name, _ in variables_in(text or "")}
         outside: dict[str, str | None] = {
             variable.name: variable.value
             for variable in view.variables
@@ -123,7 +143,7 @@ def not_passed(view: View) -> Iterator[LaunchFinding]:
         if placed.where == "around":
             outside = dict(view.site.outside)
         for name, value in outside.items():
-            if not name.startswith(_FOR_PROCESSES) or name in box.passed:
+            if not name.startswith(_FOR_PROCESSES) or name in passed:
                 continue
             words, edits = _passing(placed, name, value)
             yield warning(
@@ -156,7 +176,9 @@ def alone(view: View) -> Iterator[LaunchFinding]:
         return
     for placed in _boxes(view):
         box = placed.box
-        if placed.where != "program" or box.keeps or _has_hidden_options(box.options):
+        if placed.where != "program" or box.keeps or env_files(box.words):
+            continue
+        if _has_hidden_options(box.options):
             continue
         if any(name.startswith(_OF_LAUNCHERS) for name in box.passed):
             continue
@@ -181,6 +203,3 @@ def alone(view: View) -> Iterator[LaunchFinding]:
             f"leave out {option}" if is_apptainer else f"start {launcher} in the container",
             edits,
         )
-
-
-RULES = (gpus, shared_memory, not_passed, alone)

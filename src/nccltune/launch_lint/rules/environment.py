@@ -77,14 +77,20 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
     scope = view.site.scope
     known = {variable.name for variable in view.variables if variable.value is not None}
     words = " ".join(word.raw for word in view.command.words)
-    for name in scope.values if scope is not None else ():
-        if name in table() and name not in known and not re.search(rf"\$\{{?{name}\b", words):
-            yield warning(
-                "not-exported",
-                f"{name} is set without export: {view.command.launcher.text or 'the program'} does"
-                " not get it, unless the environment has it already",
-                f"write export {name}",
-            )
+    bare = [
+        name
+        for name in (scope.values if scope is not None else ())
+        if name in table() and name not in known and not re.search(rf"\$\{{?{name}\b", words)
+    ]
+    if bare:
+        are, them = ("is", "it") if len(bare) == 1 else ("are", "them")
+        yield warning(
+            "not-exported",
+            f"{', '.join(bare)} {are} set without export:"
+            f" {view.command.launcher.text or 'the program'} does not get {them}, unless the"
+            f" environment has {them} already",
+            f"write export {' '.join(bare)}",
+        )
 
 
 def _is_script(view: View) -> bool:
@@ -141,6 +147,3 @@ def conflicting_values(view: View) -> Iterator[LaunchFinding]:
             f"keep one: {variable.name}={variable.value} is the later",
             (drop,),
         )
-
-
-RULES = (conflicting_values, unexported, not_exported)

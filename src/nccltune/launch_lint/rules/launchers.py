@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check values of the launchers' options, and launchers inside launchers."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -11,11 +10,11 @@ from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error
-from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault
+from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.rules.shape import named_number
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
 
 _BIND = listed("""
@@ -162,8 +161,8 @@ def _mapping(option: Option) -> Iterator[LaunchFinding]:
         yield _wrong(option, f"ppr:{swapped[2]}:{swapped[1]}")
     elif re.fullmatch(r"[0-9]+", rest):
         yield _wrong(option, f"ppr:{rest}:node")
-    elif match is not None and (close := difflib.get_close_matches(match[2], _RESOURCES, n=1)):
-        yield _wrong(option, f"ppr:{match[1]}:{close[0]}")
+    elif match is not None and (near := nearest(match[2], _RESOURCES)) is not None:
+        yield _wrong(option, f"ppr:{match[1]}:{near}")
     else:
         yield _wrong(option, None)
 
@@ -181,8 +180,7 @@ def _wrong(option: Option, right: str | None) -> LaunchFinding:
 
 def _value(option: Option, known: Sequence[str], given: str, default: str | None) -> LaunchFinding:
     word = option.words[0].text.partition("=")[0]
-    close = difflib.get_close_matches(given, known, n=1)
-    right = close[0] if close else default
+    right = nearest(given, known) or default
     rest = option.value.partition(":")[1:]
     new = f"{right}{''.join(rest)}" if right is not None else None
     return error(
@@ -208,13 +206,13 @@ def mca(view: View) -> Iterator[LaunchFinding]:
                 (Replace(option, (word, key, value, *rest)),),
             )
             continue
-        close = difflib.get_close_matches(name, _MCA, n=1, cutoff=_CLOSE)
-        if name not in _MCA and close:
+        near = nearest(name, _MCA, _CLOSE)
+        if near is not None and near != name:
             yield error(
                 "mca-unknown",
                 f"Open MPI ignores {name}, a name that it does not have",
-                f"write {word} {close[0]} {option.values[-1]}",
-                (Replace(option, (word, close[0], *option.values[1:])),),
+                f"write {word} {near} {option.values[-1]}",
+                (Replace(option, (word, near, *option.values[1:])),),
             )
 
 
@@ -271,6 +269,20 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def host_lines(view: View) -> Iterator[LaunchFinding]:
+    """Find `node1 slot=8` in a host file, which Open MPI 4.1.4 refuses: the word is `slots`."""
+    option = view.command.last("hostfile")
+    if view.flavor.launcher is not Launcher.OPENMPI or option is None:
+        return
+    bad = re.search(r"^[^#\n]*\s(slot=\S*)", text_of(option.value, view.site) or "", re.M)
+    if bad is not None:
+        yield error(
+            "hostfile-line",
+            f"{option.value}: {bad[1]} is a parse error for Open MPI 4.1: nothing starts",
+            f"write {bad[1].replace('slot', 'slots')} there",
+        )
+
+
 def mpi_type(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --mpi=pmx` and `--mpi=none`. With none, the processes do not find each other."""
     option = view.command.last("mpi")
@@ -285,14 +297,10 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
         why = "with it the processes do not find each other: each is rank 0 of its own test"
         yield error("mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits)
     elif not _MPI_TYPE.fullmatch(value):
-        close = difflib.get_close_matches(value, _MPI, n=1)
-        right = close[0] if close else "pmix"
+        right = nearest(value, _MPI) or "pmix"
         yield error(
             "mpi-type",
             f"--mpi={value} is none of srun's: {', '.join(_MPI[:-1])} (srun --mpi=list)",
             f"write --mpi={right}",
             (Replace(option, (f"--mpi={right}",)),),
         )
-
-
-RULES = (without_value, numbers, bindings, mca, as_root, nested, mpi_type)

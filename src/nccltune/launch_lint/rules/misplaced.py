@@ -130,6 +130,3 @@ def _before(one: Misplaced, view: View) -> Edit | None:
     ):
         return None
     return AppendOption(words)
-
-
-RULES = (behind_program, iterations_for_processes)

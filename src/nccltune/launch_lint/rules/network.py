@@ -5,13 +5,12 @@ NCCL reads none of them: only aws-ofi-nccl does. Sources: its `doc/efa-env-var.m
 `include/nccl_ofi_param.h` (1.19).
 """
 
-import difflib
 from collections.abc import Iterator
 
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.rules.variables import edits_of
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
 
 _PREFIX = "OFI_NCCL_"
@@ -84,13 +83,13 @@ def plugin(view: View) -> Iterator[LaunchFinding]:
         if not name.startswith(_PREFIX):
             continue
         rest, known = name.removeprefix(_PREFIX), _VALUES.get(name, ())
-        close = difflib.get_close_matches(rest, _PARAMETERS, n=1, cutoff=0.9)
-        if rest not in _PARAMETERS and close:
+        near = nearest(rest, _PARAMETERS, 0.9)
+        if near is not None and near != rest:
             yield error(
                 "variable-unknown",
                 f"aws-ofi-nccl has no variable {name}: it has no effect",
-                f"write {_PREFIX}{close[0]}",
-                edits_of(variable, f"{_PREFIX}{close[0]}"),
+                f"write {_PREFIX}{near}",
+                edits_of(variable, f"{_PREFIX}{near}"),
             )
         elif known and value and not is_open(value) and value.upper() not in known:
             yield error("variable-value", f"{name}={value}: aws-ofi-nccl takes {', '.join(known)}")
@@ -104,6 +103,3 @@ def others(view: View) -> Iterator[LaunchFinding]:
         yield note(
             "gloo-no-effect", "GLOO_SOCKET_IFNAME is for Gloo: NCCL reads NCCL_SOCKET_IFNAME"
         )
-
-
-RULES = (provider, efa, plugin, others)

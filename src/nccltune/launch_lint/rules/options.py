@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find options that the launcher does not know, or that have no effect on NCCL."""
 
-import itertools
 import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
+from nccltune.launch_lint.boxes import env_files
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument, error, note
+from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.options import (
     COMMON,
     DEPRECATED_5,
@@ -22,6 +23,7 @@ from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
 
+_OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
@@ -97,31 +99,33 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
 
     Also find MCA parameters that Open MPI 5 removed or renamed.
     """
-    for option in view.command.all("mca"):
-        name = option.value
-        if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
-            yield note(
-                "mca-removed",
-                f"{name} does nothing: Open MPI 5.0 removed openib and ignores it in silence",
-                "leave it out",
-            )
-        elif name.partition("_")[0] in _CONTROL:
-            yield note(
-                "mca-no-effect",
-                f"{name} has no effect on NCCL: MPI only carries the test's control messages",
-                "leave it out, unless MPI itself does not start without it",
-            )
-        elif view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
+    names = list(dict.fromkeys(option.value for option in view.command.all("mca")))
+    gone = [name for name in names if view.flavor == OPENMPI_5 and name.startswith("btl_openib")]
+    if gone:
+        yield note(
+            "mca-removed",
+            f"{', '.join(gone)}: Open MPI 5.0 removed openib and ignores this in silence",
+            "leave it out",
+        )
+    if plain := [one for one in names if one.partition("_")[0] in _CONTROL and one not in gone]:
+        yield note(
+            "mca-no-effect",
+            f"{', '.join(plain)}: no effect on NCCL, as MPI only carries the test's control"
+            " messages",
+            "leave it out, unless MPI itself does not start without it",
+        )
+    for name in names:
+        if view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
             new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
             yield note("mca-renamed", f"{name} is called {new} in Open MPI 5.0")
-    for variable in view.variables:
-        if variable.name.startswith(("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")):
-            is_devices = variable.name == "UCX_NET_DEVICES"
-            yield note(
-                "ucx-no-effect",
-                f"{variable.name} is for MPI's transport: no effect on NCCL, unless NCCL uses the"
-                f" UCX plugin{'; NCCL_IB_HCA names the devices of NCCL' if is_devices else ''}",
-            )
+    named = dict.fromkeys(v.name for v in view.variables if v.name.startswith(_OF_TRANSPORT))
+    if named:
+        devices = "; NCCL_IB_HCA names the devices of NCCL" * ("UCX_NET_DEVICES" in named)
+        yield note(
+            "ucx-no-effect",
+            f"{', '.join(named)}: for MPI's transport, without effect on NCCL, unless NCCL uses the"
+            f" UCX plugin{devices}",
+        )
 
 
 def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
@@ -232,26 +236,8 @@ def hidden(view: View) -> Iterator[LaunchFinding]:
     commands = [view.command] if inner is None else [view.command, inner.command]
     names = [option.name for command in commands for option in command.all(UNKNOWN_OPTIONS)]
     names += view.program.hidden if view.program is not None else ()
-    written = (view.site.scope.files if view.site.scope is not None else None) or {}
-    texts = [word.text for word in view.command.words]
-    for word, following in itertools.pairwise([*texts, ""]):
-        name, _, value = word.partition("=")
-        if name == "--env-file" and (value or following) not in written:
-            names.append(value or following)
+    words = (*view.site.around, *(word.text for word in view.command.words))
+    names += [name for name in env_files(words) if text_of(name, view.site) is None]
     if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:
         said = f"what {', '.join(names)} holds is not known here, and was not checked"
         yield note("options-hidden", said)
-
-
-RULES = (
-    hidden,
-    swallowed,
-    assigned,
-    unknown,
-    only_one_version,
-    wrong_meaning,
-    no_program,
-    total_and_iterations,
-    no_effect,
-    deprecated,
-)

@@ -421,22 +421,3 @@ def _ask(view: View) -> PlacementOptions:
 
 def _slots(host: Host, view: View) -> int:
     return view.site.gpus_per_node if host.slots is None else host.slots
-
-
-RULES = (
-    total_below_per_node,
-    slurm_nodes,
-    fails,
-    wraps,
-    per_node_forgotten,
-    per_node_unsaid,
-    too_many_gpus,
-    given_gpus,
-    idle_nodes,
-    uneven_nodes,
-    one_rank,
-    as_many_as_gpus,
-    total_unsaid,
-    bound,
-    intel_pinning,
-)

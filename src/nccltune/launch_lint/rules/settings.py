@@ -173,6 +173,3 @@ def _values(view: View) -> dict[str, str]:
 def _drop(view: View, name: str) -> tuple[Edit, ...]:
     given = [variable for variable in view.variables if variable.name == name]
     return tuple(edit for variable in given for edit in edits_of(variable, None))
-
-
-RULES = (contradictions, sockets, debug_file, tuner, forced)

@@ -2,7 +2,9 @@
 """The type of a rule, and what several rules share."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 from nccltune.launch.program import Program
 from nccltune.launch_lint.command import View
@@ -21,6 +23,18 @@ def of_program(rule: Callable[[View, Program], Iterator[LaunchFinding]]) -> Rule
             yield from rule(view, view.program)
 
     return checked
+
+
+def rules_of(module: ModuleType) -> tuple[Rule, ...]:
+    """Return the rules of a module, in order: its public functions that yield findings."""
+    return tuple(
+        function
+        for name, function in vars(module).items()
+        if inspect.isfunction(function)
+        and function.__module__ == module.__name__
+        and not name.startswith("_")
+        and function.__annotations__.get("return") == Iterator[LaunchFinding]
+    )
 
 
 def named_number(option: str, value: str) -> LaunchFinding:

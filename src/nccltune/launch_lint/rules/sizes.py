@@ -200,6 +200,3 @@ def short(size: int) -> str:
         if size and size % (1 << shift) == 0:
             return f"{size >> shift}{unit}"
     return str(size)
-
-
-RULES = (unreadable, backwards, end_not_reached, missing_factor, size_below_8, beyond_memory)

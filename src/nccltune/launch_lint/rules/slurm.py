@@ -25,10 +25,7 @@ from nccltune.model.scale import count
 
 def _option(view: View, meaning: str) -> Option | None:
     """Return the option of the command, else the option of the allocation (`#SBATCH`), or None."""
-    own = view.command.last(meaning)
-    if own is not None:
-        return own
-    return next((o for o in reversed(view.site.inherited) if o.meaning == meaning), None)
+    return view.command.last(meaning) or view.site.asked(meaning)
 
 
 def allocation(view: View) -> Iterator[LaunchFinding]:
@@ -209,6 +206,3 @@ def _seen(view: View) -> tuple[int, Option] | None:
         # With `single:N`, N tasks share one GPU.
         return (1 if "single" in bound.value else int(match[1])), bound
     return None
-
-
-RULES = (allocation, unlisted, export, tasks_unsaid, task_gpus)

@@ -236,6 +236,3 @@ def _moved(command: LaunchCommand, first: str) -> tuple[Edit, ...]:
         edits.append(ReplaceArgument(at, length))
         edits.append(AppendOption(tuple(w.text for w in words[at : at + length])))
     return tuple(edits)
-
-
-RULES = (script, processes, rendezvous)

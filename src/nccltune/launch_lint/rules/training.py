@@ -2,17 +2,19 @@
 """Check launchers of PyTorch: deepspeed, accelerate, and any of them below another launcher."""
 
 import functools
+import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import LaunchCommand, View
-from nccltune.launch_lint.finding import LaunchFinding, Replace, error, warning
+from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED
 from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
+_SLOTS = re.compile(r"\bslots=")
 _OF_NODE = ("SLURM_NODEID", "SLURM_PROCID")
 of_accelerate = functools.partial(of_trainer, flavors=(ACCELERATE,))
 of_deepspeed = functools.partial(of_trainer, flavors=(DEEPSPEED,))
@@ -82,6 +84,7 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+@of_accelerate
 def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find numbers of processes and machines that do not go together."""
     given = configured(command, view.site)
@@ -133,6 +136,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         )
 
 
+@of_accelerate
 def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find several machines without a common address, or without a rank for each."""
     given = configured(command, view.site)
@@ -169,6 +173,7 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
         )
 
 
+@of_deepspeed
 def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find --include beside --num_gpus, and a CUDA_VISIBLE_DEVICES that deepspeed ignores."""
     numbers = [o for name in ("nodes", "per_node") for o in command.all(name)]
@@ -180,6 +185,16 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
             "keep one of them",
         )
         return
+    written = (view.site.scope.files if view.site.scope is not None else None) or {}
+    named = next((name for name, text in written.items() if _SLOTS.search(text)), None)
+    if named is not None and not command.all("hostfile") and not filters:
+        yield warning(
+            "deepspeed-hostfile",
+            f"the script writes hosts to {named}, which deepspeed does not read: without --hostfile"
+            " it reads /job/hostfile, and starts on this node alone where there is none",
+            f"add --hostfile={named}",
+            (AppendOption((f"--hostfile={named}",)),),
+        )
     each, have = command.last("per_node"), view.site.gpus_per_node
     number = whole_number(each.value) if each is not None else None
     if each is not None and number is not None and number > have:
@@ -198,12 +213,3 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
             f" {(filters or numbers)[0].words[0].text}",
             f"write --include localhost:{shown} and leave out the variable",
         )
-
-
-RULES = (
-    inner_nodes,
-    inner_rank,
-    of_accelerate(accelerate_total),
-    of_accelerate(accelerate_address),
-    of_deepspeed(deepspeed_resources),
-)

@@ -194,6 +194,21 @@ def _is_joined(variable: CommandVariable) -> bool:
     return variable.name.isidentifier() and _JOINED.search(variable.value) is not None
 
 
+def quoted(view: View) -> Iterator[LaunchFinding]:
+    """Find `NCCL_ALGO="Ring"` where no shell drops the quotes: in a file of docker, in YAML."""
+    for variable in view.variables:
+        known, value = table().get(variable.name), variable.value or ""
+        if not re.fullmatch(r"([\"']).*\1", value) or (known and fault(known, value)):
+            continue
+        yield error(
+            "value-quoted",
+            f"{variable.name}={value}: no shell reads this, so that the quotes are a part of the"
+            " value",
+            f"write {variable.name}={value[1:-1]}",
+            edits_of(variable, variable.name, value[1:-1]),
+        )
+
+
 def interfaces(view: View) -> Iterator[LaunchFinding]:
     """Find interfaces that reach no other node, and values that are not names of interfaces."""
     for variable in view.variables:
@@ -510,17 +525,3 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
         "leave it out, or name as many GPUs as a node's processes use",
         edits_of(variable, None),
     )
-
-
-RULES = (
-    joined,
-    names,
-    removed,
-    values,
-    interfaces,
-    devices,
-    networks,
-    no_algorithm,
-    left_over,
-    visible_devices,
-)

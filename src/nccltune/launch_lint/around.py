@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read what the text around a command says about its nodes, its ranks and its host files."""
+
+import re
+
+from nccltune.launch_lint.command import LaunchContext
+
+_SEVERAL = re.compile(
+    r"\b(?:[2-9]|[1-9]\d+)[ -](?:gpu[ -])?(?:node|host|machine|server)s?\b|\bmulti-?(?:node|host)\b"
+    r"|(?:two|three|four|several|all|both) (?:nodes|hosts|machines|servers)\b"
+    r"|\bSLURM_(?:JOB_)?(?:NNODES|NUM_NODES|NODELIST)\b|\bscontrol show host|\brunai\b.*\bmpi\b"
+    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]",
+)
+_RANK = re.compile(
+    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
+)
+_LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
+_HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
+_HOSTFILE = re.compile(
+    r"^.{0,80}?\b([\w.-]{0,40}(?:host|machine|node)[\w.-]{0,40})\W{0,9}?"
+    r"(?: (?:contains?|is|has)\b.{0,40})?\n(?:```.*\n)?"
+    rf"((?:{_HOST_LINE})+)",
+    re.M | re.I,
+)
+"""The name of a host file above its lines, each of which has a number of slots."""
+_NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
+
+
+def read_around(text: str, site: LaunchContext) -> LaunchContext:
+    """Return `site` with what a text says of its nodes, and the workers of Run:ai.
+
+    These are whether there are several, their numbers, host files, and a rank that it reads.
+    """
+    found = [
+        re.search(rf"\brunai\b[^\n]*(?:\\\n[^\n]*)*?--{name}[= ]+(\d{{1,5}})\b", text)
+        for name in ("workers", "slots-per-worker")
+    ]
+    workers, slots = (int(match[1]) if match is not None else None for match in found)
+    if workers is not None and slots is not None:
+        site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
+    named = tuple(int(number) for number in _NODES.findall(text))
+    several = site.several or _SEVERAL.search(text) is not None
+    rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
+    shown = tuple((match[1], match[2]) for match in _HOSTFILE.finditer(f"{text}\n"))
+    return site._replace(
+        files=(*site.files, *shown),
+        several=several,
+        named_nodes=named,
+        rank=site.rank or (rank[1] if rank is not None else ""),
+    )

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the commands that the services of a Compose file start."""
+
+import contextlib
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from nccltune.formats.text.yaml_documents import load_documents
+from nccltune.launch_lint.boxes import SERVICE, variables_in
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.pasted import blocks_of
+from nccltune.launch_lint.pods import at, mapping
+from nccltune.launch_lint.read import no_launcher
+from nccltune.launch_lint.source import FoundCommand, from_words
+from nccltune.launch_lint.stated import StatedSetting
+from nccltune.launch_lint.words import Line, quoted
+from nccltune.model.errors import InputError
+
+_SERVICES = re.compile(r"^services:[ \t\r]*$", re.M)
+_REPLACED = re.compile(r"\$(?:(\$)|\{\w+:?-([^{}]*)\})")
+"""`$$`, which is `$`, and `${NAME:-DEFAULT}`, which Compose replaces."""
+
+
+def services_in(text: str) -> tuple[list[dict[Any, Any]], str]:
+    """Return the services of the Compose files in a text, and the rest of the text."""
+    found: list[dict[Any, Any]] = []
+    rest = text
+    for block in blocks_of(text) if _SERVICES.search(text) else ():
+        with contextlib.suppress(InputError):
+            services = [mapping(at(one, "services")) for one in load_documents(block, "")]
+            found += [s for each in services for s in each.values() if isinstance(s, dict)]
+            rest = rest.replace(block, "") if any(services) else rest
+    return (found, rest) if found else ([], text)
+
+
+def from_services(services: list[dict[Any, Any]], site: LaunchContext) -> list[FoundCommand]:
+    """Return the commands that services start, as containers of `docker run`.
+
+    Raises InputError if there are services, and none starts a launcher.
+
+    >>> command = ["torchrun", "--nproc-per-node=2", "t.py"]
+    >>> (found,) = from_services([{"image": "i", "command": command}], LaunchContext())
+    >>> found.line.words[0].text, found.site.around[0]
+    ('torchrun', 'docker')
+    """
+    found: list[FoundCommand] = []
+    lines = []
+    for service in services:
+        exported = (*site.exported, *_variables(service, site))
+        inner = site._replace(around=tuple(_docker(service)), exported=exported)
+        words = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
+        found += from_words(words, inner, strict=False)
+        lines += [Line(tuple(quoted(part) for word in words for part in word.split()), "")]
+    if services and not found:
+        raise no_launcher(lines)
+    return found
+
+
+def unseen_files(services: list[dict[Any, Any]], site: LaunchContext) -> list[str]:
+    """Return the files of variables (`env_file`) that are not here."""
+    named = [name for service in services for name in _env_files(service)]
+    return [name for name in named if text_of(name, site) is None]
+
+
+def settings_of(services: list[dict[Any, Any]], site: LaunchContext) -> list[StatedSetting]:
+    """Return the variables of the services, as their programs get them."""
+    return [StatedSetting(*pair) for service in services for pair in _variables(service, site)]
+
+
+def _words(value: Any) -> list[str]:
+    """Return the words of `command`, which is a list, or a line that is split as a shell does."""
+    words = [str(word) for word in value] if isinstance(value, list) else []
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            words = shlex.split(value)
+    return [_REPLACED.sub(lambda match: match[1] or match[2], word) for word in words]
+
+
+def _env_files(service: dict[Any, Any]) -> list[str]:
+    files = service.get("env_file") or []
+    files = files if isinstance(files, list) else [files]
+    return [str(at(one, "path") if isinstance(one, dict) else one) for one in files]
+
+
+def _variables(service: dict[Any, Any], site: LaunchContext) -> Iterator[tuple[str, str]]:
+    for name in _env_files(service):
+        for key, value in variables_in(text_of(name, site) or ""):
+            yield key, value.strip("\"'")
+    given = service.get("environment")
+    for one in given if isinstance(given, list) else []:
+        key, sign, value = str(one).partition("=")
+        if sign:
+            yield key, value
+    for key, value in mapping(given).items():
+        if value is not None:
+            yield str(key), str(value)
+
+
+def _docker(service: dict[Any, Any]) -> Iterator[str]:
+    """Yield the words of the equal `docker run`, without its variables and command."""
+    yield from SERVICE
+    reserved = at(service, "deploy", "resources", "reservations", "devices")
+    if reserved or service.get("gpus") or service.get("runtime") or service.get("privileged"):
+        yield "--gpus"
+    if service.get("ipc") or service.get("shm_size"):
+        yield "--ipc=host"
+    for key in ("devices", "volumes", "tmpfs", "user", "extends"):
+        if value := service.get(key):
+            yield f"--{key}={value}"
+    yield str(service.get("image"))

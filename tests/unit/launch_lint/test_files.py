@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs that name other files, and files of other programs: Compose, Volcano, host files."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+
+COMPOSE = """services:
+  worker:
+    image: nvcr.io/nvidia/pytorch:24.07-py3
+    environment: {NCCL_ALGO: Ring}
+    command: ["torchrun", "--nproc-per-node=${N:-4}", "t.py"]
+"""
+SHELL = """services:
+  test:
+    image: i
+    gpus: all
+    shm_size: 8gb
+    entrypoint: ["bash", "-c"]
+    command: ["N=4; mpirun -np $${N} --allow-run-as-root all_reduce_perf -b 8 -e 8G -f 2"]
+"""
+VOLCANO = """apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: j}
+spec:
+  plugins: {svc: [], mpi: ["--worker=gpu-node"]}
+  tasks:
+  - name: master
+    replicas: 1
+    template:
+      spec:
+        containers:
+        - name: m
+          image: i
+          command: [sh, -c, "mpirun -np 2 --host $HOSTS all_reduce_perf -b 8 -e 8G -f 2"]
+  - name: gpu-node
+    replicas: 2
+    template:
+      spec:
+        containers:
+        - {name: w, image: i, resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+TASKS = """apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: j}
+spec:
+  plugins: {env: [], svc: []}
+  tasks:
+  - name: worker
+    replicas: 4
+    template:
+      spec:
+        containers:
+        - name: w
+          image: i
+          command: [torchrun, --nnodes=$(VC_WORKER_NUM), --nproc-per-node=1, --node-rank=RANK,
+                    --master-addr=a, t.py]
+          resources: {limits: {nvidia.com/gpu: 1}}
+"""
+MPIRUN = "mpirun -np $NP -N 8 all_reduce_perf -b 8 -e 8G -f 2\n"
+SHOWN = "mpirun -np 4 --hostfile ./hosts all_reduce_perf -b 8 -e 8G -f 2\n"
+DOCKER = (
+    "docker run --gpus all --ipc=host --env-file a.env img all_reduce_perf -b 8 -e 8G -f 2 -g 8\n"
+)
+TORCHRUN = (
+    "srun torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:1 --nproc-per-node 4 t.py\n"
+)
+HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "absent"),
+    [
+        ({"c.yaml": COMPOSE}, "4 processes, all on one node", "--gpus"),
+        ({"c.yaml": COMPOSE}, "the container gets no GPU. Add deploy:", "ok"),
+        ({"c.yaml": COMPOSE}, "Add ipc: host (or shm_size: 8gb)", "after run"),
+        ({"c.yaml": COMPOSE.replace("Ring", "Rng")}, "NCCL_ALGO=Rng: 'Rng' is not an", "passed"),
+        ({"c.yaml": COMPOSE + "    env_file: [a.env]\n"}, "what a.env sets is not known", "passed"),
+        (
+            {"c.yaml": 'services:\n  a:\n    environment:\n    - NCCL_DEBUG="INFO"\n'},
+            'NCCL_DEBUG="INFO": NCCL takes',
+            "ok",
+        ),
+        (
+            {"c.yaml": 'services:\n  a:\n    environment:\n    - NCCL_SOCKET_IFNAME="eth0"\n'},
+            "the quotes are a part of the value",
+            "ok",
+        ),
+        (
+            {"c.yaml": COMPOSE + "    env_file: a.env\n", "a.env": 'NCCL_PROTO="LX"\n'},
+            "NCCL_PROTO=LX: 'LX' is not a protocol",
+            "a.env",
+        ),
+        ({"c.yaml": SHELL}, "4 processes, all on one node", "container"),
+        ({"page.md": f"Start it:\n```yaml\n{SHELL}```\n"}, "4 processes", "container"),
+        (
+            {"c.yaml": SHELL.replace("mpirun", "./go.sh").replace("all_red", "env A=NCCL_ALGO=")},
+            "./go.sh",
+            "starts   ",
+        ),
+        (
+            {"a.sh": "docker compose run worker all_reduce_perf -b 8 -e 8G -f 2 -g 8\n"},
+            "8 GPUs each",
+            "container",
+        ),
+        ({"a.sh": "docker run nvidia/cuda all_reduce_perf -g 8\n"}, "gets no GPU", "ok "),
+        # Files that a script reads.
+        ({"a.sh": f"source ./env.sh\n{MPIRUN}"}, "what ./env.sh sets is not known here", "16"),
+        ({"a.sh": f"source ~/.bashrc\n{MPIRUN}"}, "'$NP'", ".bashrc"),
+        ({"a.sh": f". ./env.sh\n{MPIRUN}", "env.sh": "NP=16\n"}, "16 processes, 8 on", "env.sh"),
+        (
+            {
+                "a.sh": f'. "$(dirname "$0")/lib.sh"\n{MPIRUN}',
+                "lib.sh": ". ./lib.sh\ncat > h <<E\na\nE\nexport NP=16 NCCL_ALGO=Rng\n",
+            },
+            "'Rng' is not an algorithm",
+            "lib.sh",
+        ),
+        (
+            {"a.sh": "source run.sh\n", "run.sh": "mpirun -np 8 all_reduce_perf -b 8 -e 8G -f 2"},
+            "8 processes, all on one node",
+            "run.sh",
+        ),
+        # Variables of a container.
+        ({"a.sh": DOCKER}, "what a.env holds is not known here", "a.env sets"),
+        ({"a.sh": DOCKER, "a.env": "# x\nNCCL_ALG=Ring\n"}, "no variable NCCL_ALG", "holds"),
+        (
+            {"a.sh": DOCKER, "a.env": "NCCL_IB_HCA='mlx5_0'\n"},
+            "quotes are a part of the value",
+            "holds",
+        ),
+        (
+            {"a.sh": f"export NCCL_PROTO=LL\n{DOCKER}", "a.env": "NCCL_ALGO=Ring\n"},
+            "NCCL_PROTO is set outside docker run",
+            "NCCL_ALGO is set",
+        ),
+        # Host files that a text shows, or that a script writes.
+        ({"a.md": f"{SHOWN}**hosts**\na slots=2\nb slots=2\n"}, "2 on each of 2 nodes", "error"),
+        ({"a.md": f"{SHOWN}hosts contains:\n```\na:2\nb:2\n```\n"}, "2 on each of 2", "error"),
+        ({"a.md": f"{SHOWN}$ cat hosts\na slot=2\nb slot=2\n"}, "slot=2 is a parse error", "fixed"),
+        ({"a.md": f"{SHOWN}the hosts\nhello\nagain\n"}, "on which nodes is not known", "hello"),
+        ({"a.sh": f"{HOSTS}deepspeed t.py\n"}, "hosts to h, which deepspeed does not read", "ok"),
+        ({"a.sh": f"{HOSTS}deepspeed t.py\n"}, "fixed    deepspeed --hostfile=h t.py", "ok"),
+        ({"a.sh": f"{HOSTS}deepspeed --hostfile h t.py\n"}, "4 on each of 2 nodes", "warning"),
+        ({"a.md": "On 2 nodes:\n```\ndeepspeed t.py\n```\n"}, "unless /job/hostfile", "one node"),
+        # The launcher of PyTorch knows the number of nodes.
+        (
+            {"a.sh": f"# 2 nodes\n{TORCHRUN}"},
+            "torchrun starts 4 in each = 8",
+            "not known",
+        ),
+        # Volcano gives its pods the names of the others.
+        ({"v.yaml": VOLCANO.replace("$HOSTS", "$MPI_HOST")}, "(j-gpu-node-0.j, j-gpu", "error"),
+        ({"v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS")}, "1 on each of 2", "error"),
+        (
+            {"v.yaml": VOLCANO.replace("--host $HOSTS", "--hostfile /etc/volcano/gpu-node.host")},
+            "(j-gpu-node-0.j, j-gpu",
+            "not here",
+        ),
+        (
+            {
+                "v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS").replace(
+                    "svc: [], mpi", "x"
+                )
+            },
+            "Volcano's plugin svc only, and the job does not have it",
+            "ok",
+        ),
+        ({"v.yaml": TASKS.replace("RANK", "$(VC_TASK_INDEX)")}, "1 on each of 4 nodes", "error"),
+        (
+            {"v.yaml": TASKS.replace("RANK", "$VC_TASK_INDEX")},
+            "no shell reads $VC_TASK_INDEX",
+            "ok",
+        ),
+        # The version of a launcher is no command.
+        ({"a.md": "mpirun (Open MPI) 5.0.3\nmpirun -np 2 ./a.out\n"}, "2 processes", "Open is"),
+    ],
+)
+def test_what_other_files_say(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+    expected: str,
+    absent: str,
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run(["lint", str(tmp_path / next(iter(files)))])
+    shown = " ".join("".join(capsys.readouterr()).replace(str(tmp_path), "").split())
+    assert " ".join(expected.split()) in shown
+    assert absent not in shown
+
+
+def test_settings_without_export_are_one_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.sh").write_text("NCCL_ALGO=Ring\nNCCL_DEBUG=INFO\ntorchrun -m t\n")
+    run(["lint", str(tmp_path / "a.sh")])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("without export") == 1
+    assert "NCCL_ALGO, NCCL_DEBUG are set without export: torchrun does not get them" in shown
