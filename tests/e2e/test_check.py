@@ -125,7 +125,7 @@ def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     assert found["against"] == "2.32.3"
     assert facts(found, "asked for") == ["NCCL"]
     assert facts(found, "differs") == []
-    assert found["model"]["notes"] == ["no study with a topology is beside the rules"]
+    assert found["model"]["notes"] == ["no study with a topology is known"]
     assert study.config_path.read_text() == old
 
     done = nccltune("check", "old", *gate, "--apply", cwd=study.path.parent, code=1)

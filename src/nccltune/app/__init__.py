@@ -23,7 +23,8 @@ explain.py              load a tuner plugin and list its decisions
 status.py               what running jobs have loaded, and whose settings win
 doctor.py               check this node, or collected files of many
 examiner.py             the doctor's checks while the bench starts
-ab.py                   A/B-test settings
+ab.py                   A/B-test settings, or two libraries of NCCL
+ab_releases.py          what two releases of NCCL choose, and rules that keep the old choice
 predict.py              NCCL's choices on a machine by its own cost model
 predict_export.py       predictions in forms that simulators read
 predict_scale.py        measurements from which times at more nodes are predicted

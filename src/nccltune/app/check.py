@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
-from nccltune.app.check_model import ModelChanges, model_changes
+from nccltune.app.check_model import ModelChanges, calls_of, model_changes
 from nccltune.app.env import local_gpu
 from nccltune.app.measuring import BenchProgress, platform_of_bench
 from nccltune.app.predict import stated_version
@@ -222,7 +222,7 @@ def check(
             seconds=0.0 if launch is None else asked.budget_s,
             facts=facts,
             rules=rules,
-            model=None if version is None else model_changes(study, rows, version),
+            model=None if version is None else model_changes(study, calls_of(rows), rows, version),
         )
         return _applied(target, result) if asked.apply else result
 

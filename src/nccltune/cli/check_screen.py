@@ -80,7 +80,7 @@ def show_check(result: CheckResult, path: Path) -> None:
     if result.seconds:
         _show_rules(result.rules)
     if result.model is not None:
-        _show_model(result.model)
+        show_model(result.model)
     if result.unapplied is not None:
         hanging(out, "apply      ", 11, result.unapplied)
     if result.kept_as is not None:
@@ -139,11 +139,14 @@ def _show_rules(rules: Sequence[SpotCheck]) -> None:
         hanging(out, "not checked:   ", 15, f"{count(number, 'rule')}: {reason}")
 
 
-def _show_model(model: ModelChanges) -> None:
+def show_model(model: ModelChanges) -> None:
+    """Print what NCCL's own model chooses otherwise in another release."""
     out = stdout()
     changes = sorted(model.changes, key=lambda item: not item.ruled)
     words = "the same choices from 1 KiB to 1 GiB" if not model.notes else "no other choices found"
-    if changes:
+    if not model.is_asked:
+        words = "not asked"
+    elif changes:
         words = f"other choices in {count(len(changes), 'range')} of sizes"
     words = "; ".join([f"NCCL's own cost model: {words}", *model.notes])
     hanging(out, "model      ", 11, words)
