@@ -183,7 +183,7 @@ def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_o
     assert found["model"]["notes"] == ["no study with a topology is known"]
     (rule,) = found["rules"]
     study = Path(found["candidate"])
-    assert study == Path("s/nccl-2.32.3")
+    assert study == Path("s-nccl-2.32.3")
     read = read_rules(study / "tuner.conf", strict=True)
     assert [(item.rule.choice.label, item.state) for item in read.rules] == [
         ("ring/simple", RuleState.CANDIDATE)
@@ -202,6 +202,13 @@ def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_o
     assert "chosen     all-reduce 16 KiB - 64 KiB, 1 node, 4 ranks: ring/simple -> ring/ll" in said
     assert f"prove the rules with NCCL 2.32.3: LD_PRELOAD={new} nccltune verify" in shell.talk
     assert "0 processes" in said
+
+    # What verify has changed is not written over.
+    proven = (study / "tuner.conf").read_text().replace("# candidate:", "# proven:")
+    (study / "tuner.conf").write_text(proven)
+    kept = shell.json(*both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    assert (kept["candidate"], len(kept["rules"])) == (None, 1)
+    assert (study / "tuner.conf").read_text() == proven
 
     # From the recording, by release.
     named = ("--nccl", "2.28.9", "--nccl", "2.32.3")
@@ -222,7 +229,7 @@ def test_a_release_that_is_as_fast_holds_and_one_that_is_not_loaded_is_an_error(
     assert said.startswith("same       NCCL 2.32.3 instead of 2.28.9: nothing is faster by 3 %")
     assert "no size is slower beyond noise, their intervals leave room for" in said
     assert "chosen     the same by both at all 5 sizes at which that is known" in said
-    assert not Path("s/nccl-2.32.3").exists()
+    assert not Path("s-nccl-2.32.3").exists()
 
     monkeypatch.setenv("FAKE_VERSION", "2.28.9")
     shell.run("ab", *both, "-o", "t", "--rounds", 4, *PROGRAM, code=4)

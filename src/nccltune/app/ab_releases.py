@@ -38,6 +38,7 @@ STATIC = (
     "it is linked with NCCL statically, or opens an NCCL of its own: build nccl-tests without "
     "NCCL_STATIC; an mpirun of yours must pass LD_PRELOAD on (-x)"
 )
+_BY = "nccltune ab"
 
 
 class RanChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,25 +264,29 @@ def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iter
 
 
 def _write(study: Study, found: ReleaseVerdict) -> str | None:
-    """Write the candidates as the configuration of a study of the second release; return its path.
+    """Write the candidates as the configuration of a study beside `study`; return its path.
 
-    Return None, and write nothing, if it has a configuration that `verify` has changed.
+    Return None, and write nothing, if it has other rules, or some that `verify` has changed.
     """
     before, after = found.releases
-    other = Study.create(study.path / f"nccl-{after or 'candidate'}")
+    real = study.path.resolve()
+    path = study.path if study.path.name == real.name else real
+    other = Study.create(path.with_name(f"{real.name}-nccl-{after or 'candidate'}"))
     platform = msgspec.structs.replace(study.platform(), name=other.path.name, nccl_version=after)
     if not other.platform_path.exists():
         other.write_json(other.platform_path, platform)
     if other.config_path.exists():
-        states = [item.state for item in read_rules(other.config_path).rules]
-        if not states or any(state is not RuleState.CANDIDATE for state in states):
+        known = read_rules(other.config_path).rules
+        if not known or not all(
+            item.state is RuleState.CANDIDATE and _BY in item.words for item in known
+        ):
             return None
     slower = [one for one in found.ran if one.effect == "slower" and one.collective in TUNED]
     marks = {
         rule: mark(
             RuleState.CANDIDATE,
             f"NCCL {before} ran it and NCCL {after} runs {one.after.label}, "
-            f"{_times(one)} slower in nccltune ab; not yet measured with NCCL {after}",
+            f"{_times(one)} slower in {_BY}; not yet measured with NCCL {after}",
         )
         for rule, one in zip(found.rules, slower, strict=True)
     }

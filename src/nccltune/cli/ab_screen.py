@@ -160,7 +160,7 @@ def show_releases(found: ReleaseVerdict, study: Path, prove: str) -> None:
     if found.candidate is not None:
         hint(f"next: prove the rules with NCCL {after}: {prove}")
     elif found.rules:
-        hint(f"the rules are not written: verify has changed those of nccl-{after} in the study")
+        hint(f"the rules are not written: {study}-nccl-{after} has others, or verify changed them")
     elif found.decision == "open":
         hint("next: the same command goes on where it stopped")
 
