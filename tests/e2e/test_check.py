@@ -143,6 +143,12 @@ def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     assert sum("pat/simple did not hold in check: " in reason for reason in reasons) == 1
     assert f"the content is now {tuning.config_hash}" in done.stdout
 
+    # The same samples do not bring back what was removed, and newer ones do.
+    said = nccltune("tune", "old", cwd=study.path.parent).stdout
+    assert "pat/simple did not hold in check: " in said
+    assert "NCCL 2.32.3); measure it again to have it offered again" in " ".join(said.split())
+    read = read_rules(study.config_path, strict=True)
+    assert [item.rule.choice.label for item in read.rules] == ["tree/simple", "pat/simple"]
     assert set(verdicts(check(study, *gate, code=0)).values()) == {"keep"}
     wrong = ["check", "old", "--replay", RECORDING, "--against-nccl", library]
     error = nccltune(*wrong, cwd=study.path.parent, code=2).stderr

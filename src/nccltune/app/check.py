@@ -32,6 +32,7 @@ from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale, count
 from nccltune.prove import edit
+from nccltune.prove.check_drops import keep_drops
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import RemovedRule
 from nccltune.prove.run import calls_to_prove, measured
@@ -389,6 +390,8 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
     config = target.config.resolve()
     keep = config.with_name(f"{config.name}.before-check-{result.config_hash[:8]}")
     edit.remove_rules(config, gone, keep=keep)
+    if target.study is not None:
+        keep_drops(target.study, gone, result.nccl, result.at)
     new = config_hash(config.read_bytes())
     return msgspec.structs.replace(result, kept_as=str(keep), new_hash=new)
 
