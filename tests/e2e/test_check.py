@@ -14,7 +14,7 @@ from nccltune.study.files import Study
 from nccltune.tune.result import Tuning
 
 from .bench_runs import FAKES, NEEDS_FAKES
-from .command_line import environment, nccltune
+from .command_line import environment, launcher_here, nccltune
 
 RECORDING = Path(__file__).parents[2] / "examples" / "h100-as-4-nodes"
 PAT = {"algorithm": "pat", "protocol": "simple"}
@@ -205,3 +205,12 @@ def test_both_sides_are_measured_with_the_other_library(tmp_path: Path) -> None:
     assert rule["verdict"] == "drop"
     assert rule["reason"] == "equal to the default: NCCL runs tree/ll without the rule, too"
     assert [size["bytes"] for size in rule["sizes"]] == sorted(s["bytes"] for s in rule["sizes"])
+
+
+def test_the_nodes_of_a_launcher_are_looked_at(study: Study) -> None:
+    under = ["--launcher", launcher_here("openmpi")]
+    found = check(study, "--budget", 0, "--gpus", 4, *under, code=1)
+    (node,) = found["nodes"]
+    assert (node["config_hash"], node["problem"]) == (found["config_hash"], None)
+    assert node["differs"] == [item for item in found["facts"] if item["verdict"] == "differs"]
+    assert not list(study.path.parent.glob(".nccltune-*"))
