@@ -8,12 +8,14 @@ as many as -g sets, for each process); FAKE_REFUSE `tree/ll`: NCCL
 cannot run it; FAKE_IGNORE: NCCL runs ring/simple whatever is forced; FAKE_WRONG `ring/ll`: wrong
 results; FAKE_CRASH_AT bytes: ends there in every run that measures; FAKE_SLOW seconds a row.
 FAKE_EFFECT `NCCL_X=1:0.8:65536`: from that size on times are so many times as long where NCCL_X is
-1; FAKE_READS `NCCL_X`: NCCL reads it. FAKE_LL128: NCCL has LL128. Every start is a line in
-FAKE_STARTS.
+1, and with a fourth word `:tree/ll` NCCL chooses that there; FAKE_READS `NCCL_X`: NCCL reads it.
+NCCL is 2.28.9, or the release in the last library of LD_PRELOAD, or FAKE_VERSION. FAKE_LL128: NCCL
+has LL128. Every start is a line in FAKE_STARTS.
 """
 
 import os
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -65,16 +67,26 @@ def usable(function: str, algorithm: str, protocol: str) -> bool:
     return (algorithm, protocol) in USABLE
 
 
-def runs() -> tuple[str, str]:
+def runs(size: int) -> tuple[str, str]:
+    words = FORCED
     if "FAKE_IGNORE" in os.environ or not LABEL:
-        return "Ring", "Simple"
-    algorithm = next(name for name in ALGORITHMS if name.lower() == FORCED[0])
-    protocol = next(name for name in PROTOCOLS if name.lower() == FORCED[1])
+        chosen = os.environ.get("FAKE_EFFECT", "").split(":")[3:]
+        words = tuple((chosen if chosen and effect(size) != 1 else ["ring/simple"])[0].split("/"))
+    algorithm = next(name for name in ALGORITHMS if name.lower() == words[0])
+    protocol = next(name for name in PROTOCOLS if name.lower() == words[1])
     return algorithm, protocol
 
 
+def version() -> str:
+    if "FAKE_VERSION" in os.environ:
+        return os.environ["FAKE_VERSION"]
+    library = os.environ.get("LD_PRELOAD", "").rpartition(":")[2]
+    found = re.search(rb"NCCL version ([0-9.]+)", Path(library).read_bytes()) if library else None
+    return found[1].decode() if found else "2.28.9"
+
+
 def time_us(size: int) -> float:
-    algorithm, protocol = runs()
+    algorithm, protocol = runs(size)
     ring = 40 + size / 2e3
     exact = (ring / 2 if size <= 1 << 16 else ring * 2) if algorithm == "Tree" else ring
     # Worse than ring/simple everywhere, so that there is one winner.
@@ -88,7 +100,7 @@ def time_us(size: int) -> float:
 
 
 def effect(size: int) -> float:
-    setting, factor, first = (os.environ.get("FAKE_EFFECT") or "none=:1:0").split(":")
+    setting, factor, first = (os.environ.get("FAKE_EFFECT") or "none=:1:0").split(":")[:3]
     name, _, value = setting.partition("=")
     return float(factor) if os.environ.get(name) == value and size >= int(first) else 1.0
 
@@ -105,7 +117,7 @@ class Log:
                 file.write(f"vm:{os.getpid()}:{os.getpid()} [0] NCCL {text}\n")
 
     def start(self) -> None:
-        self("INFO NCCL version 2.28.9+cuda13.0")
+        self(f"INFO NCCL version {version()}+cuda13.0")
         for name in ("NCCL_ALGO", "NCCL_PROTO", *os.environ.get("FAKE_READS", "").split()):
             if name in os.environ:
                 self(f"INFO {name} set by environment to {os.environ[name]}")
@@ -129,7 +141,7 @@ class Log:
         if self.tuning:
             function = FUNCTIONS[STEM]
             per_task = size // RANKS if function in ("AllGather", "ReduceScatter") else size
-            algorithm, protocol = (word.upper() for word in runs())
+            algorithm, protocol = (word.upper() for word in runs(size))
             self(
                 f"INFO {function}: {per_task} Bytes -> Algo {algorithm} proto {protocol} "
                 "channel{Lo..Hi}={0..1}"
@@ -138,7 +150,9 @@ class Log:
 
 def header() -> None:
     low, high = bytes_of(option("-b", "0")), bytes_of(option("-e", "0"))
-    print("# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809")
+    major, minor, patch = map(int, version().split("."))
+    code = 10000 * major + 100 * minor + patch
+    print(f"# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library={code}")
     print(f"# Collective test starting: {STEM}_perf")
     print(
         f"# nThread 1 nGpus {option('-g', '1')} minBytes {low} maxBytes {high} step: 2(factor) "

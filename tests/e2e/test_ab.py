@@ -2,6 +2,7 @@
 """`nccltune ab` on a program that prints what nccl-tests prints."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import pytest
 
 from nccltune.cli import run
+from nccltune.formats.tuner_config.csv_rules import read_rules, rows_text
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.experiments.ab.bench import BenchRunner
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
+from tests.e2e.bench_runs import FAKES, NEEDS_FAKES
 from tests.e2e.command_line import launcher_here
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
@@ -143,3 +147,136 @@ def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.Monkey
         runner.run(tried, 4, kept.extend)
     with pytest.raises(InputError, match="cannot be unset"):
         BenchRunner(Launch(gpus=2), [Collective.ALLREDUCE], 1024, 1024, {"NCCL_X": None})
+
+
+OLD, NEW = "old/libnccl.so.2", "new/libnccl.so.2"
+
+
+@pytest.fixture
+def releases(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Two libraries of NCCL; the second one chooses ring/ll from 16 KiB on, which is slower."""
+    paths = []
+    for name, version in ((OLD, "2.28.9"), (NEW, "2.32.3")):
+        path = Path(name).absolute()
+        path.parent.mkdir()
+        path.write_bytes(b"\x7fELF NCCL version %s compiled with CUDA 13.0\0" % version.encode())
+        paths.append(str(path))
+    monkeypatch.setenv("FAKE_EFFECT", f"LD_PRELOAD={paths[1]}:1.3:16384:ring/ll")
+    return paths[0], paths[1]
+
+
+def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_old_one(
+    shell: Shell, releases: tuple[str, str]
+) -> None:
+    old, new = releases
+    both = ("--nccl", old, "--nccl", new)
+    found = shell.json(*both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    assert (found["decision"], found["releases"], found["confirmed"]) == (
+        "harms", ["2.28.9", "2.32.3"], True,
+    )  # fmt: skip
+    # Two probes with NCCL's log of choices, which are not compared, and 4 rounds.
+    assert found["processes"] == 10
+    assert found["known_ran"] == 5
+    (change,) = found["ran"]
+    assert (change["min_bytes"], change["max_bytes"], change["effect"]) == (16384, 65536, "slower")
+    assert [change[side]["protocol"] for side in ("before", "after")] == ["simple", "ll"]
+    assert found["model"]["notes"] == ["no study with a topology is known"]
+    (rule,) = found["rules"]
+    study = Path(found["candidate"])
+    assert study == Path("s-nccl-2.32.3")
+    read = read_rules(study / "tuner.conf", strict=True)
+    assert [(item.rule.choice.label, item.state) for item in read.rules] == [
+        ("ring/simple", RuleState.CANDIDATE)
+    ]
+    assert (rule["min_bytes"], rule["max_bytes"], rule["ranks"]) == (16384, 65536, 4)
+    assert read.header["nccl"] == "2.32.3"
+    assert read.header["rows"] == rows_text([item.rule for item in read.rules])
+    # Neither the study of the first release nor settings to deploy are changed.
+    assert not Path("s/tuner.conf").exists()
+    assert not Path("s/try.conf").exists()
+    assert Study(Path("s")).platform().nccl_version == "2.28.9"
+    assert Study(study).platform().nccl_version == "2.32.3"
+
+    said = shell.run("ab", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    assert said.startswith("slower     NCCL 2.32.3 instead of 2.28.9: all-reduce is 1.4")
+    assert "chosen     all-reduce 16 KiB - 64 KiB, 1 node, 4 ranks: ring/simple -> ring/ll" in said
+    assert f"prove the rules with NCCL 2.32.3: LD_PRELOAD={new} nccltune verify" in shell.talk
+    assert "0 processes" in said
+
+    # What verify has changed is not written over.
+    proven = (study / "tuner.conf").read_text().replace("# candidate:", "# proven:")
+    (study / "tuner.conf").write_text(proven)
+    kept = shell.json(*both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    assert (kept["candidate"], len(kept["rules"])) == (None, 1)
+    assert (study / "tuner.conf").read_text() == proven
+
+    # From the recording, by release.
+    named = ("--nccl", "2.28.9", "--nccl", "2.32.3")
+    again = shell.json(*named, "-o", "t", "--replay", "s", "--rounds", 6, code=1)
+    assert (again["decision"], again["replay"]) == ("harms", "s")
+    assert again["ran"][0]["min_bytes"] == 16384
+    shell.run("ab", *named[:2], "--nccl", "2.30.7", "-o", "u", "--replay", "s", code=2)
+    assert "has no trial of NCCL 2.30.7" in shell.talk
+
+
+def test_a_release_that_is_as_fast_holds_and_one_that_is_not_loaded_is_an_error(
+    shell: Shell, releases: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = releases
+    monkeypatch.delenv("FAKE_EFFECT")
+    both = ("--nccl", old, "--nccl", new)
+    said = shell.run("ab", *both, "-o", "s", "--rounds", 6, *PROGRAM)
+    assert said.startswith("same       NCCL 2.32.3 instead of 2.28.9: nothing is faster by 3 %")
+    assert "no size is slower beyond noise, their intervals leave room for" in said
+    assert "chosen     the same by both at all 5 sizes at which that is known" in said
+    assert not Path("s-nccl-2.32.3").exists()
+
+    monkeypatch.setenv("FAKE_VERSION", "2.28.9")
+    shell.run("ab", *both, "-o", "t", "--rounds", 4, *PROGRAM, code=4)
+    assert f"with {new} it ran NCCL 2.28.9, not 2.32.3" in shell.talk
+    assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--nccl", OLD, "--nccl", OLD), "both are the same library"),
+        (("--nccl", OLD, "--nccl", "none/libnccl.so.2"), "no such library"),
+        (("--nccl", OLD, "--nccl", NEW, "--nccl", OLD), "is given 3 times"),
+        (("--nccl", OLD, "--nccl", NEW, "NCCL_X=1"), "compared without settings"),
+        (("--nccl", OLD, "--nccl", "2.0.1"), "NCCL 2.0.1 is not found"),
+        (("--nccl", OLD, "NCCL_X=1"), "is for our bench"),
+    ],
+)
+def test_libraries_that_cannot_be_compared(
+    shell: Shell, releases: tuple[str, str], words: tuple[str, ...], message: str
+) -> None:
+    assert releases
+    shell.run("ab", *words, "-o", "s", *PROGRAM, code=2)
+    assert message in shell.talk
+    assert not Path("s").exists()
+
+
+def test_a_launcher_passes_the_library_on(shell: Shell, releases: tuple[str, str]) -> None:
+    launcher = ("--launcher", launcher_here("openmpi"), "--gpus", 4)
+    both = ("--nccl", releases[0], "--nccl", releases[1])
+    found = shell.json(*both, "-o", "s", "--rounds", 1, *launcher, *PROGRAM, code=1)
+    assert (found["decision"], found["releases"], found["confirmed"]) == (
+        "open", ["2.28.9", "2.32.3"], True,
+    )  # fmt: skip
+
+
+@NEEDS_FAKES
+def test_our_bench_runs_each_library_and_knows_the_choices(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKES))
+    shutil.copy(FAKES / "libnccl.so.2", "libnccl.so.2")
+    both = ("--nccl", FAKES / "libnccl.so.2", "--nccl", "libnccl.so.2")
+    scope = ("--sizes", "1K-4K", "--collectives", "allreduce", "--rounds", 1, "--gpus", 2)
+    found = shell.json(*both, "-o", "s", *scope, code=1)
+    # Two builds of one release: that each was loaded cannot be seen by their version.
+    assert (found["decision"], found["releases"], found["confirmed"]) == (
+        "open", ["2.28.9", "2.28.9"], False,
+    )  # fmt: skip
+    assert (found["known_ran"], found["ran"], found["model"]) == (2, [], None)

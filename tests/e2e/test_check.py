@@ -14,7 +14,7 @@ from nccltune.study.files import Study
 from nccltune.tune.result import Tuning
 
 from .bench_runs import FAKES, NEEDS_FAKES
-from .command_line import environment, nccltune
+from .command_line import environment, launcher_here, nccltune
 
 RECORDING = Path(__file__).parents[2] / "examples" / "h100-as-4-nodes"
 PAT = {"algorithm": "pat", "protocol": "simple"}
@@ -125,7 +125,7 @@ def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     assert found["against"] == "2.32.3"
     assert facts(found, "asked for") == ["NCCL"]
     assert facts(found, "differs") == []
-    assert found["model"]["notes"] == ["no study with a topology is beside the rules"]
+    assert found["model"]["notes"] == ["no study with a topology is known"]
     assert study.config_path.read_text() == old
 
     done = nccltune("check", "old", *gate, "--apply", cwd=study.path.parent, code=1)
@@ -143,6 +143,12 @@ def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     assert sum("pat/simple did not hold in check: " in reason for reason in reasons) == 1
     assert f"the content is now {tuning.config_hash}" in done.stdout
 
+    # The same samples do not bring back what was removed, and newer ones do.
+    said = nccltune("tune", "old", cwd=study.path.parent).stdout
+    assert "pat/simple did not hold in check: " in said
+    assert "NCCL 2.32.3); measure it again to have it offered again" in " ".join(said.split())
+    read = read_rules(study.config_path, strict=True)
+    assert [item.rule.choice.label for item in read.rules] == ["tree/simple", "pat/simple"]
     assert set(verdicts(check(study, *gate, code=0)).values()) == {"keep"}
     wrong = ["check", "old", "--replay", RECORDING, "--against-nccl", library]
     error = nccltune(*wrong, cwd=study.path.parent, code=2).stderr
@@ -199,3 +205,12 @@ def test_both_sides_are_measured_with_the_other_library(tmp_path: Path) -> None:
     assert rule["verdict"] == "drop"
     assert rule["reason"] == "equal to the default: NCCL runs tree/ll without the rule, too"
     assert [size["bytes"] for size in rule["sizes"]] == sorted(s["bytes"] for s in rule["sizes"])
+
+
+def test_the_nodes_of_a_launcher_are_looked_at(study: Study) -> None:
+    under = ["--launcher", launcher_here("openmpi")]
+    found = check(study, "--budget", 0, "--gpus", 4, *under, code=1)
+    (node,) = found["nodes"]
+    assert (node["config_hash"], node["problem"]) == (found["config_hash"], None)
+    assert node["differs"] == [item for item in found["facts"] if item["verdict"] == "differs"]
+    assert not list(study.path.parent.glob(".nccltune-*"))

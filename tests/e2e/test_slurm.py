@@ -200,6 +200,41 @@ def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None
     wait_for(lambda: queue(slurm) == "")
 
 
+def test_every_node_of_an_allocation_is_checked(tmp_path: Path, slurm: dict[str, str]) -> None:
+    rules = tmp_path / "tuner.conf"
+    rules.write_text("# nccltune: schema=1\nallreduce,2048,32768,tree,ll,-1,4,4\n")
+    for words, codes in (
+        (["check", rules, "--budget", "0", "--gpus", "2", "--max-age", "9d"], (1,)),
+        # Other processes of this machine may have NCCL.
+        (["status"], (0, 1)),
+    ):
+        under = [*words, "--launcher", "slurm", "--json"]
+        done = subprocess.run(
+            ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *under],
+            cwd=tmp_path,
+            env=slurm | {"SLURM_MPI_TYPE": "pmi2", "NCCLTUNE_CONFIG": str(rules)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode in codes, done.stderr
+        told = json.loads(done.stdout)
+        if words[0] == "check":
+            assert [node["host"] for node in told["nodes"]] == ["a", "b"]
+            assert {node["config_hash"] for node in told["nodes"]} == {told["config_hash"]}
+            # The date is not known on any of them.
+            assert [[one["name"] for one in node["differs"]] for node in told["nodes"]] == (
+                [["age"]] * 2
+            )
+            assert told["missing"] == 0
+        else:
+            assert told["unread"] == []
+            assert told["host"].count(",") == 1
+    wait_for(lambda: queue(slurm) == "")
+    assert not list(tmp_path.glob(".nccltune-*"))
+
+
 def test_a_command_is_verified_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:
     study = tmp_path / "study"
     study.mkdir()

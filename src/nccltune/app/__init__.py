@@ -11,6 +11,8 @@ analyze.py              findings of a study, computed or stored
 tune.py                 rules of a study, and its configuration
 verify.py               prove the configuration of a study
 check.py                whether deployed rules still rest on this platform and are faster
+check_nodes.py          the same on every node of a launcher
+each_node.py            run a verb once on every node of a launcher
 check_model.py          what NCCL's own model chooses otherwise in another release
 verify_program.py       run a stock program without and with the deployed rules, in rounds
 program_run.py          one run of that program, with its log and timings
@@ -23,7 +25,8 @@ explain.py              load a tuner plugin and list its decisions
 status.py               what running jobs have loaded, and whose settings win
 doctor.py               check this node, or collected files of many
 examiner.py             the doctor's checks while the bench starts
-ab.py                   A/B-test settings
+ab.py                   A/B-test settings, or two libraries of NCCL
+ab_releases.py          what two releases of NCCL choose, and rules that keep the old choice
 predict.py              NCCL's choices on a machine by its own cost model
 predict_export.py       predictions in forms that simulators read
 predict_scale.py        measurements from which times at more nodes are predicted

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A/B-test settings in alternating runs, and keep them only where they help beyond noise."""
+"""A/B-test settings or two NCCLs in alternating runs; keep settings that help beyond noise."""
 
 import contextlib
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from nccltune.app.ab_releases import check_loaded, with_releases
 from nccltune.app.measuring import (
     ExperimentProgress,
     NoProgress,
@@ -22,6 +23,7 @@ from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRun
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
 from nccltune.measure.experiments.ab.replay import ReplayRunner
 from nccltune.measure.experiments.ab.runs import SettingTrial, TrialFiles
+from nccltune.measure.experiments.ab.settings import LIBRARY
 from nccltune.study import names
 from nccltune.study.files import Study
 
@@ -38,14 +40,19 @@ def kept_settings(path: Path) -> dict[str, str | None]:
     return {**read_conf(conf)} if conf.is_file() else {}
 
 
-def trial_of(path: Path, settings: dict[str, str | None], what: Sequence[str]) -> SettingTrial:
+def trial_of(
+    path: Path, settings: dict[str, str | None], what: Sequence[str], library: str | None = None
+) -> SettingTrial:
     """Return the test of `settings` in the study at `path`.
 
     Settings that earlier tests confirmed are set on both sides, except those that are tested now.
+    `library` is the NCCL of the first side, if `settings` name that of the second one.
     `what` describes the program that is run; tests of different programs in one study are separate.
     Raises what `kept_settings` raises.
     """
     baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
+    if library is not None:
+        baseline[LIBRARY] = library
     return SettingTrial(settings=settings, baseline=baseline, what=list(what))
 
 
@@ -64,8 +71,9 @@ def ab_test(
 
     `min_gain` is the least gain of a range of sizes (0.03 is 3 %). `anew` ignores earlier timings.
     `command` is stored as the command line that resumes the test. Writes the verdict to
-    STUDY/try.json and all confirmed settings to STUDY/try.conf. Raises InputError for a recording
-    without these settings, LaunchError if the default does not run, StudyError if the study is a
+    STUDY/try.json and all confirmed settings to STUDY/try.conf. The verdict on two libraries is a
+    `ReleaseVerdict`. Raises InputError for a recording without these settings, LaunchError if the
+    default does not run or a library is not the one that is loaded, StudyError if the study is a
     file or of another platform, and the exception that stops the test early (`STOPPED_BY`).
     """
     refuse_file(path)
@@ -84,6 +92,8 @@ def ab_test(
             else:
                 recording = runner.study.path if isinstance(runner, ReplayRunner) else None
                 platform = platform_of_run(path, hello, recording=recording)
+        if trial.compares_releases:
+            check_loaded(trial, experiment.probed)
         stack.enter_context(hold_study(path, platform))
         experiment.keep_probe()
 
@@ -93,7 +103,10 @@ def ab_test(
 
         with saved_when_stopped(stack, stop), shown.watching() as on_status:
             outcome = experiment.run(on_status)
-        verdict = judge(trial, TrialFiles(study).samples(), outcome, min_gain=min_gain)
+        samples = TrialFiles(study).samples()
+        verdict = judge(trial, samples, outcome, min_gain=min_gain)
+        if trial.compares_releases:
+            verdict = with_releases(study, trial, samples, outcome, verdict)
         return _save(study, trial, verdict, command)
 
 
@@ -113,6 +126,7 @@ def _save(study: Study, trial: SettingTrial, verdict: TrialVerdict, command: str
         wanted |= {name: value for name, value in trial.settings.items() if value is not None}
     elif verdict.decision == "open":
         wanted = kept
+    wanted.pop(LIBRARY, None)
     values = {name: value for name, value in wanted.items() if value is not None}
     if values and values != kept:
         comments = [f"Settings kept by nccltune ab: {study.platform().title}", verdict.why]

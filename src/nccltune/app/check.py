@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
-from nccltune.app.check_model import ModelChanges, model_changes
+from nccltune.app.check_model import ModelChanges, calls_of, model_changes
 from nccltune.app.env import local_gpu
 from nccltune.app.measuring import BenchProgress, platform_of_bench
 from nccltune.app.predict import stated_version
@@ -32,6 +32,7 @@ from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale, count
 from nccltune.prove import edit
+from nccltune.prove.check_drops import keep_drops
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import RemovedRule
 from nccltune.prove.run import calls_to_prove, measured
@@ -222,7 +223,7 @@ def check(
             seconds=0.0 if launch is None else asked.budget_s,
             facts=facts,
             rules=rules,
-            model=None if version is None else model_changes(study, rows, version),
+            model=None if version is None else model_changes(study, calls_of(rows), rows, version),
         )
         return _applied(target, result) if asked.apply else result
 
@@ -389,6 +390,8 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
     config = target.config.resolve()
     keep = config.with_name(f"{config.name}.before-check-{result.config_hash[:8]}")
     edit.remove_rules(config, gone, keep=keep)
+    if target.study is not None:
+        keep_drops(target.study, gone, result.nccl, result.at)
     new = config_hash(config.read_bytes())
     return msgspec.structs.replace(result, kept_as=str(keep), new_hash=new)
 

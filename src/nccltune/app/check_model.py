@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NCCL's own model chooses otherwise in another release than the one that rules rest on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -37,31 +37,48 @@ class ModelChange(msgspec.Struct, frozen=True):
 
 
 class ModelChanges(msgspec.Struct, frozen=True):
-    """The choices that differ, and notes on what was assumed or is not known."""
+    """The choices that differ, and notes on what was assumed or is not known.
+
+    `is_asked` is whether the model was asked at all; if not, the note is the reason.
+    """
 
     changes: list[ModelChange] = []
     notes: list[str] = []
+    is_asked: bool = True
 
 
-def model_changes(study: Study | None, rules: Sequence[Rule], version: str) -> ModelChanges:
-    """Return what the model of `version` chooses otherwise on the study's machine, for every scale
-    of the rules."""
+def calls_of(rules: Sequence[Rule]) -> list[tuple[Collective, Scale]]:
+    """Return every collective that NCCL tunes, at every scale of the rules."""
+    scales = dict.fromkeys((rule.nodes, rule.ranks) for rule in rules)
+    return [
+        (collective, Scale(nodes, ranks))
+        for nodes, ranks in scales
+        if nodes and ranks
+        for collective in reversed(TUNED)
+    ]
+
+
+def model_changes(
+    study: Study | None,
+    calls: Iterable[tuple[Collective, Scale]],
+    rules: Sequence[Rule],
+    version: str,
+) -> ModelChanges:
+    """Return what the model of `version` chooses otherwise for `calls` on the study's machine."""
     if study is None or study.topology_path is None:
-        return ModelChanges(notes=["no study with a topology is beside the rules"])
+        return ModelChanges(notes=["no study with a topology is known"], is_asked=False)
     platform = study.platform()
     if platform.emulated_nodes or platform.nccl_version is None:
         why = "follow emulated nodes" if platform.emulated_nodes else "know the study's release"
-        return ModelChanges(notes=[f"the model does not {why}"])
+        return ModelChanges(notes=[f"the model does not {why}"], is_asked=False)
     topology = load_topology(study.topology_path)
     found: list[ModelChange] = []
     notes: dict[str, None] = {}
-    for nodes, ranks in dict.fromkeys((rule.nodes, rule.ranks) for rule in rules):
-        for collective in reversed(TUNED) if nodes and ranks else ():
-            scale = Scale(nodes or 0, ranks or 0)
-            try:
-                found += _changes(topology, platform, collective, scale, version, rules, notes)
-            except InputError as error:
-                notes[f"{collective.prose}, {scale}: {error}"] = None
+    for collective, scale in calls:
+        try:
+            found += _changes(topology, platform, collective, scale, version, rules, notes)
+        except InputError as error:
+            notes[f"{collective.prose}, {scale}: {error}"] = None
     return ModelChanges(found, list(notes))
 
 

@@ -16,7 +16,8 @@ from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.model.sizes import exact_bytes
-from nccltune.prove.edit import proof_marks, with_proof
+from nccltune.prove.check_drops import drops_in_force
+from nccltune.prove.edit import proof_marks, with_proof, without_failed
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
 from nccltune.prove.stock import PASSED
@@ -73,8 +74,9 @@ def _left_out(samples: SortedSamples) -> list[str]:
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
     """Return the rules of a study with their evidence; write nothing.
 
-    Rules that an earlier `verify` of this study proved are proven. Raises InputError if the file
-    `options.weights` cannot be read.
+    Rules that an earlier `verify` of this study proved are proven. Those that `check` removed are
+    left out until they are measured again. Raises InputError if the file `options.weights` cannot
+    be read, and StudyError for a damaged file.
     """
     found = tune(
         opened.study.name,
@@ -84,7 +86,8 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
         created=datetime.now(UTC).date().isoformat(),
     )
     proof = _proof(opened.study)
-    return found if proof is None else with_proof(found, proof)
+    found = found if proof is None else with_proof(found, proof)
+    return without_failed(found, drops_in_force(opened.study))
 
 
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:

@@ -32,7 +32,8 @@ status_screen.py     jobs, their libraries, rules, settings and conflicts
 check.py             whether deployed rules still hold
 check_screen.py      the verdict on a file, a platform and every rule
 doctor.py            check nodes
-ab.py                A/B-test a setting
+ab.py                A/B-test a setting, or two libraries of NCCL
+ab_screen.py         the verdict of such a test with its evidence
 predict.py           NCCL's choices on a machine by its own model
 predict_screen.py    choices by size, the model behind them, another version
 compare.py           compare one measurement, two, or many runs

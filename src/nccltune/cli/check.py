@@ -69,9 +69,11 @@ def command(path: Path, request: LaunchRequest, asked: CheckRequest, dry_run: bo
     Compare the file, NCCL, driver, GPUs, topology, settings and age with what the rules rest on.
     Then measure the rules that carry most against NCCL's default, in alternating order, until each
     is decided or the time is over: keep, drop or measure again. Without launch options it runs as
-    the study was measured. The exit code is 0 if all that was checked holds, 1 if not.
+    the study was measured; with --launcher, file and platform of every node are compared, too. The
+    exit code is 0 if all that was checked holds, 1 if not.
     """
     from nccltune.app.check import check, launch_to_check, target_of
+    from nccltune.app.check_nodes import nodes_to_check, with_nodes
     from nccltune.cli.check_screen import CheckScreen, show_check, show_plan
     from nccltune.cli.requests import site
 
@@ -80,7 +82,10 @@ def command(path: Path, request: LaunchRequest, asked: CheckRequest, dry_run: bo
         show_plan(target.read.rules, asked.budget_s)
         return 0
     launch = launch_to_check(target, request, asked, site())
+    under = nodes_to_check(launch, request, site())
     screen = CheckScreen(path)
     result = screen.run(lambda: check(target, launch, screen, asked, request))
+    if under is not None:
+        result = with_nodes(result, target.config, asked, under)
     print_result(result, show_check, result, path)
     return int(not result.holds)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nccltune.app.check import CheckResult
 from nccltune.app.check_model import ModelChanges
+from nccltune.app.check_nodes import NodesResult
 from nccltune.cli.measure_screen import VerifyScreen
 from nccltune.cli.output import (
     hanging,
@@ -77,10 +78,12 @@ def show_check(result: CheckResult, path: Path) -> None:
         verdict = styled((fact.verdict, "red" if fact.verdict == "differs" else "dim"))
         table.add_row(fact.name, fact.then or "unknown", fact.now or "unknown", verdict, fact.note)
     out.print(table)
+    if isinstance(result, NodesResult):
+        _show_nodes(result)
     if result.seconds:
         _show_rules(result.rules)
     if result.model is not None:
-        _show_model(result.model)
+        show_model(result.model)
     if result.unapplied is not None:
         hanging(out, "apply      ", 11, result.unapplied)
     if result.kept_as is not None:
@@ -108,6 +111,25 @@ def _headline(result: CheckResult) -> str:
     if not (result.holds or by_verdict["differs"] or found["drop"] or found["measure again"]):
         parts.append("nothing is confirmed")
     return "; ".join(parts)
+
+
+def _show_nodes(result: NodesResult) -> None:
+    """Print the nodes that are not as expected, and how many are."""
+    out = stdout()
+    fine = 0
+    for node in result.nodes:
+        faults = [f"{one.name} was {one.then}, is {one.now}" for one in node.differs]
+        if node.config_hash not in (None, result.config_hash, result.new_hash):
+            faults.insert(0, f"another file: content {node.config_hash}")
+        if node.problem is not None:
+            faults = [f"could not be checked: {node.problem}"]
+        fine += not faults
+        if faults:
+            hanging(out, ("node       ", "red"), 11, f"{node.host}: {'; '.join(faults)}")
+    words = f"{fine} of {len(result.nodes) + result.missing} have this file, and nothing differs"
+    if result.missing:
+        words += f"; {result.missing} did not answer: is the current folder shared by all nodes?"
+    hanging(out, "nodes      ", 11, words)
 
 
 def _show_rules(rules: Sequence[SpotCheck]) -> None:
@@ -139,11 +161,14 @@ def _show_rules(rules: Sequence[SpotCheck]) -> None:
         hanging(out, "not checked:   ", 15, f"{count(number, 'rule')}: {reason}")
 
 
-def _show_model(model: ModelChanges) -> None:
+def show_model(model: ModelChanges) -> None:
+    """Print what NCCL's own model chooses otherwise in another release."""
     out = stdout()
     changes = sorted(model.changes, key=lambda item: not item.ruled)
     words = "the same choices from 1 KiB to 1 GiB" if not model.notes else "no other choices found"
-    if changes:
+    if not model.is_asked:
+        words = "not asked"
+    elif changes:
         words = f"other choices in {count(len(changes), 'range')} of sizes"
     words = "; ".join([f"NCCL's own cost model: {words}", *model.notes])
     hanging(out, "model      ", 11, words)

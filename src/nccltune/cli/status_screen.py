@@ -37,11 +37,14 @@ def show(found: NodeStatus) -> None:
     if found.hidden:
         words = f"{count(found.hidden, 'process')} cannot be read by this user"
         _line(out, "not read", words, "yellow")
+    for words in found.unread:
+        _line(out, "no answer", words, "yellow")
     for job in found.jobs:
         out.print()
         _line(out, "job", job.job, "bold")
+        hosts = {process.host for process in job.processes if process.is_here}
         for group in _alike(job.processes):
-            _show_group(out, group)
+            _show_group(out, group, "" if len(hosts) == 1 else f"{group[0].host}: ")
         for one in job.conflicts:
             _line(out, "conflict", one.text, "yellow")
     if not processes:
@@ -72,13 +75,14 @@ def _alike(processes: Sequence[AuditedProcess]) -> list[list[AuditedProcess]]:
     return list(groups.values())
 
 
-def _show_group(out: Console, group: Sequence[AuditedProcess]) -> None:
-    """Print processes that are alike, as one."""
+def _show_group(out: Console, group: Sequence[AuditedProcess], node: str) -> None:
+    """Print processes that are alike, as one; `node` leads their numbers."""
     first = group[0]
     pids = ", ".join(str(process.pid) for process in group[:_PIDS])
     pids += f" and {len(group) - _PIDS} more" if len(group) > _PIDS else ""
     command = first.command[:_COMMAND] + "…" * (len(first.command) > _COMMAND)
-    _line(out, "pid", f"{pids}  {command}" if first.is_here else f"{first.host}: {pids}  not read")
+    words = f"{node}{pids}  {command}" if first.is_here else f"{first.host}: {pids}  not read"
+    _line(out, "pid", words)
     if first.is_here:
         _show_libraries(out, first)
     else:

@@ -13,6 +13,8 @@ _IDENTITIES = (
     ("PMI_JOBID",),
 )
 """Variables that all processes of a job have, and that another job of this user has not."""
+_ON_ONE_NODE = tuple(f"MASTER_ADDR={name}" for name in ("127.", "localhost", "::1"))
+_BY_PARENT = "started by process"
 _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS")
 _NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 _PER_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE")
@@ -30,7 +32,16 @@ def job_of(environment: Mapping[str, str], user: str, parent: str) -> str:
         if all(environment.get(name) for name in names):
             words = " ".join(f"{name}={environment[name]}" for name in names)
             return f"{words}, user {user}"
-    return f"started by process {parent}, user {user}"
+    return f"{_BY_PARENT} {parent}, user {user}"
+
+
+def is_across_nodes(job: str) -> bool:
+    """Return whether a job has a name that no other job on other nodes has.
+
+    >>> is_across_nodes("MASTER_ADDR=127.0.0.1 MASTER_PORT=29500, user 1000")
+    False
+    """
+    return not job.startswith((_BY_PARENT, *_ON_ONE_NODE))
 
 
 def job_scale(environment: Mapping[str, str]) -> Scale | None:

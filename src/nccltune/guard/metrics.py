@@ -67,7 +67,8 @@ def _rules(status: NodeStatus) -> Iterator[_Family]:
         rules = process.configuration
         if rules is None or rules.undecided is None:
             continue
-        whose = {"pid": process.pid, "job": process.job, "content": rules.loaded[0]}
+        # Prometheus has a label `job` of its own.
+        whose = {"pid": process.pid, "nccl_job": process.job, "content": rules.loaded[0]}
         rest.samples.append((whose, rules.undecided))
         for rule in rules.rules:
             labels = whose | {"line": rule.line, "rule": rule.rule}

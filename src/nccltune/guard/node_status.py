@@ -9,6 +9,7 @@ import msgspec
 
 from nccltune.guard.audit import AuditedProcess, audit_process, logged_process
 from nccltune.guard.job_log import JobLog
+from nccltune.guard.jobs import is_across_nodes
 from nccltune.guard.mapped import NCCL, LibraryReader
 from nccltune.guard.sources import COMMUNICATOR, UNKNOWN, AuditedSetting
 from nccltune.native.processes import (
@@ -46,11 +47,16 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """The status of a node. `hidden` is the number of processes that this user may not read."""
+    """The status of a node, or of several.
+
+    `hidden` is the number of processes that this user may not read. `unread` are sentences on nodes
+    that could not be looked at.
+    """
 
     host: str
     jobs: list[JobStatus]
     hidden: int
+    unread: list[str] = []
 
     @property
     def conflicts(self) -> list[StatusConflict]:
@@ -81,12 +87,32 @@ def node_status(
             for (name, pid), each in log.processes.items()
             if name != host or pid not in here
         ]
+    return NodeStatus(host, _jobs(found), hidden)
+
+
+def joined(nodes: Sequence[NodeStatus], unread: Sequence[str] = ()) -> NodeStatus:
+    """Return the status of several nodes as one: processes of a job on all of them are compared.
+
+    Processes that only their parent ties together are jobs of their own node.
+    """
+    found = [
+        msgspec.structs.replace(process, job=f"{process.job}, on {process.host}")
+        if not is_across_nodes(process.job)
+        else process
+        for node in nodes
+        for job in node.jobs
+        for process in job.processes
+    ]
+    hosts = ", ".join(node.host for node in nodes[:_NAMED])
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return NodeStatus(hosts + more, _jobs(found), sum(node.hidden for node in nodes), list(unread))
+
+
+def _jobs(found: Iterable[AuditedProcess]) -> list[JobStatus]:
     jobs: dict[str, list[AuditedProcess]] = {}
     for process in found:
         jobs.setdefault(process.job, []).append(process)
-    return NodeStatus(
-        host, [JobStatus(name, group, _conflicts(group)) for name, group in jobs.items()], hidden
-    )
+    return [JobStatus(name, group, _conflicts(group)) for name, group in jobs.items()]
 
 
 def _asked(folder: Path, reader: LibraryReader, log: JobLog | None, host: str) -> AuditedProcess:
@@ -177,6 +203,7 @@ def _differences(group: Sequence[AuditedProcess]) -> list[StatusConflict]:
     names = sorted({one.name for each in group for one in each.settings} - _OF_A_PROCESS)
     aspects += [(name, _value(name)) for name in names]
     found = []
+    of_one_node = len({process.host for process in group if process.is_here}) <= 1
     for what, read in aspects:
         values: dict[str, list[AuditedProcess]] = {}
         for process in group:
@@ -184,7 +211,10 @@ def _differences(group: Sequence[AuditedProcess]) -> list[StatusConflict]:
             if value is not None:
                 values.setdefault(value, []).append(process)
         if len(values) > 1:
-            words = ", ".join(f"{one or 'empty'} ({_names(each)})" for one, each in values.items())
+            words = ", ".join(
+                f"{one or 'empty'} ({_names(each, of_one_node=of_one_node)})"
+                for one, each in values.items()
+            )
             pids = [process.pid for each in values.values() for process in each]
             found.append(StatusConflict("differs", pids, f"{what} differs: {words}"))
     return found
@@ -213,7 +243,10 @@ def _value(name: str) -> Callable[[AuditedProcess], str | None]:
     return read
 
 
-def _names(processes: Sequence[AuditedProcess]) -> str:
-    names = [f"pid {one.pid}" if one.is_here else f"{one.host}:{one.pid}" for one in processes]
+def _names(processes: Sequence[AuditedProcess], *, of_one_node: bool) -> str:
+    names = [
+        f"pid {one.pid}" if one.is_here and of_one_node else f"{one.host}:{one.pid}"
+        for one in processes
+    ]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

@@ -7,6 +7,7 @@ judge.py             decide whether a size or a rule is good, bad or open
 collective_proof.py  one collective: its timings, its verdicts, and its next requests
 plan.py              all collectives: the requests to the bench, and the verdict on every rule
 spot.py              a check in seconds whether deployed rules still hold
+check_drops.py       rules that a check removed, until they are measured again
 edit.py              remove a rule from a configuration, or narrow its range of sizes
 run.py               measure in passes until every remaining rule holds
 program.py           rounds of a user's program, and the plan that judges rules by them

@@ -88,7 +88,7 @@ def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
 
     A rule that did not hold is not offered again: its sizes are left alone, with what was found.
     """
-    tuning = _without_failed(tuning, proof.dropped)
+    tuning = without_failed(tuning, proof.dropped)
     holding = _holding(proof)
     gains = {item.rule: item.gain for item in proof.rules}
     groups = [
@@ -112,7 +112,7 @@ def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
     return msgspec.structs.replace(tuning, groups=groups)
 
 
-def _without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
+def without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
     """Return a tuning without rules that lie within a rule that was removed or narrowed.
 
     The sizes of these rules are listed under `left_alone`, with the reason.
@@ -189,7 +189,7 @@ def remove_rules(config: Path, dropped: Sequence[RemovedRule], *, keep: Path | N
     if config != study.config_path:
         write_whole(config, new)
         return
-    _write_both(study, text, new, lambda tuning: _without_failed(tuning, dropped))
+    _write_both(study, text, new, lambda tuning: without_failed(tuning, dropped))
 
 
 def _write_both(study: Study, text: str, new: str, change: Callable[[Tuning], Tuning]) -> None:

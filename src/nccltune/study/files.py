@@ -12,6 +12,7 @@ findings.json    the findings of `analyze`
 tuning.json      the rules with their evidence; tuner.conf: the rules for the tuner plugin
 proof.json       the rules proven by `verify`; verify.jsonl: points of `verify` without a timing
 doctor.json      the doctor's findings about the platform
+check.jsonl      the rules that `check` removed
 deployed.json    whether a stock program runs with the rules, by NCCL's own log
 report.html      the report as a page
 """

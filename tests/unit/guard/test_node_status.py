@@ -2,6 +2,7 @@
 import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import nccltune
@@ -9,7 +10,7 @@ from nccltune.cli.status_screen import show
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.guard.audit import AuditedProcess
 from nccltune.guard.job_log import read_job_log
-from nccltune.guard.node_status import NodeStatus, node_status
+from nccltune.guard.node_status import NodeStatus, joined, node_status
 from nccltune.model.errors import InputError, PlatformError
 from tests.unit.guard.process_trees import ProcessTree, nccl_library, plugin_library
 
@@ -382,3 +383,53 @@ def test_a_process_without_a_library_is_shown_if_it_is_asked_for(tree: ProcessTr
 def test_a_file_without_a_line_of_nccl_is_no_log(tree: ProcessTree) -> None:
     with pytest.raises(InputError, match="has no line of NCCL's log"):
         status(tree, log="hello\n")
+
+
+def node(folder: Path, name: str, environment: dict[str, str], rules: str = RULES) -> NodeStatus:
+    """The status of a node with one process, as another node prints it."""
+    folder = folder / name
+    folder.mkdir()
+    tree = ProcessTree(folder)
+    tree.write(LIBNCCL, nccl_library())
+    tree.write(TUNER, plugin_library("ncclTunerPlugin_v5", "nccltune_tuner_version"))
+    tree.write("/etc/tuner.conf", rules)
+    tree.process(100, RUN | environment, LIBNCCL, TUNER)
+    found = node_status((), None, tree.proc, name)
+    document = {**msgspec.structs.asdict(found), "conflicts": found.conflicts}
+    return msgspec.json.decode(msgspec.json.encode(document), type=NodeStatus)
+
+
+def test_a_job_is_compared_across_its_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "0"}
+    other = RULES.replace("simple", "ll128")
+    one, two = node(tmp_path, "a", step), node(tmp_path, "b", step, other)
+    assert one.conflicts == two.conflicts == []
+    found = joined([one, two], ["c: no such file"])
+    (job,) = found.jobs
+    (conflict,) = found.conflicts
+    assert (found.host, len(job.processes), conflict.kind) == ("a, b", 2, "differs")
+    assert conflict.text == (
+        f"the content of the rules differs: {config_hash(RULES.encode())} (a:100), "
+        f"{config_hash(other.encode())} (b:100)"
+    )
+    show(found)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "looked at a, b" in out
+    assert "no answer c: no such file" in out
+    assert "pid a: 100" in out
+    assert "pid b: 100" in out
+
+
+@pytest.mark.parametrize("environment", [{}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}])
+def test_jobs_of_one_node_each_are_not_compared(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    nodes = [
+        node(tmp_path, "a", environment | {"NCCL_BUFFSIZE": "1"}),
+        node(tmp_path, "b", environment | {"NCCL_BUFFSIZE": "2"}),
+    ]
+    found = joined(nodes)
+    assert [job.job.rpartition(", ")[2] for job in found.jobs] == ["on a", "on b"]
+    assert found.conflicts == []

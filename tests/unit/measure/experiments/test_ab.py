@@ -52,6 +52,8 @@ class Machine:
         settings: SettingChanges,
         number: int,  # noqa: ARG002
         keep: Callable[[Iterable[Sample]], None],
+        *,
+        choices: bool = False,  # noqa: ARG002
     ) -> ProcessResult:
         if self.stop_at == len(self.ran):
             self.stop_at = None

@@ -3,6 +3,7 @@
 choice."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from nccltune.analyze.stats import median
 from nccltune.measure.adaptive.grid import Grid
@@ -12,7 +13,7 @@ from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.workload import Call, Workload
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import logs_of_start, read_facts
-from nccltune.measure.experiments.ab.settings import SettingChanges
+from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError
@@ -57,7 +58,12 @@ class BenchRunner:
         self._known_us: dict[Call, float] = {}
 
     def run(
-        self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
+        self,
+        settings: SettingChanges,
+        number: int,
+        keep: Callable[[Iterable[Sample]], None],
+        *,
+        choices: bool = False,  # noqa: ARG002 - the bench always has them
     ) -> ProcessResult:
         """Run one process, as specified in `TrialRunner.run`.
 
@@ -69,7 +75,9 @@ class BenchRunner:
         error: str | None = None
         with logs_of_start(self.launch.with_launcher) as logs:
             plain = {key: value for key, value in settings.items() if value is not None}
-            with Bench(self.launch, program=self._program, settings=plain | logs.settings) as bench:
+            library = plain.pop(LIBRARY, None)
+            launch = self.launch._replace(nccl=Path(library)) if library else self.launch
+            with Bench(launch, program=self._program, settings=plain | logs.settings) as bench:
                 hello = bench.hello
                 for request in self._workload(hello).requests(self._known_us, number):
                     for points in bench.measure(request):

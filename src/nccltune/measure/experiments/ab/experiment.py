@@ -28,7 +28,7 @@ from nccltune.measure.engine.scheduler import (
 )
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
-from nccltune.measure.experiments.ab.settings import SettingChanges
+from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
 from nccltune.model.choice import DEFAULT
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.sample import Purpose, Sample
@@ -53,14 +53,20 @@ class TrialRunner(Protocol):
     """Runs one process from its start to its end."""
 
     def run(
-        self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
+        self,
+        settings: SettingChanges,
+        number: int,
+        keep: Callable[[Iterable[Sample]], None],
+        *,
+        choices: bool = False,
     ) -> ProcessResult:
         """Run one process with these settings. Pass its timings to `keep` when they arrive.
 
-        `number` is the number of the process: `number // 2` is the same for both processes of a
-        round. Raises LaunchError, PlatformError or InputError if the process cannot be started.
-        If the process has the default settings, such an error ends the trial. If it has the
-        proposed settings, the error is the result of these settings.
+        With `choices`, the timings have what NCCL ran, where that can be known; NCCL's log of it
+        may slow the process down. `number` is the number of the process: `number // 2` is the same
+        for both processes of a round. Raises LaunchError, PlatformError or InputError if the
+        process cannot be started. If the process has the default settings, such an error ends the
+        trial. If it has the proposed settings, the error is the result of these settings.
         """
 
 
@@ -123,39 +129,46 @@ class TrialExperiment:
         self._times = ProcessTimes([line.seconds for line in self._lines if not line.error])
         budget = Budget(scope.budget_s, lambda: self._times.spent_s)
         self._scheduler = Scheduler(budget)
-        self._probed: list[Sample] = []
+        self.probed: dict[Side, tuple[ProcessResult, list[Sample]]] = {}
+        """The results of `probe`."""
 
     def probe(self) -> Hello | None:
         """Run the probe: the first process, a default. Return the platform that it ran on.
 
-        Return None, and run nothing, if nothing is left to measure. `keep_probe` writes the results
-        to the study. Raises LaunchError if the probe fails or prints no timing, InputError if it
-        has only one rank, and the errors of `TrialRunner.run`.
+        For two libraries, run one process with each, and make NCCL log its choices. Return None,
+        and run nothing, if nothing is left to measure. `keep_probe` writes the results to the
+        study. Raises LaunchError if the probe fails or prints no timing, InputError if it has only
+        one rank, and the errors of `TrialRunner.run`.
         """
         if len(self._rounds()) >= self._scope.rounds or self._error() is not None:
             return None
-        number = self._take_round()
-        ran, seconds = self._run("default", number, self._probed.extend)
-        if ran.error is None and not self._probed:
-            ran = ran._replace(error="gave no timing: is it a program of nccl-tests?")
-        self._check_default(ran)
-        if all(sample.ranks == 1 for sample in self._probed):
-            raise InputError(
-                "it ran as one rank, which has no peer to communicate with",
-                hint="give the program its GPUs (-g 4), or name a ‹launcher›",
-            )
-        self._lines.append(self._line("default", number, ran, seconds, probe=True))
-        return ran.hello
+        number, releases = self._take_round(), self._trial.compares_releases
+        for side in SIDES if releases else SIDES[:1]:
+            kept: list[Sample] = []
+            ran, seconds = self._run(side, number, kept.extend, choices=releases)
+            if ran.error is None and not kept:
+                ran = ran._replace(error="gave no timing: is it a program of nccl-tests?")
+            if side == "default":
+                self._check_default(ran)
+            if ran.error is None and all(sample.ranks == 1 for sample in kept):
+                raise InputError(
+                    "it ran as one rank, which has no peer to communicate with",
+                    hint="give the program its GPUs (-g 4), or name a ‹launcher›",
+                )
+            self.probed[side] = ran, kept
+            line = self._line(side, number, ran, seconds)
+            self._lines.append(msgspec.structs.replace(line, probe=True, choices=releases))
+        return self.probed["default"][0].hello
 
     def keep_probe(self) -> None:
         """Write the results of `probe` to the study. The study must exist.
 
         Raises StudyError for a failed write.
         """
-        if self._probed:
-            line = self._lines[-1]
-            self._keep(self._probed, line.round, "default")
-            self._runs.lines.append([line])
+        lines = self._lines[len(self._lines) - len(self.probed) :]
+        for line, (_, kept) in zip(lines, self.probed.values(), strict=True):
+            self._keep(kept, line.round, line.side)
+        self._runs.lines.append(lines)
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until all rounds are complete, the settings fail or the budget is spent.
@@ -217,13 +230,18 @@ class TrialExperiment:
         return number
 
     def _run(
-        self, side: Side, number: int, keep: Callable[[Iterable[Sample]], None]
+        self,
+        side: Side,
+        number: int,
+        keep: Callable[[Iterable[Sample]], None],
+        *,
+        choices: bool = False,
     ) -> tuple[ProcessResult, float]:
         """Run one process of round `number`. Return its result and its duration in seconds."""
         began = self._now()
         start = 2 * (number + 1) + SIDES.index(side)
         try:
-            ran = self._runner.run(self._trial.of(side), start, keep)
+            ran = self._runner.run(self._trial.of(side), start, keep, choices=choices)
         except (LaunchError, PlatformError, InputError) as failure:
             if side == "default":
                 raise
@@ -249,20 +267,19 @@ class TrialExperiment:
 
     def _check_default(self, ran: ProcessResult) -> None:
         if ran.error is not None:
+            library = self._trial.of("default").get(LIBRARY)
+            which = "without the settings" if library is None else f"with {library}"
+            first = "without them" if library is None else "with this library"
             raise LaunchError(
-                f"without the settings it {ran.error}",
-                hint="make the program work without them first",
+                f"{which} it {ran.error}", hint=f"make the program work {first} first"
             )
 
-    def _line(
-        self, side: Side, number: int, ran: ProcessResult, seconds: float, *, probe: bool = False
-    ) -> TrialRun:
+    def _line(self, side: Side, number: int, ran: ProcessResult, seconds: float) -> TrialRun:
         return TrialRun(
             trial=self._trial.key,
             settings=self._trial.of(side),
             side=side,
             round=number,
-            probe=probe,
             seconds=seconds,
             facts=ran.facts,
             error=ran.error,
@@ -290,10 +307,11 @@ class TrialExperiment:
         return next((line.facts for line in self._lines if line.side == side and line.facts), None)
 
     def _status(self, side: Side) -> ExperimentStatus:
+        library = self._trial.of(side).get(LIBRARY)
         return ExperimentStatus(
             process=self._times.processes + 1,
             processes=2 * self._scope.rounds + 1,
-            what="with it" if side == "set" else "without it",
+            what=library or ("with it" if side == "set" else "without it"),
             spent_s=self._times.spent_s,
             left_s=self.seconds_to_come,
         )

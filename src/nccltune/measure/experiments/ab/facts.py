@@ -105,14 +105,17 @@ class Logs(NamedTuple):
 
     folder: Path
     pods: Pods | None = None
+    choices: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings that make NCCL log its start. With these settings NCCL logs nothing
-        after its start."""
+        """Return the settings that make NCCL log its start, and with `choices` what each call runs.
+
+        Without `choices` NCCL logs nothing after its start.
+        """
         return {
             "NCCL_DEBUG": "INFO",
-            "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH",
+            "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH" + ",TUNING" * self.choices,
             "NCCL_DEBUG_FILE": f"{self._stem}%h.%p",
         }
 
@@ -131,14 +134,14 @@ class Logs(NamedTuple):
 
 
 @contextlib.contextmanager
-def logs_of_start(with_launcher: WithLauncher | None) -> Iterator[Logs]:
+def logs_of_start(with_launcher: WithLauncher | None, *, choices: bool = False) -> Iterator[Logs]:
     """Yield the log of one process start, with a launcher or on this machine.
 
-    The folder is deleted at the end.
+    With `choices` NCCL also logs what each call runs. The folder is deleted at the end.
     """
     pods = None if with_launcher is None else with_launcher.pods
     # Process 0 may run on another node and must write the log to a folder that this machine can
     # read. The current folder is usually shared between nodes; /tmp is not.
     shared = None if with_launcher is None or pods is not None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
-        yield Logs(Path(name), pods)
+        yield Logs(Path(name), pods, choices)

@@ -18,7 +18,7 @@ from nccltune.measure.bench.with_launcher import WithLauncher, program_command
 from nccltune.measure.engine.program import InterruptedProgram, run_program
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import LOG, logs_of_start, read_facts
-from nccltune.measure.experiments.ab.settings import SettingChanges, applied
+from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, SettingChanges, applied
 from nccltune.model.choice import DEFAULT
 from nccltune.model.sample import Sample
 
@@ -54,13 +54,15 @@ class ProgramRunner:
         settings: SettingChanges,
         number: int,  # noqa: ARG002 - all processes run the same way
         keep: Callable[[Iterable[Sample]], None],
+        *,
+        choices: bool = False,
     ) -> ProcessResult:
         """Run one process, as specified in `TrialRunner.run`.
 
         Raises PlatformError if the program cannot be started, InputError if the nodes of the
         launcher are unknown, LaunchError if a cluster provides no pods.
         """
-        with logs_of_start(self._with_launcher) as logs:
+        with logs_of_start(self._with_launcher, choices=choices) as logs:
             variables = applied(self._base, settings) | logs.settings
             words, lines = self._command(variables, settings)
             try:
@@ -88,7 +90,7 @@ class ProgramRunner:
         """Return the command, and the lines to write to its standard input."""
         if self._with_launcher is None:
             return self._program, []
-        names = {*self._tried, *settings}
+        names = {PRELOAD if name == LIBRARY else name for name in (*self._tried, *settings)}
         return program_command(self._program, self._with_launcher, variables, also=names)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.runs import TrialFiles, TrialRun
-from nccltune.measure.experiments.ab.settings import SettingChanges, label
+from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges, label
 from nccltune.model.errors import InputError, StudyError
 from nccltune.model.sample import Purpose, Sample
 from nccltune.study.files import Study
@@ -63,8 +63,35 @@ class ReplayRunner:
                 hint=f"recorded: {'; '.join(known)}",
             )
 
+    def library(self, named: str) -> str:
+        """Return the path of a library in a recorded trial: `named` is the path or its release.
+
+        Raises InputError if no trial has it.
+        """
+        known: dict[str, set[str]] = {}
+        for sides in self._trials.values():
+            for key, found in sides.items():
+                path = dict(key).get(LIBRARY)
+                if path is not None:
+                    versions = {sample.source.nccl_version for _, own in found for sample in own}
+                    known.setdefault(path, set()).update(filter(None, versions))
+        for path, releases in known.items():
+            if named == path or named in releases:
+                return path
+        words = [f"{path} ({', '.join(sorted(found))})" for path, found in known.items()]
+        raise InputError(
+            f"{self.study.path} has no trial of NCCL {named}",
+            where="‹replay›",
+            hint=f"recorded: {'; '.join(words) or 'no trial of two libraries'}",
+        )
+
     def run(
-        self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
+        self,
+        settings: SettingChanges,
+        number: int,
+        keep: Callable[[Iterable[Sample]], None],
+        *,
+        choices: bool = False,
     ) -> ProcessResult:
         """Draw one process, as specified in `TrialRunner.run`.
 
@@ -72,8 +99,13 @@ class ReplayRunner:
         machine was in the same state for both processes. Raises StudyError for a study without a
         platform.
         """
-        mine = self._recorded[_key(settings)]
-        rounds = [{line.round for line, _ in found} for found in self._recorded.values()]
+        # With `choices`, NCCL's log slowed a process down: its times count only as a probe.
+        recorded = {
+            key: [item for item in found if item[0].choices == choices] or found
+            for key, found in self._recorded.items()
+        }
+        mine = recorded[_key(settings)]
+        rounds = [{line.round for line, _ in found} for found in recorded.values()]
         whole = sorted(set.intersection(*rounds)) or [line.round for line, _ in mine]
         # The random number only draws a round, so it needs no secure generator.
         drawn = random.Random(f"{self._seed} {number // 2}").choice(whole)  # noqa: S311

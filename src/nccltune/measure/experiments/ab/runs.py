@@ -13,6 +13,7 @@ import msgspec
 
 from nccltune.measure.engine.record import LineFile
 from nccltune.measure.experiments.ab.facts import StartFacts
+from nccltune.measure.experiments.ab.settings import LIBRARY
 from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -43,6 +44,11 @@ class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
         """Return the settings of one side."""
         return self.baseline | (self.settings if side == "set" else {})
 
+    @property
+    def compares_releases(self) -> bool:
+        """Return whether the two sides have two NCCL libraries."""
+        return LIBRARY in self.settings
+
 
 class TrialRun(
     msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"probe": "look"}
@@ -52,6 +58,7 @@ class TrialRun(
     trial  the trial's `key`
     round  number of the round, counted over all trials of the study
     probe  True for the first process of a trial, which is not compared; `look` in the file
+    choices  True for a probe for which NCCL logged what each call ran
     error  the reason if the process does not count
     """
 
@@ -61,6 +68,7 @@ class TrialRun(
     side: Side
     round: int
     probe: bool = False
+    choices: bool = False
     seconds: float
     facts: StartFacts | None = None
     error: str | None = None

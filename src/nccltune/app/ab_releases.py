@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare two releases of NCCL: which is slower where, which choice changed, what keeps the old."""
+
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.app.bench_launch import LaunchRequest
+from nccltune.app.check_model import ModelChanges, model_changes
+from nccltune.doctor.evidence.plugins import libraries_text, library_version
+from nccltune.examples import recording
+from nccltune.formats.tuner_config.csv_rules import mark, read_rules, rows_text, write_rules
+from nccltune.measure.experiments.ab.experiment import ProcessResult, TrialOutcome
+from nccltune.measure.experiments.ab.facts import StartFacts
+from nccltune.measure.experiments.ab.judge import CollectiveGain, Effect, SizeGain, TrialVerdict
+from nccltune.measure.experiments.ab.replay import ReplayRunner
+from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side
+from nccltune.measure.experiments.ab.settings import LIBRARY
+from nccltune.model.choice import Choice
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.rule import Rule, RuleState
+from nccltune.model.sample import Sample
+from nccltune.model.scale import Scale
+from nccltune.study.files import Study, write_whole
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.nccl_model.settings import known_version, version_text
+from nccltune.tune.basis import rests_on
+
+STATIC = (
+    "it is linked with NCCL statically, or opens an NCCL of its own: build nccl-tests without "
+    "NCCL_STATIC; an mpirun of yours must pass LD_PRELOAD on (-x)"
+)
+_BY = "nccltune ab"
+
+
+class RanChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbouring sizes at which the two releases ran `before` and `after` as their default.
+
+    `least` and `most` are the gains of the second release (1.1 is 1.1 times as fast) by size.
+    """
+
+    collective: Collective
+    scale: Scale
+    min_bytes: int
+    max_bytes: int
+    before: Choice
+    after: Choice
+    effect: Effect
+    least: float
+    most: float
+
+
+class ReleaseVerdict(TrialVerdict, frozen=True, kw_only=True):
+    """The content of `try.json` for two releases.
+
+    releases   the versions of the two libraries; None where nothing names one
+    confirmed  whether NCCL's log or the program names the version of each library as loaded
+    worst      the least gain that the 95 % intervals leave room for, of all sizes; None without one
+    ran        where the two releases ran another choice; empty also where the choices are unknown
+    known_ran  the number of sizes at which the choices of both are known
+    model      what NCCL's own model chooses otherwise; None if a version is unknown
+    rules      candidates for the second release: the choice of the first, where that is faster
+    candidate  the study that has `rules` as its configuration; None if there are none
+    """
+
+    releases: tuple[str | None, str | None]
+    confirmed: bool
+    worst: float | None = None
+    ran: Sequence[RanChange] = ()
+    known_ran: int = 0
+    model: ModelChanges | None = None
+    rules: Sequence[Rule] = ()
+    candidate: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Return whether no size is slower beyond noise with the second release."""
+        return self.decision in ("keep", "no help")
+
+
+class _Call(NamedTuple):
+    collective: Collective
+    scale: Scale
+    bytes: int
+
+
+def two_libraries(named: Sequence[str], request: LaunchRequest) -> tuple[str, str]:
+    """Return the paths of the two libraries to compare: each is named by its path or its release.
+
+    A release is searched for in LD_LIBRARY_PATH, the usual folders and Python's packages, or among
+    those of a recording. Paths in pods are those of the image, and are not checked. Raises
+    InputError for other than two, for one that is not found or is no NCCL, and if both are the
+    same.
+    """
+    if len(named) != 2:
+        raise InputError(f"is given {len(named)} times: two libraries are compared", where="‹nccl›")
+    if request.replay is not None:
+        replay = ReplayRunner(recording(request.replay), seed=0)
+        before, after = map(replay.library, named)
+    elif request.launcher == "kubernetes":
+        before, after = named
+    else:
+        before, after = map(_library_here, named)
+    if before == after or os.path.realpath(before) == os.path.realpath(after):
+        raise InputError("both are the same library: nothing to compare", where="‹nccl›")
+    return before, after
+
+
+def _library_here(named: str) -> str:
+    path = Path(named)
+    if path.is_file():
+        return str(path.absolute())
+    if known_version(named) is None:
+        raise InputError("no such library", where=named, hint="name a libnccl.so.2 or a release")
+    found = dict(_installed())
+    if named not in found:
+        known = ", ".join(f"{version} ({path})" for version, path in found.items()) or "none"
+        raise InputError(
+            f"NCCL {named} is not found", where="‹nccl›", hint=f"name its path; found: {known}"
+        )
+    return found[named]
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    for line in reversed(libraries_text(Path("/"), os.environ).decode().splitlines()):
+        path, is_nccl, version = line.partition(":NCCL version ")
+        if is_nccl:
+            yield version, path
+
+
+def check_loaded(
+    trial: SettingTrial, probed: Mapping[Side, tuple[ProcessResult, list[Sample]]]
+) -> None:
+    """Raise LaunchError if a probe did not run the library of its side, by its version."""
+    for side, (ran, samples) in probed.items():
+        path = trial.of(side)[LIBRARY] or ""
+        loaded, wanted = _loaded(ran.facts, samples), _stated(path)
+        if ran.recorded_s is not None or ran.error is not None or wanted is None:
+            continue
+        if known_version(loaded) not in (None, wanted):
+            raise LaunchError(
+                f"with {path} it ran NCCL {loaded}, not {version_text(wanted)}", hint=STATIC
+            )
+
+
+def with_releases(
+    study: Study,
+    trial: SettingTrial,
+    samples: Sequence[Sample],
+    outcome: TrialOutcome,
+    verdict: TrialVerdict,
+) -> ReleaseVerdict:
+    """Return the verdict with what two releases chose; write candidates to a study of their own.
+
+    Raises UnwritableError if it cannot be written.
+    """
+    own = {side: [s for s in samples if s.settings == trial.of(side)] for side in SIDES}
+    facts: dict[Side, StartFacts | None]
+    facts = {"default": outcome.default_facts, "set": outcome.set_facts}
+    loaded = [_loaded(facts[side], own[side]) for side in SIDES]
+    before, after = (
+        _release(text, trial.of(side)[LIBRARY] or "")
+        for text, side in zip(loaded, SIDES, strict=True)
+    )
+    ran = {side: _ran(own[side]) for side in SIDES}
+    known = ran["default"].keys() & ran["set"].keys()
+    changes = [one for item in verdict.collectives for one in _changes(item, ran)]
+    calls = [(item.collective, item.scale) for item in verdict.collectives]
+    is_known = bool(calls) and before is not None and before != after
+    sizes = [size for item in verdict.collectives for size in item.sizes]
+    found = ReleaseVerdict(
+        **msgspec.structs.asdict(verdict),
+        releases=(before, after),
+        # Two builds of one release have the same version.
+        confirmed=all(loaded) and before != after,
+        worst=min((size.gain.low for size in sizes), default=None),
+        ran=changes,
+        known_ran=sum(
+            _Call(item.collective, item.scale, size.bytes) in known
+            for item in verdict.collectives
+            for size in item.sizes
+        ),
+        model=model_changes(study, calls, [], after) if is_known and after else None,
+        rules=list(_candidates(changes, own["set"])),
+    )
+    if not found.rules:
+        return found
+    return msgspec.structs.replace(found, candidate=_write(study, found))
+
+
+def _loaded(facts: StartFacts | None, samples: Iterable[Sample]) -> str | None:
+    """Return the version that the processes of a side had: of NCCL's log, else of the program."""
+    if facts is not None and facts.nccl_version is not None:
+        return facts.nccl_version
+    return next((s.source.nccl_version for s in samples if s.source.nccl_version), None)
+
+
+def _release(loaded: str | None, path: str) -> str | None:
+    version = known_version(loaded) or _stated(path)
+    return None if version is None else version_text(version)
+
+
+def _stated(path: str) -> Version | None:
+    """Return the version that a library states; None without one, and if it is not here."""
+    file = Path(path)
+    return known_version(library_version(file, file.resolve())) if file.is_file() else None
+
+
+def _ran(samples: Iterable[Sample]) -> dict[_Call, Choice]:
+    """Return what most timings of a call ran."""
+    counted: dict[_Call, Counter[Choice]] = defaultdict(Counter)
+    for sample in samples:
+        if sample.ran is not None and sample.nodes and sample.ranks:
+            call = _Call(sample.collective, Scale(sample.nodes, sample.ranks), sample.bytes)
+            counted[call][sample.ran.without_channels()] += 1
+    return {call: choices.most_common(1)[0][0] for call, choices in counted.items()}
+
+
+def _changes(item: CollectiveGain, ran: dict[Side, dict[_Call, Choice]]) -> Iterator[RanChange]:
+    def choices(size: SizeGain) -> tuple[Choice | None, Choice | None, Effect]:
+        call = _Call(item.collective, item.scale, size.bytes)
+        return ran["default"].get(call), ran["set"].get(call), size.effect
+
+    for (before, after, effect), group in groupby(item.sizes, key=choices):
+        if before is None or after is None or before == after:
+            continue
+        sizes = list(group)
+        yield RanChange(
+            collective=item.collective,
+            scale=item.scale,
+            min_bytes=sizes[0].bytes,
+            max_bytes=sizes[-1].bytes,
+            before=before,
+            after=after,
+            effect=effect,
+            least=min(size.gain.gain for size in sizes),
+            most=max(size.gain.gain for size in sizes),
+        )
+
+
+def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iterator[Rule]:
+    """Yield a rule with the old choice for each range that is slower with another choice."""
+    for one in changes:
+        if one.effect != "slower" or one.collective not in TUNED:
+            continue
+        own = [sample for sample in samples if sample.collective is one.collective]
+        yield Rule(
+            collective=one.collective,
+            min_bytes=one.min_bytes,
+            max_bytes=one.max_bytes,
+            choice=one.before,
+            nodes=one.scale.nodes,
+            ranks=one.scale.ranks,
+            registered=all(s.registered or s.graph for s in own) or None,
+        )
+
+
+def _write(study: Study, found: ReleaseVerdict) -> str | None:
+    """Write the candidates as the configuration of a study beside `study`; return its path.
+
+    Return None, and write nothing, if it has other rules, or some that `verify` has changed.
+    """
+    before, after = found.releases
+    real = study.path.resolve()
+    path = study.path if study.path.name == real.name else real
+    other = Study.create(path.with_name(f"{real.name}-nccl-{after or 'candidate'}"))
+    platform = msgspec.structs.replace(study.platform(), name=other.path.name, nccl_version=after)
+    if not other.platform_path.exists():
+        other.write_json(other.platform_path, platform)
+    if other.config_path.exists():
+        known = read_rules(other.config_path).rules
+        if not known or not all(
+            item.state is RuleState.CANDIDATE and _BY in item.words for item in known
+        ):
+            return None
+    slower = [one for one in found.ran if one.effect == "slower" and one.collective in TUNED]
+    marks = {
+        rule: mark(
+            RuleState.CANDIDATE,
+            f"NCCL {before} ran it and NCCL {after} runs {one.after.label}, "
+            f"{_times(one)} slower in {_BY}; not yet measured with NCCL {after}",
+        )
+        for rule, one in zip(found.rules, slower, strict=True)
+    }
+    header = {"schema": "1", **rests_on(platform), "study": other.path.name}
+    header |= {
+        "created": datetime.now(UTC).date().isoformat(),
+        "rows": rows_text(found.rules),
+    }
+    write_whole(other.config_path, write_rules(found.rules, header, marks))
+    return str(other.path)
+
+
+def _times(one: RanChange) -> str:
+    return f"{math.exp(-(math.log(one.least) + math.log(one.most)) / 2):.2f}x"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a verb of nccltune once on every node of a launcher, and collect what each one printed."""
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
+from nccltune.measure.engine.program import run_program
+from nccltune.model.errors import LaunchError
+
+_LIMIT_S = 180.0
+_BESIDE = {"SLURM_OVERLAP": "1"}
+"""A step of Slurm otherwise waits for the job's own steps to end."""
+
+
+class NodeOutput(NamedTuple):
+    """What a verb printed on one node: its document, and its last line on standard error."""
+
+    host: str
+    document: bytes
+    error: str
+
+
+def on_each_node(
+    words: Sequence[str], under: WithLauncher, environment: Mapping[str, str] = os.environ
+) -> list[NodeOutput]:
+    """Run `nccltune WORDS --json` once on each node; return what every node printed, by its name.
+
+    nccltune must be at the same path on all nodes, and the current folder be shared by them: each
+    node writes a file of its own there. A node without a file is left out. Raises LaunchError if
+    the launcher fails before any has one, and what `program_with_launcher` raises.
+    """
+    with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=Path.cwd()) as name:
+        # Slurm may give a machine several nodes, and containers may share a name.
+        place = f'{shlex.quote(name)}/"${{SLURMD_NODENAME:-$(uname -n)}}".$$'
+        verb = shlex.join([sys.executable, "-m", "nccltune.cli", *words, "--json", "-q"])
+        # A launcher ends all processes if one of them fails, and a finding is no failure.
+        script = f"{verb} >{place}.json 2>{place}.error || :"
+        single = under._replace(per_node=True)
+        rendered = program_with_launcher(["sh", "-c", script], single, environment)
+        ended = run_program(list(rendered.words), {**environment, **_BESIDE}, _LIMIT_S)
+        files = sorted(Path(name).glob("*.json"))
+        if not files:
+            raise LaunchError(
+                f"no node printed anything: the launcher {ended.sentence()}",
+                hint="is nccltune at the same path on every node, and is this folder shared?",
+            )
+        return [_output(path) for path in files]
+
+
+def _output(path: Path) -> NodeOutput:
+    error = path.with_suffix(".error").read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in error.splitlines() if line.strip()]
+    return NodeOutput(Path(path.stem).stem, path.read_bytes(), lines[0] if lines else "")

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard asks for what `nccltune status --metrics` writes, in valid PromQL."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.guard.audit import AuditedProcess
+from nccltune.guard.loaded_rules import LoadedConfiguration, RuleInUse
+from nccltune.guard.metrics import metrics_text
+from nccltune.guard.node_status import JobStatus, NodeStatus, StatusConflict
+from nccltune.native.net_processes import NetWatch
+from tests.unit.native.net_pages import page, shown
+
+BOARD = Path(__file__).parents[3] / "examples" / "grafana" / "nccltune.json"
+OF_PROMETHEUS = {"instance"}
+"""Labels that Prometheus adds. It renames a label `job` of a file to `exported_job`."""
+WORDS = {"by", "without", "and", "or", "unless", "on", "ignoring", "bool", "offset"}
+NEEDS_PROMTOOL = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)"
+)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """The metrics of a process with rules, a conflict and a connection."""
+    rules = LoadedConfiguration(
+        path="/etc/tuner.conf",
+        content="0b51d5cd9d5cfe7c",
+        loaded=["0b51d5cd9d5cfe7c"],
+        expected=None,
+        is_newer=False,
+        scales=[],
+        scale_source="",
+        rules=[RuleInUse(2, "allreduce 0 B - 2 KiB tree/ll", None, True, calls=7)],
+        undecided=3,
+    )
+    name = "SLURM_JOB_ID=41"
+    process = AuditedProcess(
+        host="n", pid=7, job=name, version="2.28.9", settings=[], configuration=rules
+    )
+    job = JobStatus(name, [process], [StatusConflict("hash", [7], "x")])
+    with shown(page(bulk_bytes=5 << 20)):
+        return metrics_text(NodeStatus("n", [job], 0), NetWatch([os.getpid()]).read())
+
+
+@pytest.fixture(scope="module")
+def labels(text: str) -> dict[str, set[str]]:
+    """The labels of each metric, as they are written."""
+    found: dict[str, set[str]] = {}
+    for name, inside in re.findall(r"^(\w+)\{(.*)\} \d+$", text, re.M):
+        found.setdefault(name, set()).update(re.findall(r'(\w+)="', inside))
+    return found
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(BOARD.read_text())["panels"]
+    return found
+
+
+def queries() -> list[str]:
+    return [target["expr"] for one in panels() for target in one["targets"]]
+
+
+def names_in(query: str) -> set[str]:
+    """Return the identifiers of a query that are neither functions nor words of PromQL."""
+    plain = re.sub(r'"[^"]*"|\[[^\]]*\]', "", query)
+    return set(re.findall(r"\b[a-z_]\w*\b(?!\s*\()", plain)) - WORDS - {"sum", "count"}
+
+
+@pytest.mark.parametrize("query", queries())
+def test_a_query_names_metrics_and_labels_that_are_written(
+    query: str, labels: dict[str, set[str]]
+) -> None:
+    names = names_in(query)
+    metrics = {name for name in names if name.startswith("nccltune_")}
+    assert metrics
+    assert metrics <= labels.keys()
+    for metric in metrics:
+        assert names - metrics <= labels[metric] | OF_PROMETHEUS
+    # Counters are shown as rates, gauges as they are.
+    for metric in metrics & {name for name in labels if name.endswith("_total")}:
+        assert re.search(rf"(rate|increase)\({metric}|count by", query)
+
+
+def test_what_is_written_is_shown(labels: dict[str, set[str]]) -> None:
+    shown_names = {name for query in queries() for name in names_in(query)}
+    assert labels.keys() - shown_names == {"nccltune_net_messages_total", "nccltune_net_flows_up"}
+
+
+def test_legends_use_labels_of_their_query() -> None:
+    board = json.loads(BOARD.read_text())
+    assert {one["name"] for one in board["templating"]["list"]} == {"datasource", "instance"}
+    for one in panels():
+        for target in one["targets"]:
+            by = {word for group in re.findall(r"by \(([^)]*)\)", target["expr"])[:1]
+                  for word in group.split(", ")}  # fmt: skip
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= by
+    assert len({one["id"] for one in panels()}) == len(panels())
+
+
+def promtool(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["promtool", *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+@NEEDS_PROMTOOL
+def test_prometheus_parses_every_query_and_the_metrics(text: str, tmp_path: Path) -> None:
+    rules = [
+        {"record": f"query{number}", "expr": re.sub(r"\$__\w+", "5m", query)}
+        for number, query in enumerate(queries())
+    ]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "board", "rules": rules}]}))
+    done = promtool("check", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+    done = promtool("check", "metrics", text=text)
+    assert done.returncode == 0, done.stdout + done.stderr
