@@ -42,6 +42,7 @@ topo/                the group `topo`
 net/                 the group `net`
 sendrecv/            the group `sendrecv`
 launch/              the group `launch`
+workload/            the group `workload`
 
 Modules that several verbs share:
 
@@ -100,6 +101,7 @@ SECTIONS = {
         "topo": "the machine as NCCL sees it: show, what-if, calibrate, convert",
         "net": "the network plugin: the settings that load it, its live statistics",
         "sendrecv": "send/recv: compare settings and copy engines, deploy the library",
+        "workload": "what a job sends, from logs, profiler traces and dumps",
         "launch": "start a test with the launcher of a cluster, or print the command",
     },
 }

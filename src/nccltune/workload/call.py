@@ -101,11 +101,13 @@ class Unread(msgspec.Struct, frozen=True):
     """Entries of a recording that could not be read, or facts that limit it.
 
     `line` is 0 for the whole file. `reason` is a sentence that is the same for equal problems.
+    `time_us` is the time of what could not be read, if that is known.
     """
 
     reason: str
     line: int = 0
     number: int = 1
+    time_us: float = 0.0
 
 
 Recorded = CommCall | Steps | Unread

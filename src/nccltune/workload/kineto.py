@@ -239,9 +239,10 @@ def _summary(trace: _Trace, job: _Job, name: str) -> Iterator[Recorded]:
     yield from trace.unread.values()
     if trace.unsized:
         yield Unread(
-            f"{trace.unsized_us / 1e3:.3g} ms in kernels of NCCL of which the trace has no size, "
-            "as in CUDA graphs and before PyTorch 2.2",
+            "kernels of NCCL of which the trace has no size, as in CUDA graphs and before "
+            "PyTorch 2.2",
             number=trace.unsized,
+            time_us=trace.unsized_us,
         )
     if not trace.kernels and (trace.host or trace.annotations):
         yield Unread("no kernel of NCCL has a size in the trace: the calls have no times")

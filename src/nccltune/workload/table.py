@@ -46,12 +46,13 @@ class WorkloadRow(msgspec.Struct):
 
 
 class UnreadSum(msgspec.Struct):
-    """What was not read of a file: how often, and the first line."""
+    """What was not read of a file: how often, the first line, and the time of it if known."""
 
     file: str
     reason: str
     number: int
     line: int
+    time_us: float = 0.0
 
 
 class RefusedFile(msgspec.Struct, frozen=True):
@@ -123,7 +124,9 @@ class WorkloadTable:
                     )
                 case Unread():
                     first = UnreadSum(file, item.reason, 0, item.line)
-                    self._unread.setdefault((file, item.reason), first).number += item.number
+                    found = self._unread.setdefault((file, item.reason), first)
+                    found.number += item.number
+                    found.time_us += item.time_us
         return calls
 
     def reasons(self, file: str) -> list[str]:
@@ -150,6 +153,7 @@ class WorkloadTable:
         steps = [self._steps[name] for name in self._recorders if name in self._steps]
         whole = len(steps) == len(self._recorders)
         groups = sorted(self._communicators)
+        refused = {item.file for item in self.refused}
         return Workload(
             rows=sorted(self._rows.values(), key=lambda row: (row.group, row.operation, row.bytes)),
             groups=groups,
@@ -158,6 +162,6 @@ class WorkloadTable:
             steps=sum(item.steps for item in steps) if whole else 0,
             steps_us=sum(item.time_us for item in steps) if whole else 0.0,
             formats=self.formats,
-            unread=list(self._unread.values()),
+            unread=[item for item in self._unread.values() if item.file not in refused],
             refused=self.refused,
         )
