@@ -57,6 +57,7 @@ progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes
 rule_screen.py       rules and proofs in a few lines
+worth_screen.py      what rules are worth to a job
 """
 
 import io

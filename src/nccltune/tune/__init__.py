@@ -12,6 +12,7 @@ segment.py     split the size axis into ranges, with a price for each change
 boundary.py    the size at which two curves cross
 widen.py       one rule for several scales
 weights.py     weights of message sizes, from a file
+worth.py       what rules are worth to a job, and weights from its recordings
 result.py      the structs of a tuning, and its options
 basis.py       the facts of a platform that rules rest on
 lint.py        rules of a configuration that do not do what their author expects

@@ -47,7 +47,7 @@ _Interpreter: Any = pickle._Unpickler  # type: ignore[attr-defined]
 the file asks for."""
 
 
-class _PlainUnpickler(_Interpreter):  # type: ignore[misc]
+class _PlainUnpickler(_Interpreter):
     """Loads numbers, texts, lists, tuples and dicts. No opcode can name or call anything."""
 
     dispatch: ClassVar[dict[int, Any]] = {
