@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
 from nccltune.model.collective import Collective
@@ -31,6 +30,7 @@ class _Curve:
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
         known = [item for item in decisions if item.default_us is not None and item.bytes > 0]
+        self._bytes = [item.bytes for item in known]
         self._sizes = [math.log(item.bytes) for item in known]
         self._times = [math.log(item.default_us or 1.0) for item in known]
         self._gains = [self._logs(item) for item in known]
@@ -45,19 +45,16 @@ class _Curve:
 
     def time_us(self, size: int) -> float | None:
         """Return the time of NCCL's default; None beyond the measured sizes."""
-        if not self._covers(size):
+        if not self._bytes or not self._bytes[0] <= size <= self._bytes[-1]:
             return None
         return math.exp(float(np.interp(math.log(size), self._sizes, self._times)))
 
-    def saved_share(self, size: int, which: int) -> float:
-        """Return the share of the time that a rule saves: 0 the value, 1 and 2 its limits."""
-        gains = [item[which] for item in self._gains]
-        return 1 - math.exp(-float(np.interp(math.log(size), self._sizes, gains)))
-
-    def _covers(self, size: int) -> bool:
-        if not self._sizes or size < 1:
-            return False
-        return self._sizes[0] - 1e-9 <= math.log(size) <= self._sizes[-1] + 1e-9
+    def saved_shares(self, size: int) -> list[float]:
+        """Return the share of the time that a rule saves, and its lower and upper limit."""
+        return [
+            1 - math.exp(-float(np.interp(math.log(size), self._sizes, gains)))
+            for gains in zip(*self._gains, strict=True)
+        ]
 
 
 class _Call(NamedTuple):
@@ -66,13 +63,29 @@ class _Call(NamedTuple):
     row: WorkloadRow
     calls: float
     group: TunedGroup | None
-    study_us: float | None
+    curve: _Curve
 
     @property
-    def likely_us(self) -> float | None:
-        """Return the time of a call without waits, as far as it is known."""
+    def study_us(self) -> float | None:
+        """Return the time of NCCL's default in the study; None if it was not measured."""
+        return self.curve.time_us(self.row.bytes)
+
+    @property
+    def likely_us(self) -> float:
+        """Return the time of the calls without waits, as far as it is known; 0 if it is not."""
         known = [time for time in (self.row.mean_us, self.study_us) if time is not None]
-        return min(known, default=None)
+        return self.calls * min(known, default=0.0)
+
+    @property
+    def longest_us(self) -> float:
+        """Return the recorded time of the calls; that in the study if none was recorded."""
+        return self.calls * (self.row.mean_us or self.study_us or 0.0)
+
+    @property
+    def exposed_us(self) -> float | None:
+        """Return the time of the calls that no other kernel hides; None if unknown."""
+        row = self.row
+        return self.calls * row.exposed_us / row.exposing if row.exposing else None
 
 
 def _calls(job: Workload, groups: Sequence[TunedGroup]) -> list[_Call]:
@@ -80,8 +93,7 @@ def _calls(job: Workload, groups: Sequence[TunedGroup]) -> list[_Call]:
     found = []
     for row in job.rows:
         group = _group_of(row, groups)
-        study_us = None if group is None else curves[id(group)].time_us(row.bytes)
-        found.append(_Call(row, row.calls / job.units, group, study_us))
+        found.append(_Call(row, row.calls / job.units, group, curves.get(id(group), _Curve([]))))
     return found
 
 
@@ -111,12 +123,12 @@ def job_weights(
     """
     times: dict[tuple[Collective, Scale], dict[int, float]] = {}
     for call in _calls(job, groups):
-        if call.group is None or call.study_us is None or call.likely_us is None:
+        if call.group is None or call.study_us is None:
             continue
         sizes = [item.bytes for item in call.group.decisions if item.bytes > 0]
         nearest = min(sizes, key=lambda size: abs(math.log(size / call.row.bytes)))
         own = times.setdefault((call.group.collective, call.group.scale), dict.fromkeys(sizes, 0.0))
-        own[nearest] = own.get(nearest, 0.0) + call.calls * call.likely_us
+        own[nearest] = own.get(nearest, 0.0) + call.likely_us
     return {key: _weight(own) for key, own in times.items() if sum(own.values()) > 0}
 
 
@@ -128,29 +140,26 @@ def _weight(times: dict[int, float]) -> Callable[[int], float]:
 def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     """Return what the rules of `groups` are worth to a job."""
     calls = _calls(job, groups)
-    recorded = _sum(map(_recorded_us, calls))
-    estimated = sum(call.calls * (call.likely_us or 0.0) for call in calls)
+    timed = [None if call.row.mean_us is None else call.longest_us for call in calls]
+    recorded, estimated = _sum(timed), math.fsum(call.likely_us for call in calls)
     basis: Literal["step", "recorded", "estimated"] = "estimated"
     total_us = estimated
     if job.step_us is not None:
         basis, total_us = "step", job.step_us
     elif recorded is not None:
         basis, total_us = "recorded", recorded
-    all_bytes = sum(call.calls * call.row.bytes for call in calls)
-    covered = sum(call.calls * call.row.bytes for call in calls if call.study_us is not None)
-    by_rule: dict[Rule, list[RuleWorth]] = {}
-    for group in groups:
-        if group.registered or (group.pipe_ops or 1) > 1:
-            continue  # whether the job's calls are such ones is unknown
-        curve = _Curve(group.decisions)
-        own = [call for call in calls if call.group is group]
-        for item in group.rules:
-            rule = item.rule
-            inside = [call for call in own if rule.min_bytes <= call.row.bytes <= rule.max_bytes]
-            worth = _rule_worth(rule, inside, curve, all_bytes, total_us)
-            by_rule.setdefault(rule, []).append(worth)
-    rules = [_together(rule, parts, total_us) for rule, parts in by_rule.items()]
-    whole = _together(None, [item for item in rules if item.calls], total_us)
+    # Whether the job's buffers are registered is unknown, and whether its calls are in groups.
+    plain = [group for group in groups if not (group.registered or (group.pipe_ops or 1) > 1)]
+    by_rule: dict[Rule, list[_Call]] = {}
+    for group in plain:
+        for rule in (item.rule for item in group.rules):
+            by_rule.setdefault(rule, []).extend(
+                call
+                for call in calls
+                if call.group is group and rule.min_bytes <= call.row.bytes <= rule.max_bytes
+            )
+    all_bytes = _bytes(calls) or 1.0
+    every = [call for inside in by_rule.values() for call in inside]
     return JobWorth(
         unit=job.unit,
         recorders=job.recorders,
@@ -158,11 +167,15 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
         total_us=total_us,
         nccl_us=recorded,
         estimated_us=estimated,
-        covered_share=covered / all_bytes if all_bytes else 0.0,
+        covered_share=_bytes(call for call in calls if call.study_us is not None) / all_bytes,
         is_scale_known=all(row.group.nodes and row.group.ranks for row in job.rows),
-        rules=rules,
-        whole=whole,
+        rules=[_worth(rule, inside, all_bytes, total_us) for rule, inside in by_rule.items()],
+        whole=_worth(None, every, all_bytes, total_us),
     )
+
+
+def _bytes(calls: Iterable[_Call]) -> float:
+    return math.fsum(call.calls * call.row.bytes for call in calls)
 
 
 def _sum(times: Iterable[float | None]) -> float | None:
@@ -171,63 +184,33 @@ def _sum(times: Iterable[float | None]) -> float | None:
     return math.fsum(time for time in found if time is not None) if None not in found else None
 
 
-def _recorded_us(call: _Call) -> float | None:
-    return None if call.row.mean_us is None else call.calls * call.row.mean_us
-
-
-def _exposed_us(call: _Call) -> float | None:
-    row = call.row
-    return call.calls * row.exposed_us / row.exposing if row.exposing else None
-
-
-def _rule_worth(
-    rule: Rule, calls: Sequence[_Call], curve: _Curve, all_bytes: float, total_us: float
+def _worth(
+    rule: Rule | None, calls: Sequence[_Call], all_bytes: float, total_us: float
 ) -> RuleWorth:
-    known = [call for call in calls if call.study_us is not None]
+    """Return the worth of a rule, or of all, to the calls in its range."""
     saved, low, high = 0.0, 0.0, 0.0
-    for call in known:
-        size, likely = call.row.bytes, call.calls * (call.likely_us or 0.0)
-        longest = call.calls * (call.row.mean_us or call.study_us or 0.0)
-        least, most = curve.saved_share(size, 1), curve.saved_share(size, 2)
-        saved += likely * curve.saved_share(size, 0)
-        low += (likely if least > 0 else longest) * least
-        high += (longest if most > 0 else likely) * most
-    is_known = bool(known) and not math.isnan(saved + low + high)
-    worth = RuleWorth(
+    for call in calls:
+        if call.study_us is not None:
+            gain, least, most = call.curve.saved_shares(call.row.bytes)
+            saved += call.likely_us * gain
+            low += (call.likely_us if least > 0 else call.longest_us) * least
+            high += (call.longest_us if most > 0 else call.likely_us) * most
+    exposed = _sum(call.exposed_us for call in calls)
+    is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
+    most_us = high if is_known else None if calls else 0.0
+    if most_us is not None and exposed is not None:
+        most_us = min(most_us, exposed)
+    share = None if most_us is None or total_us <= 0 else max(most_us, 0.0) / total_us
+    return RuleWorth(
         rule=rule,
-        calls=sum(call.calls for call in calls),
-        bytes_share=sum(call.calls * call.row.bytes for call in calls) / (all_bytes or 1.0),
-        time_us=sum(call.calls * (call.row.mean_us or call.study_us or 0.0) for call in calls),
+        calls=math.fsum(call.calls for call in calls),
+        bytes_share=_bytes(calls) / all_bytes,
+        time_us=math.fsum(call.longest_us for call in calls),
         is_recorded=all(call.row.timed for call in calls),
-        exposed_us=_sum(map(_exposed_us, calls)),
+        exposed_us=exposed,
         saved_us=saved if is_known else None,
         saved_low_us=low if is_known else None,
         saved_high_us=high if is_known else None,
+        most_share=share,
+        advised_against=share is not None and share <= LEAST_SHARE,
     )
-    return _judged(worth, total_us)
-
-
-def _judged(worth: RuleWorth, total_us: float) -> RuleWorth:
-    """Return the worth with its largest share of the total, and whether it is advised against."""
-    most = 0.0 if not worth.calls else worth.saved_high_us
-    if most is not None and worth.exposed_us is not None:
-        most = min(most, worth.exposed_us)
-    share = None if most is None or total_us <= 0 else max(most, 0.0) / total_us
-    against = share is not None and share <= LEAST_SHARE
-    return msgspec.structs.replace(worth, most_share=share, advised_against=against)
-
-
-def _together(rule: Rule | None, parts: Sequence[RuleWorth], total_us: float) -> RuleWorth:
-    """Return the sum of parts, such as those of a rule for several scales."""
-    worth = RuleWorth(
-        rule=rule,
-        calls=sum(item.calls for item in parts),
-        bytes_share=sum(item.bytes_share for item in parts),
-        time_us=sum(item.time_us for item in parts),
-        is_recorded=all(item.is_recorded for item in parts),
-        exposed_us=_sum(item.exposed_us for item in parts),
-        saved_us=_sum(item.saved_us for item in parts),
-        saved_low_us=_sum(item.saved_low_us for item in parts),
-        saved_high_us=_sum(item.saved_high_us for item in parts),
-    )
-    return _judged(worth, total_us)

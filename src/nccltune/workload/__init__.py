@@ -7,7 +7,7 @@ bounded memory; only a pickle is read as a whole.
 call.py             a call, its communicator, and its size as NCCL's tuner counts it
 table.py            the calls of a job, summed up
 reading.py          find the format of files, and read them into the table
-pytorch_names.py    the names and types that PyTorch gives collectives
+pytorch_names.py    names, types and groups as PyTorch writes them
 kineto.py           traces of the PyTorch profiler
 execution_trace.py  execution traces of PyTorch, also called Chakra traces
 flight_recorder.py  dumps of PyTorch's Flight Recorder

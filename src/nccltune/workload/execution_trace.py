@@ -12,8 +12,7 @@ import msgspec
 
 from nccltune.formats.text.json_stream import JsonStream
 from nccltune.workload.call import CommGroup, Recorded, Unread
-from nccltune.workload.flight_recorder import group_sizes
-from nccltune.workload.kineto import call_of
+from nccltune.workload.pytorch_names import call_of, group_sizes
 
 _CALL, _GROUPS = b"record_param_comms", b"process_group:init"
 

@@ -5,7 +5,7 @@ A line has a communicator and one call of it. Lines with `dump_stats` count what
 """
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -32,20 +32,6 @@ class _Metadata(msgspec.Struct):
     pid: int = 0
 
 
-class _Collective(msgspec.Struct, rename=lambda name: "coll" if name == "coll" else f"coll_{name}"):
-    coll: str
-    msg_size_bytes: int
-    exec_time_us: float = 0.0
-    timing_source: str = ""
-
-
-class _PointToPoint(msgspec.Struct, rename=lambda name: "p2p" if name == "p2p" else f"p2p_{name}"):
-    p2p: str
-    msg_size_bytes: int
-    exec_time_us: float = 0.0
-    timing_source: str = ""
-
-
 class _Dropped(msgspec.Struct):
     coll_dropped_since_last_dump: int = 0
     p2p_dropped_since_last_dump: int = 0
@@ -54,8 +40,8 @@ class _Dropped(msgspec.Struct):
 class _Line(msgspec.Struct):
     header: _Header = msgspec.field(default_factory=_Header)
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    coll_perf: _Collective | None = None
-    p2p_perf: _PointToPoint | None = None
+    coll_perf: dict[str, Any] | None = None
+    p2p_perf: dict[str, Any] | None = None
     dump_stats: _Dropped | None = None
 
 
@@ -92,16 +78,18 @@ def _of_line(line: _Line, name: str, number: int) -> Iterator[Recorded]:
         lost = dropped.coll_dropped_since_last_dump + dropped.p2p_dropped_since_last_dump
         if lost:
             yield Unread("calls that the ring of the Inspector dropped are missing", number, lost)
-    perf = line.coll_perf or line.p2p_perf
+    kind, perf = ("coll", line.coll_perf) if line.coll_perf else ("p2p", line.p2p_perf)
     if perf is None:
         return
-    function = perf.coll if isinstance(perf, _Collective) else perf.p2p
+    function, size = str(perf.get(kind, ""))[:40], perf.get(f"{kind}_msg_size_bytes")
+    time_us, source = perf.get(f"{kind}_exec_time_us"), perf.get(f"{kind}_timing_source")
     operation = operation_of(function)
-    if operation is None or perf.msg_size_bytes < 0:
-        yield Unread(f"{function[:40]} is not a collective that is known", number)
+    if operation is None or not isinstance(size, int) or size < 0:
+        yield Unread(f"{function} without a size, or not a collective that is known", number)
         return
     # Since NCCL 2.31 the times of the kernels of broadcasts may be those of other calls.
-    is_timed = perf.timing_source in _TIMED and operation is not Operation.BROADCAST
+    is_timed = source in _TIMED and operation is not Operation.BROADCAST
+    is_timed = is_timed and isinstance(time_us, int | float) and time_us > 0
     yield CommCall(
         f"{metadata.hostname}:{metadata.pid}/{header.rank}" if metadata.pid else name,
         header.id,
@@ -111,6 +99,6 @@ def _of_line(line: _Line, name: str, number: int) -> Iterator[Recorded]:
             max(header.nnodes, 0),
         ),
         operation,
-        total_bytes(operation, perf.msg_size_bytes, max(header.n_ranks, 1)),
-        time_us=perf.exec_time_us if is_timed and perf.exec_time_us > 0 else None,
+        total_bytes(operation, size, max(header.n_ranks, 1)),
+        time_us=time_us if is_timed else None,
     )

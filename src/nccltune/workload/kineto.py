@@ -15,15 +15,7 @@ import numpy as np
 
 from nccltune.formats.text.json_stream import JsonStream
 from nccltune.workload.call import CommCall, CommGroup, Recorded, Steps, Unread
-from nccltune.workload.flight_recorder import group_sizes, rank_list
-from nccltune.workload.pytorch_names import (
-    NO_CALL,
-    elements_of,
-    moved_elements,
-    operation_of,
-    plain_name,
-    type_bytes,
-)
+from nccltune.workload.pytorch_names import call_of, elements_of, group_sizes, rank_list
 
 _KERNEL, _STEP, _HOST, _NCCL = b'"kernel"', b"ProfilerStep", b"record_param_comms", b"nccl"
 _LISTS = frozenset({"traceEvents"})
@@ -41,29 +33,6 @@ class _Event(msgspec.Struct):
 class _Job(msgspec.Struct):
     rank: int | None = None
     pg_config: Any = None
-
-
-def call_of(
-    recorder: str,
-    communicator: str,
-    group: CommGroup,
-    name: str,
-    inputs: object,
-    outputs: object,
-    dtype: str,
-) -> CommCall | Unread | None:
-    """Return one call from what PyTorch records of it; None for an entry that is no call."""
-    if plain_name(name) in NO_CALL:
-        return None
-    operation, each = operation_of(name), type_bytes(dtype)
-    if operation is None:
-        return Unread(f"{name[:40]!r} is not a collective that is known")
-    if not isinstance(inputs, int) or not isinstance(outputs, int) or min(inputs, outputs) < 0:
-        return Unread(f"{operation.prose} without its numbers of elements")
-    if each is None:
-        return Unread(f"{operation.prose} of {dtype[:40]!r}, a type of unknown size")
-    size = each * moved_elements(operation, inputs, outputs, max(group.ranks, 1))
-    return CommCall(recorder, communicator, group, operation, size)
 
 
 class _Timed(NamedTuple):

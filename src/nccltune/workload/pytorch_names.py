@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names and types that PyTorch gives collectives in its traces and dumps (2.0 to 2.11)."""
+"""Names, types and groups of collectives as PyTorch 2.0 to 2.11 writes them."""
 
+import json
 import math
 import re
 from collections.abc import Iterable
 
-from nccltune.workload.call import Operation
+from nccltune.workload.call import CommCall, CommGroup, Operation, Unread
 
 NO_CALL = frozenset({"wait", "init", "barrier", "coalesced", "start_coalescing", "end_coalescing"})
 """Entries that move no data by themselves. `wait` is the wait of a stream; the calls of a coalesced
@@ -93,3 +94,53 @@ def moved_elements(operation: Operation, inputs: int, outputs: int, ranks: int) 
     if operation in (Operation.ALLGATHER, Operation.REDUCESCATTER):
         return max(larger, min(inputs, outputs) * ranks)
     return larger
+
+
+def call_of(
+    recorder: str,
+    communicator: str,
+    group: CommGroup,
+    name: str,
+    inputs: object,
+    outputs: object,
+    dtype: str,
+) -> CommCall | Unread | None:
+    """Return one call from what PyTorch records of it; None for an entry that is no call."""
+    if plain_name(name) in NO_CALL:
+        return None
+    operation, each = operation_of(name), type_bytes(dtype)
+    if operation is None:
+        return Unread(f"{name[:40]!r} is not a collective that is known")
+    if not isinstance(inputs, int) or not isinstance(outputs, int) or min(inputs, outputs) < 0:
+        return Unread(f"{operation.prose} without its numbers of elements")
+    if each is None:
+        return Unread(f"{operation.prose} of {dtype[:40]!r}, a type of unknown size")
+    size = each * moved_elements(operation, inputs, outputs, max(group.ranks, 1))
+    return CommCall(recorder, communicator, group, operation, size)
+
+
+def group_sizes(config: object) -> dict[str, int]:
+    """Return the number of ranks of each process group in PyTorch's description of them."""
+    listed = config.values() if isinstance(config, dict) else config
+    found = {}
+    for item in listed if isinstance(listed, Iterable) else ():
+        if isinstance(item, dict):
+            size = (
+                item.get("pg_size") or item.get("group_size") or len(rank_list(item.get("ranks")))
+            )
+            if isinstance(size, int) and size > 0:
+                found[str(item.get("pg_name", item.get("name")))] = size
+    return found
+
+
+def rank_list(ranks: object) -> list[int]:
+    """Return the ranks of a list, or of its text such as `[0, 1]`; empty for anything else."""
+    if isinstance(ranks, str):
+        # PyTorch shortens the text of a long list, which is then no JSON.
+        try:
+            ranks = json.loads(ranks)
+        except (ValueError, RecursionError):
+            return []
+    if isinstance(ranks, list | tuple) and all(isinstance(rank, int) for rank in ranks):
+        return list(ranks)
+    return []

@@ -50,8 +50,8 @@ def test_unknown_entries_are_counted(tmp_path: Path) -> None:
     assert only(found).bytes == 16
     for words in (
         "'nccl:teleport' is not a collective that is known (1)",
-        "all-reduce without sizes, or of an unknown type (1)",
-        "an entry that is not one of the Flight Recorder (1)",
+        "all-reduce without its numbers of elements (1)",
+        "an entry that is not one of the Flight Recorder, or is cut off (1)",
     ):
         assert words in reasons(found)
 
