@@ -13,7 +13,7 @@ from nccltune.formats.text.lines import line_blocks
 from nccltune.workload.call import CommCall, CommGroup, Operation, Recorded, Unread, total_bytes
 from nccltune.workload.pytorch_names import operation_of
 
-_TIMED = frozenset({"kernel_gpu", "kernel_cpu"})
+_TIMED = ("kernel_gpu", "kernel_cpu")
 """Sources of times of the kernel. `collective_cpu` is the time of the call on the host."""
 LEAST_BYTES = 8192
 """Messages below this size are not recorded by default (NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES)."""

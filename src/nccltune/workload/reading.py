@@ -108,7 +108,7 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
     head = file.read(_HEAD_BYTES)
     file.seek(0)
     if not head:
-        raise InputError("is empty")
+        raise InputError("is empty", hint="record while the job communicates")
     if head[257:262] == b"ustar":
         raise InputError("is an archive (tar)", hint=f"unpack it first: tar -xf {name}")
     if head[:2] in PICKLE_STARTS:

@@ -5,6 +5,8 @@ import gzip
 import io
 import itertools
 import json
+import random
+import re
 import tarfile
 import tracemalloc
 from collections.abc import Iterator
@@ -90,6 +92,26 @@ def test_a_folder_lists_what_was_not_readable(tmp_path: Path) -> None:
 def test_a_pickle_among_them(tmp_path: Path) -> None:
     content = pickled(dump(entry("nccl:all_reduce", [[1]], [[1]])))
     assert read(tmp_path / "d", content).formats == {"Flight Recorder dump": 1}
+
+
+def test_damaged_recordings_raise_no_other_error(tmp_path: Path) -> None:
+    random_ = random.Random(45)
+    pieces = (b"null", b"-1", b"1e999", b"[]", b"{}", b'"', b"\0", b"\xff", b"9" * 30, b"")
+    recordings = [text.encode() for text in FORMATS.values()]
+    recordings.append(pickled(dump(entry("nccl:all_reduce", [[1]], [[1]]))))
+    results = []
+    for _ in range(400):
+        damaged = bytearray(random_.choice(recordings))
+        # Values after a colon are replaced as a whole, so that many stay valid JSON.
+        values = [item.span() for item in re.finditer(rb"(?<=: )[\w.\"]+", damaged)]
+        at, end = random_.choice([*values, (random_.randrange(len(damaged)), len(damaged))])
+        damaged[at:end] = random_.choice(pieces)
+        try:
+            results.append(bool(read(tmp_path / "f", bytes(damaged)).rows))
+        except InputError as error:
+            assert error.hint
+            results.append(False)
+    assert set(results) == {True, False}
 
 
 def _big_trace() -> Iterator[bytes]:
