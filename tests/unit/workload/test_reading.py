@@ -99,8 +99,8 @@ def test_damaged_recordings_raise_no_other_error(tmp_path: Path) -> None:
     pieces = (b"null", b"-1", b"1e999", b"[]", b"{}", b'"', b"\0", b"\xff", b"9" * 30, b"")
     recordings = [text.encode() for text in FORMATS.values()]
     recordings.append(pickled(dump(entry("nccl:all_reduce", [[1]], [[1]]))))
-    results = []
-    for _ in range(400):
+    results: list[bool | None] = []
+    for _ in range(200):
         damaged = bytearray(random_.choice(recordings))
         # Values after a colon are replaced as a whole, so that many stay valid JSON.
         values = [item.span() for item in re.finditer(rb"(?<=: )[\w.\"]+", damaged)]
@@ -109,9 +109,8 @@ def test_damaged_recordings_raise_no_other_error(tmp_path: Path) -> None:
         try:
             results.append(bool(read(tmp_path / "f", bytes(damaged)).rows))
         except InputError as error:
-            assert error.hint
-            results.append(False)
-    assert set(results) == {True, False}
+            results.append(bool(error.hint) and None)
+    assert set(results) == {True, None}
 
 
 def _big_trace() -> Iterator[bytes]:
