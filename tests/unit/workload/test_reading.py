@@ -109,16 +109,16 @@ def test_damaged_recordings_raise_no_other_error(tmp_path: Path) -> None:
         try:
             results.append(bool(read(tmp_path / "f", bytes(damaged)).rows))
         except InputError as error:
-            results.append(bool(error.hint) and None)
+            results.append(None if error.hint else False)
     assert set(results) == {True, None}
 
 
 def _big_trace() -> Iterator[bytes]:
-    dims = json.dumps(event("aten::mm", "cpu_op", 1.0, 2.0, **{"Input Dims": [[8, 1024]] * 8}))
+    dims = json.dumps(event("aten::mm", "cpu_op", 1.0, 2.0, **{"Input Dims": [[8, 1024]] * 160}))
     kernel = json.dumps(nccl_kernel("allreduce", 512, 1.0, 2.0))
     yield b'{"schemaVersion": 1, "distributedInfo": {"rank": 0}, "traceEvents": ['
     for _ in range(40):
-        yield f"{dims},\n".encode() * 4000
+        yield f"{dims},\n".encode() * 400
         yield f"{kernel},\n".encode() * 10
     yield f"{kernel}]}}".encode()
 
