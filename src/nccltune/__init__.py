@@ -4,6 +4,7 @@
 model/        the vocabulary: collective, choice, scale, sample, rule, platform
 study/        the files of a study
 formats/      formats of other programs
+workload/     what a job sends: readers of traces, logs and dumps
 native/       the compiled parts, and child processes
 analyze/      samples to curves to findings
 tune/         rule search, explain, lint of configurations

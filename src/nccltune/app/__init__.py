@@ -39,6 +39,7 @@ topo_show.py            a machine as a graph with NCCL's paths
 topo_what_if.py         the bandwidth limit of a platform now, and after changes
 topo_calibrate.py       measure which share of their bandwidth links reach
 topo_convert.py         write a topology file for NCCL
+workload.py             what a job sends, from recordings of it
 net_stats.py            traffic of the network plugin's connections
 sendrecv_sweep.py       find the size from which copy engines are faster for send/recv
 sendrecv_settings.py    find better settings of NCCL's own send/recv

@@ -187,6 +187,7 @@ def _options(options: TuneOptions, usual: TuneOptions) -> list[str]:
         if value != getattr(usual, name):
             found.append(f"{option} {100 * value:.6g}%" if share else f"{option} {value:.6g}")
     found += ["--weights", shlex.quote(options.weights)] if options.weights else []
+    found += [word for path in options.workload for word in ("--workload", shlex.quote(path))]
     found += ["--channels", options.channels] if options.channels != usual.channels else []
     found += ["--extend"] if options.extend else []
     found += ["--any-scale"] if options.any_scale else []

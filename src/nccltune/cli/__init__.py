@@ -43,6 +43,7 @@ topo/                the group `topo`
 net/                 the group `net`
 sendrecv/            the group `sendrecv`
 launch/              the group `launch`
+workload/            the group `workload`
 
 Modules that several verbs share:
 
@@ -57,6 +58,7 @@ progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes
 rule_screen.py       rules and proofs
+worth_screen.py      what rules are worth to a job
 """
 
 import io
@@ -101,6 +103,7 @@ SECTIONS = {
         "topo": "the machine as NCCL sees it: show, what-if, calibrate, convert",
         "net": "the network plugin: the settings that load it, its live statistics",
         "sendrecv": "send/recv: compare settings and copy engines, deploy the library",
+        "workload": "what a job sends, from logs, profiler traces and dumps",
         "launch": "start a test with the launcher of a cluster, or print the command",
     },
 }

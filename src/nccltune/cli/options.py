@@ -182,6 +182,13 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "KEY=VALUE",
     },
     "--sizes": {"help": "Range of sizes", "show_default": True, "metavar": "A-B"},
+    "--workload": {
+        "help": "Recording of a job, a file or a folder (see `nccltune workload show`)",
+        "more": ": sizes count by its time there, and each rule gets its worth to the job.",
+        "multiple": True,
+        "type": click.Path(),
+        "metavar": "PATH",
+    },
     "--weights": {
         "help": "CSV file `bytes,weight`: how much each size counts",
         "more": "  [default: all the same]",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nccltune.cli.options import STUDY, binds, output_option, tune_options
+from nccltune.cli.options import STUDY, binds, option, output_option, tune_options
 from nccltune.cli.output import hanging, hint, next_step, print_result, stdout, warn_unsaved
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
@@ -20,12 +20,14 @@ EPILOG = """\b
 Examples:
   nccltune tune studies/h200x4
   nccltune tune studies/h200x4 -o /etc/nccl-tuner.conf --min-gain 5%
+  nccltune tune studies/h200x4 --workload traces/
 """
 
 
 @verb(epilog=EPILOG, dry_run=True)
 @STUDY
 @output_option("output", "the configuration  [default: STUDY/tuner.conf]", metavar="FILE")
+@option("--workload")
 @tune_options()
 @binds(options="nccltune.tune.result:TuneOptions")
 def command(study: Path, options: TuneOptions, output: Path | None, dry_run: bool) -> None:
@@ -54,9 +56,12 @@ def command(study: Path, options: TuneOptions, output: Path | None, dry_run: boo
 def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     """Print the tuning, the text `wrote` about the written file, and the next step."""
     from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning
+    from nccltune.cli.worth_screen import show_worth
 
     tuning = found.tuning
     show_tuning(tuning)
+    if tuning.worth is not None:
+        show_worth(tuning.worth)
     for words in found.left_out:
         hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())

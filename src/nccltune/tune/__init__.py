@@ -9,6 +9,7 @@ search.py      the rule search
 state.py       whether a rule is sure, a candidate or no rule
 left_alone.py  why sizes have no rule
 segment.py     split the size axis into ranges, with a price for each change; where curves cross
+worth.py       what rules are worth to a job, and weights from its recordings
 result.py      the structs of a tuning, and its options
 basis.py       the facts of a platform that rules rest on
 lint.py        rules of a configuration that do not do what their author expects

@@ -132,6 +132,7 @@ class TuneOptions(msgspec.Struct, frozen=True):
     - `extend`: rules at the smallest and the largest measured size also cover the sizes beyond
     - `any_scale`: merge rules that hold at all measured scales into one rule for any scale
     - `weights`: the path of a file with the weight of each size
+    - `workload`: the paths of recordings of a job; sizes count by its time, and rules get a worth
     - `channels`: "any" allows a rule to use more channels than NCCL's default at a size
     """
 
@@ -142,7 +143,58 @@ class TuneOptions(msgspec.Struct, frozen=True):
     extend: bool = False
     any_scale: bool = False
     weights: str | None = None
+    workload: tuple[str, ...] = ()
     channels: Literal["default", "any"] = "default"
+
+
+class RuleWorth(msgspec.Struct, frozen=True):
+    """What a rule is worth to a job. Times are means of a step, or of what a rank recorded.
+
+    - `rule`: None for all rules together
+    - `calls`, `bytes_share`: the job's calls in the range of the rule, and their share of all bytes
+    - `time_us`: the time of these calls; `is_recorded` if all of it was recorded, else it is also
+      the default's time in the study
+    - `exposed_us`: the part in which the GPU ran no other kernel; None if unknown
+    - `saved_us`: what the rule saves of it, with the limits of the measured gain and of the time
+    - `most_share`: the largest share of `JobWorth.total_us` that it can save; None if unknown
+    - `advised_against`: that share is below the threshold of `tune.worth`
+    """
+
+    rule: Rule | None
+    calls: float
+    bytes_share: float
+    time_us: float
+    is_recorded: bool
+    exposed_us: float | None = None
+    saved_us: float | None = None
+    saved_low_us: float | None = None
+    saved_high_us: float | None = None
+    most_share: float | None = None
+    advised_against: bool = False
+
+
+class JobWorth(msgspec.Struct, frozen=True):
+    """What rules are worth to a job.
+
+    - `unit`: what times are means of, `a step` or `a rank`
+    - `basis`, `total_us`: what shares are of: the step, all recorded time in NCCL, or that time as
+      estimated from the study
+    - `nccl_us`: the recorded time in NCCL; None if not every call has one
+    - `estimated_us`: the time of the calls whose time is known, without waits for other ranks
+    - `covered_share`: the share of the job's bytes at collectives, scales and sizes of the study
+    - `is_scale_known`: whether the recording states the nodes and ranks of each communicator
+    """
+
+    unit: str
+    recorders: int
+    basis: Literal["step", "recorded", "estimated"]
+    total_us: float
+    nccl_us: float | None
+    estimated_us: float
+    covered_share: float
+    is_scale_known: bool
+    rules: list[RuleWorth]
+    whole: RuleWorth
 
 
 class Tuning(msgspec.Struct, frozen=True):
@@ -151,7 +203,8 @@ class Tuning(msgspec.Struct, frozen=True):
     `stand_in` is how the measurement differs from one of real nodes (`Platform.stand_in`).
     `rests_on` are the facts of the platform in the header of the configuration (`tune.basis`).
     `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
-    of the written configuration. The plugin prints the same hash at init.
+    of the written configuration. The plugin prints the same hash at init. `worth` is what the rules
+    are worth to the job of `TuneOptions.workload`.
     """
 
     study: str
@@ -163,6 +216,7 @@ class Tuning(msgspec.Struct, frozen=True):
     stand_in: str | None = None
     rests_on: dict[str, str] = {}
     config_hash: str | None = None
+    worth: JobWorth | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -21,6 +21,9 @@ from nccltune.tune.basis import rests_on
 from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import Weights, evidence, search
 from nccltune.tune.state import state_of
+from nccltune.tune.worth import job_weights, job_worth
+from nccltune.workload.reading import read_workload
+from nccltune.workload.table import Workload
 
 
 def tune(
@@ -33,8 +36,8 @@ def tune(
 ) -> Tuning:
     """Return the rules of a study with their evidence. Write no file.
 
-    `name` is the name of the study, `created` an ISO 8601 date. Raises InputError if the file
-    `options.weights` cannot be read.
+    `name` is the name of the study, `created` an ISO 8601 date. Raises InputError if the files of
+    `options.weights` or `options.workload` cannot be read, or both are given.
 
     >>> from nccltune.analyze import sort_samples
     >>> from nccltune.examples import example
@@ -44,8 +47,15 @@ def tune(
     >>> len(tuning.rules) > 0
     True
     """
+    if options.weights and options.workload:
+        raise InputError(
+            "‹weights› and ‹workload› exclude each other", hint="leave out one of them"
+        )
     weights = read_weights(Path(options.weights)) if options.weights else None
     groups: list[TunedGroup] = search(found.timings, options, weights, found.doubts)
+    job = read_workload(map(Path, options.workload)) if options.workload else None
+    if job is not None:
+        groups = _weighted(groups, job, found, options)
     if options.any_scale:
         groups = widen(groups, found.timings, options)
     return Tuning(
@@ -57,7 +67,26 @@ def tune(
         stand_in=platform.stand_in,
         rests_on=rests_on(platform),
         samples=found.samples,
+        worth=None if job is None else job_worth(job, groups),
     )
+
+
+def _weighted(
+    groups: list[TunedGroup], job: Workload, found: SortedSamples, options: TuneOptions
+) -> list[TunedGroup]:
+    """Search again where the job communicates, with its time at each size as the weight."""
+    for (collective, scale), weights in job_weights(job, groups).items():
+        own = [
+            item
+            for item in found.timings
+            if (item.condition.collective, item.condition.scale) == (collective, scale)
+        ]
+        again = iter(search(own, options, weights, found.doubts))
+        groups = [
+            next(again) if (group.collective, group.scale) == (collective, scale) else group
+            for group in groups
+        ]
+    return groups
 
 
 def render(tuning: Tuning, proven: Mapping[Rule, str] | None = None) -> str:

@@ -24,7 +24,7 @@ from tests.unit.topology.samples import FOLDER
 MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 18, 5, 16
 READS_ONLY = {
     "compare", "explain", "lint", "predict", "topo show", "topo what-if", "net env",
-    "net stats", "sendrecv env", "launch render", "status",
+    "net stats", "sendrecv env", "launch render", "status", "workload show",
 }  # fmt: skip
 """Verbs that write nothing and start nothing that measures."""
 SOURCES = Path(nccltune.cli.__file__).parent

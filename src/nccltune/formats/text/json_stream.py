@@ -18,6 +18,19 @@ _DEEP = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 # The part of a string up to its end or the end of the buffer. The pattern is possessive (no
 # backtracking), so its time is linear.
 _STRING_PART = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_LEVELS = 6
+
+
+def _nested(levels: int) -> bytes:
+    """Return the pattern of a list or an object with at most `levels` levels of brackets."""
+    inside = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
+    deeper = b"|" + _nested(levels - 1) if levels > 1 else b""
+    return rb"[{\[](?:" + inside + deeper + rb")*+[}\]]"
+
+
+# A whole element of a list. One match is much faster than one for each token. Elements with more
+# levels, and elements of which the buffer has a part, are read token by token.
+_ELEMENT = re.compile(rb"\s*+" + _nested(_LEVELS) + rb"\s*+(?=[,\]])", re.DOTALL)
 _KEY = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
@@ -55,6 +68,7 @@ class JsonStream:
         self._buffer = bytearray()
         self._start = 0
         self._line = 1
+        self._counted = 0
         self._key = ""
         self._dropped = False
         self._depth = 0
@@ -75,6 +89,9 @@ class JsonStream:
                 at, string_at = string_at + 1, None
             at -= self._trim(at)
             while not self.complete:
+                if self._depth == self._item_depth == 2 and at == self._start:
+                    element = _ELEMENT.match(self._buffer, at)
+                    at = element.end() if element is not None else at
                 pattern = _SHALLOW if self._depth <= self._item_depth else _DEEP
                 match = pattern.search(self._buffer, at)
                 if match is None:
@@ -138,10 +155,17 @@ class JsonStream:
         if at - self._start > MAX_ITEM_BYTES:
             self._dropped = True
             keep = at
-        self._line += self._buffer.count(b"\n", 0, keep)
+        self._line_at(keep)
         del self._buffer[:keep]
+        self._counted = max(self._counted - keep, 0)
         self._start = max(self._start - keep, 0)
         return keep
+
+    def _line_at(self, at: int) -> int:
+        """Return the line of a place in the buffer that is not before the last one asked for."""
+        self._line += self._buffer.count(b"\n", self._counted, at)
+        self._counted = max(self._counted, at)
+        return self._line
 
     def _begin(self, at: int) -> None:
         self._start, self._dropped = at, False
@@ -155,7 +179,7 @@ class JsonStream:
 
     def _item(self, end: int) -> Iterator[Item]:
         raw = bytes(self._buffer[self._start : end])
-        line = self._line + self._buffer.count(b"\n", 0, self._start)
+        line = self._line_at(self._start + len(raw) - len(raw.lstrip()))
         if self._item_depth == 2:
             if self._dropped or raw.strip():
                 yield Item(self._key, None if self._dropped else raw.strip(), line)

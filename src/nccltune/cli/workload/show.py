@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune workload show`: show what recordings of a job hold."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nccltune.cli.options import PATH
+from nccltune.cli.output import hanging, harmless, hint, plain_table, print_result, stdout
+from nccltune.cli.progress import working
+from nccltune.cli.verb import verb
+from nccltune.model.numbers import counted, percent_text, significant, size_form
+from nccltune.model.sizes import format_bytes
+from nccltune.report.words import range_text, time_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.app.workload import GroupUse, SizeRange, WorkloadSummary
+    from nccltune.workload.table import Workload
+
+EPILOG = """\b
+Examples:
+  nccltune workload show rank0.pt.trace.json.gz
+  nccltune workload show nccl.log --json
+"""
+
+
+@verb(epilog=EPILOG)
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILES|DIR...")
+def command(paths: tuple[Path, ...]) -> None:
+    """Show what a job sends: bytes, calls and time by communicator, collective and range of sizes.
+
+    Reads logs of NCCL with the calls (NCCL_DEBUG_SUBSYS=INIT,COLL), traces of the PyTorch profiler,
+    PyTorch execution traces in JSON, dumps of PyTorch's Flight Recorder and JSON lines of NCCL's
+    Inspector, also compressed by gzip. All files are of one job: a file for each rank is best, and
+    one format. Sizes are total sizes, as NCCL's tuner counts them. Numbers are means of a step
+    where every rank recorded steps, else of a rank.
+    """
+    from nccltune.app.workload import show_workload
+
+    with working("reading"):
+        found = show_workload(paths)
+    print_result(found, show, found)
+    name = shlex.quote(str(paths[0]))
+    hint(f"next: which rules pay for this job: nccltune tune STUDY --workload {name}")
+
+
+_NARROW = 66
+"""On a terminal with fewer columns, a collective and its sizes are two lines."""
+_ROWS = 12
+"""Most rows of a communicator on the screen."""
+_LINES = 6
+"""Most lines on what was not read."""
+
+
+def show(found: WorkloadSummary) -> None:
+    """Print the sums, what was not read, and a table for each group of communicators."""
+    out, job = stdout(), found.workload
+    files = ", ".join(f"{title} ({counted(n, 'file')})" for title, n in job.formats.items())
+    words = counted(job.recorders, "rank")
+    if found.step_us is not None:
+        words += f", {counted(job.steps, 'step')} of {time_text(found.step_us)}"
+    hanging(out, "recorded   ", 11, f"{words}; {files}")
+    words = f"{format_bytes(round(found.bytes))} {found.unit}"
+    if found.time_us is not None:
+        words += f"; {time_text(found.time_us)} in NCCL's kernels, waits for other ranks included"
+        if found.step_us is not None:
+            words += f", {percent_text(found.time_us / found.step_us)} of the step"
+        if found.exposed_us is not None:
+            words += f"; {time_text(found.exposed_us)} while no other kernel ran"
+    else:
+        words += "; no times: shares are shares of the bytes"
+    hanging(out, "sent       ", 11, words)
+    _show_unread(job, out)
+    for use in found.groups:
+        _show_group(use, found, out)
+
+
+def _show_unread(job: Workload, out: Console) -> None:
+    lines = []
+    unread = sorted(job.unread, key=lambda item: item.reason)
+    for reason, same in groupby(unread, lambda item: item.reason):
+        items = list(same)
+        parts = [f"{sum(item.number for item in items):,}"]
+        time_us = sum(item.time_us for item in items)
+        parts += [time_text(time_us)] if time_us else []
+        lines.append(f"{reason} ({', '.join(parts)}, in {counted(len(items), 'file')})")
+    lines += [f"{item.file}: {item.reason}" for item in job.refused]
+    for words in lines[:_LINES]:
+        hanging(out, ("not read   ", "yellow"), 11, words)
+    if len(lines) > _LINES:
+        out.print(f"           and {len(lines) - _LINES} more (--json has all)")
+
+
+def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
+    group = use.group
+    parts = [harmless(group.name) or "unnamed", use.parallelism or ""]
+    parts.append(counted(group.ranks, "rank") if group.ranks else "? ranks")
+    parts.append(counted(group.nodes, "node") if group.nodes else "")
+    parts.append(counted(use.communicators, "communicator") if use.communicators > 1 else "")
+    out.print()
+    hanging(out, "", 2, " · ".join(filter(None, parts)), "bold")
+    shown = sorted(use.ranges, key=lambda item: _share(item, found), reverse=True)[:_ROWS]
+    shown = [item for item in use.ranges if item in shown]
+    form = size_form(size for item in shown for size in (item.low, item.high))
+    is_narrow, is_timed = out.width < _NARROW, any(item.time_us is not None for item in shown)
+    columns = [">calls", ">time" if is_timed else ">bytes", ">share"]
+    if is_narrow:
+        table = plain_table("collective", *columns)
+    else:
+        table = plain_table("<  collective", "<sizes", *([">bytes"] * is_timed), *columns)
+    for item in shown:
+        sizes = range_text(item.low, item.high, "-", form)
+        calls, total = significant(item.calls), format_bytes(round(item.bytes))
+        time = total
+        if is_timed:
+            time = "?" if item.time_us is None else time_text(item.time_us)
+        cells = [calls, time, share_text(_share(item, found))]
+        if is_narrow:
+            table.add_row(f"{item.operation.prose}\n {sizes}", *cells)
+        else:
+            table.add_row(f"  {item.operation.prose}", sizes, *([total] * is_timed), *cells)
+    out.print(table)
+    if len(use.ranges) > len(shown):
+        out.print(f"  and {len(use.ranges) - len(shown)} smaller rows (--json has all)")
+
+
+def share_text(share: float) -> str:
+    """Return a share as a percentage, those below 0.1 % as such."""
+    return percent_text(share) if share >= 0.001 or not share else "<0.1 %"
+
+
+def _share(item: SizeRange, found: WorkloadSummary) -> float:
+    """Return the share of all time in NCCL, or of all bytes if not every call has a time."""
+    if found.time_us:
+        return (item.time_us or 0.0) / found.time_us
+    return item.bytes / found.bytes if found.bytes else 0.0

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rules are worth to a job: the time that they save in a step, or in what a rank recorded.
+
+A call of the job saves a share of its time that the study measured at its size. Its time is the
+smaller one of the recorded mean, which includes the wait for other ranks, and the default's time in
+the study; the upper limit rests on the recorded mean. What a rule saves in NCCL is an upper limit
+of what it saves in a step: time that other kernels hide saves nothing.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.tune.result import Decision, JobWorth, RuleWorth, TunedGroup
+from nccltune.workload.table import Workload, WorkloadRow
+
+LEAST_SHARE = 0.005
+"""A rule that saves at most this share of a step is advised against."""
+_LEAST_WEIGHT = 0.2
+"""The part of the weight that all sizes share: the job may also send what was not recorded."""
+
+
+class _Curve:
+    """The default's time and the gain of the rules over the size, between the measured sizes."""
+
+    def __init__(self, decisions: Sequence[Decision]) -> None:
+        known = [item for item in decisions if item.default_us is not None and item.bytes > 0]
+        self._bytes = [item.bytes for item in known]
+        self._sizes = [math.log(item.bytes) for item in known]
+        self._times = [math.log(item.default_us or 1.0) for item in known]
+        self._gains = [self._logs(item) for item in known]
+
+    @staticmethod
+    def _logs(item: Decision) -> tuple[float, float, float]:
+        if item.choice is None:
+            return 0.0, 0.0, 0.0
+        if item.gain is None or item.gain_low is None or item.gain_high is None:
+            return math.nan, math.nan, math.nan
+        return math.log(item.gain), math.log(item.gain_low), math.log(item.gain_high)
+
+    def time_us(self, size: int) -> float | None:
+        """Return the time of NCCL's default; None beyond the measured sizes."""
+        if not self._bytes or not self._bytes[0] <= size <= self._bytes[-1]:
+            return None
+        return math.exp(float(np.interp(math.log(size), self._sizes, self._times)))
+
+    def saved_shares(self, size: int) -> list[float]:
+        """Return the share of the time that a rule saves, and its lower and upper limit."""
+        return [
+            1 - math.exp(-float(np.interp(math.log(size), self._sizes, gains)))
+            for gains in zip(*self._gains, strict=True)
+        ]
+
+
+class _Call(NamedTuple):
+    """A row of the job with the group of the study that measured it; None if none did."""
+
+    row: WorkloadRow
+    calls: float
+    group: TunedGroup | None
+    curve: _Curve
+
+    @property
+    def study_us(self) -> float | None:
+        """Return the time of NCCL's default in the study; None if it was not measured."""
+        return self.curve.time_us(self.row.bytes)
+
+    @property
+    def likely_us(self) -> float:
+        """Return the time of the calls without waits, as far as it is known; 0 if it is not."""
+        known = [time for time in (self.row.mean_us, self.study_us) if time is not None]
+        return self.calls * min(known, default=0.0)
+
+    @property
+    def longest_us(self) -> float:
+        """Return the recorded time of the calls; that in the study if none was recorded."""
+        return self.calls * (self.row.mean_us or self.study_us or 0.0)
+
+    @property
+    def exposed_us(self) -> float | None:
+        """Return the time of the calls that no other kernel hides; None if unknown."""
+        row = self.row
+        return self.calls * row.exposed_us / row.exposing if row.exposing else None
+
+
+def _calls(job: Workload, groups: Sequence[TunedGroup]) -> list[_Call]:
+    curves = {id(group): _Curve(group.decisions) for group in groups}
+    found = []
+    for row in job.rows:
+        group = _group_of(row, groups)
+        found.append(_Call(row, row.calls / job.units, group, curves.get(id(group), _Curve([]))))
+    return found
+
+
+def _group_of(row: WorkloadRow, groups: Sequence[TunedGroup]) -> TunedGroup | None:
+    """Return the group of the study of the collective and scale; None if none or several fit."""
+    collective, wanted = row.operation.collective, row.group
+    fitting = [
+        group
+        for group in groups
+        if group.collective is collective
+        and wanted.ranks == group.scale.ranks
+        and wanted.nodes in (0, group.scale.nodes)
+    ]
+    if len({group.scale for group in fitting}) != 1:
+        return None
+    # Nothing records whether buffers are registered, or the calls of a group. Take plain calls.
+    return min(fitting, key=lambda group: (group.registered or False, group.pipe_ops or 1))
+
+
+def job_weights(
+    job: Workload, groups: Sequence[TunedGroup]
+) -> dict[tuple[Collective, Scale], Callable[[int], float]]:
+    """Return the weight of each measured size, for the collectives and scales of the job.
+
+    `groups` are those of a search without weights. The weight of a size is the job's time there;
+    a part of it is the same for all sizes.
+    """
+    times: dict[tuple[Collective, Scale], dict[int, float]] = {}
+    for call in _calls(job, groups):
+        if call.group is None or call.study_us is None:
+            continue
+        sizes = [item.bytes for item in call.group.decisions if item.bytes > 0]
+        nearest = min(sizes, key=lambda size: abs(math.log(size / call.row.bytes)))
+        own = times.setdefault((call.group.collective, call.group.scale), dict.fromkeys(sizes, 0.0))
+        own[nearest] = own.get(nearest, 0.0) + call.likely_us
+    return {key: _weight(own) for key, own in times.items() if sum(own.values()) > 0}
+
+
+def _weight(times: dict[int, float]) -> Callable[[int], float]:
+    mean = sum(times.values()) / len(times)
+    return lambda size: _LEAST_WEIGHT + (1 - _LEAST_WEIGHT) * times.get(size, 0.0) / mean
+
+
+def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
+    """Return what the rules of `groups` are worth to a job."""
+    calls = _calls(job, groups)
+    timed = [None if call.row.mean_us is None else call.longest_us for call in calls]
+    recorded, estimated = _sum(timed), math.fsum(call.likely_us for call in calls)
+    basis: Literal["step", "recorded", "estimated"] = "estimated"
+    total_us = estimated
+    if job.step_us is not None:
+        basis, total_us = "step", job.step_us
+    elif recorded is not None:
+        basis, total_us = "recorded", recorded
+    # Whether the job's buffers are registered is unknown, and whether its calls are in groups.
+    plain = [group for group in groups if not (group.registered or (group.pipe_ops or 1) > 1)]
+    by_rule: dict[Rule, list[_Call]] = {}
+    for group in plain:
+        for rule in (item.rule for item in group.rules):
+            by_rule.setdefault(rule, []).extend(
+                call
+                for call in calls
+                if call.group is group and rule.min_bytes <= call.row.bytes <= rule.max_bytes
+            )
+    all_bytes = _bytes(calls) or 1.0
+    every = [call for inside in by_rule.values() for call in inside]
+    return JobWorth(
+        unit=job.unit,
+        recorders=job.recorders,
+        basis=basis,
+        total_us=total_us,
+        nccl_us=recorded,
+        estimated_us=estimated,
+        covered_share=_bytes(call for call in calls if call.study_us is not None) / all_bytes,
+        is_scale_known=all(row.group.nodes and row.group.ranks for row in job.rows),
+        rules=[_worth(rule, inside, all_bytes, total_us) for rule, inside in by_rule.items()],
+        whole=_worth(None, every, all_bytes, total_us),
+    )
+
+
+def _bytes(calls: Iterable[_Call]) -> float:
+    return math.fsum(call.calls * call.row.bytes for call in calls)
+
+
+def _sum(times: Iterable[float | None]) -> float | None:
+    """Return the sum; None if any is unknown."""
+    found = list(times)
+    return math.fsum(time for time in found if time is not None) if None not in found else None
+
+
+def _worth(
+    rule: Rule | None, calls: Sequence[_Call], all_bytes: float, total_us: float
+) -> RuleWorth:
+    """Return the worth of a rule, or of all, to the calls in its range."""
+    saved, low, high = 0.0, 0.0, 0.0
+    for call in calls:
+        if call.study_us is not None:
+            gain, least, most = call.curve.saved_shares(call.row.bytes)
+            saved += call.likely_us * gain
+            low += (call.likely_us if least > 0 else call.longest_us) * least
+            high += (call.longest_us if most > 0 else call.likely_us) * most
+    exposed = _sum(call.exposed_us for call in calls)
+    is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
+    most_us = high if is_known else None if calls else 0.0
+    if most_us is not None and exposed is not None:
+        most_us = min(most_us, exposed)
+    share = None if most_us is None or total_us <= 0 else max(most_us, 0.0) / total_us
+    return RuleWorth(
+        rule=rule,
+        calls=math.fsum(call.calls for call in calls),
+        bytes_share=_bytes(calls) / all_bytes,
+        time_us=math.fsum(call.longest_us for call in calls),
+        is_recorded=all(call.row.timed for call in calls),
+        exposed_us=exposed,
+        saved_us=saved if is_known else None,
+        saved_low_us=low if is_known else None,
+        saved_high_us=high if is_known else None,
+        most_share=share,
+        advised_against=share is not None and share <= LEAST_SHARE,
+    )

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job sends: read recordings of its communication into one table.
+
+`read_workload` finds the format of each file by content. Each reader is a generator of calls in
+bounded memory; only a pickle is read as a whole.
+
+call.py             a call, its communicator, and its size as NCCL's tuner counts it
+table.py            the calls of a job, summed up
+reading.py          find the format of files, and read them into the table
+pytorch_names.py    names, types and groups as PyTorch writes them
+kineto.py           traces of the PyTorch profiler
+execution_trace.py  execution traces of PyTorch, also called Chakra traces
+flight_recorder.py  dumps of PyTorch's Flight Recorder
+inspector.py        JSON lines of NCCL's Inspector
+log.py              calls in NCCL's log
+parallelism.py      the parallelism that the name of a communicator states
+"""

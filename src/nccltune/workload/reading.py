@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the format of each file by content, and read all files into one table."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from nccltune.formats.importing.inputs import InputFile, find_inputs
+from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
+from nccltune.model.errors import InputError
+from nccltune.workload.call import Recorded
+from nccltune.workload.execution_trace import read_execution_trace
+from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
+from nccltune.workload.inspector import read_inspector
+from nccltune.workload.kineto import read_kineto
+from nccltune.workload.log import read_log
+from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
+
+FORMATS = (
+    "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL), a trace of the PyTorch profiler, "
+    "a PyTorch execution trace in JSON, a Flight Recorder dump, or JSON lines of NCCL's Inspector"
+)
+_HEAD_BYTES = 1 << 16
+_SEARCHED_BYTES = 64 << 20
+_GZIP = b"\x1f\x8b"
+
+
+class _Format(NamedTuple):
+    title: str
+    read: Callable[[BinaryIO, str], Iterator[Recorded]]
+
+
+_LOG = _Format("NCCL log", read_log)
+_DUMP = _Format("Flight Recorder dump", read_flight_recorder)
+_JSON: tuple[tuple[re.Pattern[bytes], _Format], ...] = (
+    (
+        re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf)"\s*:'),
+        _Format("NCCL Inspector", read_inspector),
+    ),
+    (
+        re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo)"\s*:'),
+        _Format("PyTorch profiler trace", read_kineto),
+    ),
+    (re.compile(rb'"(?:pg_config|comm_lib_version|nccl_version|profiling_name)"\s*:'), _DUMP),
+    (
+        re.compile(rb'"(?:schema|nodes)"\s*:\s*["\[]'),
+        _Format("PyTorch execution trace", read_execution_trace),
+    ),
+)
+
+
+def read_workload(paths: Iterable[Path]) -> Workload:
+    """Read recordings of one job: files, and all files in folders.
+
+    A file that cannot be read is listed in the result. Raises InputError if a name does not exist,
+    or if no file has a call.
+    """
+    table = WorkloadTable()
+    for item in find_inputs(paths):
+        try:
+            with _opened(item) as file:
+                found = _format_of(file, item.name)
+                if table.add(found.read(file, item.name), item.name):
+                    table.formats[found.title] = table.formats.get(found.title, 0) + 1
+                    continue
+            hint = "record while the job communicates"
+            if found is _LOG:
+                hint = "log the calls: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
+            reasons = "; ".join([f"{found.title} without a call", *table.reasons(item.name)])
+            refused = RefusedFile(item.name, reasons, hint)
+        except InputError as error:
+            refused = RefusedFile(item.name, error.message, error.hint)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            refused = RefusedFile(item.name, f"cannot be read: {reason}", "check this file")
+        table.refused.append(refused)
+    workload = table.workload()
+    if not workload.rows:
+        first = next(iter(table.refused), None)
+        if first is None:
+            raise InputError("no file to read", hint=f"name {FORMATS}")
+        raise InputError(first.reason, where=first.file, hint=first.hint)
+    return workload
+
+
+@contextmanager
+def _opened(item: InputFile) -> Iterator[BinaryIO]:
+    """Open a file, unpacked if it is compressed by gzip."""
+    if item.path is None or not item.path.is_file():
+        raise InputError("is no regular file", hint="write it to a file first")
+    with item.path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if not packed:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield cast(BinaryIO, unpacked)
+
+
+def _format_of(file: BinaryIO, name: str) -> _Format:
+    """Return the format of a file. Raises InputError for another one."""
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if not head:
+        raise InputError("is empty", hint="record while the job communicates")
+    if head[257:262] == b"ustar":
+        raise InputError("is an archive (tar)", hint=f"unpack it first: tar -xf {name}")
+    if head[:2] in PICKLE_STARTS:
+        return _DUMP
+    check_text(head)
+    start = head.decode(encoding_of(head[:4]), errors="replace").lstrip("\ufeff \r\n\t")
+    if start[:1] == "{":
+        for pattern, found in _JSON:
+            if pattern.search(head):
+                return found
+    for _, lines in line_blocks(file):
+        if any(map(find_log_line, lines)):
+            file.seek(0)
+            return _LOG
+        if file.tell() > _SEARCHED_BYTES:
+            break
+    raise InputError("is no recording of a job's communication", hint=f"name {FORMATS}")

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the traces of a job to what rules are worth to it, and the page that shows this."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workload.recordings import LOG_START, event, log_call, nccl_kernel, trace
+
+from .command_line import nccltune
+from .page_snippets import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "workload.md").read_text(encoding="utf-8")
+STUDY = "h200x4-as-4-nodes"
+
+
+def _events() -> list[dict[str, Any]]:
+    """Two steps of 100 ms: 40 all-reduces of 64 KiB, and 6 all-gathers of 32 MiB, mostly hidden."""
+    events = []
+    for step in range(2):
+        at = 1e5 * step
+        events.append(event(f"ProfilerStep#{step}", "user_annotation", at, 1e5))
+        for _ in range(40):
+            events.append(nccl_kernel("allreduce", 32 << 10, at, 240.0))
+            at += 500.0
+        more = {"Process Group Name": "0", "Process Group Description": "fsdp"}
+        for _ in range(6):
+            size = {"In msg nelems": 4 << 20, "Out msg nelems": 16 << 20}
+            events.append(event("gemm", "kernel", at, 8000.0))
+            events.append(nccl_kernel("_allgather_base", 0, at, 9000.0, **size, **more))
+            at += 12_000.0
+    return events
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "examples" / STUDY, tmp_path / STUDY)
+    (tmp_path / "traces").mkdir()
+    for rank in range(4):
+        path = tmp_path / "traces" / f"rank{rank}.pt.trace.json.gz"
+        path.write_bytes(gzip.compress(trace(_events(), rank).encode()))
+    return tmp_path
+
+
+def test_the_page_shows_what_is_printed(folder: Path) -> None:
+    shown = nccltune("workload", "show", "traces", cwd=folder).stdout
+    assert shown.rstrip() in PAGE
+    tuned = nccltune("tune", STUDY, "--workload", "traces", cwd=folder).stdout
+    assert tuned[tuned.index("job  ") : tuned.index("Wrote ")].rstrip() in PAGE
+
+
+def test_the_worth_is_kept_with_the_rules(folder: Path) -> None:
+    nccltune("tune", STUDY, "--workload", "traces", cwd=folder)
+    worth = json.loads((folder / STUDY / "tuning.json").read_text())["worth"]
+    assert (worth["basis"], worth["total_us"], worth["recorders"]) == ("step", 1e5, 4)
+    used = [item for item in worth["rules"] if item["calls"]]
+    assert [item["calls"] for item in used] == [40]
+    assert used[0]["saved_low_us"] <= used[0]["saved_us"] <= used[0]["saved_high_us"]
+    assert not worth["whole"]["advised_against"]
+    report = json.loads(nccltune("report", STUDY, "--json", cwd=folder).stdout)
+    assert "--workload traces" in report["commands"]["rebuild"]
+
+
+def test_a_job_that_rules_do_not_touch_is_advised_against(folder: Path) -> None:
+    start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 4")
+    calls = log_call("AllReduce", 8 << 20) * 9
+    (folder / "nccl.log").write_text(start + calls.replace("nranks=8", "nranks=4"))
+    out = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder).stdout
+    assert "no times: " in out
+    assert "estimated from the default's times in the study" in out
+    assert "verdict    advised against for this job: none of its recorded calls" in out
+
+
+def test_weights_and_a_workload_exclude_each_other(folder: Path) -> None:
+    (folder / "weights.csv").write_text("1K,1\n")
+    words = ("tune", STUDY, "--workload", "traces", "--weights", "weights.csv")
+    err = nccltune(*words, cwd=folder, code=2).stderr
+    assert "--weights and --workload exclude each other" in err
+
+
+def test_a_recording_that_cannot_be_read(folder: Path) -> None:
+    (folder / "notes.txt").write_text("see the wiki\n")
+    err = nccltune("tune", STUDY, "--workload", "notes.txt", cwd=folder, code=2).stderr
+    assert "notes.txt: is no recording of a job's communication" in err
+    assert "NCCL_DEBUG_SUBSYS=INIT,COLL" in err
+    assert not (folder / STUDY / "tuner.conf").exists()

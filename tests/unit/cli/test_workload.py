@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune workload show`: screens, the document, and what was not readable."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nccltune.app.workload import show_workload
+from nccltune.cli.workload import show
+from tests.unit.runs import Cli
+from tests.unit.workload.recordings import LOG_START, event, log_call, nccl_kernel, trace
+
+STEPS = [event(f"ProfilerStep#{number}", "user_annotation", 0.0, 1e5) for number in (1, 2)]
+
+
+def _recorded(folder: Path) -> Path:
+    """Write the traces of two ranks: four calls of 1 MiB in two steps, half of them hidden."""
+    for rank in (0, 1):
+        kernels = [nccl_kernel("allreduce", 1 << 19, 1e4 * at, 5e3) for at in range(4)]
+        other = [event("gemm", "kernel", 1e4 * at, 2.5e3) for at in range(4)]
+        unsized = [event("ncclDevKernel_X()", "kernel", 9e4, 3e3)]
+        events = [*STEPS, *kernels, *other, *unsized]
+        (folder / f"{rank}.json").write_text(trace(events, rank))
+    (folder / "notes.txt").write_text("see the wiki\n")
+    return folder
+
+
+def _lines(folder: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, highlight=False)
+    monkeypatch.setattr(show, "stdout", lambda: console)
+    show.show(show_workload([folder]))
+    lines = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
+    assert max(map(len, lines)) <= width
+    return [line.rstrip() for line in lines]
+
+
+def test_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(_lines(_recorded(tmp_path), 80, monkeypatch))
+    assert "2 ranks, 4 steps of 100 ms; PyTorch profiler trace (2 files)" in text
+    assert "2.00 MiB a step; 10.0 ms in NCCL's kernels" in text.replace("2 MiB", "2.00 MiB")
+    assert "10 % of the step" in " ".join(text.split())
+    assert "5.00 ms while no other kernel ran" in " ".join(text.split())
+    assert "mesh_tp · tensor parallel · 4 ranks" in text
+    assert re.search(r"all-reduce +1 MiB +2 MiB +2\.00 +10\.0 ms +100 %", text)
+    assert "(2, 6.00 ms, in 2 files)" in " ".join(text.split())
+    assert "notes.txt: is no recording" in " ".join(text.split())
+
+
+def test_a_narrow_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _lines(_recorded(tmp_path), 40, monkeypatch)
+    at = next(at for at, line in enumerate(lines) if line.startswith("all-reduce"))
+    assert re.fullmatch(r"all-reduce +2\.00 +10\.0 ms +100 %", lines[at])
+    assert lines[at + 1] == " 1 MiB"
+
+
+def test_shares_are_of_the_bytes_without_times(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    calls = log_call("AllReduce", 3 << 18) + log_call("Send", 1 << 18)
+    path.write_text(LOG_START + calls)
+    out = cli("workload", "show", path, code=0).out
+    assert "no times: shares are shares of the bytes" in out
+    assert "unnamed · 8 ranks · 2 nodes" in out
+    assert re.search(r"all-reduce +3 MiB +1\.00 +3 MiB +75 %", out)
+    assert re.search(r"send +1 MiB +1\.00 +1 MiB +25 %", out)
+
+
+def test_the_document_has_every_size(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text("".join(log_call("AllReduce", count) for count in (300, 301, 302)))
+    document = cli("workload", "show", path, "--json", code=0).document
+    (use,) = document["groups"]
+    assert [item["calls"] for item in use["ranges"]] == [3.0]
+    assert [row["bytes"] for row in document["workload"]["rows"]] == [1200, 1204, 1208]
+    assert document["time_us"] is None
+
+
+def test_nothing_to_read_is_an_error(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text("n0:7:7 [0] NCCL INFO Using network IB\n")
+    err = cli("workload", "show", path, code=2).err
+    assert "nccl.log: NCCL log without a call" in err
+    assert "NCCL_DEBUG_SUBSYS=INIT,COLL" in err
+    assert "check the name" in cli("workload", "show", tmp_path / "none", code=2).err

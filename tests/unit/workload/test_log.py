@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls in NCCL's log."""
+
+from pathlib import Path
+
+from nccltune.workload.call import CommGroup
+from tests.unit.workload.recordings import LOG_START, log_call, only, read, reasons, sizes
+
+
+def test_sizes_are_those_of_the_tuner(tmp_path: Path) -> None:
+    functions = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AlltoAll", "Send", "Recv")
+    found = read(tmp_path / "log", LOG_START + "".join(log_call(name, 256) for name in functions))
+    assert sizes(found) == {
+        "allreduce": 1024,
+        "allgather": 8192,
+        "reducescatter": 8192,
+        "broadcast": 1024,
+        "alltoall": 8192,
+        "send": 1024,
+        "recv": 1024,
+    }
+
+
+def test_a_launcher_prefix_and_a_type(tmp_path: Path) -> None:
+    found = read(tmp_path / "log", "[1,0]<stdout>:" + log_call("AllReduce", 100, dtype=9))
+    assert only(found).bytes == 200
+
+
+def test_nodes_and_ids_come_from_the_start_of_the_communicator(tmp_path: Path) -> None:
+    other = LOG_START.replace("n0:7:7", "n1:8:8").replace("0xa0 rank 0", "0xa0 rank 4")
+    calls = log_call("AllReduce", 1) + log_call("AllReduce", 1, process="n1:8")
+    found = read(tmp_path / "log", LOG_START + other + calls)
+    assert (found.groups, found.communicators) == ([CommGroup("", 8, 2)], [1])
+    assert (found.recorders, only(found).calls, only(found).timed) == (2, 2, 0)
+
+
+def test_without_the_start_the_nodes_are_unknown(tmp_path: Path) -> None:
+    assert read(tmp_path / "log", log_call("AllReduce", 1)).groups == [CommGroup("", 8, 0)]
+
+
+def test_a_line_that_is_cut_off_is_counted(tmp_path: Path) -> None:
+    cut = log_call("AllReduce", 7)[:90] + " comm \n"
+    found = read(tmp_path / "log", log_call("AllReduce", 1) + cut)
+    assert only(found).calls == 1
+    assert "is not as NCCL 2.18 to 2.32 writes it (1)" in reasons(found)
