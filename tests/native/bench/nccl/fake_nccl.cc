@@ -25,7 +25,7 @@
 #include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
 #include "host/tuner_host.h"
-#include "sendrecv/stand_in/nccl_kernel.h"
+#include "sendrecv/stand_in/nccl_comm.h"
 
 namespace nccltune::fake {
 namespace {

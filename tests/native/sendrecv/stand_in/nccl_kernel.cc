@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/stand_in/nccl_kernel.h"
+#include "sendrecv/stand_in/nccl_comm.h"
 
 #include <unistd.h>
 
