@@ -155,7 +155,7 @@ struct Comm {
   std::map<int, double> ops;
   int next_op = kNcclBuiltInOps;
   std::map<const void*, size_t> registered;  // buffers and their sizes
-  std::shared_ptr<CommObserver> observer;    // see nccl_kernel.h; null in most tests
+  std::shared_ptr<CommObserver> observer;    // null in most tests
 };
 
 // Makes a communicator's context current on this thread while the object lives.
