@@ -12,7 +12,6 @@
 #include "bench/ending.h"
 #include "bench/player.h"
 #include "bench/support.h"
-#include "bench/whole_run.h"
 #include "bench/wire.h"
 
 namespace nccltune::bench {

@@ -23,7 +23,6 @@
 #include "net/clock.h"
 #include "net/descriptors.h"
 #include "net/link.h"
-#include "net/stranger.h"
 
 namespace nccltune::net {
 namespace {

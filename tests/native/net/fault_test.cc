@@ -14,7 +14,6 @@
 
 #include "net/fault_injection.h"
 #include "net/link.h"
-#include "net/stranger.h"
 
 namespace nccltune::net {
 namespace {

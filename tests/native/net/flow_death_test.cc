@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "net/link.h"
-#include "net/stranger.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Both ends of a connection in one process, over 127.0.0.1, without an adapter.
 #ifndef NCCLTUNE_TESTS_NET_LINK_H_
 #define NCCLTUNE_TESTS_NET_LINK_H_
@@ -8,11 +7,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "log_line.h"
+#include "net/socket.h"
 #include "net/transport.h"
+#include "net/wire.h"
 
 namespace nccltune::net {
 
@@ -84,6 +88,34 @@ struct Plan {
 // Sends all messages and checks every byte and size, and that nothing is written past a message.
 // Returns false after a reported failure.
 bool Exchange(const Link& link, const Plan& plan);
+
+// A foreign connection to a listener's port, and access to the sockets of this process.
+
+class Stranger {
+ public:
+  explicit Stranger(const SocketEndpoint& end);
+
+  void SendBytes(std::span<const std::byte> bytes);
+  void SendBytes(std::string_view text);
+  // Closes with a reset.
+  void Reset();
+  // Returns whether the other side has closed. Received data is kept.
+  bool Closed();
+  // Returns the welcome once it has arrived completely.
+  std::optional<Welcome> Welcomed();
+  // Returns the bytes that have arrived after the welcome.
+  std::span<const std::byte> ReceivedAfterWelcome();
+  int fd() const { return socket_.fd(); }
+
+ private:
+  bool Hear();
+
+  Descriptor socket_;
+  std::vector<std::byte> received_;
+};
+
+// Returns the sockets of this process that are connected to `end`, oldest first.
+std::vector<int> SocketsTo(const SocketEndpoint& end);
 
 }  // namespace nccltune::net
 

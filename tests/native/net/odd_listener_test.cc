@@ -19,7 +19,6 @@
 #include "net/link.h"
 #include "net/sender.h"
 #include "net/socket.h"
-#include "net/stranger.h"
 #include "net/transport.h"
 #include "net/wire.h"
 

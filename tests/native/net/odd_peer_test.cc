@@ -17,7 +17,6 @@
 
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
-#include "net/stranger.h"
 #include "net/transport.h"
 #include "net/wire.h"
 

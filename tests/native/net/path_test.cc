@@ -18,7 +18,6 @@
 #include "net/receiver.h"
 #include "net/sender.h"
 #include "net/socket.h"
-#include "net/stranger.h"
 #include "net/transport.h"
 
 namespace nccltune::net {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "abi/net_v11.h"
-#include "readelf.h"
+#include "program_output.h"
 
 namespace nccltune::net {
 namespace {

@@ -14,7 +14,6 @@
 
 #include "net/link.h"
 #include "net/stats_page.h"
-#include "net/stranger.h"
 #include "open_memory.h"
 
 namespace nccltune::net {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/transport_stand_in.h"
+#include "net/support.h"
 
 #include <atomic>
 #include <memory>

@@ -15,7 +15,6 @@
 
 #include "net/clock.h"
 #include "net/link.h"
-#include "net/stranger.h"
 
 namespace nccltune::net {
 namespace {

@@ -25,7 +25,6 @@
 #include "net/sender.h"
 #include "net/socket.h"
 #include "net/stats_page.h"
-#include "net/stranger.h"
 #include "net/transport.h"
 #include "net/zero_copy.h"
 

@@ -10,7 +10,7 @@
 
 #include "abi/tuner_v2.h"
 #include "abi/tuner_v7.h"
-#include "readelf.h"
+#include "program_output.h"
 #include "tuner/control.h"
 
 namespace nccltune::tuner {

@@ -25,7 +25,7 @@
 #include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
 #include "host/tuner_host.h"
-#include "sendrecv/stand_in/nccl_kernel.h"
+#include "sendrecv/stand_in/nccl_comm.h"
 
 namespace nccltune::fake {
 namespace {
@@ -225,15 +225,17 @@ class FakeNccl : public soft::CommObserver {
   void Reduce(const Task& task, const Inputs& inputs, size_t at,
               std::vector<uint8_t>* to) override {
     const auto dtype = static_cast<Dtype>(task.type);
-    const bool divides = RedopOf(task) == Redop::kAvg && !IsRealAverage(task);
+    const Redop redop = RedopOf(task);
+    const bool divides = redop == Redop::kAvg && !IsRealAverage(task);
     const size_t size = soft::SizeOf(task.type);
+    std::vector<const uint8_t*> data;
+    for (const std::vector<uint8_t>& input : inputs) data.push_back(input.data() + at);
     for (size_t offset = 0; offset < to->size(); offset += size) {
       const size_t first = (at + offset) / size / 16;
       double result = 0;
       for (size_t i = 0; i < inputs.size(); ++i) {
-        const double number =
-            Decode(dtype, inputs[(first + i) % inputs.size()].data() + at + offset);
-        result = i == 0 ? number : Rounded(dtype, Combined(RedopOf(task), result, number));
+        const double number = Decode(dtype, data[(first + i) % data.size()] + offset);
+        result = i == 0 ? number : Rounded(dtype, Combined(redop, result, number));
       }
       if (divides) result = std::trunc(result / static_cast<double>(inputs.size()));
       Encode(dtype, result, to->data() + offset);

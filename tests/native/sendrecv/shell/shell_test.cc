@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "program_output.h"
-#include "readelf.h"
 
 namespace nccltune::sendrecv {
 namespace {

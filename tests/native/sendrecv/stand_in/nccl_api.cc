@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/stand_in/nccl_api.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +7,7 @@
 #include <vector>
 
 #include "sendrecv/stand_in/cuda_options.h"
-#include "sendrecv/stand_in/nccl_kernel.h"
+#include "sendrecv/stand_in/nccl_comm.h"
 
 namespace nccltune::soft {
 namespace {

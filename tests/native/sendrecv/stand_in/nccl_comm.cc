@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "sendrecv/stand_in/cuda_options.h"
-#include "sendrecv/stand_in/nccl_kernel.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Communicators of the NCCL stand-in, and how their ranks connect.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,14 @@
 #include <vector>
 
 #include "sendrecv/stand_in/soft_nccl.h"
+
+// Defines what a function does. nccl_entries.cc defines its two public names, which trace each
+// call.
+#define SOFT_NCCL(name, parameters) ncclResult_t acts::name parameters
+
+#define SOFT_NCCL_ENTER() \
+  const Spared spared;    \
+  if (Refuses(__func__)) return Fail(kNcclSystemError, "SOFT_NCCL_REFUSE asked for it")
 
 namespace nccltune::soft {
 
@@ -146,7 +155,7 @@ struct Comm {
   std::map<int, double> ops;
   int next_op = kNcclBuiltInOps;
   std::map<const void*, size_t> registered;  // buffers and their sizes
-  std::shared_ptr<CommObserver> observer;    // see nccl_kernel.h; null in most tests
+  std::shared_ptr<CommObserver> observer;    // null in most tests
 };
 
 // Makes a communicator's context current on this thread while the object lives.
@@ -185,6 +194,139 @@ ncclResult_t JoinByVote(Comm& parent, const Vote& vote, Comm& made);
 
 ncclResult_t Fail(ncclResult_t result, const std::string& why);
 const char* LastFailure();
+
+// The work of a group for one communicator of the NCCL stand-in, in one stream.
+
+enum class TaskKind { kSend, kReceive, kCollective };
+
+// A piece of a rank's result: bytes from `from` on of the input of `source`, or of the reduction of
+// all inputs.
+struct Part {
+  static constexpr int kReduced = -1;
+  int source = kReduced;
+  size_t from = 0;
+  size_t to = 0;
+  size_t bytes = 0;
+};
+
+inline constexpr int kAllRanks = -1;
+
+struct Task {
+  TaskKind kind = TaskKind::kSend;
+  std::shared_ptr<Comm> comm = nullptr;
+  CUstream stream = nullptr;
+  CUdeviceptr from = 0;
+  CUdeviceptr to = 0;
+  size_t bytes = 0;
+  ncclDataType_t type = 0;
+  int peer = 0;  // collectives: the one rank whose input is used, or kAllRanks
+  // Collectives. `bytes` is the size of each input.
+  const char* name = "";
+  size_t result_bytes = 0;
+  std::vector<Part> parts = {};
+  ncclRedOp_t op = kNcclSum;
+  double scalar = 1;  // of an operator of the application
+
+  bool is_collective() const { return kind == TaskKind::kCollective; }
+};
+
+// What the NCCL of the tests of nccltune-bench does in addition: all reductions, plugins, and
+// faults. Without it, NCCL only adds, and only all-reduces and broadcasts move data.
+class CommObserver {
+ public:
+  // `inputs`: those of a chunk, by rank. `at`: where in it the reduced bytes begin.
+  using Inputs = std::vector<std::vector<uint8_t>>;
+
+  virtual ~CommObserver() = default;
+  // Called before a group is enqueued. Its error is that of the group.
+  virtual ncclResult_t Launch(const std::vector<Task>& tasks, bool captured) = 0;
+  // Called in the stream around each collective, and around all messages of a group. `last`: where
+  // the last piece of the result begins; 0: none.
+  virtual void Begin(size_t bytes) = 0;
+  virtual void End(size_t bytes, CUdeviceptr last) = 0;
+  virtual void Scale(const Task& task, std::vector<uint8_t>* input) = 0;
+  virtual void Reduce(const Task& task, const Inputs& inputs, size_t at,
+                      std::vector<uint8_t>* result) = 0;
+  // Called when the communicator ends. Graphs may still run its kernels.
+  virtual void Close() = 0;
+
+  // Make an observer of a communicator, and read a scalar. Null in most tests.
+  struct Makers {
+    std::shared_ptr<CommObserver> (*observer)(Comm& comm) = nullptr;
+    double (*scalar)(ncclDataType_t type, const void* scalar) = nullptr;
+  };
+  static Makers makers;
+};
+
+// The size that NCCL's tuner sees.
+inline size_t TunedBytes(const Task& task) { return std::max(task.bytes, task.result_bytes); }
+// The bytes that the messages of a group send.
+size_t SentBytes(const std::vector<Task>& tasks);
+
+struct Kernel {
+  std::shared_ptr<Comm> comm;
+  std::vector<Task> tasks;
+  bool captured = false;  // runs whenever its graph runs
+};
+
+// Returns the bytes of one element; 0: unknown type.
+size_t SizeOf(ncclDataType_t type);
+bool CanAdd(ncclDataType_t type);
+
+// Enqueues all tasks that a group has for one communicator.
+ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks);
+
+// Groups of the NCCL stand-in. Their calls are carried out at the outermost end.
+
+void StartGroup();
+// `info`: see ncclGroupSimulateEnd.
+ncclResult_t EndGroup(ncclSimInfo_t* info = nullptr);
+
+// Adds an operation. Outside of a group it gets its own group.
+ncclResult_t AddTask(Task task);
+
+// Adds the creation of a communicator. When the group ends without a failure, `begin` is called, in
+// the order of these calls. Then `join` waits for the other ranks. Outside of a group this happens
+// at once. If `asked` is nonblocking, `join` runs in its own thread; `asked` is the parent, or the
+// communicator itself if it has none.
+ncclResult_t AddJoin(
+    std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join,
+    std::function<void()> begin = [] {});
+
+// Makes the calling thread's group fail, if it is in one.
+ncclResult_t FailGroup(ncclResult_t result);
+
+// Macros and helpers for the functions of the NCCL stand-in.
+
+namespace acts {
+#define SOFT_NCCL_ACT(name, parameters, arguments) ncclResult_t name parameters;
+#define SOFT_NCCL_OTHER_ACT(type, name, parameters, arguments) type name parameters;
+SOFT_NCCL_FUNCTIONS(SOFT_NCCL_ACT)
+SOFT_NCCL_OTHER_FUNCTIONS(SOFT_NCCL_OTHER_ACT)
+#undef SOFT_NCCL_ACT
+#undef SOFT_NCCL_OTHER_ACT
+}  // namespace acts
+
+inline CUdeviceptr AddressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+// While it lives, SOFT_CUDA_REFUSE ignores the calls of this thread, because they are the NCCL
+// stand-in's own.
+class Spared {
+ public:
+  Spared() { softCudaSpare(1); }
+  ~Spared() { softCudaSpare(-1); }
+  Spared(const Spared&) = delete;
+  Spared& operator=(const Spared&) = delete;
+};
+
+// Returns whether SOFT_NCCL_REFUSE selects this call. Its names have no prefix p.
+bool Refuses(const char* function);
+
+// Operators and registrations that were not released.
+inline std::atomic<long> live_objects{0};
+
+// Returns null if the handle is unknown, not ready yet or already ended.
+std::shared_ptr<Comm> ReadyComm(const ncclComm* handle);
 
 }  // namespace nccltune::soft
 

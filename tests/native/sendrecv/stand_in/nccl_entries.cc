@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "sendrecv/stand_in/nccl_api.h"
+#include "sendrecv/stand_in/nccl_comm.h"
 
 namespace nccltune::soft {
 namespace {

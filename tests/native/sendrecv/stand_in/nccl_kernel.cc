@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/stand_in/nccl_kernel.h"
+#include "sendrecv/stand_in/nccl_comm.h"
 
 #include <unistd.h>
 
@@ -17,7 +17,8 @@
 namespace nccltune::soft {
 namespace {
 
-constexpr size_t kChunk = size_t{32} << 10;
+// Large, because the ranks wait for each other in each chunk.
+constexpr size_t kChunk = Segment::kCollectiveCapacity;
 constexpr size_t kMostAtOnce = size_t{256} << 10;
 
 void Report(Comm& comm, const std::string& what) {
