@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +19,6 @@ from nccltune.native import tuner_path
 from tests.e2e.command_line import running
 
 BENCH = tuner_path().parent.parent / "bin" / "nccltune-bench"
-EXAMPLES = Path(__file__).parents[2] / "examples"
-FOUR_NODES = EXAMPLES / "h200x4-as-4-nodes"
 FAKES = (
     Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
 )
@@ -186,12 +184,3 @@ def bench_processes(port: int) -> dict[int, int]:
             if name in process.variables:
                 found[int(process.variables[name])] = process.pid
     return found
-
-
-def eventually(limit_s: float = 60) -> Iterator[None]:
-    """Steps of waiting, to be left when what is waited for is there: long on a machine at work."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        yield
-        time.sleep(0.02)
-    raise AssertionError(f"it did not come about within {limit_s} s")

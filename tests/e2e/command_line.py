@@ -13,6 +13,7 @@ import pytest
 from nccltune.launch.find import find
 from nccltune.launch.flavor import Launcher
 from nccltune.model.errors import PlatformError
+from tests.programs import completed
 
 
 def line(*words: object) -> list[str]:
@@ -32,14 +33,7 @@ def nccltune(
     *words: object, cwd: Path, code: int = 0, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`."""
-    done = subprocess.run(
-        line(*words),
-        cwd=cwd,
-        env=environment() if env is None else env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(line(*words), cwd=cwd, env=environment() if env is None else env)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 

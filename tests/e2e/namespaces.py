@@ -5,8 +5,7 @@ import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,23 +14,17 @@ from typing import Any
 import pytest
 
 from nccltune.native import net_path
+from tests.programs import completed
+from tests.waiting import wait_until
 
 TIMEOUT = 30
 
 
 def ip(words: str) -> str:
     """Return the output of `ip`; its error fails the test."""
-    done = subprocess.run(["ip", *words.split()], capture_output=True, text=True, check=False)
+    done = completed(["ip", *words.split()])
     assert done.returncode == 0, f"ip {words}: {done.stderr}"
     return done.stdout
-
-
-def until(ask: Callable[[], bool]) -> None:
-    """Asks again and again; to wait for ever is the test's error."""
-    deadline = time.monotonic() + TIMEOUT
-    while not ask():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def why_no_namespaces() -> str:
@@ -42,11 +35,11 @@ def why_no_namespaces() -> str:
         if shutil.which(program) is None:
             return f"{program} was not found (Debian: iproute2)"
     name = f"nctry{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    made = completed(["ip", "netns", "add", name])
     if made.returncode != 0:
         return f"no network namespace can be made: {made.stderr.strip()}"
     pair = ["ip", "-n", name, "link", "add", "try0", "type", "veth", "peer", "name", "try1"]
-    cable = subprocess.run(pair, capture_output=True, text=True, check=False)
+    cable = completed(pair)
     ip(f"netns del {name}")
     return "" if cable.returncode == 0 else f"no veth can be made: {cable.stderr.strip()}"
 
@@ -67,14 +60,14 @@ class Host:
 
     def run(self, words: str) -> subprocess.CompletedProcess[str]:
         command = self.command(words.split())
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return completed(command)
 
     def link(self, nic: str) -> Any:
         return json.loads(self.ip(f"-s -j link show dev {nic}"))[0]
 
     def await_link(self, nic: str) -> None:
         """The kernel reports a link a little later, and a NIC without one is no device."""
-        until(lambda: self.link(nic)["operstate"] == "UP")
+        wait_until(lambda: self.link(nic)["operstate"] == "UP")
 
     def sent(self, nic: str) -> int:
         """Bytes that left by that NIC so far."""

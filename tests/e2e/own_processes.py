@@ -8,18 +8,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.bench_runs import environment
 from tests.e2e.command_line import nccltune
 
 
-def native_parts(folder: Path, stand_in: Path) -> Path:
-    """The folder, made one of native parts, of which the bench is the stand-in."""
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of native parts, of which the bench is a stand-in."""
+    folder = tmp_path_factory.mktemp("native")
     (folder / "bin").mkdir()
     (folder / "lib").mkdir()
     program = folder / "bin" / "nccltune-bench"
-    shutil.copy(stand_in, program)
+    shutil.copy(Path(__file__).with_name("settings_bench.py"), program)
     program.chmod(0o755)
-    (folder / "lib" / "libnccl-tuner-nccltune.so").touch()
+    # The dynamic loader ignores an empty file, with a word on standard error.
+    for name in ("nccl-tuner-nccltune", "nccltune-sendrecv"):
+        (folder / "lib" / f"lib{name}.so").touch()
     return folder
 
 

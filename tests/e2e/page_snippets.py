@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.programs import completed, write_program
+
 ROOT = Path(__file__).parents[2]
 # The settings of a machine with GPUs, which the page's reader does not type.
 MPIRUN = f"""#!/bin/sh
@@ -71,10 +73,8 @@ def reader_folder(folder: Path) -> Path:
         # The browser of `--open`.
         "xdg-open": f'#!/bin/sh\necho "$1" >{folder}/opened\n',
     }
-    (folder / "bin").mkdir()
     for name, text in programs.items():
-        (folder / "bin" / name).write_text(text)
-        (folder / "bin" / name).chmod(0o755)
+        write_program(folder / "bin" / name, text)
     shutil.copy(Path(__file__).with_name("fake_nccl_tests.py"), folder / "bin" / "all_reduce_perf")
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder
@@ -88,14 +88,7 @@ def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
         if not name.startswith(("NCCL_", "COLUMNS", "FORCE_COLOR"))
     }
     environment["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-uc", shell],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return completed(["bash", "-uc", shell], cwd=folder, env=environment)
 
 
 def check(done: subprocess.CompletedProcess[str], shown: str | None) -> None:

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune ab` on a program that prints what nccl-tests prints."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nccltune.cli import run
 from nccltune.formats.tuner_config.csv_rules import read_rules, rows_text
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.experiments.ab.bench import BenchRunner
@@ -20,33 +17,15 @@ from nccltune.model.sample import Sample
 from nccltune.study.files import Study
 from tests.e2e.bench_runs import FAKES, NEEDS_FAKES
 from tests.e2e.command_line import launcher_here
+from tests.unit.runs import Cli
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
 PROGRAM = ("--", "build/all_reduce_perf", "-b", "4096", "-e", "65536", "-f", "4")
 
 
-class Shell:
-    """A folder with the program, and the screen."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
-        self.said = self.talk = ""
-
-    def run(self, *words: object, code: int = 0) -> str:
-        found = run([str(word) for word in words])
-        self.said, self.talk = self.capsys.readouterr()
-        assert found == code, self.said + self.talk
-        return self.said
-
-    def json(self, *words: object, code: int = 0) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run("ab", "--json", *words, code=code))
-        return found
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Shell:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be in a folder with the program."""
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "all_reduce_perf").symlink_to(FAKE)
     monkeypatch.chdir(tmp_path)
@@ -54,22 +33,21 @@ def shell(
     monkeypatch.setenv("FAKE_EFFECT", "NCCL_X=1:0.8:0")
     monkeypatch.setenv("FAKE_READS", "NCCL_X")
     monkeypatch.setenv("FAKE_STARTS", str(tmp_path / "starts"))
-    return Shell(capsys)
 
 
 def test_what_helps_is_kept_deployed_and_the_base_of_the_next(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = shell.run("ab", "NCCL_X=1", "-o", "s", "--rounds", 4, *PROGRAM)
+    said = cli("ab", "NCCL_X=1", "-o", "s", "--rounds", 4, *PROGRAM).out
     first, *_, deploy, study = said.splitlines()
     assert first.startswith("keep       NCCL_X=1: all-reduce is 1.2")
     assert (deploy, study) == ("deploy     export NCCL_X=1", "study      s")
-    assert shell.run("env", "s").strip() == "export NCCL_X=1"
+    assert cli("env", "s").out.strip() == "export NCCL_X=1"
     kept = list(Study(Path("s")).samples())
     # 4 rounds, both sides, 5 sizes in and out of place; and the look.
     assert len(kept) == (4 * 2 + 1) * 5 * 2
     before = len(Path("starts").read_text().splitlines())
-    again = shell.json("NCCL_X=1", "-o", "s", "--rounds", 4, *PROGRAM)
+    again = cli("ab", "--json", "NCCL_X=1", "-o", "s", "--rounds", 4, *PROGRAM).document
     assert (again["decision"], again["known"], again["processes"]) == ("keep", 4, 0)
     assert again["command"] == (
         "nccltune ab --output s --rounds 4 --json NCCL_X=1 "
@@ -78,55 +56,60 @@ def test_what_helps_is_kept_deployed_and_the_base_of_the_next(
     assert len(Path("starts").read_text().splitlines()) == before
 
     monkeypatch.setenv("FAKE_EFFECT", "NCCL_Y=1:1.5:0")
-    worse = shell.json("NCCL_Y=1", "-o", "s", "--rounds", 1, *PROGRAM, code=1)
+    worse = cli("ab", "--json", "NCCL_Y=1", "-o", "s", "--rounds", 1, *PROGRAM, code=1).document
     assert (worse["decision"], worse["baseline"]) == ("open", {"NCCL_X": "1"})
     # Read from NCCL's own log.
     assert worse["read"] == []
     assert "channels 24 -> 2" in worse["changed"]
-    assert shell.run("env", "s").strip() == "export NCCL_X=1"
+    assert cli("env", "s").out.strip() == "export NCCL_X=1"
 
 
 def test_what_does_not_run_is_a_finding_and_a_default_that_does_not_an_error(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_REFUSE", "ring/ll")
     told = ("NCCL_ALGO=ring", "NCCL_PROTO=ll")
-    found = shell.json(*told, "-o", "s", *PROGRAM, code=1)
+    found = cli("ab", "--json", *told, "-o", "s", *PROGRAM, code=1).document
     assert found["decision"] == "failed"
     assert "ended with status 3" in found["why"]
     assert not Path("s", "try.conf").exists()
-    shell.run("ab", "NCCL_X=1", "-o", "t", "--", "false", code=4)
-    assert "make the program work without them first" in shell.talk
-    shell.run("ab", "NCCL_X=1", "-o", "t", "--", "true", code=4)
-    assert "printed no complete table" in shell.talk
+    assert (
+        "make the program work without them first"
+        in cli("ab", "NCCL_X=1", "-o", "t", "--", "false", code=4).err
+    )
+    assert "printed no complete table" in cli("ab", "NCCL_X=1", "-o", "t", "--", "true", code=4).err
     assert not Path("t").exists()
 
 
 def test_a_setting_taken_away_and_one_that_nccl_never_reads(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCL_X", "1")
     monkeypatch.setenv("FAKE_EFFECT", "NCCL_X=1:1.5:0")
-    said = shell.run("ab", "--unset", "NCCL_X", "-o", "s", "--rounds", 4, *PROGRAM)
+    said = cli("ab", "--unset", "NCCL_X", "-o", "s", "--rounds", 4, *PROGRAM).out
     assert said.startswith("keep       without NCCL_X: all-reduce is 1.")
     assert "deploy     unset NCCL_X" in said
     assert not Path("s", "try.conf").exists()
-    said = shell.run("ab", "NCCL_Z=1", "-o", "s", "--rounds", 1, *PROGRAM, code=1)
+    said = cli("ab", "NCCL_Z=1", "-o", "s", "--rounds", 1, *PROGRAM, code=1).out
     assert said.startswith("open       NCCL_Z=1: 1 round so far")
     assert "NCCL's log does not show that it read NCCL_Z" in said
 
 
-def test_a_launcher_hands_the_settings_on_and_a_recording_replays(shell: Shell) -> None:
+def test_a_launcher_hands_the_settings_on_and_a_recording_replays(cli: Cli) -> None:
     launcher = ("--launcher", launcher_here("openmpi"), "--gpus", 4)
-    found = shell.json("NCCL_X=1", "-o", "s", "--rounds", 1, *launcher, *PROGRAM, code=1)
+    found = cli(
+        "ab", "--json", "NCCL_X=1", "-o", "s", "--rounds", 1, *launcher, *PROGRAM, code=1
+    ).document
     assert (found["decision"], found["read"]) == ("open", ["NCCL_X"])
     assert found["collectives"][0]["sizes"][0]["gain"]["gain"] == pytest.approx(1.25, rel=0.1)
     assert not list(Path().glob(".nccltune-*"))
-    said = shell.run("ab", "NCCL_X=1", "-o", "t", "--replay", "s", "--rounds", 4)
+    said = cli("ab", "NCCL_X=1", "-o", "t", "--replay", "s", "--rounds", 4).out
     assert said.startswith("keep       NCCL_X=1: all-reduce is 1.2")
     assert "replay     4 rounds" in said
-    shell.run("ab", "NCCL_Q=1", "-o", "u", "--replay", "s", code=2)
-    assert "has no trial of NCCL_Q=1 against default" in shell.talk
+    assert (
+        "has no trial of NCCL_Q=1 against default"
+        in cli("ab", "NCCL_Q=1", "-o", "u", "--replay", "s", code=2).err
+    )
 
 
 def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +136,7 @@ OLD, NEW = "old/libnccl.so.2", "new/libnccl.so.2"
 
 
 @pytest.fixture
-def releases(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+def releases(folder: None, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """Two libraries of NCCL; the second one chooses ring/ll from 16 KiB on, which is slower."""
     paths = []
     for name, version in ((OLD, "2.28.9"), (NEW, "2.32.3")):
@@ -166,11 +149,11 @@ def releases(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
 
 
 def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_old_one(
-    shell: Shell, releases: tuple[str, str]
+    cli: Cli, releases: tuple[str, str]
 ) -> None:
     old, new = releases
     both = ("--nccl", old, "--nccl", new)
-    found = shell.json(*both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    found = cli("ab", "--json", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=1).document
     assert (found["decision"], found["releases"], found["confirmed"]) == (
         "harms", ["2.28.9", "2.32.3"], True,
     )  # fmt: skip
@@ -197,43 +180,48 @@ def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_o
     assert Study(Path("s")).platform().nccl_version == "2.28.9"
     assert Study(study).platform().nccl_version == "2.32.3"
 
-    said = shell.run("ab", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    printed = cli("ab", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    said = printed.out
     assert said.startswith("slower     NCCL 2.32.3 instead of 2.28.9: all-reduce is 1.4")
     assert "chosen     all-reduce 16 KiB - 64 KiB, 1 node, 4 ranks: ring/simple -> ring/ll" in said
-    assert f"prove the rules with NCCL 2.32.3: LD_PRELOAD={new} nccltune verify" in shell.talk
+    assert f"prove the rules with NCCL 2.32.3: LD_PRELOAD={new} nccltune verify" in printed.err
     assert "0 processes" in said
 
     # What verify has changed is not written over.
     proven = (study / "tuner.conf").read_text().replace("# candidate:", "# proven:")
     (study / "tuner.conf").write_text(proven)
-    kept = shell.json(*both, "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    kept = cli("ab", "--json", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=1).document
     assert (kept["candidate"], len(kept["rules"])) == (None, 1)
     assert (study / "tuner.conf").read_text() == proven
 
     # From the recording, by release.
     named = ("--nccl", "2.28.9", "--nccl", "2.32.3")
-    again = shell.json(*named, "-o", "t", "--replay", "s", "--rounds", 6, code=1)
+    again = cli("ab", "--json", *named, "-o", "t", "--replay", "s", "--rounds", 6, code=1).document
     assert (again["decision"], again["replay"]) == ("harms", "s")
     assert again["ran"][0]["min_bytes"] == 16384
-    shell.run("ab", *named[:2], "--nccl", "2.30.7", "-o", "u", "--replay", "s", code=2)
-    assert "has no trial of NCCL 2.30.7" in shell.talk
+    assert (
+        "has no trial of NCCL 2.30.7"
+        in cli("ab", *named[:2], "--nccl", "2.30.7", "-o", "u", "--replay", "s", code=2).err
+    )
 
 
 def test_a_release_that_is_as_fast_holds_and_one_that_is_not_loaded_is_an_error(
-    shell: Shell, releases: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, releases: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = releases
     monkeypatch.delenv("FAKE_EFFECT")
     both = ("--nccl", old, "--nccl", new)
-    said = shell.run("ab", *both, "-o", "s", "--rounds", 6, *PROGRAM)
+    said = cli("ab", *both, "-o", "s", "--rounds", 6, *PROGRAM).out
     assert said.startswith("same       NCCL 2.32.3 instead of 2.28.9: nothing is faster by 3 %")
     assert "no size is slower beyond noise, their intervals leave room for" in said
     assert "chosen     the same by both at all 5 sizes at which that is known" in said
     assert not Path("s-nccl-2.32.3").exists()
 
     monkeypatch.setenv("FAKE_VERSION", "2.28.9")
-    shell.run("ab", *both, "-o", "t", "--rounds", 4, *PROGRAM, code=4)
-    assert f"with {new} it ran NCCL 2.28.9, not 2.32.3" in shell.talk
+    assert (
+        f"with {new} it ran NCCL 2.28.9, not 2.32.3"
+        in cli("ab", *both, "-o", "t", "--rounds", 4, *PROGRAM, code=4).err
+    )
     assert not Path("t").exists()
 
 
@@ -249,18 +237,19 @@ def test_a_release_that_is_as_fast_holds_and_one_that_is_not_loaded_is_an_error(
     ],
 )
 def test_libraries_that_cannot_be_compared(
-    shell: Shell, releases: tuple[str, str], words: tuple[str, ...], message: str
+    cli: Cli, releases: tuple[str, str], words: tuple[str, ...], message: str
 ) -> None:
     assert releases
-    shell.run("ab", *words, "-o", "s", *PROGRAM, code=2)
-    assert message in shell.talk
+    assert message in cli("ab", *words, "-o", "s", *PROGRAM, code=2).err
     assert not Path("s").exists()
 
 
-def test_a_launcher_passes_the_library_on(shell: Shell, releases: tuple[str, str]) -> None:
+def test_a_launcher_passes_the_library_on(cli: Cli, releases: tuple[str, str]) -> None:
     launcher = ("--launcher", launcher_here("openmpi"), "--gpus", 4)
     both = ("--nccl", releases[0], "--nccl", releases[1])
-    found = shell.json(*both, "-o", "s", "--rounds", 1, *launcher, *PROGRAM, code=1)
+    found = cli(
+        "ab", "--json", *both, "-o", "s", "--rounds", 1, *launcher, *PROGRAM, code=1
+    ).document
     assert (found["decision"], found["releases"], found["confirmed"]) == (
         "open", ["2.28.9", "2.32.3"], True,
     )  # fmt: skip
@@ -268,13 +257,13 @@ def test_a_launcher_passes_the_library_on(shell: Shell, releases: tuple[str, str
 
 @NEEDS_FAKES
 def test_our_bench_runs_each_library_and_knows_the_choices(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKES))
     shutil.copy(FAKES / "libnccl.so.2", "libnccl.so.2")
     both = ("--nccl", FAKES / "libnccl.so.2", "--nccl", "libnccl.so.2")
     scope = ("--sizes", "1K-4K", "--collectives", "allreduce", "--rounds", 1, "--gpus", 2)
-    found = shell.json(*both, "-o", "s", *scope, code=1)
+    found = cli("ab", "--json", *both, "-o", "s", *scope, code=1).document
     # Two builds of one release: that each was loaded cannot be seen by their version.
     assert (found["decision"], found["releases"], found["confirmed"]) == (
         "open", ["2.28.9", "2.28.9"], False,

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from nccltune.prove.result import Proof
 from nccltune.study.files import Study
 from tests.e2e.bench_runs import FAKES, NEEDS_FAKES
 from tests.e2e.test_verify_replay import RECORDING, nccltune
+from tests.waiting import wait_until
 
 SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
 
@@ -80,8 +80,9 @@ def test_an_interruption_anywhere_loses_nothing(tmp_path: Path) -> None:
         line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     samples = tmp_path / "x" / "samples.jsonl"
-    while process.poll() is None and not (samples.exists() and samples.stat().st_size > 20_000):
-        time.sleep(0.01)
+    wait_until(
+        lambda: process.poll() is not None or (samples.exists() and samples.stat().st_size > 20_000)
+    )
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode in (0, 130), err

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import completed
+from tests.waiting import wait_until
+
 from .bench_runs import (
     BENCH,
     FAKE_NCCL,
@@ -19,11 +22,11 @@ from .bench_runs import (
     Process,
     Run,
     environment,
-    eventually,
     measure,
     on_fakes,
     slow_measure,
 )
+from .command_line import alive
 
 pytestmark = NEEDS_FAKES
 
@@ -80,9 +83,9 @@ def test_bad_arguments_are_named(tmp_path: Path) -> None:
 
 
 def test_help_and_version() -> None:
-    shown = subprocess.run([BENCH, "--help"], capture_output=True, check=True, text=True).stdout
+    shown = completed([BENCH, "--help"], check=True).stdout
     assert shown.startswith("nccltune-bench: ")
-    version = subprocess.run([BENCH, "--version"], capture_output=True, check=True, text=True)
+    version = completed([BENCH, "--version"], check=True)
     assert version.stdout.startswith("nccltune-bench ")
 
 
@@ -225,10 +228,6 @@ def test_no_process_outlives_its_parent(tmp_path: Path) -> None:
         assert Path(f"/proc/{bench}/exe").samefile(BENCH)
         parent.popen.kill()
         parent.popen.wait()
-        for _ in eventually():
-            if not Path(f"/proc/{bench}").exists() or (
-                Path(f"/proc/{bench}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-            ):
-                break
+        wait_until(lambda: not alive(bench))
     finally:
         parent.close()

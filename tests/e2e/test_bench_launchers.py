@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import wait_until
+
 from .bench_runs import (
     BENCH,
     FAKE_NCCL,
@@ -19,7 +21,6 @@ from .bench_runs import (
     SLOW,
     Process,
     bench_processes,
-    eventually,
     free_port,
     measure,
     on_fakes,
@@ -85,9 +86,7 @@ def started(request: pytest.FixtureRequest) -> Iterator[Callable[..., Started]]:
 
 def nothing_left(port: int) -> None:
     """No process of the run remains."""
-    for _ in eventually():
-        if not bench_processes(port):
-            return
+    wait_until(lambda: not bench_processes(port))
 
 
 def test_a_whole_run(started: Callable[..., Started]) -> None:

@@ -3,20 +3,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
 
-from nccltune.model.choice import Choice, parse_choice
+from nccltune.formats.tuner_config.csv_rules import write_rules
 from nccltune.model.collective import Collective
-from nccltune.model.platform import Platform
-from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.native import PluginHost, TunerAnswer, tuner_path
 from nccltune.study.files import Study
 from nccltune.tune.explain import check_decisions
 from nccltune.tune.result import Tuning
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import measure, rule, sizes, study_of
 
 from .command_line import nccltune
 
@@ -40,14 +38,9 @@ def times(size: int) -> dict[str, float]:
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    path = tmp_path / "study"
-    path.mkdir()
     samples = measure(sizes(1 * K, 256 * M), times, noise=0.002, seed=3)
-    encoder = msgspec.json.Encoder()
-    (path / "samples.jsonl").write_bytes(b"".join(encoder.encode(s) + b"\n" for s in samples))
-    platform = Platform(name="made up", gpu="NVIDIA H200", nccl_version="2.32.3")
-    (path / "platform.json").write_bytes(encoder.encode(platform))
-    return path
+    facts = {"name": "made up", "gpu": "NVIDIA H200", "nccl_version": "2.32.3"}
+    return study_of(tmp_path / "study", samples, **facts).path
 
 
 def test_a_chunk_size_is_tuned_written_and_answered(study: Path, tmp_path: Path) -> None:
@@ -60,21 +53,22 @@ def test_a_chunk_size_is_tuned_written_and_answered(study: Path, tmp_path: Path)
     assert rows[1].split(",")[8:] == ["-1", "-1", "131072"]
 
     explain = ("explain", study, "--sizes", "1K-256M", "--json")
-    (explained,) = json.loads(nccltune(*explain, cwd=tmp_path).stdout)["explained"]
+
+    def explained_by(*version: str) -> dict[str, Any]:
+        (found,) = json.loads(nccltune(*explain, *version, cwd=tmp_path).stdout)["explained"]
+        return found  # type: ignore[no-any-return]
+
+    explained = explained_by()
     # Under 2.32.3, whose newest interface is v7.
     assert explained["interface"] == 7
     assert [item["decides"] for item in explained["collectives"]["allreduce"]] == [
         "tree/ll",
         CHUNKED,
     ]
-    (sixth,) = json.loads(nccltune(*explain, "--nccl-version", "2.30.7", cwd=tmp_path).stdout)[
-        "explained"
-    ]
+    sixth = explained_by("--nccl-version", "2.30.7")
     assert sixth["interface"] == 6
     assert sixth["collectives"] == explained["collectives"]
-    (fifth,) = json.loads(nccltune(*explain, "--nccl-version", "2.28.9", cwd=tmp_path).stdout)[
-        "explained"
-    ]
+    fifth = explained_by("--nccl-version", "2.28.9")
     assert fifth["interface"] == 5
     assert [item["decides"] for item in fifth["collectives"]["allreduce"]] == [
         "tree/ll",
@@ -105,12 +99,8 @@ def test_the_evidence_names_the_chunk_size(study: Path, tmp_path: Path) -> None:
 
 
 def test_what_nccl_cuts_still_counts_as_decided(tmp_path: Path) -> None:
-    from nccltune.formats.tuner_config.csv_rules import write_rules
-
-    choice = parse_choice("tree/ll/-/65536")
-    assert isinstance(choice, Choice)
     config = tmp_path / "tuner.conf"
-    config.write_text(write_rules([Rule(Collective.ALLREDUCE, 0, M, choice)], {}))
+    config.write_text(write_rules([rule(0, M, "tree/ll/-/65536")], {}))
     with PluginHost(
         tuner_path(),
         nccl_version="2.30.7",

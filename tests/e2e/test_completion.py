@@ -6,12 +6,13 @@ import pty
 import re
 import select
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.programs import completed, write_program
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "installing.md"
 LIMIT_S = 60.0
@@ -27,10 +28,8 @@ def documented(shell: str) -> str:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A PATH on which `nccltune` is this tree's."""
-    program = tmp_path / "bin" / "nccltune"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nccltune.cli "$@"\n')
-    program.chmod(0o755)
+    text = f'#!/bin/sh\nexec {sys.executable} -m nccltune.cli "$@"\n'
+    program = write_program(tmp_path / "bin" / "nccltune", text)
     (tmp_path / "study").mkdir()
     path = f"{program.parent}:/usr/local/bin:/usr/bin:/bin"
     return {"PATH": path, "HOME": str(tmp_path), "TERM": "dumb", "LC_ALL": "C.UTF-8"}
@@ -44,9 +43,7 @@ def needs(shell: str) -> str:
 
 
 def run(words: list[str], environment: dict[str, str]) -> list[str]:
-    done = subprocess.run(
-        words, env=environment, cwd=environment["HOME"], capture_output=True, text=True, check=False
-    )
+    done = completed(words, env=environment, cwd=environment["HOME"])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

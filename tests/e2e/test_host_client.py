@@ -21,6 +21,7 @@ from nccltune.native import (
     host_path,
     tuner_path,
 )
+from tests.programs import completed
 
 ROOT = Path(__file__).parents[2]
 SCALE = Scale(nodes=4, ranks=32)
@@ -209,13 +210,8 @@ class TestProgram:
     def run(
         *arguments: str, text: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(host_path()), *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-            check=False,
+        return completed(
+            [str(host_path()), *arguments], input=text, env={**os.environ, **environment}
         )
 
     def test_help(self) -> None:

@@ -20,10 +20,10 @@ import yaml
 from nccltune.launch.kubernetes import run
 from nccltune.launch.state import RunState
 from nccltune.model.errors import InputError
+from tests.waiting import wait_until
 
 from .kubernetes.cluster import RUNS, Cluster
 from .kubernetes.launching import (
-    PROGRAM,
     ROWS,
     command_words,
     end,
@@ -33,8 +33,8 @@ from .kubernetes.launching import (
     rows,
     run_to_its_end,
     start,
-    wait_until,
 )
+from .launched import PROGRAM
 
 pytestmark = pytest.mark.usefixtures("none_runs_on")
 LAUNCHER = "nccl-test-launcher"
@@ -58,10 +58,10 @@ def played(cluster: Cluster, *steps: Callable[[], object], kind: str = "MPIJob")
         return ready and bool(names) is wanted
 
     def play() -> None:
-        wait_until("a job", lambda: has(True))
+        wait_until(lambda: has(True), "a job")
         for step in steps:
             step()
-        wait_until("the job goes", lambda: has(False))
+        wait_until(lambda: has(False), "the job goes")
         cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
 
     cluster.forget_logs()
@@ -155,7 +155,7 @@ def test_a_job_to_its_end(cluster: Cluster, tmp_path: Path, table: str) -> None:
         cluster,
         lambda: all_run(cluster),
         lambda: cluster.say(LAUNCHER, first_rows(table, 2)),
-        lambda: wait_until("rows", lambda: len(rows(tmp_path)) == 2),
+        lambda: wait_until(lambda: len(rows(tmp_path)) == 2, "rows"),
         lambda: cluster.say(LAUNCHER, table.removeprefix(first_rows(table, 2)).lstrip("\n")),
         lambda: ends(cluster, 0, "Succeeded"),
     ):
@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_rows_and_leaves_nothing(cluster: Cluster, tmp_path: Path, 
 
     with played(cluster, lambda: all_run(cluster), said):
         process = start(cluster, *command_words(tmp_path / "study"))
-        wait_until("rows", lambda: len(rows(tmp_path)) >= 2)
+        wait_until(lambda: len(rows(tmp_path)) >= 2, "rows")
         os.kill(process.pid, signal.SIGINT)
         status, result, _ = end(process)
     assert (status, result["state"], len(result["samples"])) == (130, "stopped", 2 * 2)
@@ -188,7 +188,7 @@ def test_ctrl_c_keeps_rows_and_leaves_nothing(cluster: Cluster, tmp_path: Path, 
 def test_a_stop_while_it_waits(cluster: Cluster, tmp_path: Path) -> None:
     with played(cluster, lambda: cluster.add_pod("nccl-test", WORKERS[0])):
         process = start(cluster, *command_words(tmp_path / "study"))
-        wait_until("a pod", lambda: cluster.items("pods") != [])
+        wait_until(lambda: cluster.items("pods") != [], "a pod")
         os.kill(process.pid, signal.SIGTERM)
         status, said, _ = end(process)
     assert (status, said["state"], said["samples"]) == (143, "stopped", [])
@@ -260,7 +260,7 @@ def test_the_api_server_is_away_for_a_while(cluster: Cluster, tmp_path: Path, ta
     begun = first_rows(table, 1)
     with played(cluster, lambda: all_run(cluster), lambda: cluster.say(LAUNCHER, begun)):
         process = start(cluster, *command_words(tmp_path / "study"))
-        wait_until("a row", lambda: len(rows(tmp_path)) == 1)
+        wait_until(lambda: len(rows(tmp_path)) == 1, "a row")
         cluster.stop_api()
         time.sleep(3)
         cluster.start_api()
@@ -331,10 +331,10 @@ def test_a_cluster_that_is_gone_for_good(
     with Cluster() as cluster:
 
         def goes() -> None:
-            wait_until("a job", lambda: cluster.items("mpijobs") != [])
+            wait_until(lambda: cluster.items("mpijobs") != [], "a job")
             all_run(cluster)
             cluster.say(LAUNCHER, first_rows(table, 1))
-            wait_until("a row", lambda: b" float " in output.read_bytes())
+            wait_until(lambda: b" float " in output.read_bytes(), "a row")
             cluster.stop_api()
 
         (tmp_path / "job.yaml").write_text(render(cluster))

@@ -20,6 +20,8 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job
 from nccltune.launch.render import RenderContext, render
 from nccltune.model.errors import PlatformError
+from tests.programs import completed, write_program
+from tests.waiting import wait_until
 
 from .bench_runs import (
     BENCH,
@@ -30,15 +32,13 @@ from .bench_runs import (
     QUIT,
     Process,
     environment,
-    eventually,
     free_port,
     measure,
 )
-from .command_line import intel_mpi, running
+from .command_line import intel_mpi, line
+from .launched import PROGRAM, RunningLaunch, alive_at
 
-PROGRAM = Path(__file__).parent / "launched_program.py"
 SITES = ["openmpi 4", "openmpi 5", "hydra", "intel"]
-MAIN = "from nccltune.cli import main; main()"
 # Runs what ssh would run over there, here: HOST is the first word without a dash.
 SSH = """#!/bin/sh
 while [ $# -gt 0 ]; do
@@ -69,8 +69,7 @@ def _only(tmp_path: Path, programs: dict[str, str]) -> str:
     folder.mkdir()
     for name, target in programs.items():
         # hydra and Open MPI look beside themselves for their helpers, by the real path.
-        (folder / name).write_text(f'#!/bin/sh\nexec {target} "$@"\n')
-        (folder / name).chmod(0o755)
+        write_program(folder / name, f'#!/bin/sh\nexec {target} "$@"\n')
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -93,9 +92,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 
 def _site(wanted: str, tmp_path: Path) -> Site:
-    ssh = tmp_path / "fake_ssh"
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
+    ssh = write_program(tmp_path / "fake_ssh", SSH)
     variables = environment(
         OMPI_MCA_plm_rsh_agent=str(ssh),
         PRTE_MCA_plm_ssh_agent=str(ssh),
@@ -146,13 +143,10 @@ def places(tmp_path: Path) -> Path:
 
 
 def launch(site: Site, places: Path, *words: str, verb: str = "run", **variables: str) -> Launched:
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, "launch", verb, "--launcher", site.launcher.value, *words],
+    done = completed(
+        line("launch", verb, "--launcher", site.launcher.value, *words),
         env={**site.variables, "PLACES": str(places), **variables},
-        capture_output=True,
-        check=False,
         timeout=120,
-        text=True,
         cwd=places.parent,
     )
     return Launched(done.returncode, done.stdout, done.stderr, _read(places))
@@ -161,11 +155,6 @@ def launch(site: Site, places: Path, *words: str, verb: str = "run", **variables
 def _read(places: Path) -> list[dict[str, Any]]:
     ranks = (path for path in places.iterdir() if path.name.isdecimal())
     return [json.loads(path.read_text()) for path in sorted(ranks, key=lambda path: int(path.name))]
-
-
-def _alive(places: Path) -> list[int]:
-    """Processes of the job that run: those that carry its PLACES."""
-    return [one.pid for one in running() if one.variables.get("PLACES") == str(places)]
 
 
 @pytest.mark.parametrize("processes", ["per-gpu", "per-node"])
@@ -244,51 +233,27 @@ def test_a_process_that_fails(site: Site, places: Path, tmp_path: Path) -> None:
     assert "Test CUDA failure" in done.talk
     assert "error: the job failed:" in done.talk
     assert "node went away" not in done.talk
-    for _ in eventually():
-        if not _alive(places):
-            break
+    wait_until(lambda: not alive_at(places))
     (output,) = tmp_path.glob("study/launch/*/output.txt")
     assert "Test CUDA failure" in output.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_leaves_nothing_running(
-    site: Site, places: Path, tmp_path: Path, number: signal.Signals
-) -> None:
-    python = [sys.executable, "-X", "faulthandler", "-c", MAIN]
-    command = [*python, "launch", "run", "--launcher", site.launcher.value]
-    job = ["--set", "hosts=nodea,nodeb", "--gpus", "2", "-o", "study", "--json"]
-    process = subprocess.Popen(
-        [*command, *job, "--", str(PROGRAM)],
-        env={**site.variables, "PLACES": str(places), "LAUNCHED_SLOW": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-    )
+def test_ctrl_c_leaves_nothing_running(site: Site, places: Path, number: signal.Signals) -> None:
+    words = ("--launcher", site.launcher.value, "--set", "hosts=nodea,nodeb", "--gpus", 2)
+    variables = {**site.variables, "LAUNCHED_SLOW": "1"}
+    job = RunningLaunch(places.parent, variables, *words, program=PROGRAM)
     try:
-        assert process.stderr is not None
-        seen = b""
-        while b"  2048  " not in seen:
-            line = process.stderr.readline()
-            assert line, seen
-            seen += line
-        process.send_signal(number)
-        try:
-            out, _ = process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            # Where it hangs.
-            process.send_signal(signal.SIGABRT)
-            pytest.fail(process.communicate(timeout=10)[1].decode())
+        job.until("  2048  ")
+        job.process.send_signal(number)
+        code, result, _ = job.end()
     finally:
-        process.kill()
-    assert process.returncode == 128 + number
-    assert _alive(places) == []
-    result = json.loads(out)
-    assert result["state"] == "stopped"
+        job.process.kill()
+    assert (code, result["state"]) == (128 + number, "stopped")
+    assert alive_at(places) == []
     assert 4 <= len(result["samples"]) < 8, "whole rows are kept, in a study"
-    assert len((tmp_path / "study" / "samples.jsonl").read_text().splitlines()) == len(
-        result["samples"]
-    )
+    rows = (job.study / "samples.jsonl").read_text().splitlines()
+    assert len(rows) == len(result["samples"])
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, TABLES
 from nccltune.launch_lint.source import from_words
 from tests.e2e.command_line import intel_mpi
+from tests.programs import completed, write_program
 
 OPENMPI_CASES = [
     "--host a:8,b:8 -N 8 -n 2",
@@ -53,7 +54,7 @@ def _launcher(names: list[str], major: int | None) -> str:
         path = shutil.which(name)
         if path is None:
             continue
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        said = completed([path, "--version"])
         flavor = flavor_of(said.stdout)
         if flavor is not None and (major is None or flavor.version[:1] == (major,)):
             return path
@@ -129,10 +130,7 @@ def test_open_mpi_starts_what_is_predicted(total: list[str], way: list[str]) -> 
     options = ["--host", "localhost:4", "--bind-to", "none", *total, *way]
     predicted = _predicted(["mpirun", *options, "echo", "here"], OPENMPI_4)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(
-        [mpirun, *options, "echo", "here"],
-        capture_output=True, text=True, check=False, timeout=60, env=os.environ | root,
-    )  # fmt: skip
+    done = completed([mpirun, *options, "echo", "here"], timeout=60, env=os.environ | root)
     if predicted is None:
         assert done.returncode != 0
     assert done.stdout.split().count("here") == sum((predicted or {}).values())
@@ -145,12 +143,9 @@ def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
     else:
         mpiexec = _launcher(["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"], None)
     # Hosts that are made up: what hydra would run there by ssh runs here and prints for which.
-    ssh = tmp_path / "ssh"
-    ssh.write_text(
-        "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\n"
-        'export ON=$1; shift\nexec bash -c "$*"\n'
-    )
-    ssh.chmod(0o755)
+    strip = "while [[ $1 == -* ]]; do shift; done"
+    here = 'export ON=$1; shift\nexec bash -c "$*"'
+    ssh = write_program(tmp_path / "ssh", f"#!/bin/bash\n{strip}\n{here}\n")
     tail = ["bash", "-c", "echo on $ON"]
     wrong = {}
     for case in HYDRA_CASES:
@@ -159,10 +154,7 @@ def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
         launch = ["-launcher", "ssh", "-launcher-exec", str(ssh)]
         # MPICH's hydra loses output of what ends at once, now and then.
         for _ in range(3):
-            done = subprocess.run(
-                [mpiexec, *launch, *options, *tail],
-                capture_output=True, text=True, check=False, timeout=60,
-            )  # fmt: skip
+            done = completed([mpiexec, *launch, *options, *tail], timeout=60)
             real = dict(Counter(re.findall(r"^on (\S+)$", done.stdout, re.M))) or None
             if predicted == real:
                 break
@@ -178,10 +170,7 @@ def test_intel_mpi_takes_the_options_that_it_is_said_to_take() -> None:
     mpiexec = str(intel_mpi() / "mpiexec.hydra")
     wrong = {}
     for name in sorted(TABLES[HYDRA].keys() | TABLES[INTEL].keys()):
-        done = subprocess.run(
-            [mpiexec, f"-{name}"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        done = completed([mpiexec, f"-{name}"], stdin=subprocess.DEVNULL, timeout=60)
         taken = "unrecognized argument" not in done.stdout + done.stderr
         if taken != (name in TABLES[INTEL]):
             wrong[name] = taken

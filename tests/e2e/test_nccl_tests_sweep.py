@@ -13,8 +13,9 @@ import pytest
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
-from tests.e2e.bench_runs import environment, eventually
+from tests.e2e.bench_runs import environment
 from tests.e2e.command_line import launcher_here, line, nccltune, running
+from tests.waiting import wait_until
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
 SIZES = ("--sizes", "4K-1M")
@@ -97,9 +98,7 @@ def test_choices_run_in_another_order_in_every_round(build: Path) -> None:
     assert len({tuple(one) for one in rounds}) > 1
 
 
-def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(
-    build: Path,
-) -> None:
+def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(build: Path) -> None:
     found = result(build, "--rounds", 1, FAKE_REFUSE="tree/ll", FAKE_WRONG="ring/ll")
     why = {item["choice"]: item["why"] for item in found["left_out"]}
     assert why["tree/ll"].startswith("NCCL warns: Error : no algorithm/protocol available")
@@ -126,9 +125,7 @@ def test_an_interrupted_sweep_goes_on_at_the_size_where_it_stopped(
         text=True,
     )
     path = build.parent / "study" / "samples.jsonl"
-    for _ in eventually():
-        if path.exists() and len(path.read_text().splitlines()) >= 36:
-            break
+    wait_until(lambda: path.exists() and len(path.read_text().splitlines()) >= 36)
     process.send_signal(number)
     _, output = process.communicate(timeout=30)
     if number != signal.SIGKILL:
@@ -210,9 +207,7 @@ def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in eventually():
-            if path.exists() and starts(build) and len(programs(path)) == 4:
-                break
+        wait_until(lambda: path.exists() and starts(build) and len(programs(path)) == 4)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
     finally:

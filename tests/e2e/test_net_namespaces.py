@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.namespaces import Host, Hosts, two_hosts, until
+from tests.e2e.namespaces import Host, Hosts, two_hosts
 from tests.e2e.packets import PacketTap
+from tests.waiting import wait_until
 
 MERGED = {"NCCL_NET_FORCE_MERGE": "eth0,eth1", "NCCLTUNE_NET_FLOWS": "4"}
 ESTABLISHED = "01"
@@ -77,7 +78,7 @@ def test_flows_of_one_nic_that_the_kernel_shapes_apart(hosts: Hosts) -> None:
         "transfer --direction forward --sizes 512K --messages 80", NCCLTUNE_NET_FLOWS="4"
     )
     # Four bulk flows and the express flow, which these messages do not take: of two at least one.
-    until(lambda: len(sockets(hosts.first, ESTABLISHED)) >= 5)
+    wait_until(lambda: len(sockets(hosts.first, ESTABLISHED)) >= 5)
     for _, port, _, _ in sockets(hosts.first, ESTABLISHED)[:2]:
         match = f"u32 match ip sport {port} 0xffff flowid 1:2"
         made = hosts.first.run(f"tc filter add dev eth0 parent 1: protocol ip {match}")
@@ -99,7 +100,7 @@ def test_a_nic_that_fails_for_a_while_costs_no_message(hosts: Hosts, nic: str) -
             host.slow_down(name, 150)
     start = hosts.first.sent(nic)
     ranks = hosts.start("transfer --virtual-device 0,1 --sizes 0-512K --messages 150", **MERGED)
-    until(lambda: hosts.first.sent(nic) - start > 1 << 20)
+    wait_until(lambda: hosts.first.sent(nic) - start > 1 << 20)
     hosts.first.ip(f"link set {nic} down")
     time.sleep(0.5)
     hosts.first.ip(f"link set {nic} up")
@@ -115,10 +116,10 @@ def outage(hosts: Hosts, **environment: str) -> list[subprocess.Popen[str]]:
     ranks = hosts.start(
         "transfer --sizes 0-512K --messages 150 --log", NCCLTUNE_NET_PATH_TIMEOUT="1", **environment
     )
-    until(lambda: hosts.first.sent("eth0") - start > 1 << 20)
+    wait_until(lambda: hosts.first.sent("eth0") - start > 1 << 20)
     hosts.first.ip("link set eth0 down")
     for host in (hosts.first, hosts.second):
-        until(lambda host=host: not sockets(host, ESTABLISHED))
+        wait_until(lambda host=host: not sockets(host, ESTABLISHED))
     return ranks
 
 
@@ -250,7 +251,7 @@ def test_the_connector_comes_from_its_own_nic(hosts: Hosts) -> None:
             (hosts.second, 0, {"NCCL_SOCKET_IFNAME": "=eth9", "NCCL_SOCKET_FAMILY": "AF_INET"}),
         )
     ]
-    until(lambda: len(sockets(hosts.second, ESTABLISHED)) >= 4)
+    wait_until(lambda: len(sockets(hosts.second, ESTABLISHED)) >= 4)
     assert {remote for _, _, remote, _ in sockets(hosts.second, ESTABLISHED)} == {"10.77.1.3"}
     hosts.end(ranks).expect_messages(0)
 
@@ -259,7 +260,7 @@ def test_ports_come_from_the_range(hosts: Hosts) -> None:
     hosts.cable("eth0", 1)
     ports = {"NCCLTUNE_NET_PORTS": "50000-50003"}
     ranks = hosts.start("idle --seconds 1 --connections 4 --direction forward", **ports)
-    until(lambda: len(sockets(hosts.second, LISTENING)) >= 4)
+    wait_until(lambda: len(sockets(hosts.second, LISTENING)) >= 4)
     assert {port for _, port, _, _ in sockets(hosts.second, LISTENING)} == set(range(50000, 50004))
     assert not sockets(hosts.first, LISTENING)
     hosts.end(ranks).expect_messages(0)

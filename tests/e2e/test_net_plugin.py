@@ -18,6 +18,7 @@ import pytest
 
 from nccltune.native import net_path
 from tests.e2e.command_line import line, nccltune
+from tests.programs import completed
 
 INTERFACES = [f"ncclNetPlugin_v{version}" for version in range(6, 13)]
 LOOPBACK = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_SOCKET_FAMILY": "AF_INET"}
@@ -26,12 +27,9 @@ LOOPBACK = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_SOCKET_FAMILY": "AF_INET"}
 def transferred(plugin: Path, *options: str) -> Any:
     """The net host's report of messages over loopback, each byte of which it has checked."""
     program = net_path().parents[1] / "bin" / "nccltune-net-host"
-    done = subprocess.run(
+    done = completed(
         [str(program), "transfer", "--plugin", str(plugin), "--fork", *options],
         env={**os.environ, **LOOPBACK},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -78,9 +76,7 @@ def working() -> subprocess.Popen[str]:
 
 def test_strangers_disturb_nobody_and_are_counted(working: subprocess.Popen[str]) -> None:
     command = f"{STRANGERS} --process {working.pid} --a-minute 3000 --seconds 2 --json"
-    strangers = subprocess.run(
-        [sys.executable, *command.split()], capture_output=True, text=True, check=False
-    )
+    strangers = completed([sys.executable, *command.split()])
     assert strangers.returncode == 0, strangers.stderr
     counts = json.loads(strangers.stdout)
     told, log = working.communicate(timeout=60)
@@ -134,9 +130,7 @@ def moving(*options: str) -> Iterator[dict[str, int]]:
 def stats(*words: object, tolerant: bool = False) -> Any:
     """The processes that `net stats` shows, without rates where it may be too early for them."""
     more = ("--interval", "0") if tolerant else ()
-    done = subprocess.run(
-        line("net", "stats", "--json", *more, *words), capture_output=True, text=True, check=False
-    )
+    done = completed(line("net", "stats", "--json", *more, *words))
     if tolerant and done.returncode != 0:
         return []
     assert done.returncode == 0, done.stderr

@@ -2,10 +2,10 @@
 """Several ranks on one GPU, on the fake GPUs of the native tests."""
 
 import json
-import sys
 from pathlib import Path
 
 from nccltune.measure.bench.mps import CONTROL, PIPES
+from tests.programs import python_program
 
 from .bench_runs import FAKE_NCCL, NEEDS_FAKES, environment, on_fakes
 from .command_line import nccltune
@@ -49,10 +49,9 @@ def test_ranks_of_one_node_need_a_newer_nccl(tmp_path: Path) -> None:
 
 def test_a_daemon_is_started_for_the_ranks_and_ends(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    program = tmp_path / "bin" / CONTROL
-    program.parent.mkdir()
-    program.write_text(
-        f"""#!{sys.executable}
+    program = python_program(
+        tmp_path / "bin" / CONTROL,
+        f"""\
 import os, pathlib, sys, time
 pipes = pathlib.Path(os.environ["{PIPES}"])
 if sys.argv[1:] != ["-f"]:
@@ -62,9 +61,8 @@ pathlib.Path({str(seen)!r}).write_text(f"{{os.getpid()}} {{pipes}}")
 (pipes / "control").touch()
 while not (pipes / "quit").exists():
     time.sleep(0.01)
-"""
+""",
     )
-    program.chmod(0o755)
     study = tmp_path / "study"
     path = f"{program.parent}:{environment()['PATH']}"
     messages = sweep(study, *SHARED, "--mps", PATH=path, **{PIPES: str(tmp_path / "none")})

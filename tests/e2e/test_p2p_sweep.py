@@ -3,28 +3,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.own_processes import native_parts, run
+from tests.e2e.own_processes import native, run
 
-STAND_IN = Path(__file__).with_name("settings_bench.py")
+__all__ = ["native"]
 FAST = ("--sizes", "1M-64M")
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of native parts, of which the bench is the stand-in."""
-    folder = tmp_path_factory.mktemp("native")
-    native_parts(folder, STAND_IN)
-    return folder
-
-
-def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:
-    done = run(native, "sendrecv", "settings", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 @pytest.fixture(scope="module")

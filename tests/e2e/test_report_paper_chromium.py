@@ -2,13 +2,13 @@
 """The report on paper, printed by a real Chromium."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.chromium import NEEDS_CHROMIUM
 from tests.e2e.report_page import Open
+from tests.programs import completed
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -58,9 +58,7 @@ def test_no_page_ends_with_a_heading(open_page: Open, tmp_path: Path, shift: int
     )
     path = tmp_path / "paper.pdf"
     path.write_bytes(opened.page.pdf(prefer_css_page_size=True))
-    text = subprocess.run(
-        ["pdftotext", "-layout", path, "-"], capture_output=True, text=True, check=True
-    ).stdout
+    text = completed(["pdftotext", "-layout", path, "-"], check=True).stdout
     headings = {
         " ".join(heading.split())
         for heading in opened.page.locator("h2, h3, thead tr, tr.group").all_text_contents()

@@ -12,23 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bench_runs import FAKES, NEEDS_FAKES, environment, eventually
+from tests.e2e.bench_runs import FAKES, NEEDS_FAKES, environment
 from tests.e2e.command_line import line, nccltune
-from tests.e2e.own_processes import native_parts, run, variables
+from tests.e2e.own_processes import native, run, variables
+from tests.waiting import wait_until
 
-STAND_IN = Path(__file__).with_name("settings_bench.py")
+__all__ = ["native"]
 FAST = ("--sizes", "256K-16M")
 SET = "NCCLTUNE_SENDRECV_FROM"
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of native parts, of which the bench is the stand-in."""
-    folder = tmp_path_factory.mktemp("native")
-    native_parts(folder, STAND_IN)
-    # The dynamic loader ignores an empty file, with a word on standard error.
-    (folder / "lib" / "libnccltune-sendrecv.so").touch()
-    return folder
 
 
 def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:
@@ -149,9 +140,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
         text=True,
     )
     runs = tmp_path / "study" / "sendrecv-runs.jsonl"
-    for _ in eventually():
-        if runs.exists() and len(runs.read_text().splitlines()) >= 4:
-            break
+    wait_until(lambda: runs.exists() and len(runs.read_text().splitlines()) >= 4)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     finished = len(runs.read_text().splitlines())

@@ -7,23 +7,25 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_words
+from tests.programs import completed
+from tests.waiting import wait_until
 
-from .bench_runs import FAKE_NCCL, FAKES, NEEDS_FAKES, eventually
+from .bench_runs import FAKE_NCCL, FAKES, NEEDS_FAKES
+from .command_line import line
+from .launched import PROGRAM, RunningLaunch
 from .page_snippets import ROOT, reader_folder, run, snippets
 from .page_snippets import check as check_snippet
 
 SCRIPT = Path(__file__).parent / "slurm.sh"
-PROGRAM = Path(__file__).parent / "launched_program.py"
-MAIN = "from nccltune.cli import main; main()"
 JOB = """
 program = ["{program}"]
 nodes = 2
@@ -34,14 +36,10 @@ mpi = "pmi2"
 """
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment in which Slurm's commands find it."""
-    folder = tmp_path_factory.mktemp("slurm")
-    # munged trusts no path that others may write to, and /tmp is one unless it is sticky.
-    done = subprocess.run(
-        [SCRIPT, "start", folder, "4"], capture_output=True, text=True, check=False, timeout=120
-    )
+@contextmanager
+def two_nodes(folder: Path, **variables: str) -> Iterator[dict[str, str]]:
+    """The environment in which Slurm's commands find a Slurm of two nodes."""
+    done = completed([SCRIPT, "start", folder, "4"], env=os.environ | variables, timeout=120)
     if done.returncode == 3:
         pytest.skip(f"no Slurm here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
@@ -49,51 +47,30 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     subprocess.run([SCRIPT, "stop", folder], check=False, timeout=60)
 
 
-class Launched:
-    """A running `nccltune launch run` of two nodes with four processes each."""
-
-    def __init__(self, folder: Path, environment: dict[str, str], *options: str) -> None:
-        self.study = folder / "study"
-        self.places = folder / "places"
-        self.places.mkdir()
-        job = folder / "job.toml"
-        job.write_text(JOB.format(program=PROGRAM))
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-c", MAIN, "launch", "run", job, "--launcher", "slurm"),
-                *("-o", self.study, "--json", *options),
-            ],
-            env={**environment, "PLACES": str(self.places)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def end(self) -> tuple[int, dict[str, Any], str]:
-        """Its exit code, standard output and standard error."""
-        out, talk = self.process.communicate(timeout=120)
-        return self.process.returncode, json.loads(out) if out else {}, talk
-
-    def sizes(self) -> list[int]:
-        """The sizes of the samples that the study has."""
-        lines = (self.study / "samples.jsonl").read_text().splitlines()
-        return sorted({json.loads(line)["bytes"] for line in lines})
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with two_nodes(tmp_path_factory.mktemp("slurm")) as variables:
+        yield variables
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    for _ in eventually():
-        if condition():
-            return
+def launched_on(folder: Path, slurm: dict[str, str], *options: str) -> RunningLaunch:
+    """A job of two nodes with four processes each."""
+    (folder / "job.toml").write_text(JOB.format(program=PROGRAM))
+    return RunningLaunch(folder, slurm, folder / "job.toml", "--launcher", "slurm", *options)
+
+
+def processes(launched: RunningLaunch) -> list[int]:
+    """The processes of its program that are there."""
+    told = (json.loads(path.read_text())["pid"] for path in launched.places.glob("[0-7]"))
+    return [pid for pid in told if Path(f"/proc/{pid}/cmdline").exists()]
 
 
 def queue(environment: dict[str, str]) -> str:
-    return subprocess.run(
-        ["squeue", "-h"], env=environment, capture_output=True, text=True, check=True, timeout=30
-    ).stdout
+    return completed(["squeue", "-h"], env=environment, check=True, timeout=30).stdout
 
 
 def test_a_job_runs_to_its_end_where_it_was_promised(tmp_path: Path, slurm: dict[str, str]) -> None:
-    launched = Launched(tmp_path, slurm)
+    launched = launched_on(tmp_path, slurm)
     code, said, talk = launched.end()
     assert code == 0, talk
     assert said["state"] == "done"
@@ -110,24 +87,23 @@ def test_a_job_runs_to_its_end_where_it_was_promised(tmp_path: Path, slurm: dict
 def test_an_interrupted_job_is_cancelled_and_its_rows_are_kept(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
-    launched = Launched(tmp_path, {**slurm, "LAUNCHED_SLOW": "2"})
-    wait_for(lambda: len(list(launched.places.glob("[0-7]"))) == 8)
-    pids = [json.loads(path.read_text())["pid"] for path in launched.places.glob("[0-7]")]
+    launched = launched_on(tmp_path, {**slurm, "LAUNCHED_SLOW": "2"})
+    wait_until(lambda: len(processes(launched)) == 8)
     output = next(iter((launched.study / "launch").glob("*/output.txt")))
-    wait_for(lambda: "2048" in output.read_text())
+    wait_until(lambda: "2048" in output.read_text())
     launched.process.send_signal(signal.SIGINT)
     code, said, talk = launched.end()
     assert code == 128 + signal.SIGINT, talk
     assert said["state"] == "stopped"
     assert launched.sizes()[0] == 1024
-    wait_for(lambda: queue(slurm) == "")
-    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids))
+    wait_until(lambda: queue(slurm) == "")
+    wait_until(lambda: not processes(launched))
 
 
 def test_a_job_that_can_never_start_is_told_with_its_reason(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
-    launched = Launched(tmp_path, slurm, "--nodes", "3", "--start-within", "2")
+    launched = launched_on(tmp_path, slurm, "--nodes", "3", "--start-within", "2")
     code, said, talk = launched.end()
     assert code == 4
     assert said["state"] == "pending"
@@ -149,7 +125,7 @@ def test_a_job_that_can_never_start_is_told_with_its_reason(
 )
 def test_srun_starts_what_the_linter_predicts(options: str, slurm: dict[str, str]) -> None:
     words = ["srun", *options.split(), "--mpi=none", "sh", "-c", "echo $SLURMD_NODENAME"]
-    done = subprocess.run(words, env=slurm, capture_output=True, text=True, check=True, timeout=60)
+    done = completed(words, env=slurm, check=True, timeout=60)
     (found,) = from_words(words, LaunchContext())
     ((prediction, _),) = check(found.line, found.site).predictions
     assert prediction.placement is not None
@@ -171,9 +147,7 @@ def test_the_task_prolog_of_the_guide_reaches_tasks_without_an_environment(
 
     def tasks(export: str) -> list[str]:
         words = ["srun", "-N", "2", "--mpi=none", f"--export={export}", prolog, "/usr/bin/env"]
-        done = subprocess.run(
-            words, env=slurm, capture_output=True, text=True, check=True, timeout=60
-        )
+        done = completed(words, env=slurm, check=True, timeout=60)
         return sorted(line for line in done.stdout.splitlines() if line.startswith("NCCL"))
 
     assert tasks("NONE") == ["NCCLTUNE_CONFIG_HASH=1f"] * 2 + ["NCCL_TUNER_PLUGIN=/p.so"] * 2
@@ -184,12 +158,9 @@ def test_the_task_prolog_of_the_guide_reaches_tasks_without_an_environment(
 def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:
     sweep = ["sweep", "-o", tmp_path / "study", "--collectives", "allreduce", "--sizes", "4K-8K"]
     under = ["--launcher", "slurm", "--gpus", "1", "--budget", "5", FAKE_NCCL]
-    done = subprocess.run(
-        ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *sweep, *under],
+    done = completed(
+        ["salloc", "-N", "2", "--exclusive", *line(*sweep, *under)],
         env=slurm | {"LD_LIBRARY_PATH": str(FAKES), "SOFT_CUDA_OWN_GPUS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
@@ -197,7 +168,7 @@ def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None
     summary = json.loads((tmp_path / "study" / "sweep.json").read_text())
     assert summary["reason"] in ("done", "budget")
     assert summary["points"] > 0
-    wait_for(lambda: queue(slurm) == "")
+    wait_until(lambda: queue(slurm) == "")
 
 
 def test_every_node_of_an_allocation_is_checked(tmp_path: Path, slurm: dict[str, str]) -> None:
@@ -209,13 +180,10 @@ def test_every_node_of_an_allocation_is_checked(tmp_path: Path, slurm: dict[str,
         (["status"], (0, 1)),
     ):
         under = [*words, "--launcher", "slurm", "--json"]
-        done = subprocess.run(
-            ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *under],
+        done = completed(
+            ["salloc", "-N", "2", "--exclusive", *line(*under)],
             cwd=tmp_path,
             env=slurm | {"SLURM_MPI_TYPE": "pmi2", "NCCLTUNE_CONFIG": str(rules)},
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=120,
         )
         assert done.returncode in codes, done.stderr
@@ -231,7 +199,7 @@ def test_every_node_of_an_allocation_is_checked(tmp_path: Path, slurm: dict[str,
         else:
             assert told["unread"] == []
             assert told["host"].count(",") == 1
-    wait_for(lambda: queue(slurm) == "")
+    wait_until(lambda: queue(slurm) == "")
     assert not list(tmp_path.glob(".nccltune-*"))
 
 
@@ -244,7 +212,7 @@ def test_a_command_is_verified_in_an_allocation(tmp_path: Path, slurm: dict[str,
     program = [sys.executable, PROGRAM.with_name("stock_program.py")]
     paths = os.pathsep.join([str(PROGRAM.parents[2]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *verify, *program],
+        ["salloc", "-N", "2", "--exclusive", *line(*verify, *program)],
         # Debian's srun lists PMIx and has no library for it.
         env=slurm | {"PYTHONPATH": paths, "SLURM_MPI_TYPE": "pmi2"},
         capture_output=True,
@@ -256,4 +224,4 @@ def test_a_command_is_verified_in_an_allocation(tmp_path: Path, slurm: dict[str,
     told = json.loads(done.stdout)
     assert told["after"]["tuner"] == "nccltune", done.stderr
     assert (told["before"]["tuner"], told["after"]["applying"]) == (None, 1)
-    wait_for(lambda: queue(slurm) == "")
+    wait_until(lambda: queue(slurm) == "")

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from nccltune.cli import run as run_here
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.study.files import Study
+from tests.programs import completed, write_program
 
 from .command_line import nccltune
 from .page_snippets import ROOT, reader_folder, run
@@ -123,8 +123,7 @@ def path_with_programs(tmp_path: Path) -> str:
         "nccltune": f'{python} -m nccltune.cli "$@"',
     }
     for name, line in scripts.items():
-        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / name).chmod(0o755)
+        write_program(folder / name, f"#!/bin/sh\n{line}\n")
     return f"{folder}:{os.environ['PATH']}"
 
 
@@ -147,13 +146,8 @@ def test_candidates_become_proven_by_the_command_that_tune_prints(
     assert command.endswith(" all_reduce_perf -b 1K -e 1M -f 4 -g 1")
     assert f"prove them first: {command}" in nccltune("env", "s", cwd=tmp_path).stderr
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NCCL")}
-    done = subprocess.run(
-        ["/bin/sh", "-c", command],
-        cwd=tmp_path,
-        env={**environment, "PATH": path_with_programs},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = completed(
+        ["/bin/sh", "-c", command], cwd=tmp_path, env={**environment, "PATH": path_with_programs}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     # The faster one is proven, the slower one is removed, and so is the one that changes nothing.

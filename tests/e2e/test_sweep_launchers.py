@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep, its proof and its end with every launcher that is installed here."""
+"""A sweep, its proof and its end without a launcher and with every one that is installed here."""
 
 import json
 import os
@@ -13,17 +13,21 @@ from nccltune.launch.find import find
 from nccltune.launch.flavor import Launcher
 from nccltune.model.choice import TUNED_RUN, Algorithm, Choice, Protocol
 from nccltune.study.files import Study
+from tests.programs import completed
+from tests.waiting import wait_until
 
-from .bench_runs import FAKE_NCCL, NEEDS_FAKES, eventually, on_fakes
+from .bench_runs import FAKE_NCCL, NEEDS_FAKES, on_fakes
 from .command_line import intel_mpi, launcher_here, line, running
 
 pytestmark = NEEDS_FAKES
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-@pytest.fixture(params=["openmpi", "hydra", "intel"])
+@pytest.fixture(params=["local", "openmpi", "hydra", "intel"])
 def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     name: str = request.param
+    if name == "local":
+        return ["--gpus", "2", FAKE_NCCL]
     if name == "intel":
         name = "hydra"
         monkeypatch.setenv("PATH", f"{intel_mpi()}{os.pathsep}{os.environ['PATH']}")
@@ -48,9 +52,7 @@ def test_a_sweep_and_its_proof(tmp_path: Path, options: list[str]) -> None:
         line("sweep", "-o", study, "--json", *scope, "--budget", "5", *options),
         line("verify", study, "--json", "--budget", "20", *options),
     ):
-        done = subprocess.run(
-            words, env=on_fakes(**ROOT), capture_output=True, text=True, check=False, timeout=120
-        )
+        done = completed(words, env=on_fakes(**ROOT), timeout=120)
         assert done.returncode == 0, done.stderr
         (study / "tuner.conf").write_text(
             f"allreduce,4096,8192,{rule.label.replace('/', ',')},-1,1,2\n"
@@ -77,16 +79,12 @@ def test_the_end_of_a_sweep_is_the_end_of_its_processes(
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in eventually():
-            if (study / "samples.jsonl").exists():
-                break
+        wait_until(lambda: (study / "samples.jsonl").exists())
         # hydra and Open MPI hand on the whole environment to processes of this machine.
         assert len(benches(study)) == 2
         sweep.send_signal(number)
         assert sweep.wait(60) == (128 + number if number == signal.SIGTERM else -number)
-        for _ in eventually():
-            if not benches(study):
-                break
+        wait_until(lambda: not benches(study))
     finally:
         sweep.kill()
         sweep.wait()

@@ -6,7 +6,6 @@ import math
 import os
 import re
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nccltune.model.rule import Rule
 from nccltune.study.files import Study
 from nccltune.tune.search import search
 from tests.e2e.command_line import alive, children, environment, line, nccltune
+from tests.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECORDINGS = ["h200x4-as-4-nodes", "h200x4-1-node"]
@@ -148,14 +148,6 @@ def test_a_study_of_another_platform_is_refused_and_left_as_it_is(tmp_path: Path
     assert (tmp_path / "study" / "samples.jsonl").read_bytes() == before
 
 
-def until(condition: object, what: str, limit_s: float = 60.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.002)
-
-
 def running_sweep(cwd: Path, lines: int) -> tuple[subprocess.Popen[str], list[int]]:
     """A sweep that has just written so many samples, and its processes. The full
     grid in many rounds, so that there is time to interrupt it."""
@@ -168,7 +160,9 @@ def running_sweep(cwd: Path, lines: int) -> tuple[subprocess.Popen[str], list[in
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(lambda: samples.exists() and samples.read_bytes().count(b"\n") >= lines, "no samples")
+    wait_until(
+        lambda: samples.exists() and samples.read_bytes().count(b"\n") >= lines, "no samples"
+    )
     return process, children(process.pid)
 
 
@@ -188,7 +182,9 @@ def test_a_killed_sweep_leaves_nothing_running_and_goes_on(
     process.communicate()
     assert process.returncode == -9
     assert started
-    until(lambda: not any(alive(pid) for pid in started), "the plugin host outlived the sweep", 15)
+    wait_until(
+        lambda: not any(alive(pid) for pid in started), "the plugin host outlived the sweep", 15
+    )
     kept = points(tmp_path / "study")
     assert lines <= len(kept) < len(uninterrupted)
     done = sweep("-o", "study", *LONG, "--json", cwd=tmp_path)

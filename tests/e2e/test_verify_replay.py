@@ -21,6 +21,7 @@ from nccltune.native import host_path, tuner_path
 from nccltune.prove.result import Proof
 from nccltune.prove.sizes import taken
 from nccltune.study.files import Study
+from tests.programs import write_program
 
 from .command_line import children, nccltune
 
@@ -157,8 +158,7 @@ def slow_parts(folder: Path) -> Path:
     (folder / "lib").symlink_to(tuner_path().parent)
     script = folder / "bin" / host_path().name
     slowly = 'while IFS= read -r line; do sleep 0.02; echo "$line"; done'
-    script.write_text(f'#!/bin/sh\n{slowly} | "{host_path()}" "$@"\n')
-    script.chmod(0o755)
+    write_program(script, f'#!/bin/sh\n{slowly} | "{host_path()}" "$@"\n')
     return folder
 
 

@@ -27,6 +27,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from nccltune.launch.kubernetes.seen import KINDS
+from tests.programs import completed
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
@@ -85,15 +86,7 @@ class Cluster:
 
     def kubectl(self, *words: str, check: bool = True, text: str | None = None) -> str:
         """What kubectl prints."""
-        done = subprocess.run(
-            ["kubectl", *words],
-            env=self.environment,
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = completed(["kubectl", *words], env=self.environment, input=text, timeout=60)
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(words)}: {done.stderr}")
         return done.stdout

@@ -4,8 +4,7 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,12 @@ import pytest
 from nccltune.launch.follow import Follower
 from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.run import ClusterJob
+from tests.e2e.command_line import line
+from tests.programs import completed
 
 from .cluster import Cluster
 
-MAIN = "from nccltune.cli import main; main()"
-PROGRAM = Path(__file__).parents[1] / "launched_program.py"
 ROWS = 4
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> Path:
-    (tmp_path / "places").mkdir()
-    return tmp_path / "places"
 
 
 def command_words(study: Path | None, *more: str) -> list[str]:
@@ -54,7 +47,7 @@ def none_runs_on() -> Iterator[None]:
 
 def start(cluster: Cluster, *words: str) -> "subprocess.Popen[str]":
     process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, "launch", "run", *words],
+        line("launch", "run", *words),
         env=cluster.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -75,13 +68,6 @@ def run_to_its_end(cluster: Cluster, *words: str) -> tuple[int, Any, str]:
     return end(start(cluster, *words))
 
 
-def wait_until(what: str, condition: Callable[[], bool], limit_s: float = 150) -> None:
-    until = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.1)
-
-
 def nothing_left(cluster: Cluster) -> None:
     assert cluster.items("mpijobs") == []
     assert cluster.items("pods") == []
@@ -93,13 +79,8 @@ def rows(tmp_path: Path) -> list[str]:
 
 
 def render(cluster: Cluster, *more: str) -> str:
-    words = [MAIN, "launch", "render", *command_words(None, *more)]
-    done = subprocess.run(
-        [sys.executable, "-c", *words],
-        env=cluster.environment,
-        capture_output=True,
-        text=True,
-        check=True,
+    done = completed(
+        line("launch", "render", *command_words(None, *more)), env=cluster.environment, check=True
     )
     return done.stdout
 

@@ -4,12 +4,12 @@
 import os
 import platform
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import nccltune
+from tests.programs import completed
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,7 +33,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.geteuid() != 0:
         pytest.skip("roots and chroots are made by root")
     tar = tmp_path_factory.mktemp("debian") / "bookworm.tar"
-    made = subprocess.run(
+    made = completed(
         [
             "mmdebstrap",
             "--quiet",
@@ -41,10 +41,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "--include=ca-certificates",
             "bookworm",
             tar,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     if made.returncode != 0:
         pytest.skip(f"no packages of Debian here: {made.stderr.strip().splitlines()[-1]}")

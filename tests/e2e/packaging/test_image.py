@@ -11,6 +11,7 @@ import pytest
 
 import nccltune
 from tests.e2e.packaging.conftest import ROOT
+from tests.programs import completed
 
 pytestmark = pytest.mark.timeout(1200)
 BASE = "docker.io/library/debian:bookworm-slim"
@@ -29,12 +30,8 @@ ssh 127.0.0.1 'id -u; command -v orted; python3 -m nccltune.cli --version'
 def buildah(store: Path, *words: object) -> subprocess.CompletedProcess[str]:
     """Run buildah with a store of its own, where no kernel feature but chroot is needed."""
     place = ["--root", store / "root", "--runroot", store / "run", "--storage-driver", "vfs"]
-    return subprocess.run(
-        ["buildah", *map(str, [*place, *words])],
-        env=os.environ | {"BUILDAH_ISOLATION": "chroot"},
-        capture_output=True,
-        text=True,
-        check=False,
+    return completed(
+        ["buildah", *map(str, [*place, *words])], env=os.environ | {"BUILDAH_ISOLATION": "chroot"}
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.packaging.conftest import ROOT
+from tests.programs import completed
 
 LIBRARIES = [
     "libnccl-net-nccltune.so",
@@ -31,7 +32,7 @@ def needs(program: str) -> str:
 
 
 def output(*words: object) -> str:
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True)
+    done = completed([str(word) for word in words], check=True)
     return done.stdout
 
 

@@ -101,18 +101,6 @@ def test_a_figure_that_the_page_has_not_is_found(claim: str, lacks: list[Figure]
     assert missing(claim, [RESULTS / "net-allreduce.md"]) == lacks
 
 
-def test_figures_are_read_with_their_units() -> None:
-    text = "1.22x, 12 % of 1,024 on 4 H200 as 2 nodes, 2026-11-21, NCCL 2.28.9, 16 MiB"
-    assert figures(text) == {
-        Figure("1.22", "x"),
-        Figure("12", "%"),
-        Figure("1024", ""),
-        Figure("4", ""),
-        Figure("2", ""),
-        Figure("16", ""),
-    }
-
-
 def commits() -> Iterator[tuple[str, str]]:
     """Words of the results, but for addresses, that look like commits, with their page."""
     for page in sorted(RESULTS.glob("*.md")):

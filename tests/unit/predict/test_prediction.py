@@ -20,7 +20,6 @@ NVLS_TREE = Choice(Algorithm.NVLS_TREE, Protocol.SIMPLE)
 RING = Choice(Algorithm.RING, Protocol.SIMPLE)
 TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
 TREE_LL128 = Choice(Algorithm.TREE, Protocol.LL128)
-LARGE = (8 << 30,)
 
 
 def h200(**asked: object) -> Prediction:

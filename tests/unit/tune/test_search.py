@@ -49,10 +49,6 @@ def good_at_two(size: int) -> dict[str, float]:
     return {"default": 100.0, "tree/ll": 80.0 if size in (64 * K, 16 * M) else 150.0}
 
 
-def both_alike(size: int) -> dict[str, float]:
-    return dict.fromkeys(("default", "ring/ll"), 20 + size / 50e3)
-
-
 FAST, SLOW = ({"default": 100.0, "tree/ll": time} for time in (60.0, 160.0))
 
 
