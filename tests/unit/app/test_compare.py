@@ -252,7 +252,11 @@ ROW = "  65536  2048  float  52.01  1.26  1.10  0e+00  50.09  1.31  1.14  0e+00\
     ("text", "words", "hint"),
     [
         (HUNG, "header of nccl-tests (it lists 1 rank on 1 host)", "nccltune doctor"),
-        (2 * "# Avg bus bandwidth : 3.9\n", "has 2 averages of nccl-tests and no row", "whole"),
+        (
+            2 * "# Avg bus bandwidth : 3.9\n",
+            "has 2 averages of nccl-tests (3.9, 3.9 GB/s) and no row",
+            "whole",
+        ),
         (ROW, "nothing names the collective", "‹collective›"),
         ("n1:7:7 [0] NCCL WARN Cuda failure 1 'invalid argument'\n", "", "nccltune doctor /"),
         (DEVICE_KERNEL, "-D 3 runs a kernel of nccl-tests", "nccltune compare"),

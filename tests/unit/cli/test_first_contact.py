@@ -118,7 +118,7 @@ def test_columns_of_two_states_are_compared_as_the_refusal_says(tmp_path: Path, 
     found = cli("import", table, *given, "-o", tmp_path / "study", code=2).err
     assert "measured: column 'before' in" in found
     assert f"nccltune compare {table} {' '.join(given)}\n" in found
-    assert ":1 'after'" in cli("compare", table, *given).out
+    assert "second     after" in cli("compare", table, *given).out
 
 
 def test_wrong_results_are_the_reason_if_nothing_else_is(tmp_path: Path, cli: Cli) -> None:

@@ -289,6 +289,8 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
     Other words than that in its name may say that it is not the time of a call.
     """
     timed = [at for at, column in enumerate(columns) if time_unit(column.unit)]
+    if any(_heading_of(column)[1].endswith("bw") for column in columns):
+        return tuple(columns)  # it is the time of a run
     if len(timed) == 1 and not (column := columns[timed[0]]).role:
         heading, role = _heading_of(column)
         if role == "time" and _TIME_WORDS.search(column.name) and _are_of_one_call([heading]):
