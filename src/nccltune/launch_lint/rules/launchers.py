@@ -278,7 +278,7 @@ def host_lines(view: View) -> Iterator[LaunchFinding]:
     if bad is not None:
         yield error(
             "hostfile-line",
-            f"{option.value}: {bad[1]} is a parse error for Open MPI 4.1: nothing starts",
+            f"{option.value}: {bad[1]} is a parse error, for which Open MPI 4.1 refuses the file",
             f"write {bad[1].replace('slot', 'slots')} there",
         )
 
