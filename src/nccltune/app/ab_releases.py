@@ -97,8 +97,7 @@ def two_libraries(named: Sequence[str], request: LaunchRequest) -> tuple[str, st
 
     A release is searched for in LD_LIBRARY_PATH, the usual folders and Python's packages, or among
     those of a recording. Paths in pods are those of the image, and are not checked. Raises
-    InputError for other than two, for one that is not found or is no NCCL, and if both are the
-    same.
+    InputError for other than two, for one that is not found, and if both are the same.
     """
     if len(named) != 2:
         raise InputError(f"is given {len(named)} times: two libraries are compared", where="‹nccl›")
