@@ -69,7 +69,10 @@ def test_a_job_that_rules_do_not_touch_is_advised_against(folder: Path) -> None:
     start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 4")
     calls = log_call("AllReduce", 8 << 20) * 9
     (folder / "nccl.log").write_text(start + calls.replace("nranks=8", "nranks=4"))
-    out = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder).stdout
+    (folder / "notes.txt").write_text("see the wiki\n")
+    words = ("--workload", "nccl.log", "--workload", "notes.txt", "--dry-run")
+    out = nccltune("tune", STUDY, *words, cwd=folder).stdout
+    assert "(1 remark: see nccltune workload show)" in out
     assert "no times: " in out
     assert "estimated from the default's times in the study" in out
     assert "verdict    advised against for this job: none of its recorded calls" in out

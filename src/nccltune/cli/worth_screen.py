@@ -47,6 +47,11 @@ def _job_words(worth: JobWorth) -> str:
     parts.append(f"the study measured {_percent(worth.covered_share)} of the job's bytes")
     if worth.covered_share and not worth.is_scale_known:
         parts.append("nodes not recorded, taken as those of the study")
+    if worth.unread:
+        parts.append(
+            f"not all was readable or recorded ({counted(worth.unread, 'remark')}: see nccltune "
+            "workload show)"
+        )
     return "; ".join(parts)
 
 

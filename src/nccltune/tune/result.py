@@ -183,6 +183,7 @@ class JobWorth(msgspec.Struct, frozen=True):
     - `estimated_us`: the time of the calls whose time is known, without waits for other ranks
     - `covered_share`: the share of the job's bytes at collectives, scales and sizes of the study
     - `is_scale_known`: whether the recording states the nodes and ranks of each communicator
+    - `unread`: the number of files and of kinds of entries that could not be read
     """
 
     unit: str
@@ -193,6 +194,7 @@ class JobWorth(msgspec.Struct, frozen=True):
     estimated_us: float
     covered_share: float
     is_scale_known: bool
+    unread: int
     rules: list[RuleWorth]
     whole: RuleWorth
 
