@@ -90,10 +90,14 @@ def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
 
 
 class Comparison(NamedTuple):
-    """A comparison in words. `where` names the collective and the scale."""
+    """A comparison in words. `where` names the collective and the scale.
+
+    `missing` is why nothing was compared with the default; empty if something was.
+    """
 
     where: str
     text: str
+    missing: str
     compared: Compared
     conditions: list[ConditionAnalysis]
 
@@ -112,7 +116,7 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         result = compared(items)
         claim = result.conclusive and (condition.collective, condition.scale) not in doubted
         text = _beside(items, groups) or _text(items, result, claim)
-        found.append(Comparison(condition.title, text, result, items))
+        found.append(Comparison(condition.title, text, _missing(items, result), result, items))
     return found
 
 
@@ -169,27 +173,28 @@ def _sizes(items: Sequence[ConditionAnalysis]) -> list[int]:
     return sorted({point.bytes for item in items for one in item.curves for point in one.points})
 
 
-def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> str:
-    """Return what the default was compared with. `claim` allows the claim that none is faster."""
+def _missing(items: Sequence[ConditionAnalysis], found: Compared) -> str:
+    """Return why nothing was compared with the default; empty if something was."""
     if not items[0].condition.collective.tuned:
-        return "with nothing: NCCL asks no tuner about it"
+        return "NCCL asks no tuner about it"
     limits = items[0].condition.limits
     if limits is not None:
-        return (
-            f"with nothing: {limits}, {rest_of(limits)}, is neither the default nor a whole choice"
-        )
+        return f"{limits}, {rest_of(limits)}, is neither the default nor a whole choice"
     scale = items[0].condition.scale
     if not (scale.nodes and scale.ranks):
         unknown = [word for word in ("nodes", "ranks") if not getattr(scale, word)]
-        return (
-            f"with nothing: the number of {' and '.join(unknown)} is unknown, and a rule needs it"
-        )
+        return f"the number of {' and '.join(unknown)} is unknown, and a rule needs it"
     if not found.has_default:
-        if found.choices > 1:
-            return f"{count(found.choices, 'choice')} with each other; the default was not measured"
-        return "with nothing: the default was not measured"
-    if not found.sizes:
-        return "with nothing: only the default was measured, so no rule can be found"
+        return "" if found.choices > 1 else "the default was not measured"
+    return "" if found.sizes else "only the default was measured, so no rule can be found"
+
+
+def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> str:
+    """Return what the default was compared with. `claim` allows the claim that none is faster."""
+    if missing := _missing(items, found):
+        return f"with nothing: {missing}"
+    if not found.has_default:
+        return f"{count(found.choices, 'choice')} with each other; the default was not measured"
     measured = found.sizes + len(found.alone)
     sizes = f"{found.sizes} of {measured}" if found.alone else str(found.sizes)
     text = f"with {count(found.choices, 'choice')} at {sizes} sizes, "

@@ -186,7 +186,8 @@ def compare_paths(
         raise _nothing_to_compare(found, ", ".join(map(str, paths)))
     fleet = _fleet(found)
     one_file = len(paths) == 1 and not paths[0].is_dir()
-    if one_file and not (fleet.scaling or (fleet.tests and not any(run.table for run in runs))):
+    # Runs without names are of one system at most: each is placed among published systems.
+    if one_file and not fleet.scaling and any(run.table for run in runs):
         tables = list(_beside(found, assumed_noise))
         if tables:
             return ChoicesCompared(tables=tables, warnings=fleet.warnings)

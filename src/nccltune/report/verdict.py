@@ -178,9 +178,9 @@ def _without_groups(analysis: Analysis) -> str:
     if not any(item.condition.collective.tuned for item in analysis.conditions):
         return "No rules: NCCL asks no tuner about the collectives measured here."
     reasons = dict.fromkeys(
-        item.text.removeprefix("with nothing: ")
+        item.missing
         for item in comparisons(analysis)
-        if item.conditions[0].condition.collective.tuned and item.text.startswith("with nothing: ")
+        if item.conditions[0].condition.collective.tuned and item.missing
     )
     return f"No rules: {'; '.join([*reasons][:NAMED]) or 'nothing was compared'}."
 
