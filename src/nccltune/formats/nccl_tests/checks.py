@@ -58,7 +58,9 @@ class BandwidthCheck:
                     most = printed
                 if factor:
                     gap = row[1] * factor / time_us - printed
-                    if not -_QUICK < gap < _QUICK and abs(gap) > _slack(time_us, printed):
+                    if not -_QUICK < gap < _QUICK and abs(gap) > max(
+                        _slack(time_us, printed), rounding_by_hand(printed)
+                    ):
                         first_off = min(first_off or row[0], row[0])
                         off += 1
         self._total += total
@@ -95,7 +97,8 @@ def flag_algbw(
     """
     rate = size / (time_us * 1e3)
     share = [1.0] + [(n - 1) / n for n in ([ranks] if ranks else range(2, 65)) if n > 1]
-    if all(abs(rate * part - algbw) > _slack(time_us, max(algbw, rate)) for part in share):
+    slack = max(_slack(time_us, max(algbw, rate)), rounding_by_hand(algbw))
+    if all(abs(rate * part - algbw) > slack for part in share):
         report.flag(
             FlagKind.BANDWIDTH_MISMATCH,
             f"the printed algbw is {algbw:g} GB/s, but {size} bytes in {time_us:g} us are"
@@ -114,7 +117,7 @@ def bus_factor_of(rows: list[FlatRow]) -> tuple[float, float] | None:
     time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]
     if not time_us or not printed:
         return None
-    slack, scale = _slack(time_us, printed), time_us * 1e3 / row[1]
+    slack, scale = max(_slack(time_us, printed), rounding_by_hand(printed)), time_us * 1e3 / row[1]
     return (printed - slack) * scale, (printed + slack) * scale
 
 
@@ -124,6 +127,11 @@ def _half(printed: float) -> float:
         return 0.005
     # A value that needs more than six characters is printed with one digit (2.17.3 and later).
     return 0.05 if printed < 1e4 else 0.5 if printed < 999_999 else 0.5 * printed
+
+
+def rounding_by_hand(printed: float) -> float:
+    """Return the largest rounding error of a bandwidth that a person wrote with fewer digits."""
+    return 0.505 if printed == round(printed) else 0.0505 if printed == round(printed, 1) else 0.0
 
 
 def _slack(time_us: float, printed: float) -> float:

@@ -9,6 +9,7 @@ count also gives n. Send/recv, broadcast and reduce give no information.
 from math import ceil, floor, inf
 from typing import NamedTuple
 
+from nccltune.formats.nccl_tests.checks import rounding_by_hand
 from nccltune.formats.nccl_tests.columns import DTYPE_BYTES, FlatRow
 from nccltune.model.collective import Collective
 
@@ -74,7 +75,8 @@ def rank_bounds(rows: list[FlatRow], collective: Collective) -> RankBounds | Non
             size, time_us, busbw = row[1], row[place], row[place + 1]
             if not time_us or busbw is None or busbw < _LEAST_BUSBW:
                 continue
-            off_time, off_busbw = _half_digit_of_time(time_us), _half_digit_of_busbw(busbw)
+            off_time = _half_digit_of_time(time_us)
+            off_busbw = max(_half_digit_of_busbw(busbw), rounding_by_hand(busbw))
             least = (busbw - off_busbw) * (time_us - off_time) * 1e3 / size / limit
             most = (busbw + off_busbw) * (time_us + off_time) * 1e3 / size / limit
             used = True

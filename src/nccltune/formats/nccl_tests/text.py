@@ -92,7 +92,8 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
 
     blocks = line_blocks(file, too_long=too_long, progress=context.progress)
     if is_diff(text):
-        context.report.flag(FlagKind.NOTE, "a diff: its old and its new lines are two texts")
+        note = "a diff: its old and new lines are two runs, which nccltune compare compares"
+        context.report.flag(FlagKind.NOTE, note)
         blocks = sides_of_diff(blocks)
     blocks = rows_of_pairs(blocks, text)
     if wrapping is not None:

@@ -261,3 +261,14 @@ def test_small_bandwidths_narrow_the_collective(
     assert read.report.collectives == ({"allreduce": 2} if named else {})
     if not named:
         assert "sendrecv" in read.sentence("collective_unknown")
+
+
+def test_a_bandwidth_with_fewer_digits_is_not_edited() -> None:
+    rows = [
+        "#       size         count    type   redop    root     time   algbw   busbw",
+        "     1048576        262144   float     sum      -1     80.0    13.1    22.9",
+        "     4194304       1048576   float     sum      -1    130.0      32      56",
+    ]
+    assert "bandwidth_mismatch" not in text("\n".join(rows) + "\n").flags
+    rows[2] = rows[2].replace("32 ", "34 ")
+    assert "bandwidth_mismatch" in text("\n".join(rows) + "\n").flags
