@@ -177,7 +177,8 @@ def compare_paths(
         warnings = [*_left_out(runs), *found.unread]
         return compare_with_reference(paths[0], runs, reference, warnings)
     columns = _by_name(runs)
-    if len(columns) == 2:
+    # Equal names of columns in tables of several files are not known to be one system.
+    if len(columns) == 2 and len({run.table.rpartition(":")[0] for run in runs}) < 2:
         first, second = columns
         return _sides(
             (first, second), [found._replace(runs=x) for x in columns.values()], assumed_noise

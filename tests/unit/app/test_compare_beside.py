@@ -114,6 +114,14 @@ def test_two_columns_are_two_sides(tmp_path: Path) -> None:
     assert (found.first, found.second) == ("before", "after")
 
 
+def test_columns_of_several_files_stay_apart(tmp_path: Path) -> None:
+    for name, times in (("h100", "10,8"), ("a100", "30,38")):
+        rows = "".join(f"{size},{times}\n" for size in (1024, 2048, 4096))
+        (tmp_path / f"{name}.csv").write_text(f"size,nccl (us),msccl (us)\n{rows}")
+    found = compare_paths([tmp_path], assumed_noise=0.05, collective="allreduce", nodes=1, ranks=8)
+    assert not isinstance(found, SidesCompared)
+
+
 def test_the_screen_and_the_line_name_the_fastest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

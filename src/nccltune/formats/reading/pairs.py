@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from nccltune.formats.reading.table_header import header_of
 
 _PAIR = re.compile(
-    r"(?P<name>[A-Za-z][\w/#-]*(?=\s?=)|[A-Za-z][\w/#-]*(?: [A-Za-z][\w/#-]*){0,4}"
+    r"(?<![\w/#-])(?P<name>[A-Za-z][\w/#-]*(?=\s?=)|[A-Za-z][\w/#-]*(?: [A-Za-z][\w/#-]*){0,4}"
     r"(?: ?[(\[][^()\[\]]{1,24}[)\]])?(?=\s?:))\s?[:=]\s{0,8}(?P<value>[\w.+-]+"
     r"(?: ?(?:[KMGT]i?B(?:/s)?|B|bytes|[mnu\u00b5\u03bc]s|sec|s|Gbps|Gb/s))?)(?=[\s,;|]|$)"
 )
