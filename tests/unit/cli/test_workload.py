@@ -43,7 +43,7 @@ def test_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 ranks, 4 steps of 100 ms; PyTorch profiler trace (2 files)" in text
     assert "2.00 MiB a step; 10.0 ms in NCCL's kernels" in text.replace("2 MiB", "2.00 MiB")
     assert "10 % of the step" in " ".join(text.split())
-    assert "5.00 ms while no other kernel ran" in " ".join(text.split())
+    assert "5.00 ms while no kernel but NCCL's ran" in " ".join(text.split())
     assert "mesh_tp · tensor parallel · 4 ranks" in text
     assert re.search(r"all-reduce +1 MiB +2 MiB +2\.00 +10\.0 ms +100 %", text)
     assert "(2, 6.00 ms, in 2 files)" in " ".join(text.split())

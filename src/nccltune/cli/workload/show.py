@@ -73,7 +73,7 @@ def show(found: WorkloadSummary) -> None:
         if found.step_us is not None:
             words += f", {percent_text(found.time_us / found.step_us)} of the step"
         if found.exposed_us is not None:
-            words += f"; {time_text(found.exposed_us)} while no other kernel ran"
+            words += f"; {time_text(found.exposed_us)} while no kernel but NCCL's ran"
     else:
         words += "; no times: shares are shares of the bytes"
     hanging(out, "sent       ", 11, words)
