@@ -3,6 +3,7 @@
 
 from nccltune.cli.output import hanging, stdout
 from nccltune.model.numbers import counted, percent_text, size_form
+from nccltune.model.scale import Scale
 from nccltune.report.words import range_text, time_text
 from nccltune.tune.result import JobWorth, RuleWorth
 
@@ -11,6 +12,9 @@ _OF = {
     "recorded": "of the recorded time in NCCL",
     "estimated": "of the time in NCCL, estimated from the study",
 }
+
+_SCALES = 3
+"""Most scales in a line."""
 
 
 def show_worth(worth: JobWorth) -> None:
@@ -56,6 +60,9 @@ def _job_words(worth: JobWorth) -> str:
 
 
 def _rule_words(item: RuleWorth, worth: JobWorth) -> str:
+    if not item.calls and item.elsewhere and item.rule:
+        own = Scale(item.rule.nodes or 0, item.rule.ranks or 0)
+        return f"the rule is for {own}; the job's calls in this range are on {_scales(item)}"
     if not item.calls:
         return "no call of the job is in this range"
     kind = "recorded" if item.is_recorded else "estimated"
@@ -78,9 +85,19 @@ def _saved(item: RuleWorth, worth: JobWorth) -> str:
     return f"{words}: at most {_percent(item.most_share)} {_OF[worth.basis]}"
 
 
+def _scales(item: RuleWorth) -> str:
+    """Return the scales that the study did not measure."""
+    more = len(item.elsewhere) - _SCALES
+    words = [str(scale) for scale in item.elsewhere[:_SCALES]]
+    return " and on ".join([*words, *([f"{more} more scales"] if more > 0 else [])])
+
+
 def _verdict(whole: RuleWorth, worth: JobWorth) -> str:
+    if whole.elsewhere:
+        where = f"it runs on {_scales(whole)}, which the study did not measure"
+        return f"no advice for this job: {where}"
     if not whole.calls:
-        return "advised against for this job: none of its recorded calls is in the range of a rule"
+        return "advised against for this job: none of its recorded calls has the scale and size of a rule"
     if whole.advised_against:
         return f"advised against for this job: all rules together: {_saved(whole, worth)}"
     limit = (

@@ -154,10 +154,12 @@ class RuleWorth(msgspec.Struct, frozen=True):
     - `calls`, `bytes_share`: the job's calls in the range of the rule, and their share of all bytes
     - `time_us`: the time of these calls; `is_recorded` if all of it was recorded, else it is also
       the default's time in the study
-    - `exposed_us`: the part in which the GPU ran no other kernel; None if unknown
+    - `elsewhere`: the scales of the job's calls in the range that the study did not measure
+    - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
     - `saved_us`: what the rule saves of it, with the limits of the measured gain and of the time
     - `most_share`: the largest share of `JobWorth.total_us` that it can save; None if unknown
-    - `advised_against`: that share is below the threshold of `tune.worth`
+    - `advised_against`: that share is below the threshold of `tune.worth`; never where all calls
+      are of scales that the study did not measure
     """
 
     rule: Rule | None
@@ -171,6 +173,7 @@ class RuleWorth(msgspec.Struct, frozen=True):
     saved_high_us: float | None = None
     most_share: float | None = None
     advised_against: bool = False
+    elsewhere: list[Scale] = []
 
 
 class JobWorth(msgspec.Struct, frozen=True):

@@ -154,12 +154,13 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     for group in plain:
         for rule in (item.rule for item in group.rules):
             by_rule.setdefault(rule, []).extend(
-                call
-                for call in calls
-                if call.group is group and rule.min_bytes <= call.row.bytes <= rule.max_bytes
+                call for call in calls if (call.group or group) is group and _is_in(call.row, rule)
             )
     all_bytes = _bytes(calls) or 1.0
-    every = [call for inside in by_rule.values() for call in inside]
+    measured = {group.collective for group in plain}
+    every = [call for inside in by_rule.values() for call in inside if call.group]
+    if not any(call.group for call in calls):
+        every = [call for call in calls if call.row.operation.collective in measured]
     return JobWorth(
         unit=job.unit,
         recorders=job.recorders,
@@ -175,6 +176,11 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     )
 
 
+def _is_in(row: WorkloadRow, rule: Rule) -> bool:
+    is_same = row.operation.collective is rule.collective
+    return is_same and rule.min_bytes <= row.bytes <= rule.max_bytes
+
+
 def _bytes(calls: Iterable[_Call]) -> float:
     return math.fsum(call.calls * call.row.bytes for call in calls)
 
@@ -188,7 +194,11 @@ def _sum(times: Iterable[float | None]) -> float | None:
 def _worth(
     rule: Rule | None, calls: Sequence[_Call], all_bytes: float, total_us: float
 ) -> RuleWorth:
-    """Return the worth of a rule, or of all, to the calls in its range."""
+    """Return the worth of a rule, or of all, to the calls in its range, of any scale."""
+    elsewhere = {
+        Scale(call.row.group.nodes, call.row.group.ranks) for call in calls if call.group is None
+    }
+    calls = [call for call in calls if call.group is not None]
     saved, low, high = 0.0, 0.0, 0.0
     for call in calls:
         if call.study_us is not None:
@@ -213,5 +223,6 @@ def _worth(
         saved_low_us=low if is_known else None,
         saved_high_us=high if is_known else None,
         most_share=share,
-        advised_against=share is not None and share <= LEAST_SHARE,
+        advised_against=share is not None and share <= LEAST_SHARE and bool(calls or not elsewhere),
+        elsewhere=sorted(elsewhere),
     )

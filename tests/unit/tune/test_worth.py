@@ -3,6 +3,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
@@ -122,15 +123,27 @@ def test_a_size_between_measured_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "ranks", "calls", "covered"),
-    [(2, 16, 1, 1.0), (0, 16, 1, 1.0), (4, 16, 0, 0.0), (2, 8, 0, 0.0), (0, 0, 0, 0.0)],
+    ("nodes", "ranks", "calls"),
+    [(2, 16, 1), (0, 16, 1), (4, 16, 0), (2, 8, 0), (0, 0, 0)],
 )
-def test_only_calls_of_the_scale_count(nodes: int, ranks: int, calls: int, covered: float) -> None:
+def test_only_calls_of_the_scale_count(nodes: int, ranks: int, calls: int) -> None:
     job = _job((4 * K, 1, 400.0, None), step_us=1000.0, nodes=nodes, ranks=ranks)
     worth = job_worth(job, [_group()])
-    assert (worth.rules[0].calls, worth.covered_share) == (calls, covered)
+    elsewhere = [] if calls else [Scale(nodes, ranks)]
+    assert (worth.rules[0].calls, worth.covered_share) == (calls, calls)
     assert worth.is_scale_known is bool(nodes and ranks)
-    assert worth.whole.advised_against is (calls == 0)
+    for item in (worth.rules[0], worth.whole):
+        assert (item.elsewhere, item.advised_against) == (elsewhere, False)
+
+
+def test_no_call_in_a_range_is_advised_against_at_the_scale_of_the_study_only() -> None:
+    own, other = (_job((M, 1, 900.0, None), ranks=ranks) for ranks in (16, 8))
+    assert job_worth(own, [_group()]).whole.advised_against
+    worth = job_worth(other, [_group()])
+    assert not worth.whole.advised_against
+    assert (worth.rules[0].elsewhere, worth.whole.elsewhere) == ([], [Scale(2, 8)])
+    both = msgspec.structs.replace(own, rows=[*own.rows, *other.rows])
+    assert job_worth(both, [_group()]).whole.advised_against
 
 
 def test_an_unknown_number_of_nodes_fits_one_scale_only() -> None:
