@@ -10,7 +10,7 @@ from nccltune.tune.result import JobWorth, RuleWorth
 _OF = {
     "step": "of a step",
     "recorded": "of the recorded time in NCCL",
-    "estimated": "of the time in NCCL, estimated from the study",
+    "estimated": "of this time in NCCL",
 }
 
 _SCALES = 3
@@ -43,11 +43,14 @@ def _job_words(worth: JobWorth) -> str:
         parts.append(f"a step takes {time_text(worth.total_us)}")
     if worth.nccl_us is not None:
         parts.append(f"{time_text(worth.nccl_us)} {worth.unit} in NCCL, with waits")
-    elif worth.estimated_us:
-        parts.append(
-            f"no times: {time_text(worth.estimated_us)} {worth.unit} in NCCL, estimated from the "
-            "default's times in the study"
-        )
+    if worth.untimed:
+        parts.append(f"{worth.untimed:,} of {counted(worth.calls, 'call')} without a time")
+    if worth.untimed and worth.nccl_us is not None:
+        parts[-1] += ", taken as the mean of the others of their size"
+    elif worth.untimed and worth.estimated_us:
+        parts[-1] += f": {time_text(worth.estimated_us)} {worth.unit} in NCCL, "
+        parts[-1] += "recorded or " if worth.untimed < worth.calls else ""
+        parts[-1] += "estimated from the default's times in the study"
     parts.append(f"the study measured {_percent(worth.covered_share)} of the job's bytes")
     if worth.covered_share and not worth.is_scale_known:
         parts.append("nodes not recorded, taken as those of the study")
@@ -97,7 +100,8 @@ def _verdict(whole: RuleWorth, worth: JobWorth) -> str:
         where = f"it runs on {_scales(whole)}, which the study did not measure"
         return f"no advice for this job: {where}"
     if not whole.calls:
-        return "advised against for this job: none of its recorded calls has the scale and size of a rule"
+        words = "none of its recorded calls has the scale and size of a rule"
+        return f"advised against for this job: {words}"
     if whole.advised_against:
         return f"advised against for this job: all rules together: {_saved(whole, worth)}"
     limit = (

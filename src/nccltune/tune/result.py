@@ -182,8 +182,9 @@ class JobWorth(msgspec.Struct, frozen=True):
     - `unit`: what times are means of, `a step` or `a rank`
     - `basis`, `total_us`: what shares are of: the step, all recorded time in NCCL, or that time as
       estimated from the study
-    - `nccl_us`: the recorded time in NCCL; None if not every call has one
-    - `estimated_us`: the time of the calls whose time is known, without waits for other ranks
+    - `nccl_us`: the recorded time in NCCL; None if calls of a size have none
+    - `estimated_us`: the recorded time, and the default's time in the study where none was recorded
+    - `calls`, `untimed`: the calls of all ranks, and those of them without a time
     - `covered_share`: the share of the job's bytes at collectives, scales and sizes of the study
     - `is_scale_known`: whether the recording states the nodes and ranks of each communicator
     - `unread`: the number of files and of kinds of entries that could not be read
@@ -200,6 +201,8 @@ class JobWorth(msgspec.Struct, frozen=True):
     unread: int
     rules: list[RuleWorth]
     whole: RuleWorth
+    calls: int = 0
+    untimed: int = 0
 
 
 class Tuning(msgspec.Struct, frozen=True):

@@ -141,7 +141,7 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     """Return what the rules of `groups` are worth to a job."""
     calls = _calls(job, groups)
     timed = [None if call.row.mean_us is None else call.longest_us for call in calls]
-    recorded, estimated = _sum(timed), math.fsum(call.likely_us for call in calls)
+    recorded, estimated = _sum(timed), math.fsum(call.longest_us for call in calls)
     basis: Literal["step", "recorded", "estimated"] = "estimated"
     total_us = estimated
     if job.step_us is not None:
@@ -173,6 +173,8 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
         unread=len(job.unread) + len(job.refused),
         rules=[_worth(rule, inside, all_bytes, total_us) for rule, inside in by_rule.items()],
         whole=_worth(None, every, all_bytes, total_us),
+        calls=sum(row.calls for row in job.rows),
+        untimed=job.untimed,
     )
 
 
@@ -199,19 +201,20 @@ def _worth(
         Scale(call.row.group.nodes, call.row.group.ranks) for call in calls if call.group is None
     }
     calls = [call for call in calls if call.group is not None]
-    saved, low, high = 0.0, 0.0, 0.0
+    saved, low, high, most_us = 0.0, 0.0, 0.0, 0.0
     for call in calls:
         if call.study_us is not None:
             gain, least, most = call.curve.saved_shares(call.row.bytes)
             saved += call.likely_us * gain
             low += (call.likely_us if least > 0 else call.longest_us) * least
-            high += (call.longest_us if most > 0 else call.likely_us) * most
+            limit = (call.longest_us if most > 0 else call.likely_us) * most
+            high += limit
+            most_us += limit if call.exposed_us is None else min(limit, call.exposed_us)
     exposed = _sum(call.exposed_us for call in calls)
     is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
-    most_us = high if is_known else None if calls else 0.0
-    if most_us is not None and exposed is not None:
-        most_us = min(most_us, exposed)
-    share = None if most_us is None or total_us <= 0 else max(most_us, 0.0) / total_us
+    share = max(most_us, 0.0) / total_us if total_us > 0 else None
+    if calls and not is_known:
+        share = None
     return RuleWorth(
         rule=rule,
         calls=math.fsum(call.calls for call in calls),

@@ -92,6 +92,11 @@ class Workload(msgspec.Struct):
         return "a step" if self.steps else "a rank"
 
     @property
+    def untimed(self) -> int:
+        """Return the number of calls without a time."""
+        return sum(row.calls - row.timed for row in self.rows)
+
+    @property
     def step_us(self) -> float | None:
         """Return the mean time of a step."""
         return self.steps_us / self.steps if self.steps else None

@@ -106,6 +106,21 @@ def test_hidden_time_saves_nothing_in_a_step() -> None:
     assert item.advised_against
 
 
+def test_hidden_time_of_a_call_limits_that_call_alone() -> None:
+    job = _job((4 * K, 1, 600.0, 600.0), (16 * K, 1, 4000.0, 0.0), step_us=10_000.0)
+    worth = job_worth(job, [_group()])
+    assert worth.rules[0].most_share == pytest.approx(600 * (1 - 1 / 1.3) / 10_000)
+
+
+def test_shares_are_of_the_time_that_the_rules_are_judged_by() -> None:
+    # Of 4 KiB the job recorded ten times the time of the study, and of 16 KiB none.
+    worth = job_worth(_job((4 * K, 1, 4000.0, None), (16 * K, 1, None, None)), [_group()])
+    assert (worth.calls, worth.untimed, worth.nccl_us) == (4, 2, None)
+    assert worth.total_us == pytest.approx(4000 + 1600)
+    assert worth.rules[0].time_us == pytest.approx(worth.total_us)
+    assert worth.rules[0].most_share == pytest.approx(1 - 1 / 1.3)
+
+
 def test_without_times_the_curve_of_the_study_estimates() -> None:
     worth = job_worth(_job((4 * K, 10, None, None), (M, 1, None, None)), [_group()])
     item = worth.rules[0]
