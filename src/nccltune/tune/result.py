@@ -187,7 +187,8 @@ class JobWorth(msgspec.Struct, frozen=True):
     - `calls`, `untimed`: the calls of all ranks, and those of them without a time
     - `covered_share`: the share of the job's bytes at collectives, scales and sizes of the study
     - `is_scale_known`: whether the recording states the nodes and ranks of each communicator
-    - `unread`: the number of files and of kinds of entries that could not be read
+    - `unread`: the number of remarks on the recording: files and kinds of entries that could not be
+      read, and why the sums may not be those of the job
     """
 
     unit: str

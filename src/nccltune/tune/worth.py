@@ -170,7 +170,7 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
         estimated_us=estimated,
         covered_share=_bytes(call for call in calls if call.study_us is not None) / all_bytes,
         is_scale_known=all(row.group.nodes and row.group.ranks for row in job.rows),
-        unread=len(job.unread) + len(job.refused),
+        unread=len(job.unread) + len(job.refused) + len(job.remarks),
         rules=[_worth(rule, inside, all_bytes, total_us) for rule, inside in by_rule.items()],
         whole=_worth(None, every, all_bytes, total_us),
         calls=sum(row.calls for row in job.rows),

@@ -80,6 +80,8 @@ def show(found: WorkloadSummary) -> None:
     else:
         words += "; no times: shares are shares of the bytes"
     hanging(out, "sent       ", 11, words)
+    for words in job.remarks:
+        hanging(out, ("note       ", "yellow"), 11, words)
     _show_unread(job, out)
     for use in found.groups:
         _show_group(use, found, out)
