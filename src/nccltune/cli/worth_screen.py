@@ -70,7 +70,7 @@ def _rule_words(item: RuleWorth, worth: JobWorth) -> str:
         return "no call of the job is in this range"
     kind = "recorded" if item.is_recorded else "estimated"
     parts = [kind, f"{_percent(item.bytes_share)} of the bytes"]
-    if worth.basis == "step":
+    if worth.basis == "step" and item.is_recorded:
         parts.insert(1, f"{_percent(item.time_us / worth.total_us)} of the step")
     here = f"{time_text(item.time_us)} {worth.unit} are there ({', '.join(parts)})"
     return f"{here}; {_saved(item, worth)}"

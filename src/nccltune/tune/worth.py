@@ -212,7 +212,7 @@ def _worth(
             most_us += limit if call.exposed_us is None else min(limit, call.exposed_us)
     exposed = _sum(call.exposed_us for call in calls)
     is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
-    share = max(most_us, 0.0) / total_us if total_us > 0 else None
+    share = min(max(most_us / total_us, 0.0), 1.0) if total_us > 0 else None
     if calls and not is_known:
         share = None
     return RuleWorth(

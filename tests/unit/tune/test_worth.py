@@ -131,6 +131,11 @@ def test_without_times_the_curve_of_the_study_estimates() -> None:
     assert item.saved_us == pytest.approx(800.0)
 
 
+def test_an_estimate_that_exceeds_the_step_saves_no_more_than_the_step() -> None:
+    item = job_worth(_job((4 * K, 10, None, None), step_us=100.0), [_group()]).rules[0]
+    assert (item.is_recorded, item.most_share) == (False, 1.0)
+
+
 def test_a_size_between_measured_ones() -> None:
     item = job_worth(_job((6 * K, 1, None, None)), [_group()]).rules[0]
     assert item.time_us == pytest.approx(600.0)
