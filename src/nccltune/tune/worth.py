@@ -212,9 +212,9 @@ def _worth(
             most_us += limit if call.exposed_us is None else min(limit, call.exposed_us)
     exposed = _sum(call.exposed_us for call in calls)
     is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
-    share = min(max(most_us / total_us, 0.0), 1.0) if total_us > 0 else None
-    if calls and not is_known:
-        share = None
+    share = None if calls else 0.0
+    if is_known and total_us > 0:
+        share = min(max(most_us / total_us, 0.0), 1.0)
     return RuleWorth(
         rule=rule,
         calls=math.fsum(call.calls for call in calls),

@@ -162,6 +162,8 @@ def test_no_call_in_a_range_is_advised_against_at_the_scale_of_the_study_only() 
     worth = job_worth(other, [_group()])
     assert not worth.whole.advised_against
     assert (worth.rules[0].elsewhere, worth.whole.elsewhere) == ([], [Scale(2, 8)])
+    timeless = _job((128 * M, 1, None, None))
+    assert job_worth(timeless, [_group()]).whole.advised_against
     both = msgspec.structs.replace(own, rows=[*own.rows, *other.rows])
     assert job_worth(both, [_group()]).whole.advised_against
 
