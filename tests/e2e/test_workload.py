@@ -73,9 +73,22 @@ def test_a_job_that_rules_do_not_touch_is_advised_against(folder: Path) -> None:
     words = ("--workload", "nccl.log", "--workload", "notes.txt", "--dry-run")
     out = nccltune("tune", STUDY, *words, cwd=folder).stdout
     assert "(1 remark: see nccltune workload show)" in out
-    assert "no times: " in out
+    assert "9 of 9 calls without a time: " in out
     assert "estimated from the default's times in the study" in out
     assert "verdict    advised against for this job: none of its recorded calls" in out
+    assert "nccltune verify" not in out
+
+
+def test_a_job_of_another_scale_gets_no_advice(folder: Path) -> None:
+    start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 1")
+    call = log_call("AllReduce", 16 << 10).replace("nranks=8", "nranks=4")
+    (folder / "nccl.log").write_text(start + call)
+    out = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder).stdout
+    rule = "the rule is for 4 nodes, 4 ranks; the job's calls in this range are on 1 node, 4 ranks"
+    assert rule in out
+    words = "no advice for this job: it runs on 1 node, 4 ranks, which the study did not measure"
+    assert words in out
+    assert "advised against" not in out
 
 
 def test_weights_and_a_workload_exclude_each_other(folder: Path) -> None:

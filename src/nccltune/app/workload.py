@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workload: what a job sends, by communicator, operation and range of sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -17,8 +17,9 @@ class SizeRange(msgspec.Struct, frozen=True):
     """The calls of one operation between two sizes; all numbers are means of a step or a rank.
 
     - `low`, `high`: the smallest and the largest size in the range
-    - `time_us`: on the GPU, with the wait for other ranks; None if no call has a time
-    - `exposed_us`: the part in which the GPU ran no other kernel; None if unknown
+    - `time_us`: on the GPU, with the wait for other ranks. A call without a time takes the mean of
+      its size, or does not count if no call of its size has one; None if no call has one
+    - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
     """
 
     operation: Operation
@@ -46,7 +47,8 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     """What a job sends: groups of communicators, those with the most time or bytes first.
 
     - `unit`: what the means are of, `a step` or `a rank`
-    - `time_us`, `exposed_us`: of all calls; None if not every range has one
+    - `time_us`, `exposed_us`: of all calls whose time is known; None if no call has one, the
+      exposed time also if calls with a time lack it
     - `workload`: the sums that the means are made of, at every size
     """
 
@@ -75,20 +77,24 @@ def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
         for group, communicators in zip(job.groups, job.communicators, strict=True)
     ]
     ranges = [item for use in groups for item in use.ranges]
-    times, exposed = ([getattr(item, name) for item in ranges] for name in _TIMES)
     groups.sort(key=lambda use: [_sum(use, "time_us"), _sum(use, "bytes")], reverse=True)
     return WorkloadSummary(
         unit=job.unit,
         step_us=job.step_us,
         bytes=sum(item.bytes for item in ranges),
-        time_us=None if None in times else sum(times),
-        exposed_us=None if None in exposed else sum(exposed),
+        time_us=_known(item.time_us for item in ranges),
+        exposed_us=_known(
+            item.exposed_us for item in ranges if all(row.exposing == row.timed for row in job.rows)
+        ),
         groups=groups,
         workload=job,
     )
 
 
-_TIMES = ("time_us", "exposed_us")
+def _known(times: Iterable[float | None]) -> float | None:
+    """Return the sum of the known times; None if none is known."""
+    found = [time for time in times if time is not None]
+    return sum(found) if found else None
 
 
 def _sum(use: GroupUse, name: str) -> float:
@@ -102,17 +108,19 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
         rows, lambda row: (row.operation, (max(row.bytes, 1) - 1).bit_length() // 2)
     ):
         part = list(same)
-        calls = sum(row.calls for row in part)
-        timed, exposing = sum(row.timed for row in part), sum(row.exposing for row in part)
         found.append(
             SizeRange(
                 operation,
                 part[0].bytes,
                 part[-1].bytes,
-                calls / units,
+                sum(row.calls for row in part) / units,
                 sum(row.bytes * row.calls for row in part) / units,
-                _whole(sum(row.time_us for row in part), timed, calls, units),
-                _whole(sum(row.exposed_us for row in part), exposing, calls, units),
+                _known(_whole(row.time_us, row.timed, row.calls, units) for row in part),
+                _known(
+                    _whole(row.exposed_us, row.exposing, row.calls, units)
+                    for row in part
+                    if all(row.exposing == row.timed for row in part)
+                ),
             )
         )
     return found

@@ -76,7 +76,8 @@ def next_after_tune(tuning: Tuning, study: Path) -> None:
     ruled = [group for group in tuning.groups if group.rules]
     left = [item for group in tuning.groups for item in group.left_alone]
     states = {item.state for group in ruled for item in group.rules}
-    if states - {RuleState.PROVEN}:
+    is_unwanted = tuning.worth is not None and tuning.worth.whole.advised_against
+    if not is_unwanted and states - {RuleState.PROVEN}:
         words = "prove them: " if RuleState.CANDIDATE in states else ""
         hint(f"next: {words}{verify_command(Study(study), tuning)}")
     elif not ruled and not any(item.compared for item in left):

@@ -3,14 +3,18 @@
 
 from nccltune.cli.output import hanging, stdout
 from nccltune.model.numbers import counted, percent_text, size_form
+from nccltune.model.scale import Scale
 from nccltune.report.words import range_text, time_text
 from nccltune.tune.result import JobWorth, RuleWorth
 
 _OF = {
     "step": "of a step",
     "recorded": "of the recorded time in NCCL",
-    "estimated": "of the time in NCCL, estimated from the study",
+    "estimated": "of this time in NCCL",
 }
+
+_SCALES = 3
+"""Most scales in a line."""
 
 
 def show_worth(worth: JobWorth) -> None:
@@ -39,11 +43,14 @@ def _job_words(worth: JobWorth) -> str:
         parts.append(f"a step takes {time_text(worth.total_us)}")
     if worth.nccl_us is not None:
         parts.append(f"{time_text(worth.nccl_us)} {worth.unit} in NCCL, with waits")
-    elif worth.estimated_us:
-        parts.append(
-            f"no times: {time_text(worth.estimated_us)} {worth.unit} in NCCL, estimated from the "
-            "default's times in the study"
-        )
+    if worth.untimed:
+        parts.append(f"{worth.untimed:,} of {counted(worth.calls, 'call')} without a time")
+    if worth.untimed and worth.nccl_us is not None:
+        parts[-1] += ", taken as the mean of the others of their size"
+    elif worth.untimed and worth.estimated_us:
+        parts[-1] += f": {time_text(worth.estimated_us)} {worth.unit} in NCCL, "
+        parts[-1] += "recorded or " if worth.untimed < worth.calls else ""
+        parts[-1] += "estimated from the default's times in the study"
     parts.append(f"the study measured {_percent(worth.covered_share)} of the job's bytes")
     if worth.covered_share and not worth.is_scale_known:
         parts.append("nodes not recorded, taken as those of the study")
@@ -56,11 +63,14 @@ def _job_words(worth: JobWorth) -> str:
 
 
 def _rule_words(item: RuleWorth, worth: JobWorth) -> str:
+    if not item.calls and item.elsewhere and item.rule:
+        own = Scale(item.rule.nodes or 0, item.rule.ranks or 0)
+        return f"the rule is for {own}; the job's calls in this range are on {_scales(item)}"
     if not item.calls:
         return "no call of the job is in this range"
     kind = "recorded" if item.is_recorded else "estimated"
     parts = [kind, f"{_percent(item.bytes_share)} of the bytes"]
-    if worth.basis == "step":
+    if worth.basis == "step" and item.is_recorded:
         parts.insert(1, f"{_percent(item.time_us / worth.total_us)} of the step")
     here = f"{time_text(item.time_us)} {worth.unit} are there ({', '.join(parts)})"
     return f"{here}; {_saved(item, worth)}"
@@ -78,9 +88,20 @@ def _saved(item: RuleWorth, worth: JobWorth) -> str:
     return f"{words}: at most {_percent(item.most_share)} {_OF[worth.basis]}"
 
 
+def _scales(item: RuleWorth) -> str:
+    """Return the scales that the study did not measure."""
+    more = len(item.elsewhere) - _SCALES
+    words = [str(scale) for scale in item.elsewhere[:_SCALES]]
+    return " and on ".join([*words, *([f"{more} more scales"] if more > 0 else [])])
+
+
 def _verdict(whole: RuleWorth, worth: JobWorth) -> str:
+    if whole.elsewhere:
+        where = f"it runs on {_scales(whole)}, which the study did not measure"
+        return f"no advice for this job: {where}"
     if not whole.calls:
-        return "advised against for this job: none of its recorded calls is in the range of a rule"
+        words = "none of its recorded calls has the scale and size of a rule"
+        return f"advised against for this job: {words}"
     if whole.advised_against:
         return f"advised against for this job: all rules together: {_saved(whole, worth)}"
     limit = (

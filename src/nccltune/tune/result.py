@@ -154,10 +154,12 @@ class RuleWorth(msgspec.Struct, frozen=True):
     - `calls`, `bytes_share`: the job's calls in the range of the rule, and their share of all bytes
     - `time_us`: the time of these calls; `is_recorded` if all of it was recorded, else it is also
       the default's time in the study
-    - `exposed_us`: the part in which the GPU ran no other kernel; None if unknown
+    - `elsewhere`: the scales of the job's calls in the range that the study did not measure
+    - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
     - `saved_us`: what the rule saves of it, with the limits of the measured gain and of the time
     - `most_share`: the largest share of `JobWorth.total_us` that it can save; None if unknown
-    - `advised_against`: that share is below the threshold of `tune.worth`
+    - `advised_against`: that share is below the threshold of `tune.worth`; never where all calls
+      are of scales that the study did not measure
     """
 
     rule: Rule | None
@@ -171,6 +173,7 @@ class RuleWorth(msgspec.Struct, frozen=True):
     saved_high_us: float | None = None
     most_share: float | None = None
     advised_against: bool = False
+    elsewhere: list[Scale] = []
 
 
 class JobWorth(msgspec.Struct, frozen=True):
@@ -179,11 +182,13 @@ class JobWorth(msgspec.Struct, frozen=True):
     - `unit`: what times are means of, `a step` or `a rank`
     - `basis`, `total_us`: what shares are of: the step, all recorded time in NCCL, or that time as
       estimated from the study
-    - `nccl_us`: the recorded time in NCCL; None if not every call has one
-    - `estimated_us`: the time of the calls whose time is known, without waits for other ranks
+    - `nccl_us`: the recorded time in NCCL; None if calls of a size have none
+    - `estimated_us`: the recorded time, and the default's time in the study where none was recorded
+    - `calls`, `untimed`: the calls of all ranks, and those of them without a time
     - `covered_share`: the share of the job's bytes at collectives, scales and sizes of the study
     - `is_scale_known`: whether the recording states the nodes and ranks of each communicator
-    - `unread`: the number of files and of kinds of entries that could not be read
+    - `unread`: the number of remarks on the recording: files and kinds of entries that could not be
+      read, and why the sums may not be those of the job
     """
 
     unit: str
@@ -197,6 +202,8 @@ class JobWorth(msgspec.Struct, frozen=True):
     unread: int
     rules: list[RuleWorth]
     whole: RuleWorth
+    calls: int = 0
+    untimed: int = 0
 
 
 class Tuning(msgspec.Struct, frozen=True):

@@ -141,7 +141,7 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     """Return what the rules of `groups` are worth to a job."""
     calls = _calls(job, groups)
     timed = [None if call.row.mean_us is None else call.longest_us for call in calls]
-    recorded, estimated = _sum(timed), math.fsum(call.likely_us for call in calls)
+    recorded, estimated = _sum(timed), math.fsum(call.longest_us for call in calls)
     basis: Literal["step", "recorded", "estimated"] = "estimated"
     total_us = estimated
     if job.step_us is not None:
@@ -154,12 +154,13 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     for group in plain:
         for rule in (item.rule for item in group.rules):
             by_rule.setdefault(rule, []).extend(
-                call
-                for call in calls
-                if call.group is group and rule.min_bytes <= call.row.bytes <= rule.max_bytes
+                call for call in calls if (call.group or group) is group and _is_in(call.row, rule)
             )
     all_bytes = _bytes(calls) or 1.0
-    every = [call for inside in by_rule.values() for call in inside]
+    measured = {group.collective for group in plain}
+    every = [call for inside in by_rule.values() for call in inside if call.group]
+    if not any(call.group for call in calls):
+        every = [call for call in calls if call.row.operation.collective in measured]
     return JobWorth(
         unit=job.unit,
         recorders=job.recorders,
@@ -169,10 +170,17 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
         estimated_us=estimated,
         covered_share=_bytes(call for call in calls if call.study_us is not None) / all_bytes,
         is_scale_known=all(row.group.nodes and row.group.ranks for row in job.rows),
-        unread=len(job.unread) + len(job.refused),
+        unread=len(job.unread) + len(job.refused) + len(job.remarks),
         rules=[_worth(rule, inside, all_bytes, total_us) for rule, inside in by_rule.items()],
         whole=_worth(None, every, all_bytes, total_us),
+        calls=sum(row.calls for row in job.rows),
+        untimed=job.untimed,
     )
+
+
+def _is_in(row: WorkloadRow, rule: Rule) -> bool:
+    is_same = row.operation.collective is rule.collective
+    return is_same and rule.min_bytes <= row.bytes <= rule.max_bytes
 
 
 def _bytes(calls: Iterable[_Call]) -> float:
@@ -188,20 +196,25 @@ def _sum(times: Iterable[float | None]) -> float | None:
 def _worth(
     rule: Rule | None, calls: Sequence[_Call], all_bytes: float, total_us: float
 ) -> RuleWorth:
-    """Return the worth of a rule, or of all, to the calls in its range."""
-    saved, low, high = 0.0, 0.0, 0.0
+    """Return the worth of a rule, or of all, to the calls in its range, of any scale."""
+    elsewhere = {
+        Scale(call.row.group.nodes, call.row.group.ranks) for call in calls if call.group is None
+    }
+    calls = [call for call in calls if call.group is not None]
+    saved, low, high, most_us = 0.0, 0.0, 0.0, 0.0
     for call in calls:
         if call.study_us is not None:
             gain, least, most = call.curve.saved_shares(call.row.bytes)
             saved += call.likely_us * gain
             low += (call.likely_us if least > 0 else call.longest_us) * least
-            high += (call.longest_us if most > 0 else call.likely_us) * most
+            limit = (call.longest_us if most > 0 else call.likely_us) * most
+            high += limit
+            most_us += limit if call.exposed_us is None else min(limit, call.exposed_us)
     exposed = _sum(call.exposed_us for call in calls)
     is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
-    most_us = high if is_known else None if calls else 0.0
-    if most_us is not None and exposed is not None:
-        most_us = min(most_us, exposed)
-    share = None if most_us is None or total_us <= 0 else max(most_us, 0.0) / total_us
+    share = None if calls else 0.0
+    if is_known and total_us > 0:
+        share = min(max(most_us / total_us, 0.0), 1.0)
     return RuleWorth(
         rule=rule,
         calls=math.fsum(call.calls for call in calls),
@@ -213,5 +226,6 @@ def _worth(
         saved_low_us=low if is_known else None,
         saved_high_us=high if is_known else None,
         most_share=share,
-        advised_against=share is not None and share <= LEAST_SHARE,
+        advised_against=share is not None and share <= LEAST_SHARE and bool(calls or not elsewhere),
+        elsewhere=sorted(elsewhere),
     )

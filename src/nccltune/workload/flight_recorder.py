@@ -124,6 +124,9 @@ def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
     try:
         dump = _PlainUnpickler(io.BytesIO(data), encoding="utf-8", errors="replace").load()
     except Exception as error:  # damaged pickles raise any exception
+        if not data.endswith(pickle.STOP):
+            hint = "copy the whole file again, or record it anew"
+            raise InputError("is a pickle that is cut off", hint=hint) from error
         raise InputError(
             "is a pickle that is damaged, or holds more than numbers, texts, lists and dicts; only "
             "dumps of PyTorch's Flight Recorder are read",

@@ -3,11 +3,13 @@
 
 The best evidence in a file counts: NCCL's kernels with sizes, else the calls on the host
 (`record_param_comms`), else the annotations `nccl:all_reduce` of PyTorch before 2.2. A kernel of
-NCCL without a size, such as one that a CUDA graph replays, is only counted.
+NCCL without a size, such as one that a CUDA graph replays, is only counted. Where the trace has
+steps, calls that start outside of them are left out.
 """
 
+import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -15,10 +17,22 @@ import numpy as np
 
 from nccltune.formats.text.json_stream import JsonStream
 from nccltune.workload.call import CommCall, CommGroup, Recorded, Steps, Unread
-from nccltune.workload.pytorch_names import call_of, elements_of, group_sizes, rank_list
+from nccltune.workload.pytorch_names import (
+    NO_CALL,
+    call_of,
+    elements_of,
+    group_sizes,
+    plain_name,
+    rank_list,
+)
 
 _KERNEL, _STEP, _HOST, _NCCL = b'"kernel"', b"ProfilerStep", b"record_param_comms", b"nccl"
 _LISTS = frozenset({"traceEvents"})
+_UNSIZED = (
+    "kernels of NCCL of which the trace has no size, as in CUDA graphs and before PyTorch 2.2"
+)
+_BARRIER = "barriers, which carry no data, are not counted"
+_OUTSIDE = "calls outside the recorded steps are left out"
 
 
 class _Event(msgspec.Struct):
@@ -35,27 +49,37 @@ class _Job(msgspec.Struct):
     pg_config: Any = None
 
 
-class _Timed(NamedTuple):
-    """The start and duration of each kernel of one kind of calls, in us."""
+class _Spans(NamedTuple):
+    """The starts and ends of alike events, in us."""
 
     starts: "array[float]"
-    durations: "array[float]"
+    ends: "array[float]"
+
+    def add(self, event: _Event) -> None:
+        self.starts.append(event.ts)
+        self.ends.append(event.ts + max(event.dur, 0.0))
+
+    def active(self, times: "_Floats") -> "_Counts":
+        """Return how many of the events run at each of `times`."""
+        return np.searchsorted(np.sort(self.starts), times, side="right") - np.searchsorted(
+            np.sort(self.ends), times, side="right"
+        )
+
+
+def _no_spans() -> _Spans:
+    return _Spans(array("d"), array("d"))
 
 
 class _Trace:
     """What one file shows, level by level."""
 
     def __init__(self) -> None:
-        self.kernels: dict[CommCall, _Timed] = {}
-        self.host: dict[CommCall, int] = {}
-        self.annotations: dict[CommCall, int] = {}
+        self.kernels: dict[CommCall, _Spans] = {}
+        self.host: dict[CommCall, _Spans] = {}
+        self.annotations: dict[CommCall, _Spans] = {}
         self.unread: dict[str, Unread] = {}
-        self.unsized = 0
-        self.unsized_us = 0.0
-        self.steps = 0
-        self.steps_us = 0.0
-        self.starts = array("d")
-        self.ends = array("d")
+        self.steps = _no_spans()
+        self.others = _no_spans()
 
     def take(self, event: _Event) -> None:
         """Process one event."""
@@ -64,32 +88,46 @@ class _Trace:
         if event.cat == "kernel":
             self._take_kernel(event)
         elif event.name == _HOST.decode():
-            self._count(self.host, self._call(event))
+            self._add(self.host, event, self._call(event))
         elif event.cat == "user_annotation" and event.name.startswith("ProfilerStep"):
-            self.steps += 1
-            self.steps_us += event.dur
+            self.steps.add(event)
         elif event.cat == "user_annotation" and event.name.startswith("nccl:"):
-            self._count(self.annotations, self._annotated(event))
+            self._add(self.annotations, event, self._annotated(event))
 
     def _take_kernel(self, event: _Event) -> None:
         if not event.name.lower().startswith(("nccl", "void nccl", "rccl")):
-            self.starts.append(event.ts)
-            self.ends.append(event.ts + event.dur)
+            self.others.add(event)
             return
-        call = self._call(event)
-        if call is None:
-            self.unsized += 1
-            self.unsized_us += event.dur
-            return
-        timed = self.kernels.setdefault(call, _Timed(array("d"), array("d")))
-        timed.starts.append(event.ts)
-        timed.durations.append(event.dur)
+        name = event.args.get("Collective name")
+        kind = plain_name(name) if isinstance(name, str) else ""
+        if kind == "barrier":
+            self._leave(Unread(_BARRIER, time_us=event.dur))
+        elif not kind or kind in NO_CALL:
+            self._leave(Unread(_UNSIZED, time_us=event.dur))
+        else:
+            self._add(self.kernels, event, self._call(event), event.dur)
 
-    def _count(self, calls: dict[CommCall, int], call: CommCall | None) -> None:
-        if call is not None:
-            calls[call] = calls.get(call, 0) + 1
+    def _add(
+        self,
+        calls: dict[CommCall, _Spans],
+        event: _Event,
+        call: CommCall | Unread | None,
+        time_us: float = 0.0,
+    ) -> None:
+        if isinstance(call, Unread):
+            self._leave(Unread(call.reason, time_us=time_us))
+        elif call is not None:
+            calls.setdefault(call, _no_spans()).add(event)
 
-    def _call(self, event: _Event) -> CommCall | None:
+    def _leave(self, item: Unread) -> None:
+        before = self.unread.get(item.reason, Unread(item.reason, number=0))
+        self.unread[item.reason] = Unread(
+            item.reason,
+            number=before.number + item.number,
+            time_us=before.time_us + item.time_us,
+        )
+
+    def _call(self, event: _Event) -> CommCall | Unread | None:
         args = event.args
         name = args.get("Collective name")
         if not isinstance(name, str):
@@ -97,76 +135,92 @@ class _Trace:
         group = str(args.get("Process Group Name", args.get("Process Group ID", "")))
         ranks = args.get("Group size")
         ranks = ranks if isinstance(ranks, int) and ranks > 0 else 0
-        return self._checked(
-            call_of(
-                "",
-                f"{group} {rank_list(args.get('Process Group Ranks')) or ''}".rstrip(),
-                CommGroup(str(args.get("Process Group Description", "")), ranks),
-                name,
-                args.get("In msg nelems"),
-                args.get("Out msg nelems"),
-                str(args.get("dtype", "")),
-            )
+        return call_of(
+            "",
+            f"{group} {rank_list(args.get('Process Group Ranks')) or ''}".rstrip(),
+            CommGroup(str(args.get("Process Group Description", "")), ranks),
+            name,
+            args.get("In msg nelems"),
+            args.get("Out msg nelems"),
+            str(args.get("dtype", "")),
         )
 
-    def _annotated(self, event: _Event) -> CommCall | None:
+    def _annotated(self, event: _Event) -> CommCall | Unread | None:
         shapes, types = event.args.get("Input Dims"), event.args.get("Input type")
         try:
             elements = elements_of(msgspec.convert(shapes, list[list[int]]))
             first = msgspec.convert(types, list[str])[0]
         except (msgspec.ValidationError, IndexError):
             return None
-        return self._checked(call_of("", "", CommGroup("", 0), event.name, elements, 0, first))
-
-    def _checked(self, call: CommCall | Unread | None) -> CommCall | None:
-        if isinstance(call, Unread):
-            before = self.unread.get(call.reason)
-            number = 1 if before is None else before.number + 1
-            self.unread[call.reason] = Unread(call.reason, number=number)
-            return None
-        return call
+        return call_of("", "", CommGroup("", 0), event.name, elements, 0, first)
 
     def calls(self) -> Iterator[CommCall]:
-        """Yield the calls of the best level, without their recorder."""
-        if not self.kernels:
-            for call, number in (self.host or self.annotations).items():
-                yield msgspec.structs.replace(call, calls=number)
-            return
-        busy = _union(np.asarray(self.starts), np.asarray(self.ends))
-        for call, timed in self.kernels.items():
-            starts, durations = np.asarray(timed.starts), np.asarray(timed.durations)
-            hidden = _covered(busy, starts + durations) - _covered(busy, starts)
+        """Yield the calls of the best level in the steps, without their recorder.
+
+        Of kernels of NCCL that run at once each has an equal share of the time, so that the sum is
+        the time in which any of them ran.
+        """
+        found = self.kernels or self.host or self.annotations
+        inside = {call: self._in_steps(spans) for call, spans in found.items()}
+        whole = _joined(inside.values())
+        if self.steps.starts and found and not whole.starts:
+            del self.unread[_OUTSIDE]
+            self._leave(Unread("no call is in a recorded step: the steps are not used"))
+            self.steps, inside = _no_spans(), found
+            whole = _joined(inside.values())
+        clock = _Clock(whole, self.others, self.steps) if found is self.kernels else None
+        for call, spans in inside.items():
+            if not spans.starts:
+                continue
+            times = (None, None) if clock is None else clock.times(spans)
             yield msgspec.structs.replace(
-                call,
-                calls=len(starts),
-                time_us=float(durations.sum()),
-                exposed_us=float((durations - hidden).clip(0).sum()),
+                call, calls=len(spans.starts), time_us=times[0], exposed_us=times[1]
             )
+
+    def _in_steps(self, spans: _Spans) -> _Spans:
+        """Return the events that start in a step; all if the trace has no steps."""
+        if not self.steps.starts:
+            return spans
+        starts, ends = np.asarray(spans.starts), np.asarray(spans.ends)
+        inside = self.steps.active(starts) > 0
+        if not inside.all():
+            time_us = float((ends - starts)[~inside].sum()) if self.kernels else 0.0
+            self._leave(Unread(_OUTSIDE, number=int((~inside).sum()), time_us=time_us))
+        return _Spans(array("d", starts[inside]), array("d", ends[inside]))
 
 
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
+_Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _union(starts: _Floats, ends: _Floats) -> tuple[_Floats, _Floats]:
-    """Return the union of intervals, as sorted starts and ends."""
-    if not len(starts):
-        return starts, ends
-    order = np.argsort(starts)
-    starts, ends = starts[order], np.maximum.accumulate(ends[order])
-    first = np.concatenate(([True], starts[1:] > ends[:-1]))
-    return starts[first], ends[np.concatenate((first[1:], [True]))]
-
-
-def _covered(busy: tuple[_Floats, _Floats], times: _Floats) -> _Floats:
-    """Return the length of the intervals `busy` before each of `times`."""
-    starts, ends = busy
-    if not len(starts):
-        return np.zeros(len(times))
-    before = np.concatenate(([0.0], np.cumsum(ends - starts)))
-    at = np.searchsorted(starts, times, side="right")
-    inside = np.minimum(times, ends[at - 1]) - starts[at - 1]
-    found: _Floats = np.where(at > 0, before[at - 1] + inside, 0.0)
+def _joined(parts: Iterable[_Spans]) -> _Spans:
+    found = _no_spans()
+    for part in parts:
+        found.starts.extend(part.starts)
+        found.ends.extend(part.ends)
     return found
+
+
+class _Clock:
+    """The time of NCCL up to each moment, in which kernels at once share it equally."""
+
+    def __init__(self, nccl: _Spans, others: _Spans, steps: _Spans) -> None:
+        edges = [nccl.starts, nccl.ends, others.starts, others.ends, steps.starts, steps.ends]
+        self._times: _Floats = np.unique(np.concatenate([np.asarray(edge) for edge in edges]))
+        at = self._times[:-1]
+        running = nccl.active(at)
+        shares = np.where(running > 0, np.diff(self._times) / np.maximum(running, 1), 0.0)
+        if steps.starts:
+            shares[steps.active(at) == 0] = 0.0
+        self._all = np.concatenate(([0.0], np.cumsum(shares)))
+        self._exposed = np.concatenate(([0.0], np.cumsum(shares * (others.active(at) == 0))))
+
+    def times(self, spans: _Spans) -> tuple[float, float]:
+        """Return the time of kernels, and that in which no kernel but NCCL's ran."""
+        first = np.searchsorted(self._times, np.asarray(spans.starts))
+        last = np.searchsorted(self._times, np.asarray(spans.ends))
+        time, exposed = ((sums[last] - sums[first]).sum() for sums in (self._all, self._exposed))
+        return float(time), float(exposed)
 
 
 def read_kineto(file: BinaryIO, name: str) -> Iterator[Recorded]:
@@ -203,15 +257,9 @@ def _summary(trace: _Trace, job: _Job, name: str) -> Iterator[Recorded]:
         ranks = call.group.ranks or sizes.get(call.communicator.partition(" ")[0], 0)
         group = msgspec.structs.replace(call.group, ranks=ranks)
         yield msgspec.structs.replace(call, recorder=recorder, group=group)
-    if trace.steps and trace.steps_us > 0:
-        yield Steps(recorder, trace.steps, trace.steps_us)
+    steps_us = math.fsum(trace.steps.ends) - math.fsum(trace.steps.starts)
+    if steps_us > 0:
+        yield Steps(recorder, len(trace.steps.starts), steps_us)
     yield from trace.unread.values()
-    if trace.unsized:
-        yield Unread(
-            "kernels of NCCL of which the trace has no size, as in CUDA graphs and before "
-            "PyTorch 2.2",
-            number=trace.unsized,
-            time_us=trace.unsized_us,
-        )
     if not trace.kernels and (trace.host or trace.annotations):
         yield Unread("no kernel of NCCL has a size in the trace: the calls have no times")

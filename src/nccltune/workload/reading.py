@@ -3,6 +3,7 @@
 
 import gzip
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from nccltune.formats.importing.inputs import InputFile, find_inputs
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.model.errors import InputError
-from nccltune.workload.call import Recorded
+from nccltune.workload.call import Recorded, Unread
 from nccltune.workload.execution_trace import read_execution_trace
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
@@ -28,6 +29,8 @@ FORMATS = (
 _HEAD_BYTES = 1 << 16
 _SEARCHED_BYTES = 64 << 20
 _GZIP = b"\x1f\x8b"
+_CUT = "cut off"
+_AGAIN = "copy the whole file again, or record it anew"
 
 
 class _Format(NamedTuple):
@@ -65,19 +68,21 @@ def read_workload(paths: Iterable[Path]) -> Workload:
         try:
             with _opened(item) as file:
                 found = _format_of(file, item.name)
-                if table.add(found.read(file, item.name), item.name):
+                if table.add(_to_end(found.read(file, item.name), file), item.name):
                     table.formats[found.title] = table.formats.get(found.title, 0) + 1
                     continue
+            reasons = [f"{found.title} without a call", *table.reasons(item.name)]
             hint = "record while the job communicates"
-            if found is _LOG:
+            if any(_CUT in reason for reason in reasons):
+                hint = _AGAIN
+            elif found is _LOG:
                 hint = "log the calls: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
-            reasons = "; ".join([f"{found.title} without a call", *table.reasons(item.name)])
-            refused = RefusedFile(item.name, reasons, hint)
+            refused = RefusedFile(item.name, "; ".join(reasons), hint)
         except InputError as error:
             refused = RefusedFile(item.name, error.message, error.hint)
-        except (OSError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            refused = RefusedFile(item.name, f"cannot be read: {reason}", "check this file")
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or error}"
+            refused = RefusedFile(item.name, reason, "check this file")
         table.refused.append(refused)
     workload = table.workload()
     if not workload.rows:
@@ -86,6 +91,33 @@ def read_workload(paths: Iterable[Path]) -> Workload:
             raise InputError("no file to read", hint=f"name {FORMATS}")
         raise InputError(first.reason, where=first.file, hint=first.hint)
     return workload
+
+
+class _Unpacked(gzip.GzipFile):
+    """A file of gzip that ends where it is cut off or damaged."""
+
+    is_cut = False
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = sys.maxsize if size is None or size < 0 else size
+        parts = []
+        try:
+            while left > 0 and (part := self.read1(min(left, _HEAD_BYTES))):
+                parts.append(part)
+                left -= len(part)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.is_cut = True
+        return b"".join(parts)
+
+
+def _to_end(items: Iterable[Recorded], file: BinaryIO) -> Iterator[Recorded]:
+    """Yield what a reader finds, and whether the file ended early."""
+    try:
+        yield from items
+    except OSError as error:
+        yield Unread(f"the file cannot be read to its end: {error.strerror or error}")
+    if getattr(file, "is_cut", False):
+        yield Unread("the compressed file is cut off or damaged")
 
 
 @contextmanager
@@ -99,7 +131,7 @@ def _opened(item: InputFile) -> Iterator[BinaryIO]:
         if not packed:
             yield file
             return
-        with gzip.GzipFile(fileobj=file) as unpacked:
+        with _Unpacked(fileobj=file) as unpacked:
             yield cast(BinaryIO, unpacked)
 
 
@@ -107,6 +139,8 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
     """Return the format of a file. Raises InputError for another one."""
     head = file.read(_HEAD_BYTES)
     file.seek(0)
+    if not head and getattr(file, "is_cut", False):
+        raise InputError("is cut off or damaged", hint=_AGAIN)
     if not head:
         raise InputError("is empty", hint="record while the job communicates")
     if head[257:262] == b"ustar":

@@ -68,6 +68,7 @@ class Workload(msgspec.Struct):
 
     - `recorders`: the number of ranks that recorded; all sums are over them
     - `steps`: the steps of all of them; 0 if any of them recorded none. `steps_us` is their time
+    - `stepped`: the number of ranks that recorded steps
     - `communicators`: the number of different communicators of each group, by position in `groups`
     """
 
@@ -77,6 +78,7 @@ class Workload(msgspec.Struct):
     recorders: int
     steps: int = 0
     steps_us: float = 0.0
+    stepped: int = 0
     formats: dict[str, int] = {}
     unread: list[UnreadSum] = []
     refused: list[RefusedFile] = []
@@ -90,6 +92,24 @@ class Workload(msgspec.Struct):
     def unit(self) -> str:
         """Return what a quotient is of: `a step` or `a rank`."""
         return "a step" if self.steps else "a rank"
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return why the sums may not be those of the job, besides what was not read."""
+        found = []
+        if len(self.formats) > 1:
+            names = ", ".join(self.formats)
+            found.append(f"calls that are in several formats ({names}) are counted in each")
+        if self.stepped and not self.steps:
+            found.append(
+                f"the steps are not used: {self.stepped} of {self.recorders} ranks recorded any"
+            )
+        return found
+
+    @property
+    def untimed(self) -> int:
+        """Return the number of calls without a time."""
+        return sum(row.calls - row.timed for row in self.rows)
 
     @property
     def step_us(self) -> float | None:
@@ -161,6 +181,7 @@ class WorkloadTable:
             recorders=len(self._recorders),
             steps=sum(item.steps for item in steps) if whole else 0,
             steps_us=sum(item.time_us for item in steps) if whole else 0.0,
+            stepped=len(steps),
             formats=self.formats,
             unread=[item for item in self._unread.values() if item.file not in refused],
             refused=self.refused,

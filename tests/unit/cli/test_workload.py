@@ -11,7 +11,16 @@ from rich.console import Console
 from nccltune.app.workload import show_workload
 from nccltune.cli.workload import show
 from tests.unit.runs import Cli
-from tests.unit.workload.recordings import LOG_START, event, log_call, nccl_kernel, trace
+from tests.unit.workload.recordings import (
+    LOG_START,
+    dump,
+    entry,
+    event,
+    log_call,
+    nccl_kernel,
+    pickled,
+    trace,
+)
 
 STEPS = [event(f"ProfilerStep#{number}", "user_annotation", 0.0, 1e5) for number in (1, 2)]
 
@@ -43,7 +52,7 @@ def test_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 ranks, 4 steps of 100 ms; PyTorch profiler trace (2 files)" in text
     assert "2.00 MiB a step; 10.0 ms in NCCL's kernels" in text.replace("2 MiB", "2.00 MiB")
     assert "10 % of the step" in " ".join(text.split())
-    assert "5.00 ms while no other kernel ran" in " ".join(text.split())
+    assert "5.00 ms while no kernel but NCCL's ran" in " ".join(text.split())
     assert "mesh_tp · tensor parallel · 4 ranks" in text
     assert re.search(r"all-reduce +1 MiB +2 MiB +2\.00 +10\.0 ms +100 %", text)
     assert "(2, 6.00 ms, in 2 files)" in " ".join(text.split())
@@ -66,6 +75,18 @@ def test_shares_are_of_the_bytes_without_times(cli: Cli, tmp_path: Path) -> None
     assert "unnamed · 8 ranks · 2 nodes" in out
     assert re.search(r"all-reduce +3 MiB +1\.00 +3 MiB +75 %", out)
     assert re.search(r"send +1 MiB +1\.00 +1 MiB +25 %", out)
+
+
+def test_a_call_without_a_time_discards_no_other(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "fr_3"
+    timed = [entry("nccl:all_reduce", [[1 << 18]], [[1 << 18]], duration_ms=2.0)] * 3
+    hung = [entry(name, [[64]], [[64]]) for name in ("nccl:all_reduce", "nccl:send 0->1")]
+    path.write_bytes(pickled(dump(*timed, *hung)))
+    out = cli("workload", "show", path, code=0).out
+    assert "6.00 ms in NCCL's kernels" in out
+    assert "2 of 5 calls without a time" in " ".join(out.split())
+    assert re.search(r"all-reduce +1 MiB +3 MiB +3\.00 +6\.00 ms +100 %", out)
+    assert re.search(r"send +256 B +256 B +1\.00 +\? +\?", out)
 
 
 def test_the_document_has_every_size(cli: Cli, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
@@ -105,6 +106,21 @@ def test_hidden_time_saves_nothing_in_a_step() -> None:
     assert item.advised_against
 
 
+def test_hidden_time_of_a_call_limits_that_call_alone() -> None:
+    job = _job((4 * K, 1, 600.0, 600.0), (16 * K, 1, 4000.0, 0.0), step_us=10_000.0)
+    worth = job_worth(job, [_group()])
+    assert worth.rules[0].most_share == pytest.approx(600 * (1 - 1 / 1.3) / 10_000)
+
+
+def test_shares_are_of_the_time_that_the_rules_are_judged_by() -> None:
+    # Of 4 KiB the job recorded ten times the time of the study, and of 16 KiB none.
+    worth = job_worth(_job((4 * K, 1, 4000.0, None), (16 * K, 1, None, None)), [_group()])
+    assert (worth.calls, worth.untimed, worth.nccl_us) == (4, 2, None)
+    assert worth.total_us == pytest.approx(4000 + 1600)
+    assert worth.rules[0].time_us == pytest.approx(worth.total_us)
+    assert worth.rules[0].most_share == pytest.approx(1 - 1 / 1.3)
+
+
 def test_without_times_the_curve_of_the_study_estimates() -> None:
     worth = job_worth(_job((4 * K, 10, None, None), (M, 1, None, None)), [_group()])
     item = worth.rules[0]
@@ -115,6 +131,11 @@ def test_without_times_the_curve_of_the_study_estimates() -> None:
     assert item.saved_us == pytest.approx(800.0)
 
 
+def test_an_estimate_that_exceeds_the_step_saves_no_more_than_the_step() -> None:
+    item = job_worth(_job((4 * K, 10, None, None), step_us=100.0), [_group()]).rules[0]
+    assert (item.is_recorded, item.most_share) == (False, 1.0)
+
+
 def test_a_size_between_measured_ones() -> None:
     item = job_worth(_job((6 * K, 1, None, None)), [_group()]).rules[0]
     assert item.time_us == pytest.approx(600.0)
@@ -122,15 +143,29 @@ def test_a_size_between_measured_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "ranks", "calls", "covered"),
-    [(2, 16, 1, 1.0), (0, 16, 1, 1.0), (4, 16, 0, 0.0), (2, 8, 0, 0.0), (0, 0, 0, 0.0)],
+    ("nodes", "ranks", "calls"),
+    [(2, 16, 1), (0, 16, 1), (4, 16, 0), (2, 8, 0), (0, 0, 0)],
 )
-def test_only_calls_of_the_scale_count(nodes: int, ranks: int, calls: int, covered: float) -> None:
+def test_only_calls_of_the_scale_count(nodes: int, ranks: int, calls: int) -> None:
     job = _job((4 * K, 1, 400.0, None), step_us=1000.0, nodes=nodes, ranks=ranks)
     worth = job_worth(job, [_group()])
-    assert (worth.rules[0].calls, worth.covered_share) == (calls, covered)
+    elsewhere = [] if calls else [Scale(nodes, ranks)]
+    assert (worth.rules[0].calls, worth.covered_share) == (calls, calls)
     assert worth.is_scale_known is bool(nodes and ranks)
-    assert worth.whole.advised_against is (calls == 0)
+    for item in (worth.rules[0], worth.whole):
+        assert (item.elsewhere, item.advised_against) == (elsewhere, False)
+
+
+def test_no_call_in_a_range_is_advised_against_at_the_scale_of_the_study_only() -> None:
+    own, other = (_job((M, 1, 900.0, None), ranks=ranks) for ranks in (16, 8))
+    assert job_worth(own, [_group()]).whole.advised_against
+    worth = job_worth(other, [_group()])
+    assert not worth.whole.advised_against
+    assert (worth.rules[0].elsewhere, worth.whole.elsewhere) == ([], [Scale(2, 8)])
+    timeless = _job((128 * M, 1, None, None))
+    assert job_worth(timeless, [_group()]).whole.advised_against
+    both = msgspec.structs.replace(own, rows=[*own.rows, *other.rows])
+    assert job_worth(both, [_group()]).whole.advised_against
 
 
 def test_an_unknown_number_of_nodes_fits_one_scale_only() -> None:

@@ -125,3 +125,59 @@ def test_a_trace_that_is_cut_off_keeps_its_calls(tmp_path: Path) -> None:
     found = read(tmp_path / "t", text[: len(text) * 4 // 5])
     assert only(found).calls == 3
     assert "the file is cut off" in reasons(found)
+
+
+STEP = event("ProfilerStep#5", "user_annotation", 1e5, 1e4)
+
+
+def test_calls_outside_the_steps_are_left_out(tmp_path: Path) -> None:
+    events = [
+        nccl_kernel("broadcast", 1 << 28, 1e3, 8e4),
+        STEP,
+        nccl_kernel("allreduce", 512, 101e3, 2e3),
+        nccl_kernel("allreduce", 512, 109e3, 5e3),
+        nccl_kernel("allreduce", 512, 110e3, 2e3),
+    ]
+    found = read(tmp_path / "t", trace(events))
+    # Of the call that runs on after the step, the part in the step counts.
+    assert (only(found).calls, only(found).time_us) == (2, pytest.approx(3e3))
+    assert "calls outside the recorded steps are left out (2)" in reasons(found)
+    assert sum(item.time_us for item in found.unread) == 82e3
+
+
+def test_calls_of_the_host_outside_the_steps_are_left_out(tmp_path: Path) -> None:
+    args = nccl_kernel("allreduce", 512, 0, 0)["args"]
+    calls = [event("record_param_comms", "cpu_op", at, 2.0, **args) for at in (1e3, 101e3)]
+    found = read(tmp_path / "t", trace([*calls, STEP]))
+    assert only(found).calls == 1
+    assert "calls outside the recorded steps are left out (1)" in reasons(found)
+
+
+def test_steps_without_a_call_are_not_used(tmp_path: Path) -> None:
+    found = read(tmp_path / "t", trace([STEP, nccl_kernel("allreduce", 512, 1.0, 2.0)]))
+    assert (only(found).calls, found.steps) == (1, 0)
+    assert "no call is in a recorded step: the steps are not used (1)" in reasons(found)
+    assert "left out" not in reasons(found)
+
+
+def test_kernels_at_once_share_the_time(tmp_path: Path) -> None:
+    other = {"Process Group Name": "5", "Process Group Description": "dp"}
+    events = [
+        nccl_kernel("allreduce", 512, 10.0, 90.0),
+        nccl_kernel("allreduce", 512, 40.0, 90.0, **other),
+        event("gemm", "kernel", 90.0, 20.0),
+    ]
+    first, second = read(tmp_path / "t", trace(events)).rows
+    # Both run from 40 to 100, so that together they run from 10 to 130, with gemm from 90 to 110.
+    assert (first.group.name, first.time_us, second.time_us) == ("dp", 60.0, 60.0)
+    assert (first.exposed_us, second.exposed_us) == (45.0, 55.0)
+
+
+def test_what_is_no_call_is_listed_once_with_its_reason(tmp_path: Path) -> None:
+    events = [nccl_kernel(name, 1, 1.0, 2.0) for name in ("allreduce", "barrier", "mystery")]
+    found = read(tmp_path / "t", trace(events))
+    assert only(found).calls == 1
+    assert sorted((item.reason, item.number, item.time_us) for item in found.unread) == [
+        ("'mystery' is not a collective that is known", 1, 2.0),
+        ("barriers, which carry no data, are not counted", 1, 2.0),
+    ]

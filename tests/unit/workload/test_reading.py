@@ -29,6 +29,7 @@ from tests.unit.workload.recordings import (
     nccl_kernel,
     pickled,
     read,
+    reasons,
     trace,
 )
 
@@ -65,11 +66,13 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         (b"n0:7:7 [0] NCCL INFO Using network IB\n", "log without a call", "INIT,COLL"),
         (trace([]).encode(), "trace without a call", "while the job communicates"),
         (_archive(), "is an archive", "tar -xf"),
-        (gzip.compress(b"x" * 4096)[:20], "cannot be read", "check this file"),
+        (gzip.compress(b"x" * 4096)[:12], "is cut off", "copy the whole file"),
+        (FORMATS["PyTorch profiler trace"][:180].encode(), "is cut off", "copy the whole file"),
+        (pickled(dump())[:-1], "is a pickle that is cut off", "copy the whole file"),
         (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "is compressed (zstd)", "unpack it first"),
     ],
     # Not of the content: gzip writes the time.
-    ids=["empty", "text", "log", "trace", "archive", "cut", "zstd"],
+    ids=["empty", "text", "log", "trace", "archive", "packed", "cut", "pickle", "zstd"],
 )
 def test_other_files_are_refused_with_a_way_out(
     tmp_path: Path, content: bytes, words: str, hint: str
@@ -80,6 +83,32 @@ def test_other_files_are_refused_with_a_way_out(
     assert words in caught.value.message
     assert hint in (caught.value.hint or "")
     assert caught.value.where == "file"
+
+
+@pytest.mark.parametrize("title", ["NCCL log", "PyTorch profiler trace"])
+def test_a_compressed_file_that_is_cut_off_keeps_its_calls(tmp_path: Path, title: str) -> None:
+    numbers = random.Random(7).sample(range(1, 1 << 30), 4000)
+    content = "".join(log_call("AllReduce", number) for number in numbers)
+    if title != "NCCL log":
+        content = trace([nccl_kernel("allreduce", number, 1.0, 2.0) for number in numbers])
+    packed = gzip.compress(content.encode())
+    found = read(tmp_path / "file.gz", packed[: len(packed) // 2])
+    assert found.formats == {title: 1}
+    assert 1500 < sum(row.calls for row in found.rows) < 2500
+    assert "the compressed file is cut off or damaged" in reasons(found)
+    assert not found.refused
+
+
+def test_what_may_falsify_the_sums_is_said(tmp_path: Path) -> None:
+    step = event("ProfilerStep#1", "user_annotation", 0.0, 1e5)
+    kernel = nccl_kernel("allreduce", 512, 1.0, 2.0)
+    for rank, events in enumerate(([step, kernel], [kernel])):
+        (tmp_path / f"{rank}.json").write_text(trace(events, rank))
+    (tmp_path / "nccl.log").write_text(FORMATS["NCCL log"])
+    twice, steps = read_workload([tmp_path]).remarks
+    assert "in several formats (PyTorch profiler trace, NCCL log) are counted in each" in twice
+    assert "the steps are not used: 1 of 3 ranks recorded any" in steps
+    assert read_workload([tmp_path / "0.json"]).remarks == []
 
 
 def test_a_folder_lists_what_was_not_readable(tmp_path: Path) -> None:

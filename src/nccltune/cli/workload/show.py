@@ -73,10 +73,15 @@ def show(found: WorkloadSummary) -> None:
         if found.step_us is not None:
             words += f", {percent_text(found.time_us / found.step_us)} of the step"
         if found.exposed_us is not None:
-            words += f"; {time_text(found.exposed_us)} while no other kernel ran"
+            words += f"; {time_text(found.exposed_us)} while no kernel but NCCL's ran"
+        if job.untimed:
+            calls = counted(sum(row.calls for row in job.rows), "call")
+            words += f"; {job.untimed:,} of {calls} without a time"
     else:
         words += "; no times: shares are shares of the bytes"
     hanging(out, "sent       ", 11, words)
+    for words in job.remarks:
+        hanging(out, ("note       ", "yellow"), 11, words)
     _show_unread(job, out)
     for use in found.groups:
         _show_group(use, found, out)
@@ -121,7 +126,8 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
         time = total
         if is_timed:
             time = "?" if item.time_us is None else time_text(item.time_us)
-        cells = [calls, time, share_text(_share(item, found))]
+        share = "?" if found.time_us and item.time_us is None else share_text(_share(item, found))
+        cells = [calls, time, share]
         if is_narrow:
             table.add_row(f"{item.operation.prose}\n {sizes}", *cells)
         else:
@@ -137,7 +143,7 @@ def share_text(share: float) -> str:
 
 
 def _share(item: SizeRange, found: WorkloadSummary) -> float:
-    """Return the share of all time in NCCL, or of all bytes if not every call has a time."""
+    """Return the share of all time in NCCL, or of all bytes if no call has a time."""
     if found.time_us:
         return (item.time_us or 0.0) / found.time_us
     return item.bytes / found.bytes if found.bytes else 0.0
