@@ -211,7 +211,9 @@ def _worth(
             high += limit
             most_us += limit if call.exposed_us is None else min(limit, call.exposed_us)
     exposed = _sum(call.exposed_us for call in calls)
-    is_known = any(call.study_us is not None for call in calls) and not math.isnan(saved)
+    # A size that the study did not measure is no size at which nothing is saved.
+    is_known = bool(calls) and all(call.study_us is not None for call in calls)
+    is_known = is_known and not math.isnan(saved)
     share = None if calls else 0.0
     if is_known and total_us > 0:
         share = min(max(most_us / total_us, 0.0), 1.0)

@@ -19,7 +19,9 @@ from nccltune.workload.call import CommCall, CommGroup, Recorded, Unread
 from nccltune.workload.pytorch_names import call_of, elements_of, group_sizes
 
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04")
-_MOST_PICKLE_BYTES = 512 << 20
+_MOST_PICKLE_BYTES = 64 << 20
+_MOST_SIZES = 100_000
+"""Sizes of tensors in an entry. A pickle can name one list many times."""
 _RANK = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle))?(?:\.gz)?$")
 """The rank at the end of a file's name, as PyTorch names dumps."""
 _OPCODES = {
@@ -120,7 +122,7 @@ def _entries(stream: JsonStream) -> _Entries:
 def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
     data = file.read(_MOST_PICKLE_BYTES + 1)
     if len(data) > _MOST_PICKLE_BYTES:
-        raise InputError("is a pickle of more than 512 MiB", hint="dump fewer entries, or as JSON")
+        raise InputError("is a pickle of more than 64 MiB", hint="dump fewer entries, or as JSON")
     try:
         dump = _PlainUnpickler(io.BytesIO(data), encoding="utf-8", errors="replace").load()
     except Exception as error:  # damaged pickles raise any exception
@@ -143,6 +145,12 @@ def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
 
 
 def _converted(entry: object) -> tuple[int, _Entry | None]:
+    lists = [x for x in entry.values() if isinstance(x, list)] if isinstance(entry, dict) else []
+    if (
+        sum(len(x) if isinstance(x, list | tuple) else 1 for own in lists for x in own)
+        > _MOST_SIZES
+    ):
+        return 0, None
     try:
         return 0, msgspec.convert(entry, _Entry, strict=False)
     except (msgspec.ValidationError, RecursionError):

@@ -62,7 +62,7 @@ def read_inspector(file: BinaryIO, name: str) -> Iterator[Recorded]:
                 continue
             for found in _of_line(line, name, number):
                 if isinstance(found, CommCall):
-                    smallest = min(found.bytes, smallest or found.bytes)
+                    smallest = found.bytes if smallest is None else min(found.bytes, smallest)
                 yield found
     if smallest is not None and smallest >= LEAST_BYTES:
         yield Unread(

@@ -96,6 +96,9 @@ def moved_elements(operation: Operation, inputs: int, outputs: int, ranks: int) 
     return larger
 
 
+_MOST_BYTES = 1 << 63
+
+
 def call_of(
     recorder: str,
     communicator: str,
@@ -116,6 +119,8 @@ def call_of(
     if each is None:
         return Unread(f"{operation.prose} of {dtype[:40]!r}, a type of unknown size")
     size = each * moved_elements(operation, inputs, outputs, max(group.ranks, 1))
+    if size >= _MOST_BYTES:
+        return Unread(f"{operation.prose} of 8 EiB or more")
     return CommCall(recorder, communicator, group, operation, size)
 
 

@@ -68,7 +68,7 @@ def read_workload(paths: Iterable[Path]) -> Workload:
         try:
             with _opened(item) as file:
                 found = _format_of(file, item.name)
-                if table.add(_to_end(found.read(file, item.name), file), item.name):
+                if table.add(_to_end(found.read(file, str(item.path)), file), item.name):
                     table.formats[found.title] = table.formats.get(found.title, 0) + 1
                     continue
             reasons = [f"{found.title} without a call", *table.reasons(item.name)]

@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import json
+import pickle
 import random
 import re
 import tarfile
@@ -181,3 +182,21 @@ def test_the_number_of_rows_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     rows = added.workload().rows
     assert len(rows) < 20
     assert sum(row.calls for row in rows) == 200
+
+
+def test_files_of_one_name_in_several_folders_are_of_several_ranks(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+        paths.append(tmp_path / f"rank{rank}" / "et.json")
+        paths[-1].write_text(FORMATS["PyTorch execution trace"])
+    assert read_workload(paths).recorders == read_workload([tmp_path]).recorders == 2
+
+
+@pytest.mark.parametrize("sizes", [[[1 << 62] * 20], [[1] * 1000] * 1000])
+def test_sizes_that_no_call_has_are_not_read(tmp_path: Path, sizes: list[list[int]]) -> None:
+    entries = dump(entry("nccl:all_reduce", sizes, sizes), entry("nccl:all_reduce", [[1]], [[1]]))
+    (tmp_path / "dump_0").write_bytes(pickle.dumps(entries))
+    found = read_workload([tmp_path / "dump_0"])
+    assert [(row.bytes, row.calls) for row in found.rows] == [(4, 1)]
+    assert len(found.unread) == 1
