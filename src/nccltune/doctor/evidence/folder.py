@@ -9,12 +9,11 @@ import stat
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path, PurePath
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.kinds import INDEX, FileItems, kinds_of
+from nccltune.doctor.evidence.kinds import INDEX, FileItems, kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
@@ -73,7 +72,7 @@ def _kind_of(path: Path) -> str:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return ""
-        items = kinds_of(path.name, read_file(path, MOST_BYTES)).items
+        items = kinds_of(path.name, plain_bytes(read_file(path, MOST_BYTES))).items
     except (Unread, OSError):
         return ""
     return items[0] if items else ""
@@ -103,7 +102,7 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
             raise Unread(f"{what}, not followed" if path.is_symlink() else what)
         data = read_file(path, MOST_BYTES)
         _check_text(data)
-        data = _unquoted(data)
+        data = _unquoted(plain_bytes(data))
         kinds = kinds_of(path.name, data)
         if not kinds.items:
             data = _dedented(data)
@@ -113,30 +112,32 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
             raise InputError(str(error) or "no such file", where=shown) from error
         evidence.refuse(shown, str(error))
         return
+    for item in kinds.unclear:
+        evidence.refuse(shown, f"has two outputs of {item}: {_UNCLEAR}")
     if INDEX in kinds.items:
         evidence.has_index = True
         _index(evidence, data)
     elif not kinds.items:
         evidence.refuse(shown, _UNKNOWN if data.strip() else "is empty")
     else:
-        for item, part in zip(kinds.items, _parts(kinds, data), strict=True):
+        for item in kinds.items:
+            part = _part(kinds, item, data)
             real = evidence.real.get(item, _REAL.get(item, ""))
             evidence.put(Raw(item, shown, part, real=real, is_given=True, is_sure=kinds.sure))
 
 
-def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each item in a file. Without `kinds.starts`, each item is the whole file.
+def _part(kinds: FileItems, item: str, data: bytes) -> bytes:
+    """Return the bytes of an item in a file: the whole file, or the item's sections.
 
-    With `kinds.starts`, each item is a section of the file. Empty lines are added before a section,
-    so its lines have the same numbers as in the file.
+    Empty lines are added before a section, so its lines have the same numbers as in the file.
     """
-    if not kinds.starts:
-        yield from (data for _ in kinds.items)
-        return
-    # Text before the first recognised output belongs to the first item.
-    bounds = [0, *kinds.starts[1:], len(data)]
-    for start, end in pairwise(bounds):
-        yield b"\n" * data.count(b"\n", 0, start) + data[start:end]
+    if item not in kinds.sections:
+        return data
+    found, at = [], 0
+    for start, end in kinds.sections[item]:
+        found += [b"\n" * data.count(b"\n", at, start), data[start:end]]
+        at = end
+    return b"".join(found)
 
 
 _QUOTE = re.compile(rb"^(?:> ?)+", re.M)
@@ -161,6 +162,7 @@ def _dedented(data: bytes) -> bytes:
 
 
 _UNKNOWN = "its kind is not recognised"
+_UNCLEAR = "which machine each is of is not known; give each as a file of its own"
 
 
 def _check_text(data: bytes) -> None:

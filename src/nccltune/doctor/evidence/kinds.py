@@ -6,7 +6,11 @@ mark matches, the content decides. If no mark matches or the file is empty, the 
 """
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
@@ -97,7 +101,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "nvidia-smi-q",
         _mark(
-            rb"<nvidia_smi_log|=NVSMI LOG=|^\s+CliqueId\s+: |^\s+Fabric\n\s+State\s+: "
+            rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+Fabric\n\s+State\s+: "
             rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
@@ -106,7 +110,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _mark(
             rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link |NVML: )"
             rb"|^GPU \d{1,4}: [^\n]*\(UUID: [^\n]*\Z"
-            rb"|^(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
+            rb"|^(?=[a-z])(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
             rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
             rb"|NVIDIA-SMI has failed|^No devices were found|Failed to initialize NVML"
@@ -116,23 +120,35 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "nvlink",
         _mark(
-            rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)|^NVML: Unable to retrieve NVLink"
-            rb"|^\s*gpuId \d+:\s*\n\s*[UDX_] [UDX_]"
+            rb"^(?:GPU \d{1,4}: [^\n]*\n)?(?:[ \t]+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)"
+            rb"|NVML: Unable to retrieve NVLink)|^[ \t]*gpuId \d+:[ \t\r]*\n[ \t]*[UDX_] [UDX_]"
         ),
     ),
-    ("nvlink-errors", _mark(rb"^\s+Link \d{1,3}: (?:Replay|Recovery|CRC) Errors?: \d")),
-    ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),
+    (
+        "nvlink-errors",
+        _mark(
+            rb"^(?:GPU \d{1,4}: [^\n]*\n)?[ \t]+Link \d{1,3}: (?:Replay|Recovery|CRC) Errors?: \d"
+        ),
+    ),
+    (
+        "p2p-r",
+        _mark(
+            rb"^(?:[^\n]*\bGPU1\b[^\n]*\n)?[ \t]*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*"
+            rb"(?:OK|[CGT]?NS|DR)\b"
+        ),
+    ),
     (
         "topo",
         _mark(
-            rb"^\s*(?:\x1b\[\d*m)?\s*GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b(?!\s+(?:OK|[CGT]?NS|DR)\b)"
+            rb"^[ \t]*(?:\x1b\[\d*m[ \t]*)?GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b"
+            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)"
         ),
     ),
     ("ibstat", _mark(rb"^CA '")),
     ("ibstatus", _mark(rb"^Infiniband device '")),
     ("ibv_devinfo", _mark(rb"^hca_id:")),
     ("nvbandwidth", _mark(rb"^nvbandwidth Version")),
-    ("perftest", _mark(rb"^\s*#bytes\s+#iterations\s+BW |RDMA_(?:Write|Read) BW Test")),
+    ("perftest", _mark(rb"^[ \t]*#bytes\s+#iterations\s+BW |RDMA_(?:Write|Read) BW Test")),
     ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
     (
         "rdma-link",
@@ -179,20 +195,16 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("aws-instance-type", _mark(rb'"InstanceTypes"\s*:')),
     ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
-    ("acs", _mark(rb"^\s*ACSCtl:\s")),
+    ("acs", _mark(rb"^[ \t]*ACSCtl:\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (INDEX, _mark(rb"^by\tnccltune ")),
     (OUTPUT, _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check ")),
 )
 _BY_ITEM = dict(reversed(_MARKS))
-_TOOLS = frozenset(
-    {
-        *("nvidia-smi", "nvlink", "topo", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link"),
-        *("show_gids", "lspci", "dmesg", "nvidia-version", "modules", "lscpu", "cpuinfo"),
-        *("meminfo", "df-shm", "ulimit", "limits", "addresses"),
-    }
+_DOCUMENTS = frozenset(
+    {*("topology", "graph", "gcloud", "aws-topology", "aws-instance-type", "cloud-metadata"), INDEX}
 )
-"""Tools whose outputs people often write into one file."""
+"""Items that are a whole file, never one of the outputs in a text."""
 # Marks that are tried only if the file is named after the item. They also match other files.
 # For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
@@ -238,8 +250,8 @@ _COUNTER = re.compile(
 _JOB = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
     rb"|\A#!\s*/\S*(?:sh|env bash)\b"
-    rb"|^\s*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun"
-    rb"|deepspeed|accelerate launch) +(?:-|\\\n)",
+    rb"|^[ \t]*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun"
+    rb"|prterun|deepspeed|accelerate launch) +(?:-|\\\n)",
     re.M,
 )
 _ASSIGNED = re.compile(rb"\s*(?:declare -x +|export +)?[A-Za-z_]\w*=")
@@ -250,28 +262,34 @@ _TEST = (
 )
 # A row alone, with a launcher's tag before it or not.
 _TEST_ROW = re.compile(
-    rb"^(?:\[[\d,]+\]\S{0,12}|\d+:)?\s*\d+\s+\d+\s+(?:u?int\d+|half|float|double|b?float\d+|fp8|f8)\w*\s+"
-    rb"(?:sum|prod|min|max|avg|none|all|mulsum)\s+(?:-?\d+)?(?:\[\d+\])?\s+\d+\.\d",
+    rb"^(?:\[[\d,]+\]\S{0,12}|\d+:)?[ \t]*\d+\s+\d+\s+(?:u?int\d+|half|float|double|b?float\d+|fp8"
+    rb"|f8)\w*\s+(?:sum|prod|min|max|avg|none|all|mulsum)\s+(?:-?\d+)?(?:\[\d+\])?\s+\d+\.\d",
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
-_BESIDE = {
+_ONCE = {
     "nvidia-smi": _mark(rb"^\| NVIDIA-SMI "),
     **{item: _BY_ITEM[item] for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
 }
-"""Tools whose output people paste beside a log, with what a text has once of one node."""
+"""What one output of a tool has once, or once of each device."""
+
+
+_COMMAND = re.compile(rb"== \S|[^\s$]{0,80}\$ ")
 
 
 class FileItems(NamedTuple):
     """Items in a file.
 
-    `sure` is false if only the file name identifies the item. `starts` has the offset in bytes of
-    each item if the file holds the outputs of several tools one after the other.
+    - `sure`: false if only the file name identifies the item
+    - `sections`: offsets in bytes of the parts that an item has of a file with several outputs. An
+      item without sections is the whole file.
+    - `unclear`: items that the file has of two machines, and does not say which is whose
     """
 
     items: tuple[str, ...]
     sure: bool
-    starts: tuple[int, ...] = ()
+    sections: Mapping[str, Sequence[tuple[int, int]]] = MappingProxyType({})
+    unclear: tuple[str, ...] = ()
 
 
 def kinds_of(name: str, data: bytes) -> FileItems:
@@ -280,7 +298,6 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     One file can hold several items: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
     diagnostics.
     """
-    data = _plain(data)
     hint, end = _hint(name)
     head = data[:HEAD_BYTES]
     # Fast path: nearly all files are named after their item, so try the mark of that item first.
@@ -288,24 +305,22 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     if mark is not None and mark.search(head):
         return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
-    if printed:
-        return FileItems((*printed, *_beside(data)), sure=True)
-    if end in _JOBS and not head.lstrip().startswith(b"<"):
+    if not printed and end in _JOBS and not head.lstrip().startswith(b"<"):
         return FileItems(("job",), sure=_JOB.search(head) is not None)
-    by_content = _by_content(head, hint)
-    if by_content in _TOOLS:
-        parts = _parts(data[:MOST_PARTED])
-        if len(parts) > 1:
-            starts, items = zip(*parts, strict=True)
-            return FileItems(items, sure=True, starts=starts)
+    sections = {} if head.lstrip()[:1] in (b"<", b"{") else _sections(data[:MOST_PARTED])
+    unclear = tuple(item for item in sections if _is_of_two(item, data, bool(printed)))
+    found = [item for item in sections if item not in (OUTPUT, *unclear)]
+    if printed or unclear or (found and len(sections) > 1):
+        return _several(data, printed, sections, found, unclear)
+    by_content = _by_content(head, hint) or next(iter(found), "")
     if by_content:
         # A pasted job often has its settings first and its errors after them, and a shell's session
         # a tool or program that fails after one that does not.
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
-        rest = without_kernel_lines(head.decode(errors="replace")).encode()
-        output = by_content not in _WITHOUT_ERRORS and states_failure(rest)
-        return FileItems((by_content, OUTPUT) if output else (by_content,), sure=True)
+        output = by_content not in _WITHOUT_ERRORS and _states_failure(data[:MOST_PARTED])
+        items = dict.fromkeys((by_content, OUTPUT) if output else (by_content,))
+        return FileItems(tuple(items), sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():
@@ -330,19 +345,46 @@ _PRINTED = (
 )
 
 
-def _beside(data: bytes) -> Iterator[str]:
-    """Yield the items beside the log or test in a text.
+def _states_failure(data: bytes) -> bool:
+    """Return whether a line that the kernel did not print states a failure."""
+    return states_failure(data) and states_failure(
+        without_kernel_lines(data.decode(errors="replace")).encode()
+    )
 
-    Of two tables of one tool, nobody knows which nodes they are of.
+
+def _several(
+    data: bytes,
+    printed: tuple[str, ...],
+    sections: Mapping[str, Sequence[tuple[int, int]]],
+    found: list[str],
+    unclear: tuple[str, ...],
+) -> FileItems:
+    """Return the items of a text with several outputs. Logs and failures may be anywhere in it."""
+    whole = list(printed)
+    if printed and has_kernel_lines(data.decode(errors="replace")):
+        whole.append("dmesg")
+    if _COUNTER.search(data[:MOST_PARTED]) is not None:
+        whole.append("counters")
+    if not printed and (OUTPUT in sections or _states_failure(data)):
+        whole.append(OUTPUT)
+    parts = {item: sections[item] for item in found if item not in whole}
+    items = (*whole[: len(printed)], *parts, *whole[len(printed) :])
+    if not items:
+        return FileItems(unclear, sure=True, sections=dict.fromkeys(unclear, ()), unclear=unclear)
+    return FileItems(items, sure=True, sections=parts, unclear=unclear)
+
+
+def _is_of_two(item: str, data: bytes, beside_log: bool) -> bool:
+    """Return whether a text has the outputs of a tool on two machines.
+
+    Of a tool that no log is beside, a reader takes both, except two matrices.
     """
-    for item, mark in _BESIDE.items():
-        lines = [
-            data[match.start() : data.find(b"\n", match.end())] for match in mark.finditer(data)
-        ]
-        if lines and len(set(lines)) == len(lines) and (len(lines) == 1 or item.startswith("ib")):
-            yield item
-    if has_kernel_lines(data.decode(errors="replace")):
-        yield "dmesg"
+    if item not in _ONCE or not (beside_log or item == "topo"):
+        return False
+    lines = [
+        data[match.start() : data.find(b"\n", match.end())] for match in _ONCE[item].finditer(data)
+    ]
+    return len(set(lines)) < len(lines) or (len(lines) > 1 and not item.startswith("ib"))
 
 
 def _by_content(head: bytes, hint: str) -> str:
@@ -363,18 +405,57 @@ def _by_content(head: bytes, hint: str) -> str:
     return ""
 
 
-def _parts(data: bytes) -> list[tuple[int, str]]:
-    """Return the offset in bytes and the item of the first output of each tool in one file.
+def _sections(data: bytes) -> dict[str, list[tuple[int, int]]]:
+    """Return the offsets of the parts of each tool's outputs in a text, in order of the text.
 
-    `(nvidia-smi; ibstat; lsmod) >node1.txt` writes such a file.
+    An output goes on to the next line with which the output of another tool begins, or to the
+    command before that line. Text before the first output belongs to it.
     """
-    found = []
-    for item, mark in _MARKS:
-        match = mark.search(data) if item in _TOOLS else None
-        if match is not None:
-            found.append((data.rfind(b"\n", 0, match.start()) + 1, item))
+    text, places = _beside_log(data)
+    begins = [begin for begin, _ in places]
+    starts: dict[int, str] = {}
     # Two marks can match on the same line. Then the earlier one in _MARKS is used.
-    return sorted({start: (start, item) for start, item in reversed(found)}.values())
+    for item, mark in _MARKS:
+        for match in () if item in _DOCUMENTS else mark.finditer(text):
+            at = text.rfind(b"\n", 0, match.start()) + 1
+            before = text.rfind(b"\n", 0, max(at - 1, 0)) + 1
+            at = before if _COMMAND.match(text, before, at) else at
+            begin, offset = places[bisect_right(begins, at) - 1]
+            starts.setdefault(at - begin + offset, item)
+    # NCCL's log ends an output.
+    if places[0][1]:
+        starts[0] = ""
+    for (begin, offset), (end, _) in pairwise(places):
+        starts[offset + end - begin] = ""
+    if "lspci" in starts.values():
+        starts = {start: item for start, item in starts.items() if item != "acs"}
+    begun = [(item, next(run)[0]) for item, run in groupby(sorted(starts.items()), itemgetter(1))]
+    found: dict[str, list[tuple[int, int]]] = {}
+    for number, (item, start) in enumerate(begun):
+        end = begun[number + 1][1] if number + 1 < len(begun) else len(data)
+        if item:
+            found.setdefault(item, []).append((start if number else 0, end))
+    return found
+
+
+def _beside_log(data: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+    """Return a text without the lines of NCCL's log, and where each piece of it begins: in the
+    result, and in `data`. In a large log all marks would take seconds."""
+    places = [(0, 0)]
+    if not _is_log(data):
+        return data, places
+    pieces: list[bytes] = []
+    size = offset = 0
+    for line in data.splitlines(keepends=True):
+        offset += len(line)
+        if not any(mark in line for mark in _LOG):
+            pieces.append(line)
+            size += len(line)
+        elif places[-1][0] == size:
+            places[-1] = (size, offset)
+        else:
+            places.append((size, offset))
+    return b"".join(pieces), places
 
 
 def _is_settings(head: bytes) -> bool:
@@ -393,7 +474,8 @@ def _is_other(hint: str, head: bytes) -> bool:
     return head.lstrip().startswith(b"<")
 
 
-def _plain(data: bytes) -> bytes:
+def plain_bytes(data: bytes) -> bytes:
+    """Return a text in UTF-8 without a byte order mark."""
     encoding = encoding_of(data[:4])
     if encoding != "utf-8-sig":
         return data.decode(encoding, errors="replace").encode(errors="replace")

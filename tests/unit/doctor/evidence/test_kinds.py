@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.collect import collect
-from nccltune.doctor.evidence.kinds import kinds_of, named_part
+from nccltune.doctor.evidence.kinds import kinds_of, named_part, plain_bytes
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, make_node, put, run_made
 from tests.unit.doctor.evidence.test_files_of_people import GRAPH, TEST, TOPOLOGY
@@ -59,7 +59,7 @@ def test_a_log_of_any_name_and_launcher(prefix: str, name: str) -> None:
 
 
 def test_utf_16_and_crlf() -> None:
-    assert kinds_of("x", texts.LOG.encode("utf-16")).items == ("log",)
+    assert kinds_of("x", plain_bytes(texts.LOG.encode("utf-16"))).items == ("log",)
     assert kinds_of("x", TOPOLOGY.replace("\n", "\r\n").encode()).items == ("topology",)
 
 
