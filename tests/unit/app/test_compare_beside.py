@@ -85,9 +85,20 @@ def test_columns_of_counts_and_ratios_are_no_runs(tmp_path: Path) -> None:
         "| tokens | MiB | nccl+norm | fused | other | speedup |\n|--|--|--|--|--|--|\n"
         "| 64 | 1 | 271 | 19 | 23 | 14.2x |\n| 128 | 2 | 269 | 29 | 30 | 9.2x |\n"
     )
-    (table,) = read(tmp_path, text).tables
+    found = read(tmp_path, text)
+    (table,) = found.tables
     assert list(table.times_us) == ["nccl+norm", "fused", "other"]
     assert [item.names for item in table.fastest] == [("fused",)]
+    assert "table.md: columns not known and not read: tokens, speedup" in found.warnings
+
+
+@pytest.mark.parametrize("name", ["MSCCL++", "NCCL + SHARP", "+SHARP", "ours+", "C&D", "A/B"])
+@pytest.mark.parametrize("kind", ["markdown", "csv", "unit in the title"])
+def test_every_heading_that_names_no_other_quantity_is_a_run(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    (table,) = read(tmp_path, TABLES[kind].replace("nvls", name)).tables
+    assert list(table.times_us) == ["ring", "tree", name]
 
 
 def test_equal_times_have_no_winner(tmp_path: Path) -> None:
