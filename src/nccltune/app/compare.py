@@ -441,9 +441,9 @@ def _add_file(
             found.hints.append("‹collective› NAME states what was measured")
         found.hints.extend(filter(None, [report.hint]))
     samples = {run: timings for run, timings in samples.items() if timings}
-    if any(run.heading for run in samples):
-        columns = [x.sentence for x in report.flags if x.kind is FlagKind.COLUMNS_UNKNOWN]
-        found.dropped.extend(f"{item.name}: {words}" for words in columns)
+    headed = any(run.heading for run in samples)
+    columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
+    found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
     remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
     # A line above the first table is a part of it, for example its command.
     heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
