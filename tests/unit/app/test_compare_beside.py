@@ -132,7 +132,10 @@ def test_the_screen_and_the_line_name_the_fastest(
     path.write_text(TABLES["markdown"], encoding="utf-8")
     assert run(["compare", str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "fastest 64 KiB to 256 KiB: tree, 1.05x to 1.18x faster than the next" in shown
+    assert (
+        "fastest 64 KiB to 256 KiB: tree, 1.05x to 1.18x faster than the next by one run of each"
+        in shown
+    )
     assert "fastest 1 MiB to 4 MiB: nvls, 1.14x to 1.19x faster than the next" in shown
     assert "55.0 us 60.3 us 48.2 us" in shown
     assert run(["compare", str(path), "--oneline"]) == 0
