@@ -233,7 +233,8 @@ def _fastest(item: FastestRange) -> str:
         return f"{sizes}: {' and '.join(item.names)} are equal within 2 %"
     edges = " to ".join(dict.fromkeys(map(gain_text, (item.least, item.most))))
     equal = " (equal within 2 %)" if len(item.names) > 1 else ""
-    return f"{sizes}: {' and '.join(item.names)}{equal}, {edges} faster than the next by one run of each"
+    names = f"{' and '.join(item.names)}{equal}"
+    return f"{sizes}: {names}, {edges} faster than the next by one run of each"
 
 
 def _ordered(tests: list[CurveComparison]) -> list[CurveComparison]:
