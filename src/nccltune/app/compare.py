@@ -448,6 +448,8 @@ def _add_file(
     # A line above the first table is a part of it, for example its command.
     heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
     first = min((run.line for run in samples), default=0)
+    titles = [run.title for run in samples]
+    titled = not headed and all(titles) and len(set(titles)) == len(titles)
     for number, (run, timings) in enumerate(samples.items()):
         if lines and run.line not in heads and not (0 in heads and run.line == first):
             continue
@@ -457,8 +459,8 @@ def _add_file(
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
         new = _run(name, timings, run.facts, remarks, names, _seconds(run))
-        if run.heading:
-            new.column, new.table = run.heading, f"{item.name}:{run.line}"
+        if run.heading or titled:
+            new.column, new.table = run.heading or run.title, f"{item.name}:{run.line}"
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)

@@ -154,3 +154,36 @@ def test_analyze_says_where_a_limited_run_is_the_fastest(
     shown = " ".join(capsys.readouterr().out.split())
     assert "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB" in shown
     assert "NCCL_ALGO=Tree: the fastest at no size" in shown
+
+
+SECTION = "| size | time (us) |\n|---|---|\n"
+
+
+@pytest.mark.parametrize("form", ["### {}\n", "## {} ##\n\n", "**{}:**\n\n"])
+@pytest.mark.parametrize("names", [("Ring", "Tree", "NVLS"), ("run A", "run B", "run C")])
+def test_sections_with_headings_are_set_beside_each_other(
+    tmp_path: Path, form: str, names: tuple[str, ...]
+) -> None:
+    text = "".join(
+        form.format(name)
+        + SECTION
+        + "".join(f"| {size} | {own[at]} |\n" for size, own in TIMES.items())
+        + "\n"
+        for at, name in enumerate(names)
+    )
+    (table,) = read(tmp_path, text, collective="allreduce", ranks=8).tables
+    assert list(table.times_us) == list(names)
+    assert [side.second for side in table.sides] == list(names[1:])
+
+
+@pytest.mark.parametrize(
+    ("heading", "notice"),
+    [("Ring", "the heading names Ring: it limits"), ("NCCL_ALGO=Ring", "NCCL_ALGO=Ring is set")],
+)
+def test_a_heading_alone_sets_no_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], heading: str, notice: str
+) -> None:
+    path = tmp_path / "one.md"
+    path.write_text(f"### {heading}\n{SECTION}| 1M | 40.0 |\n| 4M | 65.0 |\n", encoding="utf-8")
+    run(["compare", str(path), "--collective", "allreduce", "--ranks", "8"])
+    assert notice in " ".join(capsys.readouterr().out.split())
