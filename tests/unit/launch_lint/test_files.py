@@ -194,6 +194,17 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         # Volcano gives its pods the names of the others.
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$MPI_HOST")}, "(j-gpu-node-0.j, j-gpu", "error"),
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS")}, "1 on each of 2", "error"),
+        *(
+            ({"v.yaml": VOLCANO.replace("-np 2", number).replace("$HOSTS", hosts)}, said, absent)
+            for hosts in (
+                "`cat /etc/volcano/gpu-node.host | tr '\\\\n' ','`",
+                "$(paste -sd, /etc/volcano/gpu-node.host)",
+            )
+            for number, said, absent in (
+                ("-np 2", "1 on each of 2", "error"),
+                ("-np 16", "a host without ':' and a number takes one process", "ok "),
+            )
+        ),
         (
             {"v.yaml": VOLCANO.replace("--host $HOSTS", "--hostfile /etc/volcano/gpu-node.host")},
             "(j-gpu-node-0.j, j-gpu",
