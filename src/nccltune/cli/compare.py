@@ -119,7 +119,7 @@ _RUNS = 5
 _BY = {
     "scatter": "by the scatter along the sizes",
     "placements": "by both placements",
-    "assumed": "assumed",
+    "assumed": "by an assumed scatter of three times --assume-noise",
 }
 _LONG = 32
 """Longer names of files are not repeated in every sentence."""

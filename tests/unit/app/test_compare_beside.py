@@ -187,3 +187,13 @@ def test_a_heading_alone_sets_no_variable(
     path.write_text(f"### {heading}\n{SECTION}| 1M | 40.0 |\n| 4M | 65.0 |\n", encoding="utf-8")
     run(["compare", str(path), "--collective", "allreduce", "--ranks", "8"])
     assert notice in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_an_assumed_difference_comes_from_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text("size,before (us),after (us)\n1024,10,9\n2048,11,9.5\n4096,12,10\n")
+    run(["compare", str(path), "--collective", "allreduce", "--ranks", "8"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "(by an assumed scatter of three times --assume-noise)" in shown
