@@ -61,13 +61,14 @@ class RunsRead(NamedTuple):
     """The runs of some inputs, and what is said of the other files.
 
     `failed` are tests without a result: name, hosts, reason. `hints` are what to do about a file
-    without one.
+    without one. `dropped` are sentences on columns beside those of runs.
     """
 
     runs: list[MeasuredRun]
     failed: list[tuple[str, tuple[str, ...], str]]
     unread: list[str]
     hints: list[str]
+    dropped: list[str]
 
 
 class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +175,7 @@ def compare_paths(
     found = read_runs(paths, options)
     runs = found.runs
     if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
-        warnings = [*_left_out(runs), *found.unread]
+        warnings = [*_left_out(runs), *found.unread, *found.dropped]
         return compare_with_reference(paths[0], runs, reference, warnings)
     columns = _by_name(runs)
     # Equal names of columns in tables of several files are not known to be one system.
@@ -301,7 +302,8 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
             f"{label}: {counted(len(side.runs) - len(kept), 'run')} left out: the other input"
             for label, side, kept in zip(labels, sides, (here, there), strict=True)
             if len(kept) < len(side.runs)
-        ],
+        ]
+        + list(dict.fromkeys(words for side in sides for words in side.dropped)),
     )
 
 
@@ -334,7 +336,12 @@ def _fleet(found: RunsRead) -> FleetCompared:
         failed_nodes=dict(
             Counter(host for _, hosts, _ in found.failed for host in hosts).most_common()
         ),
-        warnings=[*filter(None, [kept_apart(runs)]), *_left_out(runs), *found.unread],
+        warnings=[
+            *filter(None, [kept_apart(runs)]),
+            *_left_out(runs),
+            *found.unread,
+            *found.dropped,
+        ],
     )
 
 
@@ -352,7 +359,7 @@ def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
 
 def read_runs(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
     """Read the runs of files, studies and folders of both. A run that occurs twice is read once."""
-    found = RunsRead([], [], [], [])
+    found = RunsRead([], [], [], [], [])
     lines: dict[Path, list[int]] = {}
     paths = [_without_line(path, lines) for path in paths]
     known: dict[str, MeasuredRun] = {}
@@ -435,10 +442,15 @@ def _add_file(
             found.hints.append("‹collective› NAME states what was measured")
         found.hints.extend(filter(None, [report.hint]))
     samples = {run: timings for run, timings in samples.items() if timings}
+    headed = any(run.heading for run in samples)
+    columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
+    found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
     remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
     # A line above the first table is a part of it, for example its command.
     heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
     first = min((run.line for run in samples), default=0)
+    titles = [run.title for run in samples]
+    titled = not headed and all(titles) and len(set(titles)) == len(titles)
     for number, (run, timings) in enumerate(samples.items()):
         if lines and run.line not in heads and not (0 in heads and run.line == first):
             continue
@@ -448,8 +460,8 @@ def _add_file(
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
         new = _run(name, timings, run.facts, remarks, names, _seconds(run))
-        if run.heading:
-            new.column, new.table = run.heading, f"{item.name}:{run.line}"
+        if run.heading or titled:
+            new.column, new.table = run.heading or run.title, f"{item.name}:{run.line}"
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)

@@ -356,13 +356,18 @@ def _lint_launch(
         checks = check_all(found, flavors)
     if is_output:
         findings += output.judge_output(rest)
-    elif given := [*compose.settings_of(services, site), *stated_settings(plain)]:
+    elif given := [
+        *compose.settings_of(services, site),
+        *(stated := stated_settings(plain)),
+    ]:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }
+        by_place = [(f"service {x[0]}: ", compose.settings_of([x], site)) for x in services]
         findings += [
-            finding
-            for finding in judge_stated(given, alone=not found)
+            finding._replace(message=f"{place}{finding.message}")
+            for place, own in [*by_place, ("", stated)]
+            for finding in judge_stated(own, alone=not found)
             if (finding.id, finding.message) not in known
         ]
         if not found and reasons:

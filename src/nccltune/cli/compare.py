@@ -119,7 +119,7 @@ _RUNS = 5
 _BY = {
     "scatter": "by the scatter along the sizes",
     "placements": "by both placements",
-    "assumed": "assumed",
+    "assumed": "by an assumed scatter of three times --assume-noise",
 }
 _LONG = 32
 """Longer names of files are not repeated in every sentence."""
@@ -233,7 +233,8 @@ def _fastest(item: FastestRange) -> str:
         return f"{sizes}: {' and '.join(item.names)} are equal within 2 %"
     edges = " to ".join(dict.fromkeys(map(gain_text, (item.least, item.most))))
     equal = " (equal within 2 %)" if len(item.names) > 1 else ""
-    return f"{sizes}: {' and '.join(item.names)}{equal}, {edges} faster than the next"
+    names = f"{' and '.join(item.names)}{equal}"
+    return f"{sizes}: {names}, {edges} faster than the next by one run of each"
 
 
 def _ordered(tests: list[CurveComparison]) -> list[CurveComparison]:

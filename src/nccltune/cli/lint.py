@@ -174,6 +174,8 @@ def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
     from nccltune.launch_lint.check import names
     from nccltune.launch_lint.starts import starts
 
+    if verdict.service:
+        hanging(out, ("service  ", "bold"), _INDENT, verdict.service)
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
         hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
@@ -216,6 +218,7 @@ def _finding(finding: LaunchFinding) -> dict[str, Any]:
 def _plain(verdict: LaunchCheck) -> dict[str, Any]:
     return {
         "command": verdict.command.text,
+        "service": verdict.service or None,
         "launchers": [flavor.words for flavor in verdict.flavors],
         "starts": [
             _start(prediction, verdict.gpus) | {"launchers": [flavor.words for flavor in flavors]}

@@ -19,9 +19,9 @@ _LABELS = {
     Verdict.NOTHING_ALIKE: ("not known", "yellow"),
 }
 _ASKED = {
-    "gpu": "--gpu H100 (the log does not show the GPU model)",
-    "nodes": "--nodes 2 (the log does not show the number of nodes)",
-    "ranks": "--ranks 16 (the log does not show the number of ranks)",
+    "gpu": "--gpu NAME, such as H100 (the log does not show the GPU model)",
+    "nodes": "--nodes N (the log does not show the number of nodes)",
+    "ranks": "--ranks N (the log does not show the number of ranks)",
     "nics": "--nics 8x400 (NICs of a node and their Gbit/s, which a table does not show)",
 }
 _INDENT = 11

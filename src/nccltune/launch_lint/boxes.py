@@ -24,6 +24,13 @@ CLEAN = ("--cleanenv", "-e", "--containall", "-C")
 """Options of apptainer that keep the caller's variables out of the container."""
 _PASSES_ALL = ("--env-host", "--preserve-env", "-E")
 _NAME = re.compile(r"(?:-e|--env=)?(?:(?:APPTAINER|SINGULARITY)ENV_)?([A-Za-z_]\w*)(?:=.*|)", re.S)
+_END = r"(?=\s|,[a-z]+=|$)"
+_DEVICES = rf"(?P<devices>(?!all\b|none\b|void\b)[\w:/-]+(?:,[\w:/-]+)*){_END}"
+_GPUS = re.compile(
+    rf"(?:^|\s)--gpus[= ](?:(?:count=)?(?P<count>\d{{1,5}}){_END}|\S*?\bdevice=(?:{_DEVICES})|)"
+)
+_VISIBLE = re.compile(rf"\bNVIDIA_VISIBLE_DEVICES=(?:{_DEVICES}|)(?P<count>)")
+_CDI = re.compile(r"\bnvidia\.com/gpu=(\S+)")
 
 
 class ContainerBox(NamedTuple):
@@ -47,6 +54,22 @@ class ContainerBox(NamedTuple):
     def is_service(self) -> bool:
         """Return whether it is a service of a Compose file."""
         return tuple(self.words[: len(SERVICE)]) == SERVICE
+
+    @property
+    def gpus(self) -> int | None:
+        """Return how many GPUs its options give it, None if they do not say.
+
+        >>> ContainerBox("docker", ("docker", "run", "--gpus", "device=0,1", "i"), 1).gpus
+        2
+        """
+        text = " ".join(self.options).replace('"', "").replace("'", "")
+        given = _GPUS.search(text) or _VISIBLE.search(text)
+        if given is None:
+            cdi = set(_CDI.findall(text))
+            return len(cdi) if cdi and not cdi & {"all"} else None
+        if given["count"]:
+            return int(given["count"])
+        return len(given["devices"].split(",")) if given["devices"] else None
 
     @property
     def text(self) -> str:

@@ -46,7 +46,7 @@ class LaunchCheck(NamedTuple):
     """Predictions for a command, each with its launchers, and the findings.
 
     `fixed` is the command without errors and warnings. It is None if no fix is needed, or if edits
-    of this line cannot fix every error and warning.
+    of this line cannot fix every error and warning. `service` is that of a Compose file.
     """
 
     command: LaunchCommand
@@ -55,6 +55,7 @@ class LaunchCheck(NamedTuple):
     flavors: tuple[Flavor, ...]
     gpus: int | None
     fixed: str | None
+    service: str = ""
 
     @property
     def is_wrong(self) -> bool:
@@ -108,6 +109,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
         tuple(views),
         view.gpus_per_process,
         text,
+        site.service,
     )
 
 
@@ -140,7 +142,7 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
         differ = origin != 0 and len(same) > 1
         for checked in same:
             # A shell inside the line, as in `docker run ... -c TEXT`, hides that it is a round.
-            key = (checked.command.text, _compared(checked))
+            key = (checked.service, checked.command.text, _compared(checked))
             if key not in seen:
                 seen.append(key)
                 checks.append(checked._replace(fixed=None) if differ else _without_round(checked))

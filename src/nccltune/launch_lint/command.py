@@ -128,6 +128,7 @@ class LaunchContext(NamedTuple):
     - `rank`: a launcher's variable that a script without one reads, so that it is started by one.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
+    - `service`: the service of a Compose file that starts the command, "" if none does.
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
     - `unseen`: files that the script reads with `source` and that are not here.
@@ -151,6 +152,7 @@ class LaunchContext(NamedTuple):
     outside: tuple[tuple[str, str], ...] = ()
     ran: bool = False
     part: str = ""
+    service: str = ""
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from nccltune.launch_lint.pods import at, mapping
 from nccltune.launch_lint.read import no_launcher
 from nccltune.launch_lint.source import FoundCommand, from_words
 from nccltune.launch_lint.stated import StatedSetting
-from nccltune.launch_lint.words import Line, quoted
+from nccltune.launch_lint.words import Line, quoted, whole_number
 from nccltune.model.errors import InputError
 
 _SERVICES = re.compile(r"^services:[ \t\r]*$", re.M)
@@ -24,33 +24,39 @@ _REPLACED = re.compile(r"\$(?:(\$)|\{\w+:?-([^{}]*)\})")
 """`$$`, which is `$`, and `${NAME:-DEFAULT}`, which Compose replaces."""
 
 
-def services_in(text: str) -> tuple[list[dict[Any, Any]], str]:
+Services = list[tuple[str, dict[Any, Any]]]
+"""The services of Compose files, each with its name."""
+
+
+def services_in(text: str) -> tuple[Services, str]:
     """Return the services of the Compose files in a text, and the rest of the text."""
-    found: list[dict[Any, Any]] = []
+    found: Services = []
     rest = text
     for block in blocks_of(text) if _SERVICES.search(text) else ():
         with contextlib.suppress(InputError):
             services = [mapping(at(one, "services")) for one in load_documents(block, "")]
-            found += [s for each in services for s in each.values() if isinstance(s, dict)]
+            pairs = [pair for each in services for pair in each.items()]
+            found += [(str(name), each) for name, each in pairs if isinstance(each, dict)]
             rest = rest.replace(block, "") if any(services) else rest
     return (found, rest) if found else ([], text)
 
 
-def from_services(services: list[dict[Any, Any]], site: LaunchContext) -> list[FoundCommand]:
+def from_services(services: Services, site: LaunchContext) -> list[FoundCommand]:
     """Return the commands that services start, as containers of `docker run`.
 
     Raises InputError if there are services, and none starts a launcher.
 
     >>> command = ["torchrun", "--nproc-per-node=2", "t.py"]
-    >>> (found,) = from_services([{"image": "i", "command": command}], LaunchContext())
+    >>> (found,) = from_services([("a", {"image": "i", "command": command})], LaunchContext())
     >>> found.line.words[0].text, found.site.around[0]
     ('torchrun', 'docker')
     """
     found: list[FoundCommand] = []
     lines = []
-    for service in services:
+    for name, service in services:
         exported = (*site.exported, *_variables(service, site))
-        inner = site._replace(around=tuple(_docker(service)), exported=exported)
+        around = tuple(_docker(service, dict(exported)))
+        inner = site._replace(around=around, exported=exported, service=name)
         words = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
         found += from_words(words, inner, strict=False)
         lines += [Line(tuple(quoted(part) for word in words for part in word.split()), "")]
@@ -59,15 +65,15 @@ def from_services(services: list[dict[Any, Any]], site: LaunchContext) -> list[F
     return found
 
 
-def unseen_files(services: list[dict[Any, Any]], site: LaunchContext) -> list[str]:
+def unseen_files(services: Services, site: LaunchContext) -> list[str]:
     """Return the files of variables (`env_file`) that are not here."""
-    named = [name for service in services for name in _env_files(service)]
+    named = [name for _, service in services for name in _env_files(service)]
     return [name for name in named if text_of(name, site) is None]
 
 
-def settings_of(services: list[dict[Any, Any]], site: LaunchContext) -> list[StatedSetting]:
+def settings_of(services: Services, site: LaunchContext) -> list[StatedSetting]:
     """Return the variables of the services, as their programs get them."""
-    return [StatedSetting(*pair) for service in services for pair in _variables(service, site)]
+    return [StatedSetting(*pair) for _, service in services for pair in _variables(service, site)]
 
 
 def _words(value: Any) -> list[str]:
@@ -99,11 +105,18 @@ def _variables(service: dict[Any, Any], site: LaunchContext) -> Iterator[tuple[s
             yield str(key), str(value)
 
 
-def _docker(service: dict[Any, Any]) -> Iterator[str]:
-    """Yield the words of the equal `docker run`, without its variables and command."""
+def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]:
+    """Yield the words of the equal `docker run`, without its other variables and command."""
     yield from SERVICE
     reserved = at(service, "deploy", "resources", "reservations", "devices")
-    if reserved or service.get("gpus") or service.get("runtime") or service.get("privileged"):
+    asked = service.get("gpus") or reserved
+    shown = variables.get("NVIDIA_VISIBLE_DEVICES")
+    if asked:
+        number = _asked(asked)
+        yield "--gpus" if number is None else f"--gpus={number}"
+    elif shown is not None:
+        yield f"--env=NVIDIA_VISIBLE_DEVICES={shown}"
+    elif service.get("runtime") or service.get("privileged"):
         yield "--gpus"
     if service.get("ipc") or service.get("shm_size"):
         yield "--ipc=host"
@@ -111,3 +124,15 @@ def _docker(service: dict[Any, Any]) -> Iterator[str]:
         if value := service.get(key):
             yield f"--{key}={value}"
     yield str(service.get("image"))
+
+
+def _asked(devices: Any) -> int | None:
+    """Return the number of GPUs in `gpus` or `devices` of a service; None for all of them."""
+    if not isinstance(devices, list):
+        return whole_number(_REPLACED.sub(lambda match: match[1] or match[2], str(devices)))
+    named = [at(one, "device_ids") for one in devices]
+    counts = [
+        len(ids) if isinstance(ids, list) else _asked(at(one, "count"))
+        for ids, one in zip(named, devices, strict=True)
+    ]
+    return None if None in counts else sum(number or 0 for number in counts)

@@ -143,6 +143,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _locked_memory(pod)
         yield from _host_network(document, pod)
         yield from _unexpanded(pod)
+        yield from _not_text(pod)
     if is_volcano(document):
         yield from _volcano(document, pods)
     if document.get("kind") == "MPIJob":
@@ -224,6 +225,22 @@ def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
         for one in (environment if isinstance(environment, list) else [])
         if isinstance(one, dict) and "name" in one and "value" in one
     ]
+
+
+def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find `value: 0` of a variable, which YAML reads as a number."""
+    for container in pod.containers:
+        environment = container.get("env")
+        for one in environment if isinstance(environment, list) else []:
+            name, value = at(one, "name"), at(one, "value")
+            if isinstance(value, bool | int | float):
+                kind = "truth value" if isinstance(value, bool) else "number"
+                yield error(
+                    "env-not-text",
+                    f"{pod.role}: the value of {name} is a {kind}, and the API server takes only"
+                    " text: it refuses the manifest",
+                    f'write value: "{str(value).lower()}"',
+                )
 
 
 def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:

@@ -26,6 +26,12 @@ _LINES = re.compile(
     rf"|(?:cat|less|{_FILTER}) <? ?(?P<listed>[^\s|]+)(?: ?\| ?{_FILTER})* ?\| ?{_COUNTER})"
     rf"(?: ?\| ?(?:xargs|tr -d ['\"] ?['\"]|{_FILTER}))*"
 )
+_COMMAS = r"paste -sd ?['\"]?,['\"]?"
+_JOINED = re.compile(
+    rf"(?:cat <? ?(?P<cat>[^\s|]+) ?\| ?(?:tr ['\"]?\\*n['\"]? ['\"]?,['\"]?|{_COMMAS}(?: -)?)"
+    rf"|{_COMMAS} (?P<paste>[^\s|]+))(?: ?\| ?sed \S*,\$\S*)?"
+)
+"""The lines of a file, joined by commas."""
 _GPUS = re.compile(
     r"(?:nvidia-smi (?:-L|--list-gpus|--query-gpu=\S+ --format=\S+)"
     r"|ls (?:-1 )?/dev/nvidia\[0-9\]\*)"
@@ -311,6 +317,11 @@ class _Expansion:
         if lines is not None:
             is_unique = "sort -u" in text or "uniq" in text
             return self._lines((lines["counted"] or lines["listed"]).strip("\"'"), is_unique)
+        if (joined := _JOINED.fullmatch(text)) is not None:
+            name = joined["cat"] or joined["paste"]
+            files = self._scope.files or {}
+            written = files.get(name, files.get(name.rpartition("/")[2]))
+            return None if written is None else ",".join(written.split())
         if (numbers := _SEQ.fullmatch(text)) is not None:
             return _sequence(*numbers.groups())
         if _HOSTNAMES.fullmatch(text) and self._scope.nodes is not None:

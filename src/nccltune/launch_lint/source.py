@@ -524,7 +524,7 @@ def _scope(site: LaunchContext) -> ShellScope:
     if site.workers is not None:
         for name in ("OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"):
             values.setdefault(name, ShellValue(OPERATORS_HOSTFILE))
-    files: dict[str, str] = {}
+    files: dict[str, str] = dict(site.files)
     if site.nodes is not None and site.workers is None and not site.inherited:
         # The hosts of a job of PBS or LSF: their names are not known, their number is.
         hosts = [f"node{n}" for n in range(min(site.nodes, MAX_ROUNDS * MAX_ROUNDS))]

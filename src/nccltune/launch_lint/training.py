@@ -8,6 +8,7 @@ import yaml
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch_lint.boxes import boxes
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
 from nccltune.launch_lint.options import DEEPSPEED
@@ -46,10 +47,13 @@ def _variable(wanted: str, command: LaunchCommand, site: LaunchContext) -> str |
     return values[-1] if values else None
 
 
-def _all_gpus(command: LaunchCommand, site: LaunchContext) -> tuple[int | None, str | None]:
+def all_gpus(command: LaunchCommand, site: LaunchContext) -> tuple[int | None, str | None]:
     """Return the GPUs that a process sees on a node, None if unknown, and an assumption or None."""
     shown = visible(command, site)
     if shown is None:
+        around = boxes((*site.around, *(word.text for word in command.lead)))
+        if (given := next((box.gpus for box in around if box.gpus is not None), None)) is not None:
+            return given, None
         return site.gpus_per_node, f"a node has {count(site.gpus_per_node, 'GPU')}: --gpus"
     if is_open(shown):
         return None, None
@@ -82,7 +86,7 @@ def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     each = option.value if option is not None else variable or "1"
     assumed = None
     if each in ("gpu", "auto"):
-        gpus, assumed = _all_gpus(command, site)
+        gpus, assumed = all_gpus(command, site)
         each = str(gpus) if gpus is not None else f"that of {visible(command, site)}"
     for value, what in ((nodes, "nodes"), (each, "processes per node")):
         if not 0 < (whole_number(value) or 0) <= MAX_PROCESSES:
@@ -122,7 +126,7 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
     if include is not None and include.value:
         return _included(include.value, pool or (), site)
     if pool is None:
-        gpus, assumed = _all_gpus(command, site)
+        gpus, assumed = all_gpus(command, site)
         number = whole_number(each.value) if each is not None else gpus
         if number is None:
             shown = visible(command, site)
@@ -173,7 +177,7 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
         assumed = "accelerate has no default configuration of its own"
     nodes, total = numbers["nodes"] or 1, numbers["total"]
     if total is None:
-        total, more = _all_gpus(command, site)
+        total, more = all_gpus(command, site)
         if total is None:
             shown = visible(command, site)
             return Prediction(None, (), unknown=f"CUDA_VISIBLE_DEVICES is {shown!r}")

@@ -68,7 +68,10 @@ def causes(
             found.append(f"{name}={value} is set: it switches a fast path off")
     for name in _LIMITS:
         if name in facts.settings:
-            found.append(f"{name}={facts.settings[name]} is set: it limits what NCCL may use")
+            what = f"{name}={facts.settings[name]} is set"
+            if facts.settings_by == "heading":
+                what = f"the heading names {facts.settings[name]}"
+            found.append(f"{what}: it limits what NCCL may use")
     if label != "default":
         found.append(f"{label} was forced; the published figures are of NCCL's default")
     found += [f"measured with {condition}" for condition in facts.conditions or ()]

@@ -85,9 +85,20 @@ def test_columns_of_counts_and_ratios_are_no_runs(tmp_path: Path) -> None:
         "| tokens | MiB | nccl+norm | fused | other | speedup |\n|--|--|--|--|--|--|\n"
         "| 64 | 1 | 271 | 19 | 23 | 14.2x |\n| 128 | 2 | 269 | 29 | 30 | 9.2x |\n"
     )
-    (table,) = read(tmp_path, text).tables
+    found = read(tmp_path, text)
+    (table,) = found.tables
     assert list(table.times_us) == ["nccl+norm", "fused", "other"]
     assert [item.names for item in table.fastest] == [("fused",)]
+    assert "table.md: columns not known and not read: tokens, speedup" in found.warnings
+
+
+@pytest.mark.parametrize("name", ["MSCCL++", "NCCL + SHARP", "+SHARP", "ours+", "C&D", "A/B"])
+@pytest.mark.parametrize("kind", ["markdown", "csv", "unit in the title"])
+def test_every_heading_that_names_no_other_quantity_is_a_run(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    (table,) = read(tmp_path, TABLES[kind].replace("nvls", name)).tables
+    assert list(table.times_us) == ["ring", "tree", name]
 
 
 def test_equal_times_have_no_winner(tmp_path: Path) -> None:
@@ -129,7 +140,10 @@ def test_the_screen_and_the_line_name_the_fastest(
     path.write_text(TABLES["markdown"], encoding="utf-8")
     assert run(["compare", str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "fastest 64 KiB to 256 KiB: tree, 1.05x to 1.18x faster than the next" in shown
+    assert (
+        "fastest 64 KiB to 256 KiB: tree, 1.05x to 1.18x faster than the next by one run of each"
+        in shown
+    )
     assert "fastest 1 MiB to 4 MiB: nvls, 1.14x to 1.19x faster than the next" in shown
     assert "55.0 us 60.3 us 48.2 us" in shown
     assert run(["compare", str(path), "--oneline"]) == 0
@@ -148,3 +162,46 @@ def test_analyze_says_where_a_limited_run_is_the_fastest(
     shown = " ".join(capsys.readouterr().out.split())
     assert "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB" in shown
     assert "NCCL_ALGO=Tree: the fastest at no size" in shown
+
+
+SECTION = "| size | time (us) |\n|---|---|\n"
+
+
+@pytest.mark.parametrize("form", ["### {}\n", "## {} ##\n\n", "**{}:**\n\n"])
+@pytest.mark.parametrize("names", [("Ring", "Tree", "NVLS"), ("run A", "run B", "run C")])
+def test_sections_with_headings_are_set_beside_each_other(
+    tmp_path: Path, form: str, names: tuple[str, ...]
+) -> None:
+    text = "".join(
+        form.format(name)
+        + SECTION
+        + "".join(f"| {size} | {own[at]} |\n" for size, own in TIMES.items())
+        + "\n"
+        for at, name in enumerate(names)
+    )
+    (table,) = read(tmp_path, text, collective="allreduce", ranks=8).tables
+    assert list(table.times_us) == list(names)
+    assert [side.second for side in table.sides] == list(names[1:])
+
+
+@pytest.mark.parametrize(
+    ("heading", "notice"),
+    [("Ring", "the heading names Ring: it limits"), ("NCCL_ALGO=Ring", "NCCL_ALGO=Ring is set")],
+)
+def test_a_heading_alone_sets_no_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], heading: str, notice: str
+) -> None:
+    path = tmp_path / "one.md"
+    path.write_text(f"### {heading}\n{SECTION}| 1M | 40.0 |\n| 4M | 65.0 |\n", encoding="utf-8")
+    run(["compare", str(path), "--collective", "allreduce", "--ranks", "8"])
+    assert notice in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_an_assumed_difference_comes_from_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text("size,before (us),after (us)\n1024,10,9\n2048,11,9.5\n4096,12,10\n")
+    run(["compare", str(path), "--collective", "allreduce", "--ranks", "8"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "(by an assumed scatter of three times --assume-noise)" in shown

@@ -67,6 +67,9 @@ DOCKER = (
 TORCHRUN = (
     "srun torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:1 --nproc-per-node 4 t.py\n"
 )
+EIGHT = "torchrun --nproc-per-node=8 t.py"
+RESERVED = "{resources: {reservations: {devices: [{%s, capabilities: [gpu]}]}}}"
+ONE = "device_ids: ['0']"
 HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
 
 
@@ -94,6 +97,43 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "a.env",
         ),
         ({"c.yaml": SHELL}, "4 processes, all on one node", "container"),
+        ({"c.yaml": SHELL}, "service  test\n", "container"),
+        (
+            {"c.yaml": "services:\n  a:\n    environment: {NCCL_ALGO: Rng}\n"},
+            "service a: NCCL_ALGO=Rng",
+            "ok",
+        ),
+        *(
+            ({"c.yaml": SHELL.replace("gpus: all", given)}, said, absent)
+            for given, said, absent in (
+                ("gpus: 2", "the container has 2 GPUs, and 4 processes use 4: invalid", "ok "),
+                ("gpus: 4", "4 processes", "error"),
+                ("gpus: [{count: 1}, {device_ids: ['2']}]", "has 2 GPUs, and 4 processes", "ok "),
+                ("gpus: [{count: all}]", "4 processes", "error"),
+                (f"deploy: {RESERVED % 'count: 3'}", "has 3 GPUs, and 4 processes use 4", "ok "),
+                (f"deploy: {RESERVED % ONE}", "has 1 GPU, and 4 processes use 4", "ok "),
+                ("environment: {NVIDIA_VISIBLE_DEVICES: '0,1'}", "has 2 GPUs, and 4", "ok "),
+                ("environment: {NVIDIA_VISIBLE_DEVICES: all}", "4 processes", "error"),
+            )
+        ),
+        *(
+            ({"a.sh": f"docker run {given} --ipc=host i {program}\n"}, said, absent)
+            for given, program, said, absent in (
+                ("--gpus 4", EIGHT, "has 4 GPUs, and 8 processes use 8: invalid", "ok "),
+                ("--gpus=8", EIGHT, "8 processes", "error"),
+                ("--gpus all", EIGHT, "8 processes", "error"),
+                ("--gpus device=$D,1", EIGHT, "8 processes", "error"),
+                ("--gpus 4", f"{EIGHT[:-6]}gpu t.py", "4 processes", "error"),
+                (
+                    """--gpus '"device=0,1","capabilities=utility"'""",
+                    "all_reduce_perf -b 8 -e 8G -f 2 -g 8",
+                    "has 2 GPUs, and a process uses 8",
+                    "ok ",
+                ),
+                ("--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=0,1", EIGHT, "has 2 GPUs", "ok "),
+                ("--device nvidia.com/gpu=0", EIGHT, "has 1 GPU, and 8 processes", "ok "),
+            )
+        ),
         ({"page.md": f"Start it:\n```yaml\n{SHELL}```\n"}, "4 processes", "container"),
         (
             {"c.yaml": SHELL.replace("mpirun", "./go.sh").replace("all_red", "env A=NCCL_ALGO=")},
@@ -154,6 +194,17 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         # Volcano gives its pods the names of the others.
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$MPI_HOST")}, "(j-gpu-node-0.j, j-gpu", "error"),
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS")}, "1 on each of 2", "error"),
+        *(
+            ({"v.yaml": VOLCANO.replace("-np 2", number).replace("$HOSTS", hosts)}, said, absent)
+            for hosts in (
+                "`cat /etc/volcano/gpu-node.host | tr '\\\\n' ','`",
+                "$(paste -sd, /etc/volcano/gpu-node.host)",
+            )
+            for number, said, absent in (
+                ("-np 2", "1 on each of 2", "error"),
+                ("-np 16", "a host without ':' and a number takes one process", "ok "),
+            )
+        ),
         (
             {"v.yaml": VOLCANO.replace("--host $HOSTS", "--hostfile /etc/volcano/gpu-node.host")},
             "(j-gpu-node-0.j, j-gpu",

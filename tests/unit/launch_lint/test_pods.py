@@ -113,6 +113,8 @@ WRONG = [
     (MPIJOB, '-np, "16"', '-np, "8"', "idle-nodes"),
     (MPIJOB, "NCCL_DEBUG=INFO", "NCCL_DEBGU=INFO", "variable-unknown"),
     (MPIJOB, SHM, SHM + "            env: [{name: NCCL_IB_HCA, value: mlx5}]\n", "worker-env"),
+    (POD, "nccl-tests", "i\n    env: [{name: NCCL_NVLS_ENABLE, value: 0}]", "env-not-text"),
+    (POD, "nccl-tests", "i\n    env: [{name: NCCL_DEBUG, value: on}]", "env-not-text"),
     (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 8, rdma/hca: 1", "pod-memlock"),
     (MPIJOB, "slotsPerWorker", "slotPerWorker", "manifest"),
     (MPIJOB, "          containers:\n          - name: launcher",

@@ -219,9 +219,10 @@ class _Rows:
         for role in ("collective", "size", "algorithm", "protocol"):
             if role in needed and role not in self.places:
                 raise self._missing(role)
-        if header.unknown and not heading:
+        if header.unknown:
             listed = ", ".join(visible(name, 24) for name in header.unknown[:5])
-            self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", line)
+            said = f"columns not known and not read: {listed}"
+            self.report.flag(FlagKind.COLUMNS_UNKNOWN, said, line)
 
     def _only(self, role: str) -> RawColumn:
         places = self.header.at(role)

@@ -301,7 +301,8 @@ class CopiedTable:
             return []
         if self.header.unknown and found:
             listed = ", ".join(visible(name, 24) for name in self.header.unknown[:5])
-            self.report.flag(FlagKind.NOTE, f"columns not known and not read: {listed}", self._line)
+            said = f"columns not known and not read: {listed}"
+            self.report.flag(FlagKind.COLUMNS_UNKNOWN, said, self._line)
         return found
 
     def _flat(self, row: _Row, size: int, rough: list[tuple[Number, Number]]) -> FlatRow:

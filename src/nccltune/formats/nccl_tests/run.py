@@ -121,6 +121,7 @@ class NcclTestsRun:
         self.abridged = False
         self.log = NcclLog()
         self.command: CommandFound | None = None
+        self.title = ""
         self.options: dict[str, int] = {}
 
     def set_command(self, command: CommandFound | None) -> None:
@@ -311,7 +312,9 @@ class NcclTestsRun:
         if command is not None and commanded is not None and restricted:
             commanded = {**commanded, **command.limits}
         by = "environment" if log.whole_environment else "log" if log.started else None
-        by = by or ("command" if commanded is not None else None)
+        if by is None and command is not None and commanded is not None:
+            only = command.by_title and not commanded.keys() - command.limits.keys()
+            by = "heading" if only else "command"
         settings = {**(commanded or {}), **log.settings}
         return PlatformFacts(
             gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,

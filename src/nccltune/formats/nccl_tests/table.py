@@ -101,7 +101,7 @@ class TableReader:
         self.counts_rows = True
         self.sound = True
         self.found = RunFound()
-        self.found.line = line
+        self.found.line, self.found.title = line, run.title
         self._passes: dict[tuple[object, ...], list[int]] = {}
         self.average: tuple[float, int] | None = None
         self._context = context

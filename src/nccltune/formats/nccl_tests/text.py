@@ -63,6 +63,8 @@ _BARE_LINE = re.compile(
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
 _SEPARATED = re.compile(r"[,;|\t]")
 _QUOTED = re.compile(r"(?:\s{0,8}>){1,8} ?(?=\s*[|\w])")
+# The heading of a section of a document; with one #, it may be a line of a test's header.
+_SECTION = re.compile(r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?")
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -161,7 +163,7 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
-        self.above = ""
+        self.above = self.title = ""
         self.below: list[str] = []
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
@@ -170,6 +172,7 @@ class _TextReader:
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
+        run.title = self.title
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
@@ -198,6 +201,8 @@ class _TextReader:
                 self.report.ignored += 1
                 return
         body = text.lstrip()
+        if (title := _SECTION.fullmatch(body.rstrip())) is not None:
+            self.title = title[1] or title[2]
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):

@@ -183,6 +183,7 @@ class CommandFound(NamedTuple):
     - `earlier`: the ranks that the last command started, if an earlier table is between.
     - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
+    - `by_title`: a title names the choice by its words alone, `### Ring`.
     """
 
     algorithms: str | None
@@ -198,6 +199,7 @@ class CommandFound(NamedTuple):
     arguments: tuple[str, ...] = ()
     collective: Collective | None = None
     forced: bool = False
+    by_title: bool = False
     titled: tuple[int, int] | None = None
     worded: int | None = None
     headed: int | None = None
@@ -229,7 +231,7 @@ class CommandLines:
         self._collective: Collective | None = None
         self._commands = 0
         self._ambiguous = False
-        self._forced = False
+        self._forced = self._by_title = False
         self._lines: dict[str, int] = {}
         self._elsewhere: tuple[int, str] | None = None
         self._block_level = 0
@@ -349,13 +351,14 @@ class CommandLines:
             return False
         text, self._begun = (self._begun + text)[:_MOST_CHARACTERS], ""
         self._note_title(text, number, heads=heads)
+        named = ""
         if _HEADING.match(text) or text.startswith("//"):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
             if "NCCL_" not in text and _OF_DEFAULT.match(text):
                 # What a title or another heading named holds no longer.
                 for name in _CHOICE:
                     self._block.pop(name, None)
-            text += _forced_by(text)
+            text += (named := _forced_by(text))
         if not any(mark in text for mark in ("_perf", "NCCL", "RCCL_", _PRELOAD)):
             return False
         unset = _UNSET.search(text)
@@ -374,9 +377,11 @@ class CommandLines:
         for name in removed:
             self._exported.pop(name, None)
             self._block.pop(name, None)
+        none = found.keys().isdisjoint(_CHOICE)
+        self._by_title = self._by_title if none else bool(named)
         self._forced = (
             self._forced
-            if found.keys().isdisjoint(_CHOICE)
+            if none
             else (
                 program is not None
                 or _is_setting(text.strip("#=*->[] "))
@@ -446,6 +451,7 @@ class CommandLines:
             arguments=() if self._ambiguous else self._arguments,
             collective=None if self._ambiguous else self._collective or self._named,
             forced=self._forced,
+            by_title=self._by_title,
             titled=self._titled,
             worded=self._worded,
             headed=self._headed,

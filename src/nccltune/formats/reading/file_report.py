@@ -71,6 +71,7 @@ class FlagKind(StrEnum):
     AGGREGATED = "aggregated"
     CPU_TIME = "cpu_time"
     COLLAPSED = "collapsed"
+    COLUMNS_UNKNOWN = "columns_unknown"
     DIAGNOSED = "diagnosed"
     DUPLICATE = "duplicate"
     NOTE = "note"
@@ -103,7 +104,15 @@ DOUBTFUL = frozenset(
 """Flags that put the numbers themselves in doubt. The other flags are only information."""
 
 
-_EACH = frozenset({FlagKind.NOTE, FlagKind.COLLAPSED, FlagKind.CONDITION, FlagKind.DIAGNOSED})
+_EACH = frozenset(
+    {
+        FlagKind.NOTE,
+        FlagKind.COLLAPSED,
+        FlagKind.COLUMNS_UNKNOWN,
+        FlagKind.CONDITION,
+        FlagKind.DIAGNOSED,
+    }
+)
 """Kinds of flags that are kept once for each different sentence. A flag of any other kind is kept
 once."""
 

@@ -67,8 +67,8 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     - `gpus`: the PCI bus numbers of the GPUs.
     - `gpus_per_process`: the number of GPUs of one process.
     - `emulated`: the nodes are parts of one host.
-    - `settings_by`: the source of `settings`: `log`, `environment` or `command`. A log names only
-      the settings that NCCL read, and a command line only those that it sets.
+    - `settings_by`: the source of `settings`: `log`, `environment`, `command` or `heading`. A log
+      names only the settings that NCCL read, and a command line only those that it sets.
     - `commanded`: the settings that the command line sets; None without a command line.
     - `conditions`: in which way the run measured something else than plain calls of NCCL.
     - `tuner`: the tuner plugin that decided. Unlike other facts, an empty value of `conditions` or

@@ -50,13 +50,15 @@ class RunFound:
     `samples` is the number of its samples so far. `source` is the source of all its samples, whose
     process id is set later. `source` is None if the samples have their own process ids. `seconds`
     is a lower bound of its run time, from its tables. `line` is that of its header; 0 if unknown.
-    `heading` is that of its column, if a table has several runs.
+    `heading` is that of its column, if a table has several runs. `title` is the heading of a
+    document above it.
     """
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
         self.line = 0
         self.heading = ""
+        self.title = ""
         self.process = ""
         self.in_rounds = False
         self.collective: Collective | None = None

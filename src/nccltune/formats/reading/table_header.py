@@ -82,7 +82,7 @@ _NO_RUN = re.compile(
     r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
     r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound|tokens?|rows?|batch\w*"
     r"|shapes?|hidden|ratio|winner|fastest|dtype|iter\w*|samples?|result\w*)(?![a-z])|[\u0394\u2206\u00b1%]"
-    r"|(?<!\w)\+|\+(?!\w)",
+    r"|\+/?-|^\W*\+\W*$",
     re.IGNORECASE,
 )
 _NOT_ONE_CALL = re.compile(
@@ -325,7 +325,10 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
         ]
         return separator.join(["", *cells, ""] if separator == "|" else cells)
     others = [column for column in columns if column.role != "size"]
-    named = any(column.role or column.unit or column.name.isdecimal() for column in others)
+    # The bytes of `A/B` are a name.
+    named = any(
+        column.role or column.unit not in ("", "B") or column.name.isdecimal() for column in others
+    )
     if match is None or not titled or named:
         return line
     if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):

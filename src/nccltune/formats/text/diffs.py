@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 _MEASURED = r"[^\d\n]{0,40}\d[\w.%-]*[^\d\n]{1,40}\d.*$"
+_FILE = re.compile(r"(?:---|\+\+\+) [^\s|-]")
 _OLD, _NEW = (re.compile(rf"^{sign}(?!{sign}){_MEASURED}", re.MULTILINE) for sign in ("-", r"\+"))
 
 
@@ -24,14 +25,15 @@ def sides_of_diff(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the old lines of a diff and then the new ones, each with its number.
 
-    Lines that both have are new from the first `+` on, so that tables of both sides have places of
-    their own.
+    Lines that both have are new at the next `+`, so that tables of both sides have places of their
+    own. The names of the files are lines of neither.
     """
     lines = [(at, line) for number, block in blocks for at, line in enumerate(block, number)]
-    first = next((at for at, line in lines if line[:1] == "+"), 0)
-    sides = (
-        [(at, line) for at, line in lines if line[:1] != "+"],
-        [(max(at, first), line) for at, line in lines if line[:1] != "-"],
-    )
-    for at, line in chain(*sides):
+    lines = [(at, line) for at, line in lines if not _FILE.match(line)]
+    new: list[tuple[int, str]] = []
+    after = 0
+    for at, line in reversed(lines):
+        after = at if line[:1] == "+" else after
+        new += [(max(at, after), line)] if line[:1] != "-" else []
+    for at, line in chain([pair for pair in lines if pair[1][:1] != "+"], reversed(new)):
         yield at, [old_line(line)]

@@ -30,6 +30,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.words import is_open
+from nccltune.model.numbers import counted
 
 _DEVICE = re.compile(
     r"nvidia-docker|--runtime[= ]\S*nvidia|nvidia\.com/|/dev/(?:nvidia|kfd|dri)|NVIDIA_VISIBLE"
@@ -97,6 +98,25 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
                 f"the container gets no GPU, unless the site's {box.name}.conf has `always use nv`",
                 f"add --nv after {verb}",
                 placed.adding("--nv"),
+            )
+
+
+def too_few_gpus(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run --gpus 4 ... torchrun --nproc-per-node=8`."""
+    placement, each = view.prediction.placement, view.gpus_per_process
+    if placement is None or not placement.nodes or not each:
+        return
+    if len(placement.nodes) > 1 and any(host.name is not None for host in view.prediction.hosts):
+        return  # The processes on other nodes are in other containers.
+    for placed in _boxes(view):
+        have, processes = placed.box.gpus, 1 if placed.where == "program" else placement.most
+        if have is not None and have < processes * each:
+            whose = "a process uses" if processes == 1 else f"{processes} processes use"
+            yield error(
+                "container-gpus",
+                f"the container has {counted(have, 'GPU')}, and {whose} {processes * each}:"
+                " invalid device ordinal",
+                f"give the container {processes * each}, or use {have} in it",
             )
 
 

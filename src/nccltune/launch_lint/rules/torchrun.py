@@ -19,6 +19,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import Rule
+from nccltune.launch_lint.training import all_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -67,6 +68,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     option = command.last("per_node")
     have = view.site.gpus_per_node
     if option is None:
+        have = all_gpus(command, view.site)[0] or have
         if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
             yield warning(
                 "torchrun-one-process",

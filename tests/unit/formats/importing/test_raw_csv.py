@@ -49,8 +49,8 @@ def test_columns_in_any_order_and_unknown_ones() -> None:
     turned = ",".join(reversed(names)) + ",cost_metric,site\n"
     read = csv_file(turned + ",".join(reversed(cells)) + ",0.5,lab\n")
     assert read.samples == csv_file(f"{HEADER}\n{ROW}\n").samples
-    assert "site" in read.sentence("note")
-    assert "cost_metric" not in read.sentence("note")
+    assert "site" in read.sentence("columns_unknown")
+    assert "cost_metric" not in read.sentence("columns_unknown")
 
 
 def test_only_the_needed_columns() -> None:

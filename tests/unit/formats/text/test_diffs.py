@@ -15,6 +15,7 @@ TABLE = (
     "@@ -1,4 +1,4 @@\n ## All-reduce, 8 GPUs\n \n | size | time (us) |\n |---|---|\n"
     "-| 1024 | 20 |\n+| 1024 | 10 |\n | 2048 | 30 |\n-| 4096 | 40 |\n+| 4096 | 20 |\n"
 )
+GIT = "diff --git a/r.txt b/r.txt\nindex 1..2 100644\n--- a/r.txt\n+++ b/r.txt\n"
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,9 @@ TABLE = (
         (NAMES + OLD + NEW, [(210.0, 110.0)]),
         (f"-{NAMES[1:]}{OLD}+{NAMES[1:]}{NEW}", [(210.0, 110.0)]),
         (TABLE, [(20.0, 10.0), (30.0, 30.0), (40.0, 20.0)]),
+        (GIT + TABLE, [(20.0, 10.0), (30.0, 30.0), (40.0, 20.0)]),
+        (f"{GIT}@@ -1,2 +1,2 @@\n{NAMES}{OLD}{NEW}", [(210.0, 110.0)]),
+        ("--- a/r.txt\n+++ b/r.txt\n" + NAMES + OLD + NEW, [(210.0, 110.0)]),
     ],
 )
 def test_both_sides_of_a_diff_are_compared(

@@ -273,8 +273,9 @@ def test_a_recorded_trial_is_drawn_from(tmp_path: Path) -> None:
         ReplayRunner(tmp_path / "rec", 1).choose({}, {"NCCL_X": "2"})
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "samples.jsonl").touch()
-    with pytest.raises(StudyError, match="no recorded trial"):
+    with pytest.raises(StudyError, match="no recorded trial of settings or libraries") as raised:
         ReplayRunner(tmp_path / "none", 1)
+    assert "nccltune ab --nccl A --nccl B -o STUDY" in (raised.value.hint or "")
 
 
 def test_sides_differ_by_the_settings_alone() -> None:

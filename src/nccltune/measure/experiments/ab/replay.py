@@ -40,9 +40,11 @@ class ReplayRunner:
         self._recorded: dict[_Key, list[_Recorded]] = {}
         if not self._trials:
             raise StudyError(
-                "holds no recorded trial of settings",
+                "holds no recorded trial of settings or libraries",
                 where=str(recording),
-                hint="record one on a machine with GPUs: nccltune ab NAME=VALUE -o STUDY",
+                hint="record one on a machine with GPUs: nccltune ab NAME=VALUE -o STUDY, or "
+                "nccltune ab --nccl A --nccl B -o STUDY; two studies that are there are compared "
+                "by nccltune compare A B",
             )
 
     def choose(self, default: SettingChanges, proposed: SettingChanges) -> None:
