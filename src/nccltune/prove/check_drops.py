@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules that `check --apply` removed: a fact of the study until their choice is measured again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import msgspec
@@ -60,12 +60,13 @@ def drops_in_force(study: Study) -> list[RemovedRule]:
     if not drops:
         return []
     since = min(drop.samples for drop in drops)
-    later = list(enumerate(islice(study.samples(), since, None), since))
-    return [
-        RemovedRule(drop.rule, _words(drop), by="check")
-        for drop in drops
-        if not _is_measured(drop.rule, (one for number, one in later if number >= drop.samples))
-    ]
+    for number, sample in enumerate(islice(study.samples(), since, None), since):
+        drops = [
+            drop for drop in drops if number < drop.samples or not _measures(sample, drop.rule)
+        ]
+        if not drops:
+            break
+    return [RemovedRule(drop.rule, _words(drop), by="check") for drop in drops]
 
 
 def overlapping(evidence: RuleEvidence, drop: RemovedRule) -> RemovedRule | None:
@@ -114,15 +115,13 @@ def _words(drop: CheckDrop) -> str:
     return f"{drop.reason} ({drop.at[:10]}{nccl}); measure it again to have it offered again"
 
 
-def _is_measured(rule: Rule, samples: Iterable[Sample]) -> bool:
-    wanted = rule.choice.without_channels()
-    return any(
+def _measures(sample: Sample, rule: Rule) -> bool:
+    return (
         isinstance(sample.choice, Choice)
-        and sample.choice.without_channels() == wanted
+        and sample.choice.without_channels() == rule.choice.without_channels()
         and sample.source.purpose is Purpose.TUNE
         and sample.collective is rule.collective
         and rule.min_bytes <= sample.bytes <= rule.max_bytes
         and rule.nodes in (None, sample.nodes)
         and rule.ranks in (None, sample.ranks)
-        for sample in samples
     )

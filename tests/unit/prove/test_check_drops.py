@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `check` removed is not offered again, until its choice is measured again."""
 
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -75,6 +77,26 @@ def test_each_removal_counts_from_its_own_time(study: Study) -> None:
     keep_drops(study, [RemovedRule(RULE, "slower", by="check")], None, "2026-12-04T05:00")
     (dropped,) = drops_in_force(study)
     assert dropped.reason.startswith("slower (2026-12-04);")
+
+
+class Later(Sample, frozen=True, weakref=True):
+    """A sample that can be looked for in memory."""
+
+
+def test_the_samples_are_streamed(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[weakref.ref[Later]] = []
+    in_memory = []
+
+    def later(_: Study) -> Iterator[Sample]:
+        for _at in range(50):
+            sample = Later(**{**AGAIN, "ranks": 4})  # type: ignore[arg-type]
+            given.append(weakref.ref(sample))
+            in_memory.append(sum(one() is not None for one in given))
+            yield sample
+
+    monkeypatch.setattr(Study, "samples", later)
+    assert len(drops_in_force(study)) == 1
+    assert max(in_memory) <= 3
 
 
 def test_a_damaged_file_is_an_error_and_not_a_rule_that_is_offered_again(study: Study) -> None:
