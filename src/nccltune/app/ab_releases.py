@@ -29,7 +29,7 @@ from nccltune.model.errors import InputError, LaunchError
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale
-from nccltune.study.files import Study, write_whole
+from nccltune.study.files import Study, locked, write_whole
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.nccl_model.settings import known_version, version_text
 from nccltune.tune.basis import rests_on
@@ -159,7 +159,7 @@ def with_releases(
 ) -> ReleaseVerdict:
     """Return the verdict with what two releases chose; write candidates to a study of their own.
 
-    Raises UnwritableError if it cannot be written.
+    Raises StudyError if a measurement has locked it, UnwritableError if it cannot be written.
     """
     own = {side: [s for s in samples if s.settings == trial.of(side)] for side in SIDES}
     facts: dict[Side, StartFacts | None]
@@ -265,21 +265,12 @@ def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iter
 def _write(study: Study, found: ReleaseVerdict) -> str | None:
     """Write the candidates as the configuration of a study beside `study`; return its path.
 
-    Return None, and write nothing, if it has other rules, or some that `verify` has changed.
+    Return None, and write no rules, if it has others, or some that `verify` has changed. Raises
+    StudyError if a measurement has locked it.
     """
     before, after = found.releases
-    real = study.path.resolve()
-    path = study.path if study.path.name == real.name else real
-    other = Study.create(path.with_name(f"{real.name}-nccl-{after or 'candidate'}"))
+    other = Study.create(candidate_path(study.path, after))
     platform = msgspec.structs.replace(study.platform(), name=other.path.name, nccl_version=after)
-    if not other.platform_path.exists():
-        other.write_json(other.platform_path, platform)
-    if other.config_path.exists():
-        known = read_rules(other.config_path).rules
-        if not known or not all(
-            item.state is RuleState.CANDIDATE and _BY in item.words for item in known
-        ):
-            return None
     slower = [one for one in found.ran if one.effect == "slower" and one.collective in TUNED]
     marks = {
         rule: mark(
@@ -294,8 +285,24 @@ def _write(study: Study, found: ReleaseVerdict) -> str | None:
         "created": datetime.now(UTC).date().isoformat(),
         "rows": rows_text(found.rules),
     }
-    write_whole(other.config_path, write_rules(found.rules, header, marks))
+    with locked(other):
+        if not other.platform_path.exists():
+            other.write_json(other.platform_path, platform)
+        if other.config_path.exists():
+            known = read_rules(other.config_path).rules
+            if not known or not all(
+                item.state is RuleState.CANDIDATE and _BY in item.words for item in known
+            ):
+                return None
+        write_whole(other.config_path, write_rules(found.rules, header, marks))
     return str(other.path)
+
+
+def candidate_path(path: Path, version: str | None) -> Path:
+    """Return the path of the study beside the one at `path` that gets candidates for a version."""
+    real = path.resolve()
+    path = path if path.name == real.name else real
+    return path.with_name(f"{real.name}-nccl-{version or 'candidate'}")
 
 
 def _times(one: RanChange) -> str:
