@@ -92,12 +92,15 @@ class _Call(NamedTuple):
     bytes: int
 
 
-def two_libraries(named: Sequence[str], request: LaunchRequest) -> tuple[str, str]:
+def two_libraries(
+    named: Sequence[str], request: LaunchRequest, *, preloaded: bool = False
+) -> tuple[str, str]:
     """Return the paths of the two libraries to compare: each is named by its path or its release.
 
     A release is searched for in LD_LIBRARY_PATH, the usual folders and Python's packages, or among
     those of a recording. Paths in pods are those of the image, and are not checked. Raises
-    InputError for other than two, for one that is not found, and if both are the same.
+    InputError for other than two, for one that is not found, if both are the same, and for a path
+    that LD_PRELOAD cannot hold if they are `preloaded`.
     """
     if len(named) != 2:
         raise InputError(f"is given {len(named)} times: two libraries are compared", where="‹nccl›")
@@ -110,6 +113,13 @@ def two_libraries(named: Sequence[str], request: LaunchRequest) -> tuple[str, st
         before, after = map(_library_here, named)
     if before == after or os.path.realpath(before) == os.path.realpath(after):
         raise InputError("both are the same library: nothing to compare", where="‹nccl›")
+    for path in (before, after) if preloaded and request.replay is None else ():
+        if {" ", ":"} & set(path):
+            raise InputError(
+                "LD_PRELOAD splits a path at a space and at `:`, so a program cannot load it",
+                where=path,
+                hint="name a link without them: ln -s PATH /tmp/libnccl.so.2",
+            )
     return before, after
 
 
