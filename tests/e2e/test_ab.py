@@ -14,7 +14,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
-from nccltune.study.files import Study
+from nccltune.study.files import Study, locked
 from tests.e2e.bench_runs import FAKES, NEEDS_FAKES
 from tests.e2e.command_line import launcher_here
 from tests.unit.runs import Cli
@@ -149,7 +149,7 @@ def releases(folder: None, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
 
 
 def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_old_one(
-    cli: Cli, releases: tuple[str, str]
+    cli: Cli, releases: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = releases
     both = ("--nccl", old, "--nccl", new)
@@ -187,12 +187,20 @@ def test_a_slower_release_is_found_with_its_choice_and_the_rule_that_keeps_the_o
     assert f"prove the rules with NCCL 2.32.3: LD_PRELOAD={new} nccltune verify" in printed.err
     assert "0 processes" in said
 
-    # What verify has changed is not written over.
+    # What verify changes or has changed is not written over.
     proven = (study / "tuner.conf").read_text().replace("# candidate:", "# proven:")
+    with locked(Study(study)):
+        busy = cli("ab", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=2).err
+    assert f"{study}: another sweep is running on this study" in busy
     (study / "tuner.conf").write_text(proven)
     kept = cli("ab", "--json", *both, "-o", "s", "--rounds", 4, *PROGRAM, code=1).document
     assert (kept["candidate"], len(kept["rules"])) == (None, 1)
     assert (study / "tuner.conf").read_text() == proven
+    monkeypatch.chdir("s")
+    program = (PROGRAM[0], f"../{PROGRAM[1]}", *PROGRAM[2:])
+    here = cli("ab", *both, "-o", ".", "--rounds", 4, *program, code=1).err
+    assert f"/{study.name} has others" in here
+    monkeypatch.chdir("..")
 
     # From the recording, by release.
     named = ("--nccl", "2.28.9", "--nccl", "2.32.3")

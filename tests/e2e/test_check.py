@@ -114,6 +114,15 @@ def test_an_upgrade_names_the_rules_that_no_longer_hold(study: Study, upgraded: 
     assert "all-gather 17.6 KiB - 821 KiB pat/simple" in text
 
 
+def test_nothing_is_removed_that_cannot_be_recorded(study: Study, upgraded: Path) -> None:
+    (study.path / "check.jsonl").mkdir()
+    old = study.config_path.read_text()
+    words = ["check", study.path, "--replay", upgraded, "--apply"]
+    done = nccltune(*words, cwd=study.path.parent, code=2)
+    assert "check.jsonl" in done.stderr
+    assert study.config_path.read_text() == old
+
+
 def test_the_gate_before_a_rollout_and_what_is_left_of_the_rules(
     study: Study, upgraded: Path
 ) -> None:

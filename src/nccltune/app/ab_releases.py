@@ -29,7 +29,7 @@ from nccltune.model.errors import InputError, LaunchError
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale
-from nccltune.study.files import Study, write_whole
+from nccltune.study.files import Study, locked, write_whole
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.nccl_model.settings import known_version, version_text
 from nccltune.tune.basis import rests_on
@@ -92,12 +92,15 @@ class _Call(NamedTuple):
     bytes: int
 
 
-def two_libraries(named: Sequence[str], request: LaunchRequest) -> tuple[str, str]:
+def two_libraries(
+    named: Sequence[str], request: LaunchRequest, *, preloaded: bool = False
+) -> tuple[str, str]:
     """Return the paths of the two libraries to compare: each is named by its path or its release.
 
     A release is searched for in LD_LIBRARY_PATH, the usual folders and Python's packages, or among
     those of a recording. Paths in pods are those of the image, and are not checked. Raises
-    InputError for other than two, for one that is not found, and if both are the same.
+    InputError for other than two, for one that is not found, if both are the same, and for a path
+    that LD_PRELOAD cannot hold if they are `preloaded`.
     """
     if len(named) != 2:
         raise InputError(f"is given {len(named)} times: two libraries are compared", where="‹nccl›")
@@ -110,6 +113,13 @@ def two_libraries(named: Sequence[str], request: LaunchRequest) -> tuple[str, st
         before, after = map(_library_here, named)
     if before == after or os.path.realpath(before) == os.path.realpath(after):
         raise InputError("both are the same library: nothing to compare", where="‹nccl›")
+    for path in (before, after) if preloaded and request.replay is None else ():
+        if {" ", ":"} & set(path):
+            raise InputError(
+                "LD_PRELOAD splits a path at a space and at `:`, so a program cannot load it",
+                where=path,
+                hint="name a link without them: ln -s PATH /tmp/libnccl.so.2",
+            )
     return before, after
 
 
@@ -159,7 +169,7 @@ def with_releases(
 ) -> ReleaseVerdict:
     """Return the verdict with what two releases chose; write candidates to a study of their own.
 
-    Raises UnwritableError if it cannot be written.
+    Raises StudyError if a measurement has locked it, UnwritableError if it cannot be written.
     """
     own = {side: [s for s in samples if s.settings == trial.of(side)] for side in SIDES}
     facts: dict[Side, StartFacts | None]
@@ -265,21 +275,12 @@ def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iter
 def _write(study: Study, found: ReleaseVerdict) -> str | None:
     """Write the candidates as the configuration of a study beside `study`; return its path.
 
-    Return None, and write nothing, if it has other rules, or some that `verify` has changed.
+    Return None, and write no rules, if it has others, or some that `verify` has changed. Raises
+    StudyError if a measurement has locked it.
     """
     before, after = found.releases
-    real = study.path.resolve()
-    path = study.path if study.path.name == real.name else real
-    other = Study.create(path.with_name(f"{real.name}-nccl-{after or 'candidate'}"))
+    other = Study.create(candidate_path(study.path, after))
     platform = msgspec.structs.replace(study.platform(), name=other.path.name, nccl_version=after)
-    if not other.platform_path.exists():
-        other.write_json(other.platform_path, platform)
-    if other.config_path.exists():
-        known = read_rules(other.config_path).rules
-        if not known or not all(
-            item.state is RuleState.CANDIDATE and _BY in item.words for item in known
-        ):
-            return None
     slower = [one for one in found.ran if one.effect == "slower" and one.collective in TUNED]
     marks = {
         rule: mark(
@@ -294,8 +295,24 @@ def _write(study: Study, found: ReleaseVerdict) -> str | None:
         "created": datetime.now(UTC).date().isoformat(),
         "rows": rows_text(found.rules),
     }
-    write_whole(other.config_path, write_rules(found.rules, header, marks))
+    with locked(other):
+        if not other.platform_path.exists():
+            other.write_json(other.platform_path, platform)
+        if other.config_path.exists():
+            known = read_rules(other.config_path).rules
+            if not known or not all(
+                item.state is RuleState.CANDIDATE and _BY in item.words for item in known
+            ):
+                return None
+        write_whole(other.config_path, write_rules(found.rules, header, marks))
     return str(other.path)
+
+
+def candidate_path(path: Path, version: str | None) -> Path:
+    """Return the path of the study beside the one at `path` that gets candidates for a version."""
+    real = path.resolve()
+    path = path if path.name == real.name else real
+    return path.with_name(f"{real.name}-nccl-{version or 'candidate'}")
 
 
 def _times(one: RanChange) -> str:

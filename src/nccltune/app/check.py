@@ -389,9 +389,10 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
         return msgspec.structs.replace(result, unapplied=words)
     config = target.config.resolve()
     keep = config.with_name(f"{config.name}.before-check-{result.config_hash[:8]}")
-    edit.remove_rules(config, gone, keep=keep)
     if target.study is not None:
+        # First, so that `tune` never brings back what could not be recorded.
         keep_drops(target.study, gone, result.nccl, result.at)
+    edit.remove_rules(config, gone, keep=keep)
     new = config_hash(config.read_bytes())
     return msgspec.structs.replace(result, kept_as=str(keep), new_hash=new)
 

@@ -19,7 +19,7 @@ _BESIDE = {"SLURM_OVERLAP": "1"}
 
 
 class NodeOutput(NamedTuple):
-    """What a verb printed on one node: its document, and its last line on standard error."""
+    """What a verb printed on one node: its document, and its first line on standard error."""
 
     host: str
     document: bytes

@@ -16,7 +16,7 @@ from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.model.sizes import exact_bytes
-from nccltune.prove.check_drops import drops_in_force
+from nccltune.prove.check_drops import drops_in_force, overlapping
 from nccltune.prove.edit import proof_marks, with_proof, without_failed
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
@@ -87,7 +87,7 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
     )
     proof = _proof(opened.study)
     found = found if proof is None else with_proof(found, proof)
-    return without_failed(found, drops_in_force(opened.study))
+    return without_failed(found, drops_in_force(opened.study), overlapping)
 
 
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:

@@ -109,15 +109,18 @@ def command(
 
     settings_words, program = split_words(words)
     measured = {"collectives": collectives, "sizes": sizes}
+    if len(libraries) < 2:
+        request = request._replace(nccl=_file(libraries))
     what = [*_what(request, measured), *program]
     if len(libraries) > 1:
         if settings_words or unset:
             raise InputError("of two libraries are compared without settings", where="‹nccl›")
-        first, second = two_libraries([str(one) for one in libraries], request)
+        first, second = two_libraries(
+            [str(one) for one in libraries], request, preloaded=bool(program)
+        )
         settings: dict[str, str | None] = {LIBRARY: second}
         trial = trial_of(path, settings, what, first)
     else:
-        request = request._replace(nccl=_file(libraries))
         settings = read_settings(settings_words, unset, os.environ)
         trial = trial_of(path, settings, what)
     if dry_run:
@@ -160,11 +163,12 @@ def _file(libraries: tuple[Path, ...]) -> Path | None:
 
 def _prove_command(verdict: ReleaseVerdict, request: LaunchRequest, program: list[str]) -> str:
     """Return the command that proves the candidates of a verdict with the second release."""
-    from nccltune.measure.experiments.ab.settings import LIBRARY
+    from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, applied
 
     library, study = str(verdict.settings[LIBRARY]), str(verdict.candidate)
     if program and request.launcher is None:
-        return f"LD_PRELOAD={shlex.quote(library)} " + shlex.join(
+        preload = applied(os.environ, {LIBRARY: library})[PRELOAD]
+        return f"{PRELOAD}={shlex.quote(preload)} " + shlex.join(
             ["nccltune", "verify", study, "--", *program]
         )
     words = ["nccltune", "verify", study, "--nccl", library]
@@ -226,5 +230,7 @@ def _what(request: LaunchRequest, measured: Mapping[str, str]) -> list[str]:
         for name in ("launcher", "nodes", "gpus", "emulate_nodes", "ranks_per_gpu")
         if (value := getattr(request, name)) is not None
     ]
+    found += [] if request.nccl is None else [f"nccl={request.nccl.absolute()}"]
+    found += ["mps"] if request.mps else []
     # `--set` counts too, because another image has another NCCL.
     return [*found, *(f"set={setting}" for setting in request.settings)]

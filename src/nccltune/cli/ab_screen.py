@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nccltune.app.ab_releases import RanChange, ReleaseVerdict
+from nccltune.app.ab_releases import RanChange, ReleaseVerdict, candidate_path
 from nccltune.cli.check_screen import show_model
 from nccltune.cli.output import hanging, hint, is_json, next_step, print_json, stdout, styled
 from nccltune.cli.progress import seconds_words
@@ -160,7 +160,8 @@ def show_releases(found: ReleaseVerdict, study: Path, prove: str) -> None:
     if found.candidate is not None:
         hint(f"next: prove the rules with NCCL {after}: {prove}")
     elif found.rules:
-        hint(f"the rules are not written: {study}-nccl-{after} has others, or verify changed them")
+        other = candidate_path(study, found.releases[1])
+        hint(f"the rules are not written: {other} has others, or verify changed them")
     elif found.decision == "open":
         hint("next: the same command goes on where it stopped")
 

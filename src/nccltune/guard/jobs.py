@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which job a process belongs to, and the job's scale, from the variables of launchers."""
 
+import re
 from collections.abc import Mapping
 
 from nccltune.model.scale import Scale
@@ -13,7 +14,13 @@ _IDENTITIES = (
     ("PMI_JOBID",),
 )
 """Variables that all processes of a job have, and that another job of this user has not."""
-_ON_ONE_NODE = tuple(f"MASTER_ADDR={name}" for name in ("127.", "localhost", "::1"))
+_ON_ONE_NODE = re.compile(
+    r"(?:.* )?MASTER_ADDR="
+    r"(?:127\.[\d.]+|0\.0\.0\.0|\[?::1?\]?|(?:ip6-)?localhost[46]?(?:\.\S+)?)[ ,]"
+)
+"""A job whose processes meet at an address that no other node reaches."""
+_NO_IDENTITY = {"PMI_JOBID": "0"}
+"""What a launcher that numbers no jobs gives to all of them."""
 _BY_PARENT = "started by process"
 _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS")
 _NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
@@ -29,7 +36,7 @@ def job_of(environment: Mapping[str, str], user: str, parent: str) -> str:
     'SLURM_JOB_ID=41 SLURM_STEP_ID=0, user 1000'
     """
     for names in _IDENTITIES:
-        if all(environment.get(name) for name in names):
+        if all(environment.get(name) not in (None, "", _NO_IDENTITY.get(name)) for name in names):
             words = " ".join(f"{name}={environment[name]}" for name in names)
             return f"{words}, user {user}"
     return f"{_BY_PARENT} {parent}, user {user}"
@@ -41,7 +48,7 @@ def is_across_nodes(job: str) -> bool:
     >>> is_across_nodes("MASTER_ADDR=127.0.0.1 MASTER_PORT=29500, user 1000")
     False
     """
-    return not job.startswith((_BY_PARENT, *_ON_ONE_NODE))
+    return not job.startswith(_BY_PARENT) and _ON_ONE_NODE.match(job) is None
 
 
 def job_scale(environment: Mapping[str, str]) -> Scale | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules that `check --apply` removed: a fact of the study until their choice is measured again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import msgspec
@@ -9,9 +9,11 @@ import msgspec
 from nccltune.model.choice import Choice
 from nccltune.model.rule import Rule
 from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample
+from nccltune.model.sizes import format_bytes
 from nccltune.prove.result import RemovedRule
 from nccltune.study import names
 from nccltune.study.files import Study
+from nccltune.tune.result import RuleEvidence
 
 
 class CheckDrop(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +60,54 @@ def drops_in_force(study: Study) -> list[RemovedRule]:
     if not drops:
         return []
     since = min(drop.samples for drop in drops)
-    later = list(enumerate(islice(study.samples(), since, None), since))
-    return [
-        RemovedRule(drop.rule, _words(drop), by="check")
-        for drop in drops
-        if not _is_measured(drop.rule, (one for number, one in later if number >= drop.samples))
-    ]
+    for number, sample in enumerate(islice(study.samples(), since, None), since):
+        drops = [
+            drop for drop in drops if number < drop.samples or not _measures(sample, drop.rule)
+        ]
+        if not drops:
+            break
+    return [RemovedRule(drop.rule, _words(drop), by="check") for drop in drops]
+
+
+def overlapping(evidence: RuleEvidence, drop: RemovedRule) -> RemovedRule | None:
+    """Return what becomes of a rule that offers a removed choice again for some of its calls.
+
+    With other options a rule has other borders and conditions. What it has left is the larger part
+    with measured sizes beyond the removed rule. Return None for a rule for other calls.
+    """
+    rule, gone = evidence.rule, drop.rule
+    meet = all(
+        None in pair or pair[0] == pair[1]
+        for pair in (
+            (rule.nodes, gone.nodes),
+            (rule.ranks, gone.ranks),
+            (rule.pipe_ops, gone.pipe_ops),
+            (rule.registered, gone.registered),
+        )
+    )
+    if (
+        not meet
+        or rule.collective is not gone.collective
+        or rule.choice.without_channels() != gone.choice.without_channels()
+        or rule.max_bytes < gone.min_bytes
+        or rule.min_bytes > gone.max_bytes
+    ):
+        return None
+    below = [size for size in evidence.sizes if size < gone.min_bytes]
+    above = [size for size in evidence.sizes if size > gone.max_bytes]
+    if not below and not above:
+        return drop
+    ends = (
+        (rule.min_bytes, gone.min_bytes - 1)
+        if len(below) >= len(above)
+        else (gone.max_bytes + 1, rule.max_bytes)
+    )
+    where = f"from {format_bytes(gone.min_bytes)} to {format_bytes(gone.max_bytes)}"
+    return msgspec.structs.replace(
+        drop,
+        reason=f"{drop.reason}; the removed rule was {where}",
+        narrowed=msgspec.structs.replace(rule, min_bytes=ends[0], max_bytes=ends[1]),
+    )
 
 
 def _words(drop: CheckDrop) -> str:
@@ -71,15 +115,13 @@ def _words(drop: CheckDrop) -> str:
     return f"{drop.reason} ({drop.at[:10]}{nccl}); measure it again to have it offered again"
 
 
-def _is_measured(rule: Rule, samples: Iterable[Sample]) -> bool:
-    wanted = rule.choice.without_channels()
-    return any(
+def _measures(sample: Sample, rule: Rule) -> bool:
+    return (
         isinstance(sample.choice, Choice)
-        and sample.choice.without_channels() == wanted
+        and sample.choice.without_channels() == rule.choice.without_channels()
         and sample.source.purpose is Purpose.TUNE
         and sample.collective is rule.collective
         and rule.min_bytes <= sample.bytes <= rule.max_bytes
         and rule.nodes in (None, sample.nodes)
         and rule.ranks in (None, sample.ranks)
-        for sample in samples
     )

@@ -112,16 +112,40 @@ def with_proof(tuning: Tuning, proof: Proof) -> Tuning:
     return msgspec.structs.replace(tuning, groups=groups)
 
 
-def without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
-    """Return a tuning without rules that lie within a rule that was removed or narrowed.
+def _within(evidence: RuleEvidence, item: RemovedRule) -> RemovedRule | None:
+    """Return what becomes of a rule that is a removed one, or part of it beyond what replaced it.
 
-    The sizes of these rules are listed under `left_alone`, with the reason.
+    Return None for another rule.
+    """
+    rule, failed, kept = evidence.rule, item.rule, item.narrowed
+    same = msgspec.structs.replace(failed, min_bytes=rule.min_bytes, max_bytes=rule.max_bytes)
+    inside = failed.min_bytes <= rule.min_bytes and rule.max_bytes <= failed.max_bytes
+    held = kept is not None and (
+        kept.min_bytes <= rule.min_bytes and rule.max_bytes <= kept.max_bytes
+    )
+    if rule != same or not inside or held:
+        return None
+    return item if rule == failed else msgspec.structs.replace(item, narrowed=None)
+
+
+def without_failed(
+    tuning: Tuning,
+    dropped: Sequence[RemovedRule],
+    failed_part: Callable[[RuleEvidence, RemovedRule], RemovedRule | None] = _within,
+) -> Tuning:
+    """Return a tuning without rules that were removed, or with what narrows them.
+
+    `failed_part` returns what becomes of a rule because of a removed one; by default this concerns
+    rules that lie within it. The sizes of these rules are listed under `left_alone`, with the
+    reason.
     """
     for _ in dropped:
         failed = {
-            rule: found if rule == found.rule else msgspec.structs.replace(found, narrowed=None)
-            for rule in tuning.rules
-            if (found := next((item for item in dropped if _within(rule, item)), None)) is not None
+            evidence.rule: found
+            for group in tuning.groups
+            for evidence in group.rules
+            for found in [next(filter(None, (failed_part(evidence, one) for one in dropped)), None)]
+            if found is not None
         }
         if not failed:
             break
@@ -131,17 +155,6 @@ def without_failed(tuning: Tuning, dropped: Sequence[RemovedRule]) -> Tuning:
         ]
         tuning = msgspec.structs.replace(tuning, groups=groups)
     return tuning
-
-
-def _within(rule: Rule, item: RemovedRule) -> bool:
-    """Return whether a rule is a removed one, or part of it beyond the rule that replaced it."""
-    failed, kept = item.rule, item.narrowed
-    same = msgspec.structs.replace(failed, min_bytes=rule.min_bytes, max_bytes=rule.max_bytes)
-    inside = failed.min_bytes <= rule.min_bytes and rule.max_bytes <= failed.max_bytes
-    held = kept is not None and (
-        kept.min_bytes <= rule.min_bytes and rule.max_bytes <= kept.max_bytes
-    )
-    return rule == same and inside and not held
 
 
 def proof_marks(proof: Proof) -> dict[Rule, str]:

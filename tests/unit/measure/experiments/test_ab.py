@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nccltune.analyze import sort_samples
@@ -191,6 +192,51 @@ def test_timings_of_a_trial_are_no_others(tmp_path: Path) -> None:
     assert {sample.source.purpose for sample in kept} == {Purpose.AB}
     assert sum(sample.settings == TRIED for sample in kept) == 8 * 2 * len(SIZES)
     assert sort_samples(kept).timings == []
+
+
+def test_trials_that_begin_before_another_ends_use_rounds_of_their_own(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s")
+    trials = [
+        SettingTrial(settings={name: "1"}, baseline={"NCCL_B": name}, what=[]) for name in "YZ"
+    ]
+    made = [TrialExperiment(Machine(), TrialFiles(study), of, TrialScope(4)) for of in trials]
+    for one in made:
+        one.probe()
+    rounds = []
+    for one in made:
+        one.keep_probe()
+        rounds.append(one.run().rounds)
+    assert rounds == [[1, 2, 3, 4], [6, 7, 8, 9]]
+    assert [line.round for line in TrialFiles(study).lines.read() if line.probe] == [0, 5]
+
+
+def test_a_trial_counts_the_rounds_that_another_process_measured_meanwhile(tmp_path: Path) -> None:
+    study, trial = Study.create(tmp_path / "s"), SettingTrial(settings=TRIED, baseline={}, what=[])
+    first, second = (
+        TrialExperiment(Machine(), TrialFiles(study), trial, TrialScope(rounds))
+        for rounds in (4, 6)
+    )
+    second.probe()
+    first.probe()
+    first.keep_probe()
+    first.run()
+    second.keep_probe()
+    outcome = second.run()
+    assert (outcome.known, outcome.rounds) == (4, [1, 2, 3, 4, 6, 7])
+
+
+def test_timings_of_other_settings_in_the_same_rounds_are_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    outcome = driver(path, Machine()).run()
+    trial = SettingTrial(settings=TRIED, baseline={}, what=["simulated"])
+    samples = TrialFiles(Study(path)).samples()
+    slow = [
+        msgspec.structs.replace(one, settings={"NCCL_Y": "1"}, time_us=10 * one.time_us)
+        for one in samples
+    ]
+    clean = judge(trial, samples, outcome, min_gain=0.03)
+    assert judge(trial, [*slow, *samples], outcome, min_gain=0.03) == clean
+    assert clean.decision == "no help"
 
 
 def test_an_interrupted_trial_goes_on_with_whole_rounds(tmp_path: Path) -> None:

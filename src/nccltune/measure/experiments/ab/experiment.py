@@ -120,11 +120,9 @@ class TrialExperiment:
         self._runs = runs
         self._trial = trial
         self._scope = scope
+        self._anew = anew
         self._now = now
-        every = runs.lines.read()
-        self._lines = [] if anew else [line for line in every if line.trial == trial.key]
-        used = [line.round for line in every] + [sample.round for sample in runs.samples()]
-        self._next_round = max(used, default=-1) + 1
+        self._lines, self._next_round = self._read()
         self._known = len(self._rounds())
         self._times = ProcessTimes([line.seconds for line in self._lines if not line.error])
         budget = Budget(scope.budget_s, lambda: self._times.spent_s)
@@ -161,14 +159,22 @@ class TrialExperiment:
         return self.probed["default"][0].hello
 
     def keep_probe(self) -> None:
-        """Write the results of `probe` to the study. The study must exist.
+        """Write the results of `probe` to the study. The study must exist, and be locked.
 
-        Raises StudyError for a failed write.
+        Another trial may have ended since the study was read, so the rounds are counted anew.
+        Raises StudyError for a failed write and for a damaged study.
         """
-        lines = self._lines[len(self._lines) - len(self.probed) :]
-        for line, (_, kept) in zip(lines, self.probed.values(), strict=True):
-            self._keep(kept, line.round, line.side)
-        self._runs.lines.append(lines)
+        probes = self._lines[len(self._lines) - len(self.probed) :]
+        self._lines, self._next_round = self._read()
+        self._known = len(self._rounds())
+        if not probes:
+            return
+        number = self._take_round()
+        probes = [msgspec.structs.replace(line, round=number) for line in probes]
+        for line, (_, kept) in zip(probes, self.probed.values(), strict=True):
+            self._keep(kept, number, line.side)
+        self._runs.lines.append(probes)
+        self._lines += probes
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until all rounds are complete, the settings fail or the budget is spent.
@@ -224,6 +230,13 @@ class TrialExperiment:
     def _tasks(self, on_status: StatusCallback) -> Iterator[Sequence[CallTask]]:
         while len(self._rounds()) < self._scope.rounds and self._error() is None:
             yield [CallTask(2 * self._times.expected_s, partial(self._round, on_status))]
+
+    def _read(self) -> tuple[list[TrialRun], int]:
+        """Return the processes of this trial so far, and a round that no trial has used."""
+        every = self._runs.lines.read()
+        used = [line.round for line in every] + [one.round for one in self._runs.samples()]
+        own = [] if self._anew else [line for line in every if line.trial == self._trial.key]
+        return own, max(used, default=-1) + 1
 
     def _take_round(self) -> int:
         number, self._next_round = self._next_round, self._next_round + 1

@@ -20,7 +20,7 @@ from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate, median
 from nccltune.analyze.timings import Series, Timings, sort_samples
 from nccltune.measure.experiments.ab.experiment import TrialOutcome
 from nccltune.measure.experiments.ab.facts import differences
-from nccltune.measure.experiments.ab.runs import SettingTrial
+from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial
 from nccltune.measure.experiments.ab.settings import label
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice
 from nccltune.model.collective import Collective
@@ -168,8 +168,13 @@ def never_read(verdict: TrialVerdict) -> list[str]:
 def _gains(
     trial: SettingTrial, samples: Iterable[Sample], rounds: Sequence[int]
 ) -> Iterator[CollectiveGain]:
-    counted = frozenset(rounds)
-    found = sort_samples(_as_choice(sample, trial) for sample in samples if sample.round in counted)
+    counted, sides = frozenset(rounds), [trial.of(side) for side in SIDES]
+    found = sort_samples(
+        _as_choice(sample, trial)
+        for sample in samples
+        # Trials that ran at the same time may have used the same rounds.
+        if sample.round in counted and sample.settings in sides
+    )
     groups: dict[tuple[Collective, Scale], list[Timings]] = defaultdict(list)
     for timings in found.timings:
         groups[timings.condition.collective, timings.condition.scale].append(timings)
