@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-_MEASURED = r"[^\d\n]{0,40}\d[\w.%-]*[^\d\n]{1,40}\d.*$"
+_MEASURED = r"[ \t|]*\d[\w.]*(?: ?[A-Za-z/]{1,5})?[ \t|,;]+\d.*$"
 _FILE = re.compile(r"(?:---|\+\+\+) [^\s|-]")
 _OLD, _NEW = (re.compile(rf"^{sign}(?!{sign}){_MEASURED}", re.MULTILINE) for sign in ("-", r"\+"))
 

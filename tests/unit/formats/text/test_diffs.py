@@ -48,6 +48,7 @@ def test_both_sides_of_a_diff_are_compared(
         "-1 2 3\n-4 5 6\n",
         NAMES + OLD,
         "+ NCCL_ALGO=Ring\n- first\n",
+        "+ mpirun -np 8 -N 8 ./all_reduce_perf\n- hosts: node-01 8 GPUs, node-02 8 GPUs\n",
     ],
 )
 def test_lists_and_traces_are_no_diff(text: str) -> None:
