@@ -54,7 +54,6 @@ _OTHER_WORD = re.compile(
 
 _BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
 """Names of the run with which the others in a table are compared."""
-_LEAST_BESIDE = 2
 
 
 class RunsRead(NamedTuple):
@@ -213,14 +212,14 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
         if len(run.curves) == 1:
             ((test, _),) = run.curves
             tables.setdefault((run.table, test), []).append(run)
-    if all(len(_by_name(runs)) < _LEAST_BESIDE for runs in tables.values()):
+    if all(len(_by_name(runs)) < 2 for runs in tables.values()):
         sections = list(tables.items())
         tables = {}
         for (_, test), runs in sections:
             tables.setdefault(("", test), []).extend(runs)
     for (_, test), runs in tables.items():
         named = _by_name(runs)
-        if len(named) < _LEAST_BESIDE:
+        if len(named) < 2:
             continue
         base = next((name for name in named if _BASE.fullmatch(name)), next(iter(named)))
         sides = []

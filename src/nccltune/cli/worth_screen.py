@@ -2,7 +2,7 @@
 """Print what rules are worth to a job, for `nccltune tune --workload`."""
 
 from nccltune.cli.output import hanging, stdout
-from nccltune.model.numbers import counted, percent_text, size_form
+from nccltune.model.numbers import counted, share_text, size_form
 from nccltune.model.scale import Scale
 from nccltune.report.words import range_text, time_text
 from nccltune.tune.result import JobWorth, RuleWorth
@@ -51,7 +51,7 @@ def _job_words(worth: JobWorth) -> str:
         parts[-1] += f": {time_text(worth.estimated_us)} {worth.unit} in NCCL, "
         parts[-1] += "recorded or " if worth.untimed < worth.calls else ""
         parts[-1] += "estimated from the default's times in the study"
-    parts.append(f"the study measured {_percent(worth.covered_share)} of the job's bytes")
+    parts.append(f"the study measured {share_text(worth.covered_share)} of the job's bytes")
     if worth.covered_share and not worth.is_scale_known:
         parts.append("nodes not recorded, taken as those of the study")
     if worth.unread:
@@ -69,9 +69,9 @@ def _rule_words(item: RuleWorth, worth: JobWorth) -> str:
     if not item.calls:
         return "no call of the job is in this range"
     kind = "recorded" if item.is_recorded else "estimated"
-    parts = [kind, f"{_percent(item.bytes_share)} of the bytes"]
+    parts = [kind, f"{share_text(item.bytes_share)} of the bytes"]
     if worth.basis == "step" and item.is_recorded:
-        parts.insert(1, f"{_percent(item.time_us / worth.total_us)} of the step")
+        parts.insert(1, f"{share_text(item.time_us / worth.total_us)} of the step")
     here = f"{time_text(item.time_us)} {worth.unit} are there ({', '.join(parts)})"
     return f"{here}; {_saved(item, worth)}"
 
@@ -85,7 +85,7 @@ def _saved(item: RuleWorth, worth: JobWorth) -> str:
         words += f", {time_text(item.exposed_us)} of these calls are not hidden by other kernels"
     if not item.most_share:
         return f"{words}: nothing {_OF[worth.basis]}"
-    return f"{words}: at most {_percent(item.most_share)} {_OF[worth.basis]}"
+    return f"{words}: at most {share_text(item.most_share)} {_OF[worth.basis]}"
 
 
 def _scales(item: RuleWorth) -> str:
@@ -114,7 +114,3 @@ def _verdict(whole: RuleWorth, worth: JobWorth) -> str:
 
 def _signed(time_us: float) -> str:
     return f"-{time_text(-time_us)}" if time_us < 0 else time_text(time_us)
-
-
-def _percent(share: float) -> str:
-    return percent_text(share) if share >= 0.001 or not share else "<0.1 %"

@@ -28,6 +28,11 @@ class Collective(StrEnum):
         return self in TUNED
 
     @property
+    def counts_per_rank(self) -> bool:
+        """Return whether the application's count is that of a rank, and NCCL's size that of all."""
+        return self in _SCATTERED and self is not Collective.ALLTOALLV
+
+    @property
     def nccl_id(self) -> int:
         """Return the collective's `ncclFunc_t` value (tuner interfaces v2 to v7).
 

@@ -30,6 +30,11 @@ def percent_text(share: float) -> str:
     return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
 
 
+def share_text(share: float) -> str:
+    """Return a share as a percentage, those below 0.1 % as such."""
+    return percent_text(share) if share >= 0.001 or not share else "<0.1 %"
+
+
 def gain_text(gain: float) -> str:
     """Return a gain with two decimals: `1.30x`."""
     return f"{gain:.2f}x"

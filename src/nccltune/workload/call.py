@@ -36,24 +36,13 @@ class Operation(StrEnum):
         return self.value if self.collective is Collective.SENDRECV else self.collective.prose
 
 
-_PER_RANK = frozenset(
-    {
-        Operation.ALLGATHER,
-        Operation.REDUCESCATTER,
-        Operation.ALLTOALL,
-        Operation.GATHER,
-        Operation.SCATTER,
-    }
-)
-
-
 def total_bytes(operation: Operation, per_rank: int, ranks: int) -> int:
     """Return the size that NCCL's tuner sees, from the one that an application passes to NCCL.
 
     >>> total_bytes(Operation.ALLGATHER, 1024, 8), total_bytes(Operation.ALLREDUCE, 1024, 8)
     (8192, 1024)
     """
-    return per_rank * ranks if operation in _PER_RANK else per_rank
+    return per_rank * ranks if operation.collective.counts_per_rank else per_rank
 
 
 class CommGroup(msgspec.Struct, frozen=True, order=True):

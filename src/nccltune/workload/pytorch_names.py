@@ -23,20 +23,7 @@ _FLOAT8 = re.compile(r"float8\w{0,20}")
 _DROPPED = re.compile(
     r"^(?:nccl|rccl|xccl):|[\s_-]|base$|oop$|coalesced$|into|tensor|sparse$|barrier$|anysource$"
 )
-_KNOWN = {
-    "allreduce": Operation.ALLREDUCE,
-    "allgather": Operation.ALLGATHER,
-    "reducescatter": Operation.REDUCESCATTER,
-    "broadcast": Operation.BROADCAST,
-    "bcast": Operation.BROADCAST,
-    "reduce": Operation.REDUCE,
-    "alltoall": Operation.ALLTOALL,
-    "alltoallv": Operation.ALLTOALLV,
-    "gather": Operation.GATHER,
-    "scatter": Operation.SCATTER,
-    "send": Operation.SEND,
-    "recv": Operation.RECV,
-}
+_KNOWN = {item.value: item for item in Operation} | {"bcast": Operation.BROADCAST}
 
 
 def plain_name(name: str) -> str:

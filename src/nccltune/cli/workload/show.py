@@ -14,7 +14,7 @@ from nccltune.cli.options import PATH
 from nccltune.cli.output import hanging, harmless, hint, plain_table, print_result, stdout
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
-from nccltune.model.numbers import counted, percent_text, significant, size_form
+from nccltune.model.numbers import counted, percent_text, share_text, significant, size_form
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import range_text, time_text
 
@@ -135,11 +135,6 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
     out.print(table)
     if len(use.ranges) > len(shown):
         out.print(f"  and {len(use.ranges) - len(shown)} smaller rows (--json has all)")
-
-
-def share_text(share: float) -> str:
-    """Return a share as a percentage, those below 0.1 % as such."""
-    return percent_text(share) if share >= 0.001 or not share else "<0.1 %"
 
 
 def _share(item: SizeRange, found: WorkloadSummary) -> float:

@@ -12,16 +12,6 @@ from nccltune.formats.reading.collective_names import collective_of_name
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.collective import Collective
 
-_PER_RANK_COUNT = frozenset(
-    {
-        Collective.ALLGATHER,
-        Collective.REDUCESCATTER,
-        Collective.ALLTOALL,
-        Collective.GATHER,
-        Collective.SCATTER,
-        Collective.HYPERCUBE,
-    }
-)
 _REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
 _OLDER_ALGBW = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER, Collective.HYPERCUBE})
 """Collectives that print (n-1)/n of size / time as algbw: the first two before nccl-tests 2.9."""
@@ -75,7 +65,7 @@ def possible_collectives(shape: Shape) -> set[Collective]:
             continue
         if width is not None and "count" in shape.columns:
             each = shape.elements * width
-            per_rank = collective in _PER_RANK_COUNT
+            per_rank = collective.counts_per_rank
             if per_rank and (each == 0 or shape.size % each or shape.size == each):
                 continue
             if not per_rank and each != shape.size:
@@ -141,7 +131,8 @@ def _listed(possible: set[Collective], shape: Shape) -> str:
     """Return the collectives as text, and the number of ranks if it follows from the count."""
     listed = " or ".join(sorted(item.value for item in possible)) or "none that is known"
     each = shape.elements * DTYPE_BYTES.get(shape.dtype, 0)
-    counted = possible and possible <= _PER_RANK_COUNT and each and "count" in shape.columns
+    is_per_rank = bool(possible) and all(item.counts_per_rank for item in possible)
+    counted = is_per_rank and each and "count" in shape.columns
     return f"{listed} of {shape.size // each} ranks" if counted else listed
 
 

@@ -22,7 +22,6 @@ _LIMITS = {
     Collective.SCATTER: 1.0,
     Collective.HYPERCUBE: 1.0,
 }
-_COUNT_PER_RANK = frozenset(_LIMITS) - {Collective.ALLREDUCE}
 _FIRST_TIME = 7
 _LEAST_BUSBW = 0.1
 """Least bus bandwidth in GB/s that is used. A lower one is printed with one digit, which is too
@@ -67,7 +66,7 @@ def rank_bounds(rows: list[FlatRow], collective: Collective) -> RankBounds | Non
     limit = _LIMITS.get(collective)
     if limit is None or not rows:
         return None
-    if collective in _COUNT_PER_RANK and (counted := bounds_by_count(rows)) is not None:
+    if collective.counts_per_rank and (counted := bounds_by_count(rows)) is not None:
         return counted
     low, high, used = 2.0, inf, False
     for place in range(_FIRST_TIME, len(rows[0]), 3):

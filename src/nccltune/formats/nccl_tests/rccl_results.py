@@ -30,10 +30,6 @@ from nccltune.model.scale import count
 
 _MOST_BYTES = 256 << 20
 _LABELS = ["size", "count", "type", "redop", "root", *["time", "algbw", "busbw", "#wrong"] * 2]
-_PER_RANK = frozenset(
-    {Collective.ALLGATHER, Collective.REDUCESCATTER, Collective.ALLTOALL, Collective.GATHER,
-     Collective.SCATTER}
-)  # fmt: skip
 _NODE_GPUS = 8
 """GPUs of a node of AMD. More ranks in one group may be on several nodes."""
 
@@ -126,7 +122,7 @@ def _row(record: _Record, line: int) -> tuple[_Job, FlatRow]:
     timing = (time_us, float(record["busBw"]), None if wrong == "N/A" else int(wrong))
     none = (None, 0.0, None)
     placed = (*none, *timing) if int(record["inPlace"]) else (*timing, *none)
-    ranks = job[2] * job[3] if collective in _PER_RANK else 1
+    ranks = job[2] * job[3] if collective.counts_per_rank else 1
     elements = size // (DTYPE_BYTES[dtype] * ranks)
     return job, (line, size, elements, dtype, REDOPS[record["redop"]], None, None, *placed)
 

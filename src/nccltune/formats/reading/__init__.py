@@ -8,6 +8,7 @@ platform_facts.py    the platform facts that a run shows; whether two runs are o
 collective_names.py  the collective in the name of a file or a program
 choice_evidence.py   the choice of a table: NCCL's log, command line, user option, file name
 command_lines.py     settings and options in command lines
+command_scale.py     the ranks and nodes that a command line starts
 file_names.py        the choice in a file name
 table_header.py      the columns of a table by the names that people give them
 pairs.py             lines of names and values as rows of a table

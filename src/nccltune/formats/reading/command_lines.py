@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
+from nccltune.formats.reading.command_scale import LAUNCHER, nodes_of, ranks_of
 from nccltune.formats.text.redact import keep_setting
 from nccltune.model.collective import Collective
 
@@ -41,21 +42,8 @@ _PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx
 _PROGRAM = re.compile(
     r"(?:^|[\s/;&|'\"`(\[])(?P<program>[a-z_]{3,20}_perf)(?:_\w{1,20})?(?=[\s'\"`;]|$)"
 )
-_LAUNCHER = re.compile(
-    r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|srun|flux|jsrun|aprun|torchrun)\b"
-)
-_PROCESSES = re.compile(r"\s(?:-np|--np|-n|--ntasks|--n)[\s=]\s{0,8}(?P<count>\d{1,7})(?=\s|$)")
 # mpirun starts several parts: `-np 1 A : -np 1 B`.
 _PARTS = re.compile(r"\s:\s+-(?:np?|-np)\s")
-# What may stand before a program that no launcher starts: prompts, assignments, `time`.
-_ALONE = re.compile(r"(?:[$#>+%:]+|\S+=\S*|\S*[$#%>\])]|\[?\S+@\S*|sudo|time|env|nohup|CMD|RUN)$")
-_HOSTS = re.compile(r"\s--?(?:H|host|hosts)[\s=]\s{0,8}(?P<hosts>[\w.:-]+(?:,[\w.:-]+)*)(?=\s|$)")
-_PER_NODE = re.compile(
-    r"\s(?:--?(?:npernode|ppn|perhost)[\s=]\s{0,8}|--ntasks-per-node[\s=]\s{0,8}|ppr:)(?P<count>\d{1,4})(?=\s|:node|$)"
-)
-# Of Open MPI; srun and flux have another meaning of -N.
-_MPIRUN_PER_NODE = re.compile(r"\s-N\s{1,8}(?P<count>\d{1,4})(?=\s|$)")
-_SRUN_NODES = re.compile(r"\s(?:-N\s{0,4}|--nodes[\s=]\s{0,4})(?P<count>\d{1,5})(?=\s|$)")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
 _NODE = "(?:节点|節點|ノード|노드)"
 # A heading such as `### Two Nodes`, or a line that begins with the number.
@@ -400,8 +388,8 @@ class CommandLines:
     def _note_program(self, text: str, program: re.Match[str], found: dict[str, str]) -> None:
         options = _END_OF_COMMAND.split(text[program.end() :], maxsplit=1)[0]
         parts = _PARTS.search(text) is not None
-        self._ranks = None if parts else _ranks_of(text[: program.start() + 1], options)
-        self._nodes = None if parts else _nodes_of(text[: program.start()])
+        self._ranks = None if parts else ranks_of(text[: program.start() + 1], options)
+        self._nodes = None if parts else nodes_of(text[: program.start()])
         arguments = tuple(options.split())
         # With `set -x`, each process may repeat its part of the command. Other commands without a
         # table between them leave open which one the table is of.
@@ -501,7 +489,7 @@ def _program(text: str) -> re.Match[str] | None:
         return None
     before, after = text[: match.start("program")], text[match.end() :]
     starts = before.endswith("/") or after.lstrip("'\"").startswith(" -")
-    return match if starts or _LAUNCHER.search(before) is not None else None
+    return match if starts or LAUNCHER.search(before) is not None else None
 
 
 def _assignments(text: str, has_program: bool) -> dict[str, str]:
@@ -512,7 +500,7 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
     """
     command = has_program or _only_assigns(text)
     command = command or (not text.startswith("#") and _PERSISTENT.match(text) is not None)
-    command = (command or _LAUNCHER.search(text) is not None) and _ECHO.match(text) is None
+    command = (command or LAUNCHER.search(text) is not None) and _ECHO.match(text) is None
     found: dict[str, str] = {}
     for match in _ASSIGNMENT.finditer(text):
         name = match["name"]
@@ -548,67 +536,3 @@ def _kept(values: dict[str, str]) -> dict[str, str]:
 def file_names(value: str) -> tuple[str, ...]:
     """Return the file names in a list of paths, as `LD_PRELOAD` has it."""
     return tuple(part.rpartition("/")[2][:80] for part in re.split(r"[\s:]+", value) if part)
-
-
-def _ranks_of(launcher: str, options: str) -> int | None:
-    """Return the number of ranks that a command starts.
-
-    None if a launcher starts the program and its command line has no number of processes. A single
-    rank needs a command that is whole: `${MPIRUN} ./all_reduce_perf` and a path alone are not.
-    """
-    processes: int | None = 1
-    alone = False
-    if (match := _LAUNCHER.search(launcher)) is not None:
-        said = _PROCESSES.search(launcher, match.end())
-        processes = (
-            int(said["count"]) if said is not None else _by_srun_nodes(launcher[match.start() :])
-        )
-    else:
-        before = re.sub(r"\S*[/\s]$", "", launcher)
-        alone = options.lstrip().startswith("-") and all(map(_ALONE.match, before.split()))
-        processes = None if _PROCESSES.search(f"{before} ") else 1
-    if processes is None:
-        return None
-    for option in ("t", "g"):
-        each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
-        processes *= int(each[1]) if each is not None else 1
-    return processes if processes > 1 or alone or match is not None else None
-
-
-def _by_srun_nodes(launcher: str) -> int | None:
-    """Return the ranks of `srun --nodes N --ntasks-per-node M`; None for any other command."""
-    nodes, each = _SRUN_NODES.search(launcher), _PER_NODE.search(launcher)
-    if nodes is None or each is None or not launcher.startswith("srun"):
-        return None
-    return int(nodes["count"]) * int(each["count"]) or None
-
-
-def _nodes_of(launcher: str) -> int | None:
-    """Return the number of nodes that a command starts processes on; None if it is not clear.
-
-    Hosts count if the processes fill them: with fewer processes, a launcher leaves hosts out.
-    """
-    match = _LAUNCHER.search(launcher)
-    if match is None:
-        return None if _PROCESSES.search(launcher) else 1
-    options = launcher[match.end() :]
-    said, each = _PROCESSES.search(options), _PER_NODE.search(options)
-    if each is None and match[0] in ("mpirun", "orterun", "prterun"):
-        each = _MPIRUN_PER_NODE.search(options)
-    processes = int(said["count"]) if said is not None else None
-    if match[0] == "srun":
-        nodes = _SRUN_NODES.search(options)
-        return int(nodes["count"]) or None if nodes is not None else None
-    if (listed := _HOSTS.search(options)) is not None:
-        slots: dict[str, int] = {}
-        for item in listed["hosts"].split(","):
-            host, _, number = item.partition(":")
-            if number and not number.isdecimal():
-                return None
-            slots[host] = slots.get(host, 0) + (int(number) if number else 1)
-        if processes is None or processes >= sum(slots.values()):
-            return len(slots)
-        return len(slots) if each and processes == int(each["count"]) * len(slots) else None
-    if processes is not None and each is not None and processes % max(1, int(each["count"])) == 0:
-        return processes // max(1, int(each["count"])) or None
-    return None
