@@ -134,7 +134,10 @@ def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
         applying = sum(item.applies is True for item in rules.rules)
         words = f"{applying} of {many} fit {scales} (by {rules.scale_source})"
         if len(rules.rules) > applying:
-            words += f"; {len(rules.rules) - applying} of other scales cannot apply"
+            of_others = "of other scales cannot apply"
+            if rules.scale_source != "NCCL's log":
+                of_others = "for other scales, which groups of the job may have"
+            words += f"; {len(rules.rules) - applying} {of_others}"
         _line(out, "", words)
     for item in rules.rules:
         if item.calls:

@@ -52,7 +52,12 @@ def is_across_nodes(job: str) -> bool:
 
 
 def job_scale(environment: Mapping[str, str]) -> Scale | None:
-    """Return the scale of the whole job; None if the environment does not state both numbers."""
+    """Return the scale of the whole job; None if the environment does not state both numbers.
+
+    NCCL counts the values of NCCL_HOSTID as nodes, whatever the launcher calls a node.
+    """
+    if environment.get("NCCL_HOSTID"):
+        return None
     ranks = _first(environment, _RANKS)
     nodes, per_node = _first(environment, _NODES), _first(environment, _PER_NODE)
     if ranks and not nodes and per_node and ranks % per_node == 0:

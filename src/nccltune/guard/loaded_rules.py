@@ -30,10 +30,10 @@ _SLACK_S = 1.0
 class RuleInUse(msgspec.Struct, frozen=True):
     """A rule of a configuration.
 
-    `applies` is whether its scale is one of the job's, None if those are unknown. `calls` is how
-    many calls of the process it has decided, None if the plugin does not count them. `sizes` is at
-    how many sizes of NCCL's log the rule decides, and `followed` at how many of them NCCL ran its
-    choice; None without a log of choices.
+    `applies` is whether its scale is one of the job's, or it decided a call; None if that is
+    unknown: the environment does not name the groups of a job. `calls` is how many calls of the process it has decided, None if the plugin does not
+    count them. `sizes` is at how many sizes of NCCL's log the rule decides, and `followed` at how
+    many of them NCCL ran its choice; None without a log of choices.
     """
 
     line: int
@@ -113,7 +113,9 @@ def loaded_configuration(
         content=content,
         is_newer=started is not None and changed > started + _SLACK_S,
         # Rules of another content than the loaded one are not those of the process.
-        rules=[] if hashes and hashes != [content] else _in_use(rules, scales, run, hits),
+        rules=[]
+        if hashes and hashes != [content]
+        else _in_use(rules, scales, run, hits, all_scales=bool(logged and logged.scales)),
     )
 
 
@@ -138,6 +140,8 @@ def _in_use(
     scales: Sequence[Scale],
     run: NcclLog | None,
     hits: Sequence[RuleHits],
+    *,
+    all_scales: bool,
 ) -> list[RuleInUse]:
     counts = _decided(rules, scales, run)
     return [
@@ -145,12 +149,13 @@ def _in_use(
             line=item.line,
             rule=_words(item),
             state=item.state,
-            applies=_fits(item, scales),
-            calls=hits[0].calls.get(item.line, 0) if hits else None,
+            applies=bool(calls) or _fits(item, scales) or (False if all_scales else None),
+            calls=calls,
             sizes=counts[index][0] if counts and _is_plain(item) else None,
             followed=counts[index][1] if counts and _is_plain(item) else None,
         )
         for index, item in enumerate(rules)
+        for calls in [hits[0].calls.get(item.line, 0) if hits else None]
     ]
 
 

@@ -49,6 +49,8 @@ COMMUNICATOR_FIELDS = {
     "graphStreamOrdering": "NCCL_GRAPH_STREAM_ORDERING",
 }
 """Properties of a communicator as NCCL's log calls them (`init.cc`), and the variable of each."""
+_OF_IMAGES = "NCCL_VERSION"
+"""Images with CUDA have it; no NCCL reads it."""
 _NO_PLUGIN = frozenset({"NCCL_CONF_FILE", "NCCL_ENV_PLUGIN", "NCCL_TUNER_CONFIG_FILE"})
 """Variables that NCCL reads before it has an env plugin, or that only tuner plugins read."""
 _PROGRAM_WINS = frozenset({"NCCL_IB_TC"})
@@ -136,7 +138,7 @@ def winners(
     """
     claims: dict[str, list[SettingClaim]] = {}
     for name, value in environment.items():
-        if name.startswith(OURS):
+        if name.startswith(OURS) and name != _OF_IMAGES:
             claims.setdefault(name, []).append(SettingClaim(ENVIRONMENT, value))
     for file in files:
         for number, name, value in file.lines:

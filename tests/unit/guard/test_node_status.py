@@ -228,10 +228,15 @@ def test_rules_by_the_scale_of_the_environment(tree: ProcessTree) -> None:
     scale = {"SLURM_NTASKS": "16", "SLURM_NNODES": "2"}
     tree.process(100, RUN | scale, LIBNCCL, TUNER)
     tree.process(101, RUN, LIBNCCL, TUNER)
-    known, unknown = (process.configuration for process in processes(status(tree)))
+    # NCCL counts these as nodes, whatever the launcher does.
+    tree.process(102, RUN | scale | {"NCCL_HOSTID": "a"}, LIBNCCL, TUNER)
+    known, unknown, emulated = (process.configuration for process in processes(status(tree)))
     assert known is not None
     assert unknown is not None
-    assert [rule.applies for rule in known.rules] == [True, True, False]
+    assert emulated is not None
+    # Groups of the job may have the scale of the third.
+    assert [rule.applies for rule in known.rules] == [True, True, None]
+    assert [rule.applies for rule in emulated.rules] == [None, None, None]
     assert known.rules[1].state == "sure"
     assert [rule.applies for rule in unknown.rules] == [None, None, None]
     assert (known.content, known.scale_source) == (config_hash(RULES.encode()), "the environment")

@@ -65,6 +65,10 @@ def test_the_winner_of_a_setting(
     assert [claim.value for claim in found.overrides] == overridden
 
 
+def test_what_images_with_cuda_set_is_no_setting_of_nccl() -> None:
+    assert [found.name for found in winners({"NCCL_VERSION": "2.28.3-1"}, [])] == []
+
+
 @pytest.mark.parametrize(
     "name", ["NCCL_CONF_FILE", "NCCL_ENV_PLUGIN", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_STALE"]
 )
