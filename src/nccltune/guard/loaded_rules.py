@@ -31,9 +31,10 @@ class RuleInUse(msgspec.Struct, frozen=True):
     """A rule of a configuration.
 
     `applies` is whether its scale is one of the job's, or it decided a call; None if that is
-    unknown: the environment does not name the groups of a job. `calls` is how many calls of the process it has decided, None if the plugin does not
-    count them. `sizes` is at how many sizes of NCCL's log the rule decides, and `followed` at how
-    many of them NCCL ran its choice; None without a log of choices.
+    unknown: the environment does not name the groups of a job. `calls` is how many calls of the
+    process it has decided, None if the plugin does not count them. `sizes` is at how many sizes of
+    NCCL's log the rule decides, and `followed` at how many of them NCCL ran its choice; None
+    without a log of choices.
     """
 
     line: int
