@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Records which bytes of a request have arrived. A request is cut into chunks only at multiples of
 // a granule. Both peers derive the granule from the request's size. So the receiver recognises
 // bytes that arrive twice, even if the two copies were cut differently. This code makes no system

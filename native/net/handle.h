@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The 128-byte handle that NCCL transfers from a listener to its connector. The handle comes from
 // another host, so every field is checked. In the last eight bytes, the connector stores the number
 // of its connect attempt.

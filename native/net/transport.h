@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Connections, independent of the interface version. The adapters call these functions through
 // plugin.h.
 //

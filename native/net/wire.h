@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The wire format: encoding and checked decoding. Numbers are little-endian. Every frame starts
 // with its type. Every frame from a peer is checked here before use. A flow is one TCP connection;
 // several flows form one connection of NCCL.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Counts messages by route: how a copy engine carried them, or why NCCL carried them. Thread-safe.
 #ifndef NCCLTUNE_SENDRECV_COUNTS_H_
 #define NCCLTUNE_SENDRECV_COUNTS_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Every decision about who carries a message, and how. The functions call neither CUDA nor NCCL:
 // message_call.cc, group.cc and message_lane.h collect what they depend on. The table of decisions
 // is in docs/design/sendrecv.md ("Push, pull, native, staged"). In the order of a message:

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "tuner/rule_hits.h"
 #include "tuner/rule_set.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // How many calls of this process each row of a configuration decided. `nccltune status` reads the
 // numbers while the job runs.
 //

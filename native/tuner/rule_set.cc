@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 
 namespace nccltune::tuner {
 namespace {

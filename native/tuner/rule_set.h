@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The rules of a configuration that apply to one communicator, ready for lookup.
 #ifndef NCCLTUNE_TUNER_RULE_SET_H_
 #define NCCLTUNE_TUNER_RULE_SET_H_
@@ -10,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 
 namespace nccltune::tuner {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Handles the application's NCCL calls. open_group.h holds the calls of a group.
 #include <unistd.h>
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/request.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -14,21 +14,8 @@
 //   log=TEXT          a warning in getCollInfo
 //   version           log the NCCL version that the process reports, in init
 //   crash_init crash exit=N sleep=SECONDS     in getCollInfo, but for the first
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v3.h"
-#include "abi/tuner_v4.h"
-#include "abi/tuner_v5.h"
-#include "abi/tuner_v6.h"
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
+#include "standard.h"
 
 #ifndef OLDEST
 #define OLDEST 2

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/group/group.h"
 #include "sendrecv/soft_driver.h"
 #include "sendrecv/world.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Programs whose streams share one connection and wait by kernels.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "sendrecv/lane/kernel_plan.h"
 #include "sendrecv/world.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

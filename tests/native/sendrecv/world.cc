@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/world.h"
-
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <sstream>
-#include <thread>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/soft_driver.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs programs with RunGroup on a software machine.
 #ifndef NCCLTUNE_TESTS_SENDRECV_WORLD_H_
 #define NCCLTUNE_TESTS_SENDRECV_WORLD_H_
-
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <string>
 
 #include "sendrecv/group/group.h"
 #include "sendrecv/lane/gate.h"
 #include "sendrecv/lane/message_lane.h"
 #include "sendrecv/programs.h"
 #include "sendrecv/soft_engine.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/config.h"
-
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <string>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/content_hash.h"
+#include "testing.h"
 
 namespace nccltune::tuner {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Groups that do not end with ncclGroupEnd, and groups in which NCCL has other work.
 #include <vector>
 
