@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/world.h"
 #include "sendrecv/soft_driver.h"
-#include "standard.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -444,6 +444,14 @@ Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
   }
   for (std::thread& rank : ranks) rank.join();
   return world.Result(world.machine().Finish());
+}
+
+void ExpectWell(const Ran& ran, const Program& program, uint64_t seed,
+                std::map<Path, size_t>* paths) {
+  ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
+  ASSERT_EQ(ran.trouble, "") << "seed " << seed << "\n" << Words(program);
+  if (paths == nullptr) return;
+  for (const auto& [path, count] : ran.paths) (*paths)[path] += count;
 }
 
 }  // namespace nccltune::sendrecv

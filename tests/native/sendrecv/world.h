@@ -49,6 +49,10 @@ Ran RunProgram(const Program& program, Random& random, double possible,
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
                         const Policy& policy = kCopies, const LaneSettings& lanes = {});
 
+// Checks that a program has ended well. Adds its paths to `paths`.
+void ExpectWell(const Ran& ran, const Program& program, uint64_t seed,
+                std::map<Path, size_t>* paths = nullptr);
+
 // A gate that is open for both sides before their first message.
 struct OpenedGate {
   GateMemory memory;

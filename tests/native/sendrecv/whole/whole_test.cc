@@ -395,12 +395,8 @@ TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
   WellCase("Group.OfACollectiveAndMessagesInTwoStreams", {.has = {kDirect}});
 }
 
-TEST(Whole, GroupsThatAreSimulatedOrRefusedOrHaveOtherWork) {
-  for (const char* const name :
-       {"Simulated.GroupsAreNothingToPeers", "Grouped.CollectivesOfMessagesStayInOrder",
-        "Grouped.WhatIsRefusedRunsNowhere"}) {
-    WellCase(name, {.has = {kPushed}, .lacks = {kWarning}});
-  }
+TEST(Whole, GroupsThatAreRefusedOrHaveOtherWork) {
+  WellCase("Grouped.WhatIsRefusedRunsNowhere", {.has = {kPushed}, .lacks = {kWarning}});
   WellCase("Grouped.ARevokedCommunicatorIsNccls");
   WellCase("Grouped.ACommunicatorThatEndsThere");
 }
