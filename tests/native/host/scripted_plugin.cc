@@ -14,8 +14,16 @@
 //   log=TEXT          a warning in getCollInfo
 //   version           log the NCCL version that the process reports, in init
 //   crash_init crash exit=N sleep=SECONDS     in getCollInfo, but for the first
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
 #include "abi/tuner.h"
-#include "standard.h"
 
 #ifndef OLDEST
 #define OLDEST 2

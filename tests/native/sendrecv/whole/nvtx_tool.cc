@@ -2,7 +2,10 @@
 // Acts as a profiler for NVTX. It prints the ranges and marks of the domain "nccltune".
 #include <nvtx3/nvToolsExt.h>
 
-#include "standard.h"
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
 
 namespace {
 
