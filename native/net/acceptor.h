@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "net/descriptors.h"
-#include "net/handle.h"
 #include "net/pool.h"
 #include "net/socket.h"
 #include "net/transport.h"

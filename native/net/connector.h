@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "net/dialer.h"
-#include "net/handle.h"
 #include "net/pool.h"
 #include "net/sender.h"
 #include "net/transport.h"
+#include "net/wire.h"
 
 namespace nccltune::net {
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "net/acceptor.h"
-#include "net/arrivals.h"
 #include "net/connection_failure.h"
 #include "net/connection_stats.h"
 #include "net/pool.h"

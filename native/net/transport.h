@@ -17,8 +17,8 @@
 #include "common/log.h"
 #include "net/clock.h"
 #include "net/device_table.h"
-#include "net/handle.h"
 #include "net/net_settings.h"
+#include "net/wire.h"
 
 namespace nccltune::net {
 

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "abi/tuner.h"
-#include "tuner/rule_hits.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

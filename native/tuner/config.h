@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "common/nccl_version.h"
-#include "tuner/rule_hits.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

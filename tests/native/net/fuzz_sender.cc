@@ -4,7 +4,6 @@
 // If the peer never lied, every message must arrive complete.
 #include <netinet/tcp.h>
 
-#include "net/arrivals.h"
 #include "net/clock.h"
 #include "net/fuzz_socket.h"
 #include "net/sender.h"

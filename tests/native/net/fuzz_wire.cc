@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/fuzz_socket.h"
-#include "net/handle.h"
 #include "net/wire.h"
 #include "standard.h"
 

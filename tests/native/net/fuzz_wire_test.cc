@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs fixed fuzz cases without a fuzzer, so that every build runs them.
 #include "net/fuzz_socket.h"
-#include "net/handle.h"
 #include "net/wire.h"
 #include "testing.h"
 

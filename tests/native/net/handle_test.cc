@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/handle.h"
+#include "net/wire.h"
 #include "testing.h"
 
 namespace nccltune::net {

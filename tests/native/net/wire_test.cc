@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/wire.h"
-#include "net/arrivals.h"
 #include "testing.h"
 
 namespace nccltune::net {

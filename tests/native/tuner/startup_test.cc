@@ -8,7 +8,7 @@
 #include "open_memory.h"
 #include "testing.h"
 #include "tuner/config.h"
-#include "tuner/rule_hits.h"
+#include "tuner/rule_set.h"
 #include "tuner/support.h"
 
 namespace nccltune::tuner {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/calls/message_call.h"
-#include "sendrecv/counts.h"
 #include "sendrecv/engine/sharing.h"
+#include "sendrecv/route.h"
 #include "testing.h"
 
 namespace nccltune::sendrecv {

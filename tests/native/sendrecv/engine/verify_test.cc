@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane/verify.h"
-#include "sendrecv/counts.h"
+#include "sendrecv/route.h"
 #include "sendrecv/stand_in/processes.h"
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "testing.h"
