@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "abi/tuner_v5.h"
+#include "abi/tuner.h"
 #include "tuner/config.h"
 #include "tuner/first_match.h"
 

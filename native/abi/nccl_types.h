@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Types that NCCL's functions and all kinds of its plugins share: results, the logger and the id of
 // a communicator. These are our own declarations of NCCL's public interface, checked against
 // NCCL 2.13 to 2.30.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The event that NCCL's own TCP transport reports to profiler plugins, version 1, since NCCL 2.26.
 // This header is frozen: a change of layout needs a new version and a new header. These are our own
 // declarations of NCCL's public interface, checked against NCCL 2.26.2 to 2.30.7.

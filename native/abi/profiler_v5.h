@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Profiler interface v5, symbol ncclProfiler_v5, since NCCL 2.28.
 // NCCL 2.28 looks for this version first. Later NCCL versions use it if the plugin exports no newer
 // symbol (2.32.3 looks for v7 to v1). This header is frozen: a change of layout needs a new version

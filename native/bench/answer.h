@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Builds the answers of nccltune-bench, one JSON object per line; see docs/reference/bench.md.
 #ifndef NCCLTUNE_BENCH_ANSWER_H_
 #define NCCLTUNE_BENCH_ANSWER_H_

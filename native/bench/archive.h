@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Converts structs to bytes and back. Each struct has one function Describe(archive, value), which
 // passes every member to the archive. The same function serves writing and reading.
 #ifndef NCCLTUNE_BENCH_ARCHIVE_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The interface of the backend that runs steps: NCCL on GPUs (nccl/), or a script in tests.
 #ifndef NCCLTUNE_BENCH_BACKEND_H_
 #define NCCLTUNE_BENCH_BACKEND_H_

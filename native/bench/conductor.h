@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Conductor: the main loop of process 0. It reads requests, makes all processes run the steps (see
 // player.h) and writes the answers.
 #ifndef NCCLTUNE_BENCH_CONDUCTOR_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Ends this process: on a signal, when its parent dies, or by force if it is stuck.
 #ifndef NCCLTUNE_BENCH_ENDING_H_
 #define NCCLTUNE_BENCH_ENDING_H_

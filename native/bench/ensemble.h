@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Ensemble: all connections of process 0, to the player of each process (see player.h) and to
 // standard input and output. While an Ensemble waits for one event, it also sends heartbeats,
 // serves exchanges between the processes (see exchange.h) and detects lost players.

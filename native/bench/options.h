@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The command line of nccltune-bench.
 #ifndef NCCLTUNE_BENCH_OPTIONS_H_
 #define NCCLTUNE_BENCH_OPTIONS_H_

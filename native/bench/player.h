@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Player: the part of every process that runs the steps which the conductor (process 0) sends.
 #ifndef NCCLTUNE_BENCH_PLAYER_H_
 #define NCCLTUNE_BENCH_PLAYER_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A random number generator that gives the same numbers on every platform for the same seed. The
 // distributions of the standard library do not guarantee this.
 #ifndef NCCLTUNE_BENCH_RANDOM_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Connects the processes of a run: process 0 listens, and the others connect to it. Connections
 // from other programs are closed without affecting the run.
 #ifndef NCCLTUNE_BENCH_RENDEZVOUS_H_

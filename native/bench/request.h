@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Parses requests to nccltune-bench, one JSON object per line. docs/design/bench.md shows examples,
 // docs/reference/bench.md lists every member.
 #ifndef NCCLTUNE_BENCH_REQUEST_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A step is the unit of measurement: one timing of one collective at one size with one choice.
 #ifndef NCCLTUNE_BENCH_STEP_H_
 #define NCCLTUNE_BENCH_STEP_H_
@@ -12,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/vocabulary.h"
 #include "host/nccl_rules.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Client of the control interface (tuner/control.h) of our tuner plugin, which is loaded in this
 // process.
 #ifndef NCCLTUNE_BENCH_TUNER_CONTROL_H_

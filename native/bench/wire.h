@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A connection between the conductor and one player: messages over a stream socket.
 #ifndef NCCLTUNE_BENCH_WIRE_H_
 #define NCCLTUNE_BENCH_WIRE_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The part of the CUDA driver API that nccltune calls. The declarations are our own and were
 // compared with cuda.h of CUDA 12.9. No program links against libcuda; the library is opened at run
 // time.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A small, strict JSON reader and writer (RFC 8259, UTF-8 only), for programs that exchange one
 // JSON value per line.
 #ifndef NCCLTUNE_COMMON_JSON_H_

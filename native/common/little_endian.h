@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Writes and reads unsigned integers as little-endian bytes, for data that leaves the process.
 #ifndef NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
 #define NCCLTUNE_COMMON_LITTLE_ENDIAN_H_

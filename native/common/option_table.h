@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Parses the command line of a program with a table of options. Each option has a function that
 // reads its value.
 #ifndef NCCLTUNE_COMMON_OPTION_TABLE_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Reads the environment variables that the native code of nccltune knows. Each is declared once, in
 // settings.inc. Tests compare the documentation with that table.
 #ifndef NCCLTUNE_COMMON_SETTINGS_H_

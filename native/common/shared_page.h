@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Memory with counters that other programs read while the job runs. It is a memfd, which readers
 // find by its name in /proc/PID/fd. Readers do not slow the writers down.
 #ifndef NCCLTUNE_COMMON_SHARED_PAGE_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Small text functions that do not depend on the locale.
 #ifndef NCCLTUNE_COMMON_TEXT_H_
 #define NCCLTUNE_COMMON_TEXT_H_

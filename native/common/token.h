@@ -4,10 +4,16 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace nccltune {
+
+// Fills `data` with `bytes` random bytes. Returns false if that fails. The bytes come from
+// getrandom(2), or from /dev/urandom if a sandbox forbids getrandom. std::random_device is not
+// used: it needs arc4random, which is new in glibc 2.36.
+bool RandomBytes(void* data, size_t bytes);
 
 // A shared secret of 128 random bits. Only the processes of one run, or a listener and its peers,
 // know the token.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Frees memory of the C++ runtime when a shared object of ours is unloaded. Each shared object
 // contains its own C++ runtime. The runtime allocates 72 KiB at load, so that it can throw when
 // memory is exhausted; without this file, each dlclose would leak that memory. The declaration is

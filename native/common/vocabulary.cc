@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/text.h"
 
 namespace nccltune {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The names of NCCL's collectives, algorithms and protocols. The index of a name in its list is the
 // number that NCCL uses for the collective, algorithm or protocol.
 #ifndef NCCLTUNE_COMMON_VOCABULARY_H_

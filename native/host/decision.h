@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A request to a plugin, and the resulting decision of the simulated NCCL version.
 #ifndef NCCLTUNE_HOST_DECISION_H_
 #define NCCLTUNE_HOST_DECISION_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Reads and writes lines over private copies of standard input and output.
 #ifndef NCCLTUNE_HOST_LINE_CHANNEL_H_
 #define NCCLTUNE_HOST_LINE_CHANNEL_H_

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 
 namespace nccltune::host {
 namespace {

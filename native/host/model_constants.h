@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The constants of NCCL's cost model, which NCCL passes to a plugin's init (interface v5 and
 // later).
 #ifndef NCCLTUNE_HOST_MODEL_CONSTANTS_H_
@@ -8,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "abi/tuner_v5.h"
+#include "abi/tuner.h"
 #include "host/guarded.h"
 #include "host/nccl_rules.h"
 

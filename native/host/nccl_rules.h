@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The rules by which each NCCL version treats a tuner plugin. docs/design/plugin-host.md gives the
 // source of each fact.
 #ifndef NCCLTUNE_HOST_NCCL_RULES_H_
@@ -10,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/nccl_version.h"
 
 namespace nccltune::host {

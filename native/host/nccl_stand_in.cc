@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 
 namespace nccltune::host {
 namespace {

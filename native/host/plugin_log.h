@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 
 namespace nccltune::host {
 

@@ -4,12 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v3.h"
-#include "abi/tuner_v4.h"
-#include "abi/tuner_v5.h"
-#include "abi/tuner_v6.h"
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 
 namespace nccltune::host {
 namespace {

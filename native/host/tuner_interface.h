@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Calls any version of NCCL's tuner plugin interface through one common class.
 #ifndef NCCLTUNE_HOST_TUNER_INTERFACE_H_
 #define NCCLTUNE_HOST_TUNER_INTERFACE_H_
@@ -11,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "abi/tuner_types.h"
-#include "abi/tuner_v5.h"
+#include "abi/tuner.h"
 #include "common/shared_library.h"
 #include "host/cost_table.h"
 #include "host/nccl_rules.h"

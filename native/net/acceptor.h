@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The listening sockets of a device, and the flows that arrive there. A flow is one TCP connection;
 // several flows form one connection of NCCL. A peer must know the listener's token. Other TCP
 // connections are closed and counted, and delay no flow.
@@ -18,7 +17,6 @@
 #include <vector>
 
 #include "net/descriptors.h"
-#include "net/handle.h"
 #include "net/pool.h"
 #include "net/socket.h"
 #include "net/transport.h"

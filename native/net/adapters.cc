@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The function tables of the net plugin, one for each version of the interface. NCCL finds the
 // tables by symbol. The functions here adapt each version's signatures to plugin.h. All versions
 // behave the same.
@@ -9,13 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "abi/net_v10.h"
-#include "abi/net_v11.h"
-#include "abi/net_v12.h"
-#include "abi/net_v6.h"
-#include "abi/net_v7.h"
-#include "abi/net_v8.h"
-#include "abi/net_v9.h"
+#include "abi/net.h"
 #include "common/export.h"
 #include "net/plugin.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Records whether and why one end of a connection has failed, logs the failure, and measures how
 // long no flow has been up. A flow is one TCP connection; several flows form one connection of
 // NCCL.

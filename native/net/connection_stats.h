@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Counters of one end of a connection, and the log lines made from them: a warning for a slow flow,
 // and a summary at the end. A flow is one TCP connection. Each connection has one express flow for
 // small messages and several bulk flows for large ones.

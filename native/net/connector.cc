@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "common/random_bytes.h"
 #include "common/text.h"
+#include "common/token.h"
 #include "net/clock.h"
 #include "net/descriptors.h"
 

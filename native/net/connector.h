@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Connects all flows of a new connection. A flow is one TCP connection; several flows form one
 // connection of NCCL. Each call of NCCL's connect advances the attempt.
 #ifndef NCCLTUNE_NET_CONNECTOR_H_
@@ -12,10 +11,10 @@
 #include <vector>
 
 #include "net/dialer.h"
-#include "net/handle.h"
 #include "net/pool.h"
 #include "net/sender.h"
 #include "net/transport.h"
+#include "net/wire.h"
 
 namespace nccltune::net {
 

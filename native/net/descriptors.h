@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // File descriptors of the process: their limit, the number in use, and the message when they run
 // out.
 #ifndef NCCLTUNE_NET_DESCRIPTORS_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The devices that NCCL sees. First come the NICs of this host; each NIC may appear as several
 // devices. Then come virtual devices, each of which merges several NICs at NCCL's request.
 #ifndef NCCLTUNE_NET_DEVICE_TABLE_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Connects one flow (one TCP connection of an NCCL connection). The steps are the TCP connect,
 // sending a hello, and receiving the peer's welcome. Never blocks.
 #ifndef NCCLTUNE_NET_DIALER_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Measures the delivery rate of a flow (one TCP connection of an NCCL connection) from its
 // acknowledgements, and derives how much data the flow may have in flight. Times are arguments, so
 // that tests need no clock.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The NICs of this host as NCCL counts them, with their properties from the kernel. The rules are
 // those of NCCL's built-in socket transport, 2.28 to 2.30 (src/misc/socket.cc, src/misc/utils.cc
 // and, since 2.29, src/os/linux.cc).

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Limits of this host for the speed of TCP, and the CPUs that this process may use.
 #ifndef NCCLTUNE_NET_KERNEL_FACTS_H_
 #define NCCLTUNE_NET_KERNEL_FACTS_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The functions that the adapters of all interface versions call. They check every argument and
 // never throw. They log each error once, unless the transport has logged it. A function that is the
 // same in all versions has NCCL's signature.
@@ -16,7 +15,7 @@
 #include <string_view>
 
 #include "abi/nccl_types.h"
-#include "abi/net_types.h"
+#include "abi/net.h"
 #include "abi/profiler_net_v1.h"
 #include "common/log.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // NCCL's calls on a connection. Most calls are on NCCL's hot path, so the functions in this file
 // take no lock, allocate no memory, and log only errors.
 #include <algorithm>

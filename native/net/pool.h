@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The threads of the process that serve all connections. A flow (a TCP connection) always stays
 // with the same thread. Threads without work sleep.
 #ifndef NCCLTUNE_NET_POOL_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The flows of a receiver. A flow is one TCP connection. A connection of NCCL has one express flow
 // for small messages and several bulk flows for large ones. A dead flow waits until its peer
 // reconnects through the acceptor.

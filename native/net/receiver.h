@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The receiving end of a connection. Records which requests are posted and which bytes have
 // arrived. Completes a request when all its bytes have arrived and none of our threads writes to
 // its buffer. A request arrives in chunks on several flows (TCP connections).
@@ -19,7 +18,6 @@
 #include <vector>
 
 #include "net/acceptor.h"
-#include "net/arrivals.h"
 #include "net/connection_failure.h"
 #include "net/connection_stats.h"
 #include "net/pool.h"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The flows of a sender. A flow is one TCP connection. A connection of NCCL has one express flow
 // for small messages and several bulk flows for large ones. A flow that goes down reconnects.
 #ifndef NCCLTUNE_NET_SEND_FLOW_H_

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "net/arrivals.h"
 #include "net/clock.h"
 #include "net/send_flow.h"
+#include "net/wire.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The sending end of a connection. Cuts requests into chunks and records which chunks are
 // acknowledged. Completes a request when the application may use its buffer again. A request is
 // sent in chunks on several flows (TCP connections).

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Non-blocking TCP sockets and their options.
 #ifndef NCCLTUNE_NET_SOCKET_H_
 #define NCCLTUNE_NET_SOCKET_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The shared memory with the counters of one end of a connection and of its flows (TCP
 // connections). `nccltune net stats` reads the memory while the job runs. The memory is a memfd,
 // which readers find by its name in /proc/PID/fd. Readers do not slow the writers down.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Connections, independent of the interface version. The adapters call these functions through
 // plugin.h.
 //
@@ -18,8 +17,8 @@
 #include "common/log.h"
 #include "net/clock.h"
 #include "net/device_table.h"
-#include "net/handle.h"
 #include "net/net_settings.h"
+#include "net/wire.h"
 
 namespace nccltune::net {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The wire format: encoding and checked decoding. Numbers are little-endian. Every frame starts
 // with its type. Every frame from a peer is checked here before use. A flow is one TCP connection;
 // several flows form one connection of NCCL.
@@ -11,11 +10,46 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/token.h"
+#include "net/socket.h"
 
 namespace nccltune::net {
+
+// Records which bytes of a request have arrived. A request is cut into chunks only at multiples of
+// a granule. Both peers derive the granule from the request's size. So the receiver recognises
+// bytes that arrive twice, even if the two copies were cut differently. This code makes no system
+// call.
+
+// Returns the granule of a request of `total` bytes: a power of two from 8 KiB to 1 MiB.
+uint64_t Granule(uint64_t total);
+
+// Returns whether `length` bytes at `offset` are a valid chunk of a request of `total` bytes. A
+// valid chunk starts at a multiple of the granule, and ends at another multiple or at the request's
+// end. An empty chunk is valid only for an empty request.
+bool OnGrid(uint64_t total, uint64_t offset, uint64_t length);
+
+// The granules of one request that have arrived. Chunks passed to the functions must be valid
+// (OnGrid).
+class Arrivals {
+ public:
+  void Reset(uint64_t total);
+
+  // Returns whether any byte of the chunk has not arrived yet. For an empty chunk: whether the
+  // chunk has not arrived.
+  bool AnyMissing(uint64_t offset, uint64_t length) const;
+
+  // Marks the chunk as arrived. Returns the number of bytes that had not arrived before.
+  uint64_t Mark(uint64_t offset, uint64_t length);
+
+ private:
+  uint64_t total_ = 0;
+  uint64_t granule_ = 0;
+  std::vector<bool> arrived_;
+};
 
 // Release of the wire format. A peer with another release is refused, and both processes log both
 // numbers. Since release 2, an acceptor can ask for fewer flows.
@@ -101,6 +135,37 @@ struct ForwardFrame {
 // valid for its request (OnGrid in arrivals.h).
 std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes);
 std::array<std::byte, kDataHeaderBytes> EncodeForwardBye();
+
+// The 128-byte handle that NCCL transfers from a listener to its connector. The handle comes from
+// another host, so every field is checked. In the last eight bytes, the connector stores the number
+// of its connect attempt.
+
+inline constexpr size_t kHandleBytes = 128;
+using Handle = std::span<std::byte, kHandleBytes>;
+// A handle has room for five IPv6 or fourteen IPv4 addresses. For a device with more NICs, the
+// handle contains the first ones.
+inline constexpr size_t kMostAddressesV6 = 5;
+inline constexpr size_t kMostAddressesV4 = 14;
+
+// The decoded content of a handle.
+struct Invitation {
+  uint16_t release = kWireRelease;
+  Token token = {};
+  std::vector<SocketEndpoint> ends;  // at least one, all of the same family
+};
+
+void WriteHandle(const Invitation& invitation, Handle handle);
+// Returns nothing if the handle is invalid or is not nccltune's. If the handle has another release
+// of the wire format, only `release` is set.
+std::optional<Invitation> ReadHandle(Handle handle);
+
+// Returns the token of a handle that ReadHandle has accepted.
+Token TokenOf(Handle handle);
+
+// Returns the number of the connect attempt that SetAttempt stored; 0 before NCCL's first call of
+// connect.
+uint64_t AttemptOf(Handle handle);
+void SetAttempt(Handle handle, uint64_t attempt);
 
 }  // namespace nccltune::net
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Zero-copy sends (MSG_ZEROCOPY) of one flow, and the kernel's reports of these sends. A flow is
 // one TCP connection of an NCCL connection.
 //

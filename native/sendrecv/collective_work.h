@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Collectives of NCCL that may be in progress. Closing a handle of a peer's memory waits for all
 // work of the GPU, and other threads can launch no kernel meanwhile (driver 580). A collective may
 // wait for a peer that needs such a launch. So handles are closed only when no collective runs.

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "common/content_hash.h"
-#include "common/random_bytes.h"
+#include "common/token.h"
 #include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {

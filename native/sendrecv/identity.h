@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Identifies the process and the host of a rank, so that other ranks can compare them.
 #ifndef NCCLTUNE_SENDRECV_IDENTITY_H_
 #define NCCLTUNE_SENDRECV_IDENTITY_H_

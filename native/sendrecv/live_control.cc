@@ -19,9 +19,9 @@
 #include "common/file.h"
 #include "common/settings.h"
 #include "common/text.h"
-#include "sendrecv/counts.h"
 #include "sendrecv/identity.h"
 #include "sendrecv/log.h"
+#include "sendrecv/route.h"
 
 #ifdef NCCLTUNE_NVTX
 #include <nvtx3/nvToolsExt.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // What an operator sees and does while a process runs: the counts of messages by route, ranges in
 // profilers, and the switch with which NCCL carries all later messages.
 #ifndef NCCLTUNE_SENDRECV_LIVE_CONTROL_H_

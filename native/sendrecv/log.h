@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Log lines on standard error, because this library has no access to NCCL's logger. NCCL's own
 // settings, which decide the log's level and more, from the places where NCCL reads them.
 #ifndef NCCLTUNE_SENDRECV_LOG_H_

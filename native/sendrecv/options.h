@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The library's settings (common/settings.inc), as this process uses them.
 #ifndef NCCLTUNE_SENDRECV_OPTIONS_H_
 #define NCCLTUNE_SENDRECV_OPTIONS_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The function tables that NCCL looks up by symbol name, one for each version of the tuner
 // interface. The functions in this file adapt the signatures of each version to plugin.h. They have
 // the same names in all versions; the type of the table entry selects the overload. Only v2 (NCCL
@@ -8,12 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v3.h"
-#include "abi/tuner_v4.h"
-#include "abi/tuner_v5.h"
-#include "abi/tuner_v6.h"
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 #include "common/export.h"
 #include "tuner/plugin.h"
 

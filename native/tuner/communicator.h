@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "abi/tuner_types.h"
-#include "tuner/rule_hits.h"
+#include "abi/tuner.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/content_hash.h"
 #include "common/file.h"
 #include "common/text.h"

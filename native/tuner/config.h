@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Parses the configuration file strictly: NVIDIA's CSV format, with our comment header.
 // docs/reference/tuner-plugin.md describes the format and the header.
 #ifndef NCCLTUNE_TUNER_CONFIG_H_
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "common/nccl_version.h"
-#include "tuner/rule_hits.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

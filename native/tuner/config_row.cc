@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Parses one row of the configuration. NVIDIA's example plugin turns invalid cells into other rules
 // (an unknown collective into allreduce, NVLS into ring, 1K into 1). This parser rejects such a
 // row.

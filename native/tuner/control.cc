@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The exported control functions. They check the arguments of the calling program and store the
 // program's orders (forced choices, recording).
 #include "tuner/control.h"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The state behind the control interface: the orders (forced choices, recording) and the records of
 // calls.
 #ifndef NCCLTUNE_TUNER_CONTROL_STATE_H_
@@ -10,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "tuner/control.h"
 
 namespace nccltune::tuner {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "tuner/rule_set.h"
 
 namespace nccltune::tuner {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Decides one call. The code does not allocate, lock, log or make a system call, unless a measuring
 // program uses the control interface.
 #ifndef NCCLTUNE_TUNER_DECISION_H_

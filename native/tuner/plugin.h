@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The functions that the adapters of all interface versions call. They return only kSuccess,
 // because any other result would fail NCCL's communicator or collective.
 //
@@ -19,7 +18,7 @@
 
 #include <cstddef>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "tuner/decision.h"
 
 namespace nccltune::tuner {

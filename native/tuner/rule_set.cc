@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/rule_set.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
+#include <new>
 #include <queue>
 #include <tuple>
 #include <utility>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 
 namespace nccltune::tuner {
+
 namespace {
 
 bool Matches(int32_t wanted, size_t actual) {
@@ -164,6 +169,23 @@ const LookupTable::Group* LookupTable::FindGroup(int pipe_ops, int registered) c
     return nullptr;
   }
   return &*found;
+}
+
+RuleHits::RuleHits(std::string_view path, uint64_t content_hash, uint32_t last_line)
+    : lines_(std::min(last_line, kMostCountedLines)),
+      page_(kHitsName, sizeof(HitsBlock) + (size_t{lines_} + 1) * sizeof(Word)) {
+  auto* const block = new (page_.data()) HitsBlock();
+  hits_ = reinterpret_cast<Word*>(page_.data() + sizeof(HitsBlock));
+  for (size_t line = 0; line <= lines_; ++line) new (hits_ + line) Word(0);
+  block->page_bytes = page_.bytes();
+  block->hits_bytes = sizeof(HitsBlock);
+  block->lines = lines_;
+  block->pid = static_cast<uint64_t>(getpid());
+  block->content_hash = content_hash;
+  block->path.Set(path);
+  uint64_t magic = 0;
+  std::memcpy(&magic, kHitsMagic.data(), sizeof(magic));
+  block->magic = magic;
 }
 
 }  // namespace nccltune::tuner

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Builds a communicator's tables from the environment and the configuration file, and logs one INFO
 // line about the result.
 #ifndef NCCLTUNE_TUNER_STARTUP_H_
@@ -11,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/log.h"
 #include "common/nccl_version.h"
 #include "tuner/communicator.h"

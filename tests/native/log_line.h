@@ -3,15 +3,8 @@
 #ifndef NCCLTUNE_TESTS_LOG_LINE_H_
 #define NCCLTUNE_TESTS_LOG_LINE_H_
 
-#include <array>
-#include <cstdarg>
-#include <cstdio>
-#include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "abi/nccl_types.h"
+#include "standard.h"
 
 namespace nccltune {
 

@@ -2,11 +2,7 @@
 #ifndef NCCLTUNE_TESTS_OPEN_MEMORY_H_
 #define NCCLTUNE_TESTS_OPEN_MEMORY_H_
 
-#include <algorithm>
-#include <filesystem>
-#include <string>
-#include <system_error>
-#include <vector>
+#include "standard.h"
 
 namespace nccltune {
 

@@ -2,16 +2,7 @@
 #ifndef NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
 #define NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune {
 

@@ -2,11 +2,7 @@
 #ifndef NCCLTUNE_TESTS_SCOPED_VARIABLE_H_
 #define NCCLTUNE_TESTS_SCOPED_VARIABLE_H_
 
-#include <cstdlib>
-#include <forward_list>
-#include <optional>
-#include <string>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune {
 

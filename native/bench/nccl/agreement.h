@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Exchanges between the processes before a collective call. With them, no process waits in the call
 // while another process cannot make the call.
 #ifndef NCCLTUNE_BENCH_NCCL_AGREEMENT_H_

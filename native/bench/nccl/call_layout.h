@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Translates a step's size to element counts and buffer sizes of each collective, and computes
 // which data each rank receives.
 #ifndef NCCLTUNE_BENCH_NCCL_CALL_LAYOUT_H_

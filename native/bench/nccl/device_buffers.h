@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The send and receive buffers of a GPU. If GPU memory suffices, they grow to the largest step so
 // far and are at least twice as large as the L2 cache. Successive calls use different offsets, so
 // that no call finds its data in the cache.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // GPU resources, waiting, timing and checking. gpu_calls.cc has the collectives.
 #include "bench/nccl/gpu.h"
 

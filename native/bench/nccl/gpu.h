@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // One GPU, which is one rank of NCCL: its context, stream, communicator and buffers.
 #ifndef NCCLTUNE_BENCH_NCCL_GPU_H_
 #define NCCLTUNE_BENCH_NCCL_GPU_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A compute load that runs during the calls. Its kernels take about 100 us, keep every SM busy, and
 // run back to back in their own stream. NCCL's kernels get SMs between two load kernels, and when
 // blocks of a load kernel end.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The part of NCCL's interface that the bench uses. These are our own declarations, checked against
 // nccl.h of NCCL 2.21.5, 2.23.4, 2.28.9, 2.30.7 and 2.32.3, where they are identical.
 #ifndef NCCLTUNE_BENCH_NCCL_NCCL_ABI_H_
@@ -8,7 +7,7 @@
 #include <cstddef>
 
 #include "abi/nccl_types.h"
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/cuda_api.h"
 
 namespace nccltune::nccl {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Opens the NCCL backend: libraries, communicator, and a proof that NCCL uses our tuner plugin.
 
 #include <array>

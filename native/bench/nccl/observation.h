@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Observes one call of a step to find the choice that NCCL runs in all calls of the step.
 #ifndef NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
 #define NCCLTUNE_BENCH_NCCL_OBSERVATION_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The data that the ranks send, and the results that they must receive.
 #ifndef NCCLTUNE_BENCH_NCCL_PATTERN_H_
 #define NCCLTUNE_BENCH_NCCL_PATTERN_H_

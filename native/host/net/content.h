@@ -31,11 +31,8 @@ class Content {
 
   void Fill(uint64_t sequence, void* data, uint64_t bytes) const;
 
-  bool Matches(uint64_t sequence, const void* data, uint64_t bytes) const;
-
-  // Returns nullopt if the bytes match message `sequence`. Otherwise returns a text. The text names
-  // the message to which the bytes belong, or the range of the wrong bytes if no message close to
-  // `sequence` has these bytes.
+  // Returns nullopt if the bytes match message `sequence`, else a text that names the first wrong
+  // bytes.
   std::optional<std::string> Difference(uint64_t sequence, const void* data, uint64_t bytes) const;
 
  private:

@@ -2,42 +2,151 @@
 #include "host/net/host_process.h"
 
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <thread>
-#include <utility>
 
+#include "common/little_endian.h"
 #include "host/net/net_plugin.h"
 
 namespace nccltune::host::net {
 namespace {
 
+constexpr size_t kHeaderBytes = 1 + sizeof(uint32_t);
+constexpr int kRetryMs = 20;
 constexpr int kPollMs = 200;
-constexpr int kShortPollMs = 5;
-constexpr int kFailureExchangeMs = 2000;
+constexpr int kClosingMs = 2000;
 
-// A thread that Run started, and the time since which it has been in its current plugin call.
-struct Watched {
-  CallSlot slot;
-  std::thread thread;
-  uint64_t seen_calls = 0;
-  int64_t since_ns = 0;
-};
+Descriptor Stream() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 }  // namespace
 
-HostProcess::HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link,
-                         pid_t peer)
-    : options_(options), rank_(rank), link_(std::move(link)), peer_(peer) {}
+std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> PeerLink::Pair() {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return {};
+  return {std::unique_ptr<PeerLink>(new PeerLink(Descriptor(fds[0]))),
+          std::unique_ptr<PeerLink>(new PeerLink(Descriptor(fds[1])))};
+}
 
-bool HostProcess::Fail(std::string text) {
-  first_failure_.Fail("rank " + std::to_string(rank_) + ": " + std::move(text));
-  stopped_.store(true, std::memory_order_release);
-  return false;
+std::unique_ptr<PeerLink> PeerLink::Connect(bool listens, const std::string& path, int timeout_ms,
+                                            std::string* error) {
+  sockaddr_un place{};
+  place.sun_family = AF_UNIX;
+  if (path.size() >= sizeof place.sun_path) {
+    *error = "the path is too long for a socket";
+    return nullptr;
+  }
+  path.copy(place.sun_path, path.size());
+  const auto* const address = reinterpret_cast<const sockaddr*>(&place);
+  const auto fail = [error](const char* what) {
+    *error = std::string(what) + ": " + std::strerror(errno);
+    return nullptr;
+  };
+  if (listens) {
+    const Descriptor listener = Stream();
+    if (!listener || bind(listener.fd(), address, sizeof place) != 0 ||
+        listen(listener.fd(), 1) != 0) {
+      return fail("cannot listen");
+    }
+    pollfd waiting{listener.fd(), POLLIN, 0};
+    Descriptor peer(poll(&waiting, 1, timeout_ms) == 1
+                        ? accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)
+                        : -1);
+    unlink(path.c_str());
+    if (peer) return std::unique_ptr<PeerLink>(new PeerLink(std::move(peer)));
+    *error = "no process connected";
+    return nullptr;
+  }
+  const int64_t until = NowNs() + kMs * timeout_ms;
+  for (;;) {
+    Descriptor socket = Stream();
+    if (!socket) return fail("no socket");
+    if (connect(socket.fd(), address, sizeof place) == 0) {
+      return std::unique_ptr<PeerLink>(new PeerLink(std::move(socket)));
+    }
+    if (NowNs() > until) return fail("cannot connect");
+    poll(nullptr, 0, kRetryMs);
+  }
+}
+
+pid_t PeerLink::peer_process() const {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  const bool known = getsockopt(socket_.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  return known && peer.pid > 0 ? peer.pid : 0;
+}
+
+void PeerLink::Send(PeerMessage type, std::string_view text) {
+  std::string frame(1, static_cast<char>(type));
+  little_endian::Append(&frame, static_cast<uint32_t>(text.size()));
+  frame += text;
+  for (size_t sent = 0; sent < frame.size();) {
+    const ssize_t n = send(socket_.fd(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return;
+    sent += static_cast<size_t>(n);
+  }
+}
+
+void PeerLink::Poll(int timeout_ms) {
+  pollfd waiting = {ended_ ? -1 : socket_.fd(), POLLIN, 0};
+  if (poll(&waiting, 1, timeout_ms) <= 0) return;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t n = recv(socket_.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    ended_ = n <= 0;
+    if (ended_) break;
+    unread_.append(buffer, static_cast<size_t>(n));
+  }
+  size_t at = 0;
+  while (unread_.size() - at >= kHeaderBytes) {
+    const auto length = little_endian::Get<uint32_t>(unread_, at + 1);
+    if (unread_.size() - at - kHeaderBytes < length) break;
+    kept_.emplace_back(static_cast<PeerMessage>(unread_[at]),
+                       unread_.substr(at + kHeaderBytes, length));
+    at += kHeaderBytes + length;
+  }
+  unread_.erase(0, at);
+}
+
+std::optional<std::string> PeerLink::Take(PeerMessage type) {
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [type](const auto& message) { return message.first == type; });
+  if (found == kept_.end()) return std::nullopt;
+  std::string text = std::move(found->second);
+  kept_.erase(found);
+  return text;
+}
+
+void HostProcess::Fail(const std::string& text) {
+  // An error here may be caused by an earlier error in the other process, which is then reported
+  // instead.
+  Look(kPollMs);
+  const std::string failure = "rank " + std::to_string(rank_) + ": " + text;
+  Send(PeerMessage::kFailure, failure);
+  std::fprintf(stderr, "error: %s\n", failure.c_str());
+  _exit(kFailed);
+}
+
+void HostProcess::Look(int wait_ms) {
+  alarm(2 * static_cast<unsigned>(options_.timeout_s));
+  link_->Poll(wait_ms);
+  if (link_->Take(PeerMessage::kClosing)) peer_closing_ = true;
+  const std::optional<std::string> failure = link_->Take(PeerMessage::kFailure);
+  // If this process killed the peer, it goes on, because the plugin must report the error.
+  if (!failure && (!link_->ended() || peer_killed())) return;
+  if (options_.fork) _exit(kPeerVanished);
+  std::fprintf(stderr, "error: %s\n",
+               failure ? failure->c_str() : "the other process ended during the run");
+  _exit(kFailed);
 }
 
 bool HostProcess::ExpectsLoss() {
@@ -45,163 +154,42 @@ bool HostProcess::ExpectsLoss() {
   if (!options_.close_in_flight) return false;
   // The peer's kClosing message uses another connection and may arrive after the plugin has noticed
   // the close.
-  for (int i = 0; i < kFailureExchangeMs && !peer_closing(); ++i) poll(nullptr, 0, 1);
-  return peer_closing();
+  for (int i = 0; i < kClosingMs && !peer_closing_; ++i) Look(1);
+  return peer_closing_;
 }
 
-bool HostProcess::PluginError(const std::string& where, const char* call, abi::Result result) {
-  if (!ExpectsLoss()) return Fail(where + ": " + call + " returned " + ResultName(result));
+void HostProcess::PluginError(const std::string& where, const char* call, abi::Result result) {
+  if (!ExpectsLoss()) Fail(where + ": " + call + " returned " + ResultName(result));
   if (!loss_) loss_ = PeerLossError{call, ResultName(result), NowNs()};
-  stopped_.store(true, std::memory_order_release);
-  return false;
 }
 
-void HostProcess::ReceiveFromPeer() {
-  while (const std::optional<std::string> failure = link_->Take(PeerMessage::kFailure)) {
-    int64_t at_ns = 0;
-    std::memcpy(&at_ns, failure->data(), std::min(sizeof at_ns, failure->size()));
-    first_failure_.Adopt(failure->substr(std::min(sizeof at_ns, failure->size())), at_ns);
-    peer_failed_ = true;
-    stopped_.store(true, std::memory_order_release);
+std::optional<std::string> HostProcess::Take(PeerMessage type) {
+  std::optional<std::string> text = link_->Take(type);
+  if (text) return text;
+  Look();
+  return link_->Take(type);
+}
+
+std::string HostProcess::Await(PeerMessage type) {
+  for (;;) {
+    if (std::optional<std::string> text = link_->Take(type)) return *text;
+    Look(kPollMs);
   }
-  for (const PeerMessage type : {PeerMessage::kTotals, PeerMessage::kTotalsTaken}) {
-    while (std::optional<std::string> text = link_->Take(type)) {
-      const std::lock_guard<std::mutex> lock(mail_mutex_);
-      inbox_.emplace_back(type, std::move(*text));
-    }
-  }
-  if (link_->Has(PeerMessage::kClosing)) peer_closing_.store(true, std::memory_order_release);
-  // If this test killed the peer, do not stop here, because the plugin must report the error.
-  if (link_->ended() && !peer_killed()) stopped_.store(true, std::memory_order_release);
 }
 
-void HostProcess::Post(PeerMessage type, std::string text) {
-  {
-    const std::lock_guard<std::mutex> lock(mail_mutex_);
-    outbox_.emplace_back(type, std::move(text));
-  }
-  wake_.Set();
-}
-
-bool HostProcess::Received(PeerMessage type, std::string* text) {
-  const std::lock_guard<std::mutex> lock(mail_mutex_);
-  const auto found = std::find_if(inbox_.begin(), inbox_.end(),
-                                  [type](const auto& message) { return message.first == type; });
-  if (found == inbox_.end()) return false;
-  *text = std::move(found->second);
-  inbox_.erase(found);
-  return true;
-}
-
-void HostProcess::SendPosted() {
-  const std::lock_guard<std::mutex> lock(mail_mutex_);
-  for (const auto& [type, text] : outbox_) Send(type, text);
-  outbox_.clear();
-}
-
-bool HostProcess::Run(const std::vector<std::function<void()>>& parts) {
-  return RunWatched(parts, 0);
-}
-
-bool HostProcess::RunAndKill(const std::vector<std::function<void()>>& parts) {
-  const bool kills = rank_ == 0 && options_.kill_after_ms >= 0;
-  const int64_t kill_at_ns = kills ? NowNs() + kMs * options_.kill_after_ms : 0;
-  if (!RunWatched(parts, kill_at_ns)) return false;
-  return !kills || peer_killed() || Fail("the run ended before rank 1 was due to be killed");
-}
-
-bool HostProcess::RunWatched(const std::vector<std::function<void()>>& parts, int64_t kill_at_ns) {
-  std::atomic<size_t> running{parts.size()};
-  std::vector<Watched> threads(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    threads[i].thread = std::thread([&, i] {
-      this_threads_slot = &threads[i].slot;
-      parts[i]();
-      this_threads_slot = nullptr;
-      if (running.fetch_sub(1) == 1) wake_.Set();
-    });
-  }
-  while (running.load() > 0) {
-    link_->Poll(kill_at_ns != 0 ? kShortPollMs : kPollMs, wake_.fd());
-    wake_.Clear();
-    SendPosted();
-    ReceiveFromPeer();
-    const int64_t now = NowNs();
-    if (kill_at_ns != 0 && now >= kill_at_ns && !peer_killed()) {
-      killed_at_ns_.store(now, std::memory_order_release);
-      kill(peer_, SIGKILL);
-    }
-    // A closed link is always readable, so Poll does not wait. Wait here instead.
-    if (link_->ended() && running.load() > 0) poll(nullptr, 0, kShortPollMs);
-    for (Watched& watched : threads) {
-      const char* const name = watched.slot.name.load(std::memory_order_relaxed);
-      const uint64_t calls = watched.slot.calls.load(std::memory_order_relaxed);
-      if (name == nullptr || calls != watched.seen_calls || watched.since_ns == 0) {
-        watched.seen_calls = calls;
-        watched.since_ns = now;
-      } else if (now - watched.since_ns > kSecond * options_.timeout_s) {
-        Fail(std::string(name) + " has not returned for " + std::to_string(options_.timeout_s) +
-             " s");
-        // The hanging thread cannot be ended, so nothing it uses may be destroyed.
-        for (Watched& left : threads) left.thread.detach();
-        _exit(Finish());
-      }
-    }
-  }
-  for (Watched& watched : threads) watched.thread.join();
-  SendPosted();
-  return first_failure_.ok() && (!link_->ended() || peer_killed());
+void HostProcess::Barrier() {
+  Send(PeerMessage::kBarrier, {});
+  Await(PeerMessage::kBarrier);
 }
 
 void HostProcess::StartRound() {
-  while (link_->Take(PeerMessage::kClosing)) {
-  }
-  peer_closing_.store(false, std::memory_order_release);
-  stopped_.store(false, std::memory_order_release);
+  peer_closing_ = false;
   loss_.reset();
 }
 
-bool HostProcess::Await(PeerMessage type, std::string* text) {
-  for (;;) {
-    if (std::optional<std::string> taken = link_->Take(type)) {
-      *text = std::move(*taken);
-      return true;
-    }
-    if (!first_failure_.ok() || link_->ended()) return false;
-    link_->Poll(kPollMs);
-    ReceiveFromPeer();
-  }
-}
-
-bool HostProcess::Barrier() {
-  if (!first_failure_.ok()) return false;
-  Send(PeerMessage::kBarrier, {});
-  std::string text;
-  return Await(PeerMessage::kBarrier, &text);
-}
-
-int HostProcess::Finish() {
-  // Neither process has recorded a failure, so the other process has exited unexpectedly.
-  if (first_failure_.ok()) return kPeerVanished;
-  const int64_t at_ns = first_failure_.at_ns();
-  std::string failure(sizeof at_ns, '\0');
-  std::memcpy(failure.data(), &at_ns, sizeof at_ns);
-  Send(PeerMessage::kFailure, failure + first_failure_.text());
-  if (rank_ == 0 && !peer_killed()) {
-    // An error here may be caused by an earlier error in the other process, which must then be
-    // reported instead. The other process always answers, at least with the failure that was just
-    // sent.
-    const int64_t until = NowNs() + kMs * kFailureExchangeMs;
-    while (!peer_failed_ && !link_->ended() && NowNs() < until) {
-      link_->Poll(kPollMs);
-      ReceiveFromPeer();
-    }
-    if (link_->ended() && !peer_failed_ && options_.fork) return kPeerVanished;
-  }
-  if (rank_ == 0 || !options_.fork) {
-    std::fprintf(stderr, "error: %s\n", first_failure_.text().c_str());
-  }
-  return kFailed;
+void HostProcess::KillPeer() {
+  killed_at_ns_ = NowNs();
+  kill(peer_, SIGKILL);
 }
 
 }  // namespace nccltune::host::net

@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The state of one of the two processes: its watched threads, the control connection to the other
-// process, and the first failure.
+// One of the two processes: its control connection to the other one, and how it ends.
 #ifndef NCCLTUNE_HOST_NET_HOST_PROCESS_H_
 #define NCCLTUNE_HOST_NET_HOST_PROCESS_H_
 
-#include <sys/eventfd.h>
 #include <sys/types.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "abi/tuner_types.h"
+#include "abi/nccl_types.h"
 #include "common/descriptor.h"
 #include "host/net/options.h"
-#include "host/net/peer_link.h"
 
 namespace nccltune::host::net {
 
@@ -38,158 +31,6 @@ inline int64_t NowNs() {
   return kSecond * now.tv_sec + now.tv_nsec;
 }
 
-// Stores the first failure of this process. Any thread may report a failure.
-class FirstFailure {
- public:
-  // Stores the text if no failure is stored yet. Always returns false, so that callers can return
-  // the result.
-  bool Fail(std::string text) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!failed_.load(std::memory_order_relaxed)) {
-      text_ = std::move(text);
-      at_ns_ = NowNs();
-      failed_.store(true, std::memory_order_release);
-    }
-    return false;
-  }
-
-  // Stores a failure of the other process if no failure is stored yet, or if the stored failure is
-  // later.
-  void Adopt(std::string text, int64_t at_ns) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (failed_.load(std::memory_order_relaxed) && at_ns_ <= at_ns) return;
-    text_ = std::move(text);
-    at_ns_ = at_ns;
-    failed_.store(true, std::memory_order_release);
-  }
-
-  bool ok() const { return !failed_.load(std::memory_order_acquire); }
-
-  std::string text() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return text_;
-  }
-
-  // Returns the time of the failure on the monotonic clock, which all processes of a machine share.
-  int64_t at_ns() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return at_ns_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::atomic<bool> failed_{false};
-  std::string text_;
-  int64_t at_ns_ = 0;
-};
-
-// An eventfd that wakes a polling thread.
-class Event {
- public:
-  Event() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-
-  // Returns a descriptor that is readable after Set, until Clear.
-  int fd() const { return event_.fd(); }
-  void Set() const {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(fd(), &one, sizeof one);
-  }
-  void Clear() const {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t n = read(fd(), &count, sizeof count);
-  }
-
- private:
-  Descriptor event_;
-};
-
-// An error that the plugin reported after its peer was killed, or had closed its
-// connections. Such an error is expected.
-struct PeerLossError {
-  std::string call;
-  std::string result;
-  int64_t at_ns = 0;
-};
-
-class HostProcess {
- public:
-  // `peer` is the process id of rank 1 if rank 0 may send it signals, else 0.
-  HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer);
-
-  const NetCheckOptions& options() const { return options_; }
-  int rank() const { return rank_; }
-  FirstFailure& first_failure() { return first_failure_; }
-
-  // Runs each function in a thread of its own and returns when all have ended. Returns true if
-  // nothing failed in either process. If a plugin call does not return within the timeout, the
-  // process exits.
-  bool Run(const std::vector<std::function<void()>>& parts);
-
-  // Does the same as Run. While the functions run, rank 0 kills the other process if the options
-  // require this.
-  bool RunAndKill(const std::vector<std::function<void()>>& parts);
-
-  // Resets the state of the last round (from opening the plugin to closing it). Both processes must
-  // have finished that round.
-  void StartRound();
-
-  // Waits until both processes have called Barrier. Returns false if something failed in one of
-  // them.
-  bool Barrier();
-  // Waits for a message of the other process. Returns false if something failed meanwhile.
-  bool Await(PeerMessage type, std::string* text);
-  bool Send(PeerMessage type, std::string_view text) { return link_->Send(type, text); }
-
-  // For use in the threads that Run starts. Post queues a message to the other process. Received
-  // returns true and sets *text if a message of that type has arrived, else false. Neither function
-  // blocks.
-  void Post(PeerMessage type, std::string text);
-  bool Received(PeerMessage type, std::string* text);
-
-  // Returns whether all threads must stop, because something failed or the other process is lost.
-  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
-  // Records a failure and stops all threads. Always returns false, so that callers can return it.
-  bool Fail(std::string text);
-  // Handles an error that the plugin function `call` returned. The error is a failure unless the
-  // loss of the other process explains it. Returns false.
-  bool PluginError(const std::string& where, const char* call, abi::Result result);
-
-  // Returns whether the other process has started to close its connections.
-  bool peer_closing() const { return peer_closing_.load(std::memory_order_acquire); }
-
-  // Return whether and when the other process was killed, and the error that the plugin reported
-  // after that.
-  bool peer_killed() const { return killed_at_ns() != 0; }
-  int64_t killed_at_ns() const { return killed_at_ns_.load(std::memory_order_acquire); }
-  const std::optional<PeerLossError>& loss() const { return loss_; }
-
-  // Ends a failed run and returns the exit status. Sends the failure to the other process. Rank 0
-  // also waits for the failure of the other process, because the earlier of the two is reported.
-  // Prints the failure if this process is the one that reports.
-  int Finish();
-
- private:
-  bool RunWatched(const std::vector<std::function<void()>>& parts, int64_t kill_at_ns);
-  void ReceiveFromPeer();
-  void SendPosted();
-  bool ExpectsLoss();
-
-  const NetCheckOptions& options_;
-  int rank_;
-  std::unique_ptr<PeerLink> link_;
-  pid_t peer_;
-  Event wake_;
-  std::mutex mail_mutex_;
-  std::vector<std::pair<PeerMessage, std::string>> outbox_;
-  std::vector<std::pair<PeerMessage, std::string>> inbox_;
-  FirstFailure first_failure_;
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> peer_closing_{false};
-  std::atomic<int64_t> killed_at_ns_{0};
-  bool peer_failed_ = false;
-  std::optional<PeerLossError> loss_;  // written by the progress thread and read after it has ended
-};
-
 // Exit statuses of the program.
 inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;
@@ -200,6 +41,106 @@ inline constexpr int kCannotRun = 3;
 inline constexpr int kPeerVanished = 10;
 // Exit status of a forked process that completed. It is not 0, because a plugin may call exit(0).
 inline constexpr int kRankSucceeded = 11;
+
+enum class PeerMessage : uint8_t {
+  kHandles,  // the handles of all listeners, concatenated
+  kBarrier,
+  kTotals,  // number of messages of each connection, 8 bytes each
+  kTotalsTaken,
+  kClosing,  // this process starts to close its connections
+  kFailure,  // text
+  kReport,   // JSON
+};
+
+// The control connection, separate from the plugin: framed messages over a stream socket.
+class PeerLink {
+ public:
+  // Creates a connected pair of links.
+  static std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> Pair();
+  // Connects the two processes at the path of a Unix socket, which works across network namespaces.
+  // One side listens. The other side retries until `timeout_ms` has passed. Returns null with
+  // *error if no connection was made.
+  static std::unique_ptr<PeerLink> Connect(bool listens, const std::string& path, int timeout_ms,
+                                           std::string* error);
+
+  // Returns the process id of the peer as this process sees it; 0 if it is unknown.
+  pid_t peer_process() const;
+
+  void Send(PeerMessage type, std::string_view text);
+  // Waits up to `timeout_ms` for messages of the peer and queues them.
+  void Poll(int timeout_ms);
+  // Removes and returns the oldest queued message of that type.
+  std::optional<std::string> Take(PeerMessage type);
+  // Returns whether the peer has closed the link and all its messages have been taken.
+  bool ended() const { return ended_ && kept_.empty(); }
+
+ private:
+  explicit PeerLink(Descriptor socket) : socket_(std::move(socket)) {}
+
+  Descriptor socket_;
+  bool ended_ = false;
+  std::string unread_;
+  std::deque<std::pair<PeerMessage, std::string>> kept_;
+};
+
+// An error that the plugin reported after its peer was killed, or had closed its connections. Such
+// an error is expected.
+struct PeerLossError {
+  std::string call;
+  std::string result;
+  int64_t at_ns = 0;
+};
+
+// Used by one thread at a time.
+class HostProcess {
+ public:
+  // `peer` is the process id of rank 1 if rank 0 may send it signals, else 0.
+  HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer)
+      : options_(options), rank_(rank), link_(std::move(link)), peer_(peer) {}
+
+  const NetCheckOptions& options() const { return options_; }
+  int rank() const { return rank_; }
+
+  // Reports a failure and ends the process at once, because threads and calls of the plugin may
+  // still use everything. If the other process has failed before, only that one reports.
+  [[noreturn]] void Fail(const std::string& text);
+  // Handles an error that the plugin function `call` returned. The error is a failure unless the
+  // loss of the other process explains it.
+  void PluginError(const std::string& where, const char* call, abi::Result result);
+
+  // Reads messages of the other process, for at most `wait_ms`. Ends the process if the other one
+  // has failed. Postpones the signal that ends a process whose plugin does not return.
+  void Look(int wait_ms = 0);
+  void Send(PeerMessage type, std::string_view text) { link_->Send(type, text); }
+  // Returns the oldest message of that type, if one has arrived.
+  std::optional<std::string> Take(PeerMessage type);
+  std::string Await(PeerMessage type);
+  // Waits until both processes have called Barrier.
+  void Barrier();
+
+  // Forgets the last round (from opening the plugin to closing it).
+  void StartRound();
+
+  // Returns whether the other process has started to close its connections.
+  bool peer_closing() const { return peer_closing_; }
+
+  // Kills the other process. From then on the plugin must report its loss.
+  void KillPeer();
+  bool peer_killed() const { return killed_at_ns_ != 0; }
+  int64_t killed_at_ns() const { return killed_at_ns_; }
+  const std::optional<PeerLossError>& loss() const { return loss_; }
+
+ private:
+  bool ExpectsLoss();
+
+  const NetCheckOptions& options_;
+  const int rank_;
+  std::unique_ptr<PeerLink> link_;
+  const pid_t peer_;
+  bool peer_closing_ = false;
+  int64_t killed_at_ns_ = 0;
+  std::optional<PeerLossError> loss_;
+};
 
 }  // namespace nccltune::host::net
 

@@ -4,13 +4,10 @@
 // The files of this folder:
 //   content            sizes and bytes of the test messages
 //   endpoint           the plugin and the connections of one process
-//   exchange           the work of the progress thread, for each mode
-//   host_process       threads, clock, control connection and first failure of one process
-//   message_end        one end of a connection, with its buffers and requests
-//   net_plugin         a net plugin of any interface version, and the call each thread is in
+//   exchange           the work of the progress thread, for each mode, and its ends of connections
+//   host_process       control connection, failure and clock of one process
+//   net_plugin         a net plugin of any interface version
 //   options            the command line
-//   peer_link          the control connection between the two processes
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,48 +34,18 @@
 #include "host/net/exchange.h"
 #include "host/net/host_process.h"
 #include "host/net/options.h"
-#include "host/net/peer_link.h"
 #include "host/plugin_log.h"
 
 namespace nccltune::host::net {
 namespace {
 
-// Runs one process from opening the plugin to closing it.
-class Session {
- public:
-  explicit Session(HostProcess* process) : process_(*process) {}
-
-  // Returns the program's exit status. If it is 0, rank 0 has printed its line of JSON.
-  int Run();
-
- private:
-  // Resources that a plugin must release before it is unloaded.
-  struct ProcessResources {
-    int64_t threads = 0;
-    int64_t descriptors = 0;
-  };
-  static ProcessResources HeldNow();
-
-  bool Round();
-  // Exchanges the messages and closes the connections, with all the calls that NCCL makes.
-  bool RunAndClose();
-  bool CloseInFlight();
-  json::Value OwnReport() const;
-  bool PrintReport();
-
-  HostProcess& process_;
-  // Objects of the current round. They are kept after a failure, because the plugin may still use
-  // them.
-  std::unique_ptr<PluginEndpoint> endpoint_;
-  std::unique_ptr<MessageExchange> exchange_;
-  std::string cannot_open_;
-  ProcessResources left_behind_;  // additional resources after the last round
-  json::Value own_report_;        // this process's report of the last round
-  json::Value common_report_;     // the part of the report that is the same in both processes
+// Resources that a plugin must release before it is unloaded.
+struct ProcessResources {
+  int64_t threads = 0;
+  int64_t descriptors = 0;
 };
 
 constexpr int kSchemaVersion = 1;
-constexpr int kLateWriteMs = 200;
 constexpr size_t kMaxWarnings = 50;
 
 // Rounds to a millionth, which is finer than the precision of any value here.
@@ -148,73 +115,17 @@ json::Value CpuSecondsPerGb(const json::Value& ours, const json::Value& theirs) 
   return gb > 0 ? Rounded(cpu / gb) : json::Value();
 }
 
-int Session::Run() {
-  for (int round = 0; round < process_.options().rounds; ++round) {
-    process_.StartRound();
-    if (Round()) continue;
-    if (cannot_open_.empty()) return process_.Finish();
-    if (process_.rank() == 0 || !process_.options().fork) {
-      std::fprintf(stderr, "error: %s: %s\n", process_.options().plugin.c_str(),
-                   cannot_open_.c_str());
-    }
-    return kCannotRun;
-  }
-  return PrintReport() ? kOk : process_.Finish();
-}
-
-Session::ProcessResources Session::HeldNow() {
+ProcessResources HeldNow() {
   return {.threads = Entries("/proc/self/task"), .descriptors = Entries("/proc/self/fd")};
 }
 
-bool Session::Round() {
-  const NetCheckOptions& options = process_.options();
-  const ProcessResources before = HeldNow();
-  endpoint_ = std::make_unique<PluginEndpoint>(&process_);
-  if (!endpoint_->Open(&cannot_open_) || !process_.first_failure().ok()) return false;
-  if (!endpoint_->Connect()) return false;
-  exchange_ = std::make_unique<MessageExchange>(&process_, endpoint_.get());
-  if (!RunAndClose()) return false;
-  common_report_ = {};
-  common_report_.Set("op", ModeName(options.mode));
-  common_report_.Set("ok", true);
-  common_report_.Set("schema_version", kSchemaVersion);
-  common_report_.Set("plugin", endpoint_->name());
-  common_report_.Set("interface", endpoint_->version());
-  common_report_.Set("device", DeviceValue(endpoint_->device(), endpoint_->properties()));
-  common_report_.Set("connections", options.connections);
-  common_report_.Set("direction", options.both ? "both" : "forward");
-  common_report_.Set("window", options.window);
-  common_report_.Set("sizes", options.sizes_text);
-  common_report_.Set("rounds", options.rounds);
-  if (!endpoint_->Unload()) return false;
-  const ProcessResources after = HeldNow();
-  left_behind_ = {after.threads - before.threads, after.descriptors - before.descriptors};
-  own_report_ = OwnReport();
-  exchange_.reset();
-  endpoint_.reset();
-  return process_.peer_killed() || process_.Barrier();
-}
+// The reports of a round: of this process, and the part that is the same in both processes.
+struct Reports {
+  json::Value own;
+  json::Value common;
+};
 
-bool Session::RunAndClose() {
-  const NetCheckOptions& options = process_.options();
-  if (!process_.Run({[&] { exchange_->Register(); }}) || !process_.Barrier()) return false;
-  if (!process_.RunAndKill({[&] { exchange_->Progress(); }})) return false;
-  if (options.close_in_flight) return CloseInFlight();
-  if (!process_.peer_killed() && !process_.Barrier()) return false;
-  if (!process_.Run({[&] { exchange_->Deregister(); }}) || !endpoint_->Close()) return false;
-  return exchange_->CheckGuards();
-}
-
-bool Session::CloseInFlight() {
-  process_.Send(PeerMessage::kClosing, {});
-  if (!process_.Run({[&] { exchange_->Deregister(); }}) || !endpoint_->Close()) return false;
-  exchange_->MarkOutstanding();
-  poll(nullptr, 0, kLateWriteMs);
-  return exchange_->CheckMarks() && exchange_->CheckGuards();
-}
-
-json::Value Session::OwnReport() const {
-  const Measured& measured = exchange_->measured();
+json::Value OwnReport(const Measured& measured, const ProcessResources& left_behind) {
   json::Value value;
   value.Set("seconds", Rounded(measured.seconds));
   value.Set("sent", TransferCountValue(measured.sent));
@@ -222,69 +133,105 @@ json::Value Session::OwnReport() const {
   value.Set("cpu_s", Rounded(measured.cpu_seconds));
   value.Set("profiler_calls", static_cast<int64_t>(NetPlugin::ProfilerCalls()));
   json::Value left;
-  left.Set("threads", left_behind_.threads);
-  left.Set("descriptors", left_behind_.descriptors);
+  left.Set("threads", left_behind.threads);
+  left.Set("descriptors", left_behind.descriptors);
   value.Set("left_behind", std::move(left));
   value.Set("warnings", Warnings());
   return value;
 }
 
-bool Session::PrintReport() {
-  if (process_.rank() == 1) {
-    process_.Send(PeerMessage::kReport, json::Write(own_report_));
-    return true;
+json::Value CommonReport(const NetCheckOptions& options, PluginEndpoint& endpoint) {
+  json::Value value;
+  value.Set("op", ModeName(options.mode));
+  value.Set("ok", true);
+  value.Set("schema_version", kSchemaVersion);
+  value.Set("plugin", endpoint.plugin().name());
+  value.Set("interface", endpoint.plugin().version());
+  value.Set("device", DeviceValue(endpoint.device(), endpoint.properties()));
+  value.Set("connections", options.connections);
+  value.Set("direction", options.both ? "both" : "forward");
+  value.Set("window", options.window);
+  value.Set("sizes", options.sizes_text);
+  value.Set("rounds", options.rounds);
+  return value;
+}
+
+// From opening the plugin to closing it.
+Reports RunRound(HostProcess& process) {
+  const NetCheckOptions& options = process.options();
+  const ProcessResources before = HeldNow();
+  process.StartRound();
+  PluginEndpoint endpoint(&process);
+  std::string error;
+  if (!endpoint.Open(&error)) {
+    if (process.rank() == 0 || !options.fork) {
+      std::fprintf(stderr, "error: %s: %s\n", options.plugin.c_str(), error.c_str());
+    }
+    _exit(kCannotRun);
+  }
+  endpoint.Connect();
+  MessageExchange exchange(&process, &endpoint);
+  exchange.Run();
+  json::Value common = CommonReport(options, endpoint);
+  endpoint.Unload();
+  const ProcessResources after = HeldNow();
+  const ProcessResources left = {after.threads - before.threads,
+                                 after.descriptors - before.descriptors};
+  Reports reports = {OwnReport(exchange.measured(), left), std::move(common)};
+  if (!process.peer_killed()) process.Barrier();
+  return reports;
+}
+
+void PrintReport(HostProcess& process, Reports reports) {
+  if (process.rank() == 1) {
+    process.Send(PeerMessage::kReport, json::Write(reports.own));
+    return;
   }
   json::Value theirs;
-  if (!process_.peer_killed()) {
-    std::string text;
+  if (!process.peer_killed()) {
     json::Error error;
-    if (!process_.Await(PeerMessage::kReport, &text)) return false;
-    if (!json::Parse(text, &theirs, &error)) return process_.Fail("no report: " + error.message);
+    if (!json::Parse(process.Await(PeerMessage::kReport), &theirs, &error)) {
+      process.Fail("no report: " + error.message);
+    }
   }
-  json::Value line = std::move(common_report_);
+  json::Value line = std::move(reports.common);
   json::Value rates;
   rates.Set("forward", GbPerS(theirs));
-  rates.Set("backward", GbPerS(own_report_));
+  rates.Set("backward", GbPerS(reports.own));
   line.Set("gb_per_s", std::move(rates));
-  line.Set("cpu_s_per_gb", theirs.IsNull() ? json::Value() : CpuSecondsPerGb(own_report_, theirs));
+  line.Set("cpu_s_per_gb", theirs.IsNull() ? json::Value() : CpuSecondsPerGb(reports.own, theirs));
   json::Value lost;
-  if (const std::optional<PeerLossError>& loss = process_.loss()) {
+  if (const std::optional<PeerLossError>& loss = process.loss()) {
     lost.Set("call", loss->call);
     lost.Set("result", loss->result);
-    if (process_.peer_killed()) {
+    if (process.peer_killed()) {
       lost.Set("after_s",
-               Rounded(1e-9 * static_cast<double>(loss->at_ns - process_.killed_at_ns())));
+               Rounded(1e-9 * static_cast<double>(loss->at_ns - process.killed_at_ns())));
     }
   }
   line.Set("peer_lost", std::move(lost));
   json::Value ranks = json::Value::EmptyArray();
-  ranks.Append(std::move(own_report_));
+  ranks.Append(std::move(reports.own));
   ranks.Append(std::move(theirs));
   line.Set("ranks", std::move(ranks));
   std::printf("%s\n", json::Write(line).c_str());
-  return std::fflush(stdout) == 0;
 }
 
-int RunRank(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
+// Returns if the rank succeeded. Every failure ends the process.
+void RunRank(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
   // Restore the default, because a plugin must not depend on its host ignoring SIGPIPE.
   signal(SIGPIPE, SIG_DFL);
   plugin_log::SetEcho(options.log);
   HostProcess process(options, rank, std::move(link), peer);
-  auto session = std::make_unique<Session>(&process);
-  const int status = session->Run();
-  if (status != kOk) session.release();  // NOLINT(bugprone-unused-return-value)
-  return status;
+  Reports reports;
+  for (int round = 0; round < options.rounds; ++round) reports = RunRound(process);
+  PrintReport(process, std::move(reports));
 }
 
-// Runs one rank in a forked process. After a failure it exits without destructors, because threads
-// of the plugin may still use the objects.
 [[noreturn]] void RunRankAndExit(const NetCheckOptions& options, int rank,
                                  std::unique_ptr<PeerLink> link, pid_t peer) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int status = RunRank(options, rank, std::move(link), peer);
-  std::fflush(stdout);
-  std::fflush(stderr);
-  if (status != kOk) _exit(status);
+  RunRank(options, rank, std::move(link), peer);
   std::exit(kRankSucceeded);
 }
 
@@ -296,12 +243,13 @@ std::string EndInWords(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// Returns whether the exit status of rank 0 shows that rank 0 has reported the result.
-bool ReportedResult(int status) {
-  if (!WIFEXITED(status)) return false;
-  const int code = WEXITSTATUS(status);
-  return code == kRankSucceeded || code == kFailed || code == kCannotRun;
+// Waits for a rank. Returns its exit status, or -1 if a signal ended it.
+int Await(pid_t process, int* status) {
+  waitpid(process, status, 0);
+  return WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
 }
+
+bool HasReportedFailure(int code) { return code == kFailed || code == kCannotRun; }
 
 // Starts both ranks and waits for them. If a rank ended unexpectedly and neither rank has reported
 // an error, RunBoth reports that rank as the cause.
@@ -330,19 +278,15 @@ int RunBoth(const NetCheckOptions& options) {
   first.reset();
   second.reset();
   int statuses[2] = {0, 0};
-  waitpid(processes[0], &statuses[0], 0);
-  const bool reported = ReportedResult(statuses[0]);
-  // Kill rank 1 if one of its calls hangs.
+  const int of_first = Await(processes[0], &statuses[0]);
+  if (HasReportedFailure(of_first)) kill(processes[1], SIGKILL);
+  const int of_second = Await(processes[1], &statuses[1]);
+  if (HasReportedFailure(of_first)) return of_first;
+  if (HasReportedFailure(of_second)) return of_second;
   const bool killed = options.kill_after_ms >= 0;
-  if (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded) kill(processes[1], SIGKILL);
-  waitpid(processes[1], &statuses[1], 0);
-  if (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded) return WEXITSTATUS(statuses[0]);
-  const bool succeeded = WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == kRankSucceeded;
-  if (reported && (succeeded || killed)) return kOk;
+  if (of_first == kRankSucceeded && (of_second == kRankSucceeded || killed)) return kOk;
   // Neither rank has reported an error, so the plugin or a signal ended one of them.
-  const bool first_vanished =
-      reported || (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == kPeerVanished);
-  const int cause = first_vanished ? 1 : 0;
+  const int cause = of_first == kRankSucceeded || of_first == kPeerVanished ? 1 : 0;
   std::fprintf(stderr, "error: rank %d %s\n", cause, EndInWords(statuses[cause]).c_str());
   return kFailed;
 }
@@ -362,12 +306,8 @@ int RunOne(const NetCheckOptions& options) {
     std::fputs("error: the other process is not visible here, so it cannot be killed\n", stderr);
     return kCannotRun;
   }
-  const int status = RunRank(options, options.rank, std::move(link), peer);
-  if (status == kPeerVanished) {
-    std::fputs("error: the other process ended during the run\n", stderr);
-    return kFailed;
-  }
-  return status;
+  RunRank(options, options.rank, std::move(link), peer);
+  return kOk;
 }
 
 int Main(const std::vector<std::string_view>& arguments) {
@@ -383,12 +323,7 @@ int Main(const std::vector<std::string_view>& arguments) {
     std::fwrite(help.data(), 1, help.size(), stdout);
     return kOk;
   }
-  const int status = options.fork ? RunBoth(options) : RunOne(options);
-  std::fflush(stdout);
-  std::fflush(stderr);
-  // Exit without destructors, because a hanging call of the plugin may still run.
-  if (status != kOk) _exit(status);
-  return status;
+  return options.fork ? RunBoth(options) : RunOne(options);
 }
 
 }  // namespace

@@ -4,21 +4,12 @@
 #include <array>
 #include <atomic>
 #include <climits>
-#include <cstring>
 #include <iterator>
-#include <optional>
+#include <type_traits>
 #include <utility>
 
-#include "abi/net_types.h"
-#include "abi/net_v10.h"
-#include "abi/net_v11.h"
-#include "abi/net_v12.h"
-#include "abi/net_v6.h"
-#include "abi/net_v7.h"
-#include "abi/net_v8.h"
-#include "abi/net_v9.h"
+#include "abi/net.h"
 #include "common/shared_library.h"
-#include "host/guarded.h"
 #include "host/plugin_log.h"
 
 namespace nccltune::host::net {
@@ -41,259 +32,144 @@ abi::Result CountProfilerCall(void** event, int /*type*/, void* /*parent*/, int6
 template <int kVersion, typename Net, typename Properties>
 class Adapter final : public NetPlugin {
  public:
-  Adapter(SharedLibrary library, const Net* net) : library_(std::move(library)), net_(net) {}
-
-  // Returns the name of the first null member that NCCL uses without a null check. Returns null if
-  // all these members are set.
-  static const char* Missing(const Net& net) {
-    if (net.name == nullptr) return "name";
-    if (net.init == nullptr) return "init";
-    if (net.devices == nullptr) return "devices";
-    if (net.get_properties == nullptr) return "getProperties";
-    if (net.listen == nullptr) return "listen";
-    if (net.connect == nullptr) return "connect";
-    if (net.accept == nullptr) return "accept";
-    if (net.reg_mr == nullptr) return "regMr";
-    if (net.dereg_mr == nullptr) return "deregMr";
-    if (net.isend == nullptr) return "isend";
-    if (net.irecv == nullptr) return "irecv";
-    if (net.test == nullptr) return "test";
-    if (net.close_send == nullptr) return "closeSend";
-    if (net.close_recv == nullptr) return "closeRecv";
-    if (net.close_listen == nullptr) return "closeListen";
-    if constexpr (kVersion >= 11) {
-      if (net.finalize == nullptr) return "finalize";
-    }
-    return nullptr;
-  }
+  Adapter(SharedLibrary library, const void* exported)
+      : library_(std::move(library)), net_(*static_cast<const Net*>(exported)) {}
 
   int version() const override { return kVersion; }
-  const char* name() const override { return net_->name; }
+  const char* name() const override { return net_.name; }
 
   abi::Result Init(uint64_t communicator, [[maybe_unused]] int traffic_class,
                    void** context) override {
-    const CallScope call("init");
+    *context = nullptr;
+    config_.traffic_class = traffic_class;
     if constexpr (kVersion >= 11) {
-      abi::NetCommConfig config{};
-      config.traffic_class = traffic_class;
-      return net_->init(context, communicator, &config, plugin_log::Function(), &CountProfilerCall);
+      return net_.init(context, communicator, &config_, plugin_log::Function(), CountProfilerCall);
+    } else if constexpr (kVersion == 10) {
+      return net_.init(plugin_log::Function(), CountProfilerCall);
     } else {
-      *context = nullptr;
-      traffic_class_ = traffic_class;
-      if constexpr (kVersion >= 10) {
-        return net_->init(plugin_log::Function(), &CountProfilerCall);
-      } else {
-        return net_->init(plugin_log::Function());
-      }
+      return net_.init(plugin_log::Function());
     }
   }
 
   abi::Result Finalize([[maybe_unused]] void* context) override {
-    if constexpr (kVersion >= 11) {
-      const CallScope call("finalize");
-      return net_->finalize(context);
-    } else {
-      return abi::kSuccess;
-    }
+    if constexpr (kVersion >= 11) return net_.finalize(context);
+    return abi::kSuccess;
   }
 
-  abi::Result Devices(int* count) override {
-    const CallScope call("devices");
-    return net_->devices(count);
-  }
+  abi::Result Devices(int* count) override { return net_.devices(count); }
 
-  abi::Result GetProperties(int device, NetProperties* properties, std::string* fault) override {
-    const CallScope call("getProperties");
-    // NCCL passes an uninitialized struct. Two calls with different initial bytes show which
-    // members the plugin did not set.
-    NetProperties seen[2];
-    for (int i = 0; i < 2; ++i) {
-      Properties blank;
-      std::memset(static_cast<void*>(&blank), i == 0 ? 0xA5 : 0x5A, sizeof blank);
-      const char* const unset_text = blank.name;
-      Guarded<Properties> guarded("properties", blank);
-      const abi::Result result = net_->get_properties(device, guarded.data());
-      if (result != abi::kSuccess) return result;
-      if (const std::optional<std::string> damage = guarded.TakeDamage()) *fault = *damage;
-      const Properties got = guarded.get();
-      if (got.name == unset_text || got.pci_path == unset_text || got.name == nullptr) {
-        *fault = got.pci_path == unset_text ? "leaves pciPath unset" : "gives no name";
-        return abi::kSuccess;
-      }
-      Convert(got, &seen[i]);
+  abi::Result GetProperties(int device, NetProperties* properties) override {
+    Properties got{};
+    const abi::Result result = net_.get_properties(device, &got);
+    if (result != abi::kSuccess) return result;
+    properties->name = got.name;
+    properties->pci_path = got.pci_path == nullptr ? "" : got.pci_path;
+    properties->speed = got.speed;
+    properties->latency = got.latency;
+    properties->max_comms = got.max_comms;
+    properties->max_recvs = got.max_recvs;
+    if constexpr (kVersion >= 9) {
+      properties->members.assign(got.v_device.devices, got.v_device.devices + got.v_device.count);
     }
-    *properties = seen[0];
-    if (fault->empty() && !(seen[0] == seen[1])) *fault = "leaves a member unset";
     return abi::kSuccess;
   }
 
   abi::Result MakeVirtualDevice([[maybe_unused]] const std::vector<int>& members,
                                 [[maybe_unused]] int* device) override {
     if constexpr (kVersion >= 9) {
-      if (net_->make_v_device == nullptr) return abi::kInvalidUsage;
-      const CallScope call("makeVDevice");
+      if (net_.make_v_device == nullptr) return abi::kInvalidUsage;
       decltype(Properties::v_device) request{};
       if (members.size() > std::size(request.devices)) return abi::kInvalidArgument;
       for (const int member : members) request.devices[request.count++] = member;
-      return net_->make_v_device(device, &request);
-    } else {
-      return abi::kInvalidUsage;
+      return net_.make_v_device(device, &request);
     }
+    return abi::kInvalidUsage;
   }
 
   abi::Result Listen([[maybe_unused]] void* context, int device, void* handle,
                      void** listen_comm) override {
-    const CallScope call("listen");
     if constexpr (kVersion >= 11) {
-      return net_->listen(context, device, handle, listen_comm);
+      return net_.listen(context, device, handle, listen_comm);
     } else {
-      return net_->listen(device, handle, listen_comm);
+      return net_.listen(device, handle, listen_comm);
     }
   }
 
   abi::Result Connect([[maybe_unused]] void* context, int device, void* handle,
                       void** send_comm) override {
-    const CallScope call("connect");
-    if constexpr (kVersion < 7) {
-      return net_->connect(device, handle, send_comm);
+    [[maybe_unused]] abi::NetDeviceHandle* device_handle = nullptr;
+    if constexpr (kVersion >= 11) {
+      return net_.connect(context, device, handle, send_comm, &device_handle);
+    } else if constexpr (kVersion == 10) {
+      return net_.connect(device, &config_, handle, send_comm, &device_handle);
+    } else if constexpr (kVersion >= 7) {
+      return net_.connect(device, handle, send_comm, &device_handle);
     } else {
-      abi::NetDeviceHandle* device_handle = nullptr;
-      if constexpr (kVersion >= 11) {
-        return net_->connect(context, device, handle, send_comm, &device_handle);
-      } else if constexpr (kVersion >= 10) {
-        abi::NetCommConfig config{};
-        config.traffic_class = traffic_class_;
-        return net_->connect(device, &config, handle, send_comm, &device_handle);
-      } else {
-        return net_->connect(device, handle, send_comm, &device_handle);
-      }
+      return net_.connect(device, handle, send_comm);
     }
   }
 
   abi::Result Accept(void* listen_comm, void** recv_comm) override {
-    const CallScope call("accept");
-    if constexpr (kVersion < 7) {
-      return net_->accept(listen_comm, recv_comm);
+    [[maybe_unused]] abi::NetDeviceHandle* device_handle = nullptr;
+    if constexpr (kVersion >= 7) {
+      return net_.accept(listen_comm, recv_comm, &device_handle);
     } else {
-      abi::NetDeviceHandle* device_handle = nullptr;
-      return net_->accept(listen_comm, recv_comm, &device_handle);
+      return net_.accept(listen_comm, recv_comm);
     }
   }
 
   abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    const CallScope call("regMr");
-    if constexpr (kVersion < 8) {
-      if (bytes > INT_MAX) return abi::kInternalError;
-      return net_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
-    } else {
-      return net_->reg_mr(comm, data, bytes, type, mhandle);
-    }
+    using Registered = std::conditional_t<kVersion >= 8, size_t, int>;
+    if (kVersion < 8 && bytes > INT_MAX) return abi::kInternalError;
+    return net_.reg_mr(comm, data, static_cast<Registered>(bytes), type, mhandle);
   }
 
-  abi::Result DeregMr(void* comm, void* mhandle) override {
-    const CallScope call("deregMr");
-    return net_->dereg_mr(comm, mhandle);
-  }
+  abi::Result DeregMr(void* comm, void* mhandle) override { return net_.dereg_mr(comm, mhandle); }
 
   abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
                     [[maybe_unused]] void* phandle, void** request) override {
-    const CallScope call("isend");
-    if constexpr (kVersion < 9) {
-      if (bytes > INT_MAX) return abi::kInternalError;
-      return net_->isend(send_comm, data, static_cast<int>(bytes), tag, mhandle, request);
-    } else if constexpr (kVersion < 10) {
-      return net_->isend(send_comm, data, bytes, tag, mhandle, request);
+    if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
+    if constexpr (kVersion >= 10) {
+      return net_.isend(send_comm, data, bytes, tag, mhandle, phandle, request);
     } else {
-      return net_->isend(send_comm, data, bytes, tag, mhandle, phandle, request);
+      return net_.isend(send_comm, data, static_cast<Size>(bytes), tag, mhandle, request);
     }
   }
 
   abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
                     [[maybe_unused]] void* phandle, void** request) override {
-    const CallScope call("irecv");
-    if constexpr (kVersion < 9) {
-      if (bytes > INT_MAX) return abi::kInternalError;
-      int size = static_cast<int>(bytes);
-      return net_->irecv(recv_comm, 1, &data, &size, &tag, &mhandle, request);
-    } else if constexpr (kVersion < 10) {
-      return net_->irecv(recv_comm, 1, &data, &bytes, &tag, &mhandle, request);
+    if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
+    auto size = static_cast<Size>(bytes);
+    if constexpr (kVersion >= 10) {
+      return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, &phandle, request);
     } else {
-      return net_->irecv(recv_comm, 1, &data, &bytes, &tag, &mhandle, &phandle, request);
+      return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, request);
     }
   }
 
   abi::Result Test(void* request, int* done, int* sizes) override {
-    const CallScope call("test");
-    return net_->test(request, done, sizes);
+    return net_.test(request, done, sizes);
   }
-  abi::Result CloseSend(void* send_comm) override {
-    const CallScope call("closeSend");
-    return net_->close_send(send_comm);
-  }
-  abi::Result CloseRecv(void* recv_comm) override {
-    const CallScope call("closeRecv");
-    return net_->close_recv(recv_comm);
-  }
-  abi::Result CloseListen(void* listen_comm) override {
-    const CallScope call("closeListen");
-    return net_->close_listen(listen_comm);
-  }
+  abi::Result CloseSend(void* send_comm) override { return net_.close_send(send_comm); }
+  abi::Result CloseRecv(void* recv_comm) override { return net_.close_recv(recv_comm); }
+  abi::Result CloseListen(void* listen_comm) override { return net_.close_listen(listen_comm); }
 
  private:
-  static void Convert(const Properties& from, NetProperties* to) {
-    to->name = from.name;
-    to->pci_path = from.pci_path == nullptr ? "" : from.pci_path;
-    to->guid = from.guid;
-    to->ptr_support = from.ptr_support;
-    to->speed = from.speed;
-    to->port = from.port;
-    to->latency = from.latency;
-    to->max_comms = from.max_comms;
-    to->max_recvs = from.max_recvs;
-    if constexpr (kVersion >= 7) {
-      to->net_device_type = static_cast<int>(from.net_device_type);
-      to->net_device_version = from.net_device_version;
-    }
-    if constexpr (kVersion >= 8) to->reg_is_global = from.reg_is_global;
-    if constexpr (kVersion >= 9) {
-      to->force_flush = from.force_flush;
-      const auto& members = from.v_device;
-      for (int i = 0; i < members.count && i < static_cast<int>(std::size(members.devices)); ++i) {
-        to->members.push_back(members.devices[i]);
-      }
-      to->max_p2p_bytes = from.max_p2p_bytes;
-      to->max_coll_bytes = from.max_coll_bytes;
-    }
-    if constexpr (kVersion >= 11) to->max_multi_request_size = from.max_multi_request_size;
-    if constexpr (kVersion >= 12) {
-      to->rail_id = from.rail_id;
-      to->plane_id = from.plane_id;
-    }
-  }
+  using Size = std::conditional_t<kVersion >= 9, size_t, int>;
 
   SharedLibrary library_;
-  const Net* net_;
-  int traffic_class_ = -1;
+  const Net& net_;
+  abi::NetCommConfig config_{};
 };
 
-using Make = std::unique_ptr<NetPlugin> (*)(SharedLibrary library, const void* exported,
-                                            std::string* error);
-
 template <int kVersion, typename Net, typename Properties>
-std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported,
-                                       std::string* error) {
-  using OfVersion = Adapter<kVersion, Net, Properties>;
-  const auto* const net = static_cast<const Net*>(exported);
-  if (const char* const missing = OfVersion::Missing(*net)) {
-    *error = "interface v" + std::to_string(kVersion) + " has no " + missing;
-    return nullptr;
-  }
-  return std::make_unique<OfVersion>(std::move(library), net);
+std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported) {
+  return std::make_unique<Adapter<kVersion, Net, Properties>>(std::move(library), exported);
 }
 
 struct SupportedInterface {
   int version;
-  Make make;
+  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported);
 };
 
 // The supported interface versions, newest first.
@@ -333,7 +209,7 @@ std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interfac
   for (const SupportedInterface& known : kInterfaces) {
     if (interface != 0 && interface != known.version) continue;
     const void* const exported = library.FindAddress(SymbolName(known.version).c_str());
-    if (exported != nullptr) return known.make(std::move(library), exported, error);
+    if (exported != nullptr) return known.make(std::move(library), exported);
   }
   *error = interface == 0 ? "exports no net interface that this program knows"
                           : "exports no " + SymbolName(interface) + " that this program knows";

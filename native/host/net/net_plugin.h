@@ -1,80 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A net plugin of any interface version, called with the arguments that NCCL's own wrappers pass.
 #ifndef NCCLTUNE_HOST_NET_NET_PLUGIN_H_
 #define NCCLTUNE_HOST_NET_NET_PLUGIN_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "abi/tuner_types.h"
+#include "abi/nccl_types.h"
 
 namespace nccltune::host::net {
 
-// Records the plugin function that each thread is currently in, so that another thread can detect a
-// call that never returns.
-
-struct CallSlot {
-  std::atomic<const char*> name{nullptr};  // null: in no plugin function
-  std::atomic<uint64_t> calls{0};
-};
-
-// The slot of the calling thread. If the slot is null, calls of this thread are not recorded.
-inline thread_local CallSlot* this_threads_slot = nullptr;
-
-class CallScope {
- public:
-  explicit CallScope(const char* name) : slot_(this_threads_slot) {
-    if (slot_ == nullptr) return;
-    // Only this thread writes, so no atomic read-modify-write is needed.
-    slot_->calls.store(slot_->calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    slot_->name.store(name, std::memory_order_relaxed);
-  }
-  ~CallScope() {
-    if (slot_ != nullptr) slot_->name.store(nullptr, std::memory_order_relaxed);
-  }
-  CallScope(const CallScope&) = delete;
-  CallScope& operator=(const CallScope&) = delete;
-
- private:
-  CallSlot* slot_;
-};
-
-inline constexpr size_t kHandleBytes = 128;  // NCCL_NET_HANDLE_MAXSIZE
-inline constexpr int kPointerHost = 1;       // NCCL_PTR_HOST
-inline constexpr int kMaxRecvs = 8;          // NCCL_PROXY_MAX_SUBS: number of sizes passed to test
+inline constexpr int kMaxRecvs = 8;  // NCCL_PROXY_MAX_SUBS: number of sizes passed to test
 
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
 std::string ResultName(int result);
 
-// The device properties of all interface versions. A property that a version does not have is 0 or
-// -1.
+// The properties of a device that the report shows.
 struct NetProperties {
   std::string name;
   std::string pci_path;
-  uint64_t guid = 0;
-  int ptr_support = 0;
   int speed = 0;
-  int port = 0;
   float latency = 0;
   int max_comms = 0;
   int max_recvs = 0;
-  int reg_is_global = 0;
-  int force_flush = 0;
-  int net_device_type = 0;
-  int net_device_version = 0;
   std::vector<int> members;  // the NICs of a virtual device, since v9
-  uint64_t max_p2p_bytes = 0;
-  uint64_t max_coll_bytes = 0;
-  int max_multi_request_size = 0;
-  int rail_id = -1;
-  int plane_id = -1;
-
-  bool operator==(const NetProperties&) const = default;
 };
 
 // The functions return NCCL's result code. They may be called from every thread from which NCCL
@@ -96,8 +48,7 @@ class NetPlugin {
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;
-  // Sets *fault to an error in the properties; empty if there is none.
-  virtual abi::Result GetProperties(int device, NetProperties* properties, std::string* fault) = 0;
+  virtual abi::Result GetProperties(int device, NetProperties* properties) = 0;
   // Returns kInvalidUsage before v9, or if the plugin has no such function.
   virtual abi::Result MakeVirtualDevice(const std::vector<int>& members, int* device) = 0;
 

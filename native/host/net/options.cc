@@ -58,7 +58,7 @@ the messages
 how the plugin is called
   --close-in-flight        close with requests outstanding
   --kill-after MS          kill rank 1; rank 0's plugin must report an error
-  --timeout S              limit without progress, or for one call (default: 60)
+  --timeout S              limit without progress; twice that for one call (default: 60)
   --log                    print the plugin's log lines to standard error
   --help
 

@@ -17,10 +17,10 @@
 
 #include "sendrecv/calls/message_call.h"
 #include "sendrecv/collective_work.h"
-#include "sendrecv/counts.h"
 #include "sendrecv/group/watch.h"
 #include "sendrecv/live_control.h"
 #include "sendrecv/log.h"
+#include "sendrecv/route.h"
 
 namespace nccltune::sendrecv {
 namespace {

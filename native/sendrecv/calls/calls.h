@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Carries out the calls between ncclGroupStart and ncclGroupEnd at the end of the group. A single
 // call outside of a group is a group of one.
 #ifndef NCCLTUNE_SENDRECV_CALLS_CALLS_H_

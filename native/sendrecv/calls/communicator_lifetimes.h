@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The communicators of the process: those that the library handles, those that NCCL is still
 // creating, and those that have ended.
 #ifndef NCCLTUNE_SENDRECV_CALLS_COMMUNICATOR_LIFETIMES_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Handles the application's NCCL calls. open_group.h holds the calls of a group.
 #include <unistd.h>
 
@@ -17,8 +16,8 @@
 #include <vector>
 
 #include "common/content_hash.h"
-#include "common/random_bytes.h"
 #include "common/settings.h"
+#include "common/token.h"
 #include "sendrecv/calls/calls.h"
 #include "sendrecv/calls/communicator_lifetimes.h"
 #include "sendrecv/calls/message_call.h"

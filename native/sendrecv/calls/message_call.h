@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The calls of ncclSend and ncclRecv, and the calls of a group. What the decisions of route.h
 // depend on, from a message's call, its communicator and its memory. What NCCL would refuse.
 #ifndef NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "sendrecv/counts.h"
+#include "sendrecv/route.h"
 
 namespace nccltune::sendrecv {
 namespace {

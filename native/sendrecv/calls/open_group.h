@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The calls of a thread between ncclGroupStart and the outermost ncclGroupEnd.
 //
 // Calls go to NCCL at once until the first eligible message (route.h). That call and all

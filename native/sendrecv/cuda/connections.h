@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Streams share CUDA's connections to a GPU, 8 by default. A stream that waits blocks other streams
 // of its connection, also streams that it waits for, by way of a peer. So programs that work with
 // NCCL would hang with few connections.

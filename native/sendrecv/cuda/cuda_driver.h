@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The Driver interface, implemented with CUDA's driver API.
 #ifndef NCCLTUNE_SENDRECV_CUDA_CUDA_DRIVER_H_
 #define NCCLTUNE_SENDRECV_CUDA_CUDA_DRIVER_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Whether copy engines may use the memory of another GPU: by NCCL's switches, by the link between
 // the two GPUs, and by the hardware on which this library was tested. Where NCCL would not use
 // direct access, this library does not use it either.

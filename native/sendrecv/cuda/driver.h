@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The functions of CUDA that the send/recv protocol needs. Tests implement them in software.
 #ifndef NCCLTUNE_SENDRECV_CUDA_DRIVER_H_
 #define NCCLTUNE_SENDRECV_CUDA_DRIVER_H_

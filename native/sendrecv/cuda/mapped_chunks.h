@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Memory mapped with cuMemMap. It consists of adjacent chunks, and each chunk is shared with other
 // processes as a file descriptor.
 #ifndef NCCLTUNE_SENDRECV_CUDA_MAPPED_CHUNKS_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The code of the wait kernels (wait_kernels.h). The build has no CUDA compiler: wait_kernels.inc
 // is the PTX of this file, for GPUs from compute capability 7.0 and drivers from CUDA 10.2. After a
 // change:

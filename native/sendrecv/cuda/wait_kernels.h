@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The two kernels of the library, with which streams wait if all of them share one connection to
 // the GPU. Each has one warp. The code is in wait_kernels.cu, and as PTX in wait_kernels.inc. The
 // order in which a group launches them is in kernel_plan.h, the reasons are in

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The library's state of an NCCL communicator on one rank: the rank's record in shared memory
 // (segment.h), and the lanes to and from peers on the same host. A lane carries the messages from
 // one rank to another (message_lane.h).

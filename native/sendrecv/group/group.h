@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Carries out the sends and receives of one group. For each message: posts it in its lane
 // (message_lane.h), decides how it is carried (route.h), and enqueues the operations (plan.h).
 #ifndef NCCLTUNE_SENDRECV_GROUP_GROUP_H_

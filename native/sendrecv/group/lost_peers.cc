@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The part of a communicator that finds lost peers and failures, and ends waits for them.
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A thread that checks every 200 ms whether peers are alive, as long as the process has
 // communicators. The thread calls CUDA only to record an event when a peer is lost. The thread
 // calls NCCL only for new communicators that no other thread knows yet.

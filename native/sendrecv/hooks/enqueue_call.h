@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // An NCCL call that enqueues work and returns nothing through its arguments: a collective or a
 // one-sided operation. The library can hold such a call and make it at the end of its group.
 #ifndef NCCLTUNE_SENDRECV_HOOKS_ENQUEUE_CALL_H_

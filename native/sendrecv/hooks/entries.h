@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The functions that programs call instead of NCCL's. They pass the calls to the interceptor
 // (interpose.h).
 #ifndef NCCLTUNE_SENDRECV_HOOKS_ENTRIES_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The interface between the shell, which exports NCCL's functions, and the interceptor, which
 // handles the calls.
 #ifndef NCCLTUNE_SENDRECV_HOOKS_INTERPOSE_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The parts of NCCL's public C interface that send/recv needs. These are our own declarations of
 // public facts, checked against NCCL 2.13.4 to 2.32.3.
 #ifndef NCCLTUNE_SENDRECV_HOOKS_NCCL_API_H_

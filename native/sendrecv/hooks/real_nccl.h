@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Finds the real NCCL that this library interposes.
 #ifndef NCCLTUNE_SENDRECV_HOOKS_REAL_NCCL_H_
 #define NCCLTUNE_SENDRECV_HOOKS_REAL_NCCL_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Finds where the dynamic loader searches for a library. dlopen does not search again for a name
 // that it has already resolved, such as libnccl.so.2 if this library has that name.
 #ifndef NCCLTUNE_SENDRECV_HOOKS_SEARCH_PATH_H_

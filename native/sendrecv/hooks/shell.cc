@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Fills the table of the trampolines at the first call of any NCCL function.
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // NCCL's functions in the order of symbols.txt, which is also the order of the trampolines.
 #ifndef NCCLTUNE_SENDRECV_HOOKS_SYMBOLS_H_
 #define NCCLTUNE_SENDRECV_HOOKS_SYMBOLS_H_

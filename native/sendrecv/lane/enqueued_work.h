@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tracks whether the work that a communicator has enqueued in streams is complete. For this it
 // records CUDA events after the library's own operations, and after some of NCCL's messages.
 #ifndef NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Decides which messages of a lane have slots. A lane carries the messages from one rank to
 // another. A slot is a message's place in the memory that the two ranks share. A copy engine can
 // carry only a message with a slot (message_lane.h).

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Plans and enqueues the kernels and copies of a group if streams wait by kernels
 // (Policy::kernel_waits). The reasons for the order are in docs/design/sendrecv.md ("One
 // connection").

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A lane carries the messages from one rank to another. The two ranks are its sides. They share the
 // lane's memory, which holds a ring of slots. A side posts a message when it writes its half of the
 // message's slot. The side that posts first is the first side. The first side decides once how the

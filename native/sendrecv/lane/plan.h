@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Plans in which order and in which streams the operations of a group are enqueued. Calls neither
 // CUDA nor NCCL. The reasons for the order are in docs/design/sendrecv.md ("The order in a
 // stream").

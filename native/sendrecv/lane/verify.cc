@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "sendrecv/counts.h"
+#include "sendrecv/route.h"
 
 namespace nccltune::sendrecv {
 namespace {

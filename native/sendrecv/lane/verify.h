@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Compares the contents of messages (NCCLTUNE_SENDRECV=verify). The sender's stream computes a
 // checksum before the message is sent, and the receiver's stream after it has arrived. For this the
 // bytes are copied to the host, and functions on the CPU compute the checksums.

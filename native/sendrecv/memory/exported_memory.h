@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Exports memory of this rank, so that peers can copy to or from it. Memory is exported when it
 // first holds a message. The peer maps the memory at the peer's next call. Until then NCCL carries
 // the messages in that memory.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Maps memory that a peer exports (exported_memory.h) into this process.
 #ifndef NCCLTUNE_SENDRECV_MEMORY_IMPORTED_MEMORY_H_
 #define NCCLTUNE_SENDRECV_MEMORY_IMPORTED_MEMORY_H_

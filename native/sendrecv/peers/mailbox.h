@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Sends file descriptors of GPU memory between ranks. Each rank of a communicator has one
 // nonblocking datagram socket. A rank is identified by its place, the index of its record in the
 // segment (segment.h). A random token in the record is part of the socket's address, so another

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The segment: the shared-memory file of a communicator on one host. Each rank of the host takes a
 // place in the file, which is the index of its RankRecord. A rank takes its place before NCCL
 // creates the communicator, and NCCL's handshake waits for all ranks. So after the handshake all

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Builds the stream operations that carry messages through the channels.
 #include "sendrecv/vccl/vccl.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The `vccl` policy (NCCLTUNE_SENDRECV_POLICY=vccl): messages go in chunks through a buffer in the
 // receiver's GPU memory. The sender's copy engine fills slots of the buffer and the receiver's copy
 // engine empties them, on several channels at once. This is the method of VCCL's send/recv without

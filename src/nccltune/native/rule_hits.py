@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read how many calls each row of a configuration decided in a process.
 
-The layout is that of native/tuner/rule_hits.h.
+The layout is that of native/tuner/rule_set.h.
 """
 
 import os

@@ -1,27 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The headers check their sizes and offsets with static_assert. These tests include all versions
 // together, and check the numbers of the names that NCCL prints or reads, and what NCCL casts or
 // converts between versions.
-#include <gtest/gtest.h>
-
-#include <type_traits>
-
-#include "abi/net_types.h"
-#include "abi/net_v10.h"
-#include "abi/net_v11.h"
-#include "abi/net_v12.h"
-#include "abi/net_v6.h"
-#include "abi/net_v7.h"
-#include "abi/net_v8.h"
-#include "abi/net_v9.h"
-#include "abi/tuner_types.h"
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v3.h"
-#include "abi/tuner_v4.h"
-#include "abi/tuner_v5.h"
-#include "abi/tuner_v6.h"
-#include "abi/tuner_v7.h"
+#include "abi/net.h"
+#include "abi/tuner.h"
+#include "testing.h"
 
 namespace nccltune::abi {
 namespace {

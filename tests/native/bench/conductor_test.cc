@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/conductor.h"
 
-#include <gtest/gtest.h>
 #include <sys/eventfd.h>
-
-#include <atomic>
-#include <sstream>
-#include <string>
-#include <thread>
 
 #include "bench/ending.h"
 #include "bench/player.h"
 #include "bench/support.h"
 #include "bench/wire.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

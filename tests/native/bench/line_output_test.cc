@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/ensemble.h"
-
-#include <fcntl.h>
-#include <gtest/gtest.h>
-
-#include <csignal>
-#include <string>
-
 #include "bench/support.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/options.h"
-
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <map>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

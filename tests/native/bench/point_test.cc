@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include "bench/answer.h"
 #include "bench/step.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

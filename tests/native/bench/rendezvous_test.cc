@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/rendezvous.h"
 
-#include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-
-#include <atomic>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "bench/support.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

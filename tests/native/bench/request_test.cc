@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/request.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {
@@ -28,6 +25,17 @@ std::string ErrorOf(const std::string& line) {
 std::string Measure(const std::string& members) {
   return R"({"op":"measure","collective":"allreduce","bytes":[1024],"choices":["default"])" +
          (members.empty() ? "" : "," + members) + "}";
+}
+
+// Returns a measure request of one byte with these choices.
+std::string Choices(const std::string& choices) {
+  return R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[)" + choices + "]}";
+}
+
+// Returns a measure request with these bytes.
+std::string Bytes(const std::string& bytes) {
+  return R"({"op":"measure","collective":"allreduce","bytes":)" + bytes +
+         R"(,"choices":["default"]})";
 }
 
 TEST(BenchRequest, AbsentMembersAreAtTheirDefault) {
@@ -92,9 +100,7 @@ TEST(BenchRequest, WritingAChoiceIsTheInverseOfParsing) {
       R"("default")", R"("tuned")", R"({"algorithm":"nvls_tree","protocol":"simple"})",
       R"({"algorithm":"ring","protocol":"ll128","channels":2,"chunk_bytes":64})"};
   for (const std::string& choice : choices) {
-    const BenchRequest request = Parsed(
-        R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[)" + choice + "]}");
-    EXPECT_EQ(json::Write(ToJson(request.choices[0])), choice);
+    EXPECT_EQ(json::Write(ToJson(Parsed(Choices(choice)).choices[0])), choice);
   }
 }
 
@@ -141,28 +147,17 @@ TEST(BenchRequest, InvalidInputIsReported) {
       {R"({"op":"measure","collective":"","bytes":[1],"choices":["default"]})",
        "'collective': '' is none of"},
       {R"({"op":"measure","collective":"allreduce","choices":["default"]})", "'bytes' is missing"},
-      {R"({"op":"measure","collective":"allreduce","bytes":1,"choices":["default"]})",
-       "'bytes' must be an array, not an integer"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[],"choices":["default"]})",
-       "'bytes' must hold from 1 to 4096"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[0],"choices":["default"]})",
-       "'bytes' must hold integers from 1"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[8,4,8],"choices":["default"]})",
-       "'bytes' holds 8 twice"},
+      {Bytes("1"), "'bytes' must be an array, not an integer"},
+      {Bytes("[]"), "'bytes' must hold from 1 to 4096"},
+      {Bytes("[0]"), "'bytes' must hold integers from 1"},
+      {Bytes("[8,4,8]"), "'bytes' holds 8 twice"},
       {R"({"op":"measure","collective":"allreduce","bytes":[1]})", "'choices' is missing"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":["fast"]})",
-       "'choices'[0]: 'fast' is neither default, nor tuned, nor an object"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":["tuned","tuned"]})",
-       "'choices'[1]: it is listed twice"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[7]})",
-       "'choices'[0]: expected an object, not an integer"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[{"algorithm":"tree"}]})",
-       "'choices'[0]: 'protocol' is missing"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[1],)"
-       R"("choices":[{"algorithm":"NVLSTree","protocol":"simple"}]})",
-       "did you mean 'nvls_tree'?"},
-      {R"({"op":"measure","collective":"allreduce","bytes":[1],)"
-       R"("choices":[{"algorithm":"tree","protocol":"ll","channels":65}]})",
+      {Choices(R"("fast")"), "'choices'[0]: 'fast' is neither default, nor tuned, nor an object"},
+      {Choices(R"("tuned","tuned")"), "'choices'[1]: it is listed twice"},
+      {Choices(R"(7)"), "'choices'[0]: expected an object, not an integer"},
+      {Choices(R"({"algorithm":"tree"})"), "'choices'[0]: 'protocol' is missing"},
+      {Choices(R"({"algorithm":"NVLSTree","protocol":"simple"})"), "did you mean 'nvls_tree'?"},
+      {Choices(R"({"algorithm":"tree","protocol":"ll","channels":65})"),
        "'channels' must be from 1 to 64"},
       {R"({"op":"measure","collective":"sendrecv","bytes":[1],"choices":["default","tuned"]})",
        "NCCL asks no tuner about sendrecv: its only choice is default"},

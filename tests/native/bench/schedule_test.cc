@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/player.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <set>
-#include <string>
-
 #include "bench/random.h"
 #include "common/json.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/support.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <thread>
-#include <utility>
 
 #include "bench/ensemble.h"
 #include "bench/player.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

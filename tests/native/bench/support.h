@@ -2,22 +2,11 @@
 #ifndef NCCLTUNE_TESTS_BENCH_SUPPORT_H_
 #define NCCLTUNE_TESTS_BENCH_SUPPORT_H_
 
-#include <chrono>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
-
 #include "bench/backend.h"
 #include "bench/conductor.h"
 #include "common/descriptor.h"
 #include "common/json.h"
+#include "standard.h"
 
 namespace nccltune::bench {
 

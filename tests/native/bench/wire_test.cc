@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/wire.h"
-
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <string>
-
 #include "bench/random.h"
 #include "bench/rendezvous.h"
 #include "bench/support.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

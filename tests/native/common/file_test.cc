@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/file.h"
-
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <fstream>
-#include <string>
-#include <thread>
-#include <utility>
-
 #include "common/descriptor.h"
+#include "testing.h"
 
 namespace nccltune {
 namespace {

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/json.h"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <string>
+#include "testing.h"
 
 namespace nccltune::json {
 namespace {

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/little_endian.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
+#include "testing.h"
 
 namespace nccltune::little_endian {
 namespace {

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/log.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "log_line.h"
+#include "testing.h"
 
 namespace nccltune {
 namespace {

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/option_table.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune {
 namespace {

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/settings.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <optional>
-#include <sstream>
-#include <string>
+#include "testing.h"
 
 namespace nccltune {
 namespace {

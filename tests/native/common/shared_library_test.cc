@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/shared_library.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <string>
-#include <utility>
-
 #include "common/cuda_api.h"
+#include "testing.h"
 
 namespace nccltune {
 namespace {

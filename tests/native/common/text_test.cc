@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/text.h"
-
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <optional>
-#include <set>
-#include <string>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/nccl_version.h"
 #include "common/token.h"
 #include "common/vocabulary.h"
+#include "testing.h"
 
 namespace nccltune {
 namespace {

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Any bytes as a configuration, through the parser, the tables and some lookups. Beyond crashes and
 // sanitizer findings it checks what must hold for every input.
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string_view>
-
+#include "standard.h"
 #include "tuner/config.h"
 #include "tuner/first_match.h"
 #include "tuner/rule_set.h"

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
-
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 #include "host/model_constants.h"
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/cost_table.h"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <initializer_list>
-#include <limits>
-#include <string>
-#include <utility>
-
 #include "host/nccl_rules.h"
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/guarded.h"
-
-#include <gtest/gtest.h>
-
-#include <cstring>
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

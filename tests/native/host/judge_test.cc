@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/decision.h"
-
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <optional>
-#include <string>
-
 #include "host/nccl_rules.h"
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

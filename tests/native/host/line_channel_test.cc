@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/line_channel.h"
-
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <string>
-#include <thread>
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/protocol.h"
-
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "host/program_options.h"
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

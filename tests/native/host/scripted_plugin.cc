@@ -23,12 +23,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v3.h"
-#include "abi/tuner_v4.h"
-#include "abi/tuner_v5.h"
-#include "abi/tuner_v6.h"
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 
 #ifndef OLDEST
 #define OLDEST 2

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the host with complete plugins, well-behaved and hostile.
 #include "host/tuner_host.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <memory>
-#include <string>
+#include "testing.h"
 
 namespace nccltune::host {
 namespace {

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Communicators that are aborted while they connect: NCCL makes no more calls, closes what it has
 // and calls finalize. No resource may stay in the process.
 #include <dirent.h>
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstddef>
-#include <cstdlib>
-#include <thread>
-
-#include "abi/net_v11.h"
+#include "abi/net.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

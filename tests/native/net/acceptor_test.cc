@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/acceptor.h"
 
-#include <gtest/gtest.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <initializer_list>
-#include <iterator>
-#include <list>
-#include <memory>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "net/clock.h"
 #include "net/descriptors.h"
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/arrivals.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <vector>
+#include "net/wire.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

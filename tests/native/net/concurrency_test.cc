@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Communicators start and end in several threads while others transfer; most useful with the thread
 // sanitizer.
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <thread>
-#include <vector>
-
 #include "net/support.h"
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/connection_failure.h"
-
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <string>
-#include <vector>
-
 #include "common/log.h"
 #include "common/text.h"
 #include "log_line.h"
 #include "net/clock.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/connection_stats.h"
-
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "log_line.h"
 #include "net/clock.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

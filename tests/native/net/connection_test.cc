@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests every interface version through its own struct: connections, transfers and close.
-#include <array>
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "net/support.h"
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Processes with few file descriptors: a connection has fewer flows, or fails with a message that
 // states how to raise the limit.
 #include "net/descriptors.h"
-
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <csignal>
-#include <cstddef>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "net/clock.h"
 #include "net/link.h"
 #include "net/receiver.h"
 #include "net/sender.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

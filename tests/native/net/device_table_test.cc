@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/device_table.h"
-
-#include <gtest/gtest.h>
-
-#include <climits>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "net/kernel_facts.h"
 #include "net/kernel_folder.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -3,13 +3,7 @@
 
 #include <sys/epoll.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstddef>
-#include <cstdlib>
-#include <new>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

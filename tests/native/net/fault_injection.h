@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Injects failures of allocations and of epoll_ctl at a chosen call. It replaces operator new, and
 // epoll_ctl through the linker's --wrap, so it needs a program of its own.
 #ifndef NCCLTUNE_TESTS_NET_FAULT_INJECTION_H_

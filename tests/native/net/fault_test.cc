@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Small transfers. In each of them another memory allocation or epoll_ctl fails. Either all data
 // arrives, or a call fails and logs a line. Nothing may crash, hang or leak.
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "net/fault_injection.h"
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

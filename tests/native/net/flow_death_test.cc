@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Flows of a running transfer die by a close or a reset, one after another and all at once.
-#include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/flow_rate.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <deque>
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Fuzzes a receiver. The peer knows the token, and the input decides what it sends on which flow.
 // Valid data must arrive although flows die; invalid data must do no harm.
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <optional>
-#include <utility>
-#include <vector>
-
-#include "net/arrivals.h"
 #include "net/clock.h"
 #include "net/fuzz_socket.h"
 #include "net/receiver.h"
 #include "net/transport.h"
 #include "net/wire.h"
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

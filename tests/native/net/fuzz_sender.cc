@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Fuzzes a sender. The input decides when the peer reads, acknowledges, lies, stalls or
 // disconnects. Every frame must be valid, although buffers are overwritten once they are released.
 // If the peer never lied, every message must arrive complete.
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <list>
-#include <map>
-#include <optional>
-#include <utility>
-#include <vector>
-
-#include "net/arrivals.h"
 #include "net/clock.h"
 #include "net/fuzz_socket.h"
 #include "net/sender.h"
 #include "net/transport.h"
 #include "net/wire.h"
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The peer's end of a flow, controlled by a fuzzer, over 127.0.0.1.
 #ifndef NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_
 #define NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "net/clock.h"
 #include "net/device_table.h"
 #include "net/socket.h"
 #include "net/transport.h"
+#include "standard.h"
 
 namespace nccltune::net {
 

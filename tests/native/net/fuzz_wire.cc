@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <optional>
-
 #include "net/fuzz_socket.h"
-#include "net/handle.h"
 #include "net/wire.h"
+#include "standard.h"
 
 namespace nccltune::net {
 

@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs fixed fuzz cases without a fuzzer, so that every build runs them.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <span>
-#include <vector>
-
 #include "net/fuzz_socket.h"
-#include "net/handle.h"
 #include "net/wire.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

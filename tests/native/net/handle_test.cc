@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/handle.h"
-
-#include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <vector>
+#include "net/wire.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

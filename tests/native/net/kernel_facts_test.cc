@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/kernel_facts.h"
-
-#include <gtest/gtest.h>
-#include <sched.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdlib>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "net/kernel_folder.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

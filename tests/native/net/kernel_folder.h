@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A folder that a test fills as the kernel would fill /proc or /sys.
 #ifndef NCCLTUNE_TESTS_NET_KERNEL_FOLDER_H_
 #define NCCLTUNE_TESTS_NET_KERNEL_FOLDER_H_
 
-#include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <string>
-
 #include "net/interfaces.h"
 #include "scoped_variable.h"
+#include "testing.h"
 
 namespace nccltune::net {
 

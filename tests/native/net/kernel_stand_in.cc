@@ -2,15 +2,8 @@
 #include "net/kernel_stand_in.h"
 
 #include <linux/errqueue.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <vector>
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Sits between the plugin and the kernel (the linker's --wrap) and simulates behaviour that this
 // kernel does not show over loopback. The sends, pages, numbers and reports are real.
 #ifndef NCCLTUNE_TESTS_NET_KERNEL_STAND_IN_H_
 #define NCCLTUNE_TESTS_NET_KERNEL_STAND_IN_H_
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
+#include "standard.h"
 
 namespace nccltune::net {
 

@@ -1,25 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/link.h"
-
-#include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <chrono>
-#include <cstring>
-#include <filesystem>
-#include <memory>
-#include <random>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-
 #include "common/text.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -3,20 +3,11 @@
 #ifndef NCCLTUNE_TESTS_NET_LINK_H_
 #define NCCLTUNE_TESTS_NET_LINK_H_
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "log_line.h"
 #include "net/socket.h"
 #include "net/transport.h"
 #include "net/wire.h"
+#include "standard.h"
 
 namespace nccltune::net {
 

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/net_settings.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "net/kernel_folder.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A connector whose listener is wrong: another release of the plugin, a foreign service, or one
 // that disappears.
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "common/text.h"
 #include "net/link.h"
 #include "net/sender.h"
 #include "net/socket.h"
 #include "net/transport.h"
 #include "net/wire.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

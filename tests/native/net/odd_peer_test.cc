@@ -1,24 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A peer that knows the token but violates the protocol.
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
 #include "net/transport.h"
 #include "net/wire.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A dead network compared with a busy application. Both leave data undelivered; only the first must
 // end flows. A socket filter that drops every packet makes a flow's network dead: neither kernel
 // receives anything.
-#include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
-
-#include <chrono>
-#include <cstddef>
-#include <thread>
-#include <vector>
 
 #include "net/clock.h"
 #include "net/link.h"
@@ -19,6 +11,7 @@
 #include "net/sender.h"
 #include "net/socket.h"
 #include "net/transport.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests every interface version through its own struct: communicators and their devices.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <iterator>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "net/plugin.h"
 #include "net/support.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

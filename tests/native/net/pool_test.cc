@@ -1,23 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/pool.h"
-
-#include <gtest/gtest.h>
-#include <sched.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "net/clock.h"
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Calls that flows make on a receiver's buffers.
 #include "net/receiver.h"
-
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <thread>
-#include <vector>
-
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/relay.h"
-
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <array>
-#include <span>
-#include <utility>
-
 #include "common/text.h"
 #include "net/clock.h"
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A relay between the two ends of a connection that simulates a network: it delays, drops and
 // truncates data.
 #ifndef NCCLTUNE_TESTS_NET_RELAY_H_
 #define NCCLTUNE_TESTS_NET_RELAY_H_
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <list>
-#include <mutex>
-#include <thread>
-#include <vector>
-
 #include "net/socket.h"
+#include "standard.h"
 
 namespace nccltune::net {
 

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Connections through a network that delays, closes, resets, truncates and stalls them. Either
 // every byte arrives, or an error names the peer, the device and the outstanding bytes.
 #include "net/relay.h"
-
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "net/clock.h"
 #include "net/link.h"
 #include "net/receiver.h"
 #include "net/sender.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

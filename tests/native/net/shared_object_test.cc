@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The shared object as it is shipped: what it exports and what it needs.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "abi/net_v11.h"
+#include "abi/net.h"
 #include "program_output.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/stats_page.h"
 #include "open_memory.h"
-
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

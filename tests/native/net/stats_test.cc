@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The counters of running connections, read as another program reads them.
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include "net/link.h"
 #include "net/stats_page.h"
 #include "open_memory.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

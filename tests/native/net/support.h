@@ -2,29 +2,13 @@
 #ifndef NCCLTUNE_TESTS_NET_SUPPORT_H_
 #define NCCLTUNE_TESTS_NET_SUPPORT_H_
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "abi/nccl_types.h"
-#include "abi/net_v10.h"
-#include "abi/net_v11.h"
-#include "abi/net_v12.h"
-#include "abi/net_v6.h"
-#include "abi/net_v7.h"
-#include "abi/net_v8.h"
-#include "abi/net_v9.h"
+#include "abi/net.h"
 #include "log_line.h"
 #include "net/device_table.h"
 #include "net/plugin.h"
 #include "net/transport.h"
+#include "testing.h"
 
 extern "C" {
 extern const nccltune::abi::NetV6 ncclNetPlugin_v6;

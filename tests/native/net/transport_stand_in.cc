@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/support.h"
-
-#include <atomic>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
 #include "net/device_table.h"
 #include "net/kernel_folder.h"
+#include "net/support.h"
+#include "standard.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/transport.h"
-
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "net/clock.h"
 #include "net/link.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests the plugin as NCCL uses it: two processes load it, call every interface version in every
 // order that NCCL may use, check every byte, and one loses its peer.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-
 #include "host/net/support.h"
+#include "testing.h"
 
 namespace nccltune::host::net {
 namespace {

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/wire.h"
-
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <random>
-#include <set>
-
-#include "net/arrivals.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

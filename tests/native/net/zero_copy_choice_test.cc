@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/zero_copy.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <random>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,23 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Zero-copy sends over complete connections. Over loopback the kernel copies when a packet reaches
 // the receiver; until then it reads the application's memory, as for a NIC. So the stand-in only
 // hides or delays the kernel's report of the copy.
-#include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "net/clock.h"
 #include "net/kernel_stand_in.h"
@@ -27,6 +12,7 @@
 #include "net/stats_page.h"
 #include "net/transport.h"
 #include "net/zero_copy.h"
+#include "testing.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane/gate.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
-#include <random>
-#include <string>
-#include <thread>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/group/group.h"
 #include "sendrecv/soft_driver.h"
 #include "sendrecv/world.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -36,22 +26,30 @@ Step One(Role role, size_t message, size_t stream = 0) {
   return {.stream = stream, .calls = {{.role = role, .message = message}}};
 }
 
+// Messages from rank 0 to rank 1, each called alone.
+Program OneByOne(const std::vector<Sent>& messages) {
+  std::vector<std::vector<Step>> steps(2);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    steps[0].push_back(One(Role::kSender, i));
+    steps[1].push_back(One(Role::kReceiver, i));
+  }
+  return Of(2, messages, steps);
+}
+
 constexpr Role kSend = Role::kSender;
 constexpr Role kReceive = Role::kReceiver;
 constexpr uint64_t kSmall = kEagerLimit;
 constexpr uint64_t kLarge = 2 * kEagerLimit;
 
+using Paths = std::map<Path, size_t>;
+
 // Runs the program in random orders; it must always end well. Returns how its messages were
 // carried.
-std::map<Path, size_t> RunOften(const Program& program) {
-  std::map<Path, size_t> paths;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+Paths RunOften(const Program& program) {
+  Paths paths;
+  for (uint64_t seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
     Random random(seed);
-    const Ran ran = RunProgram(program, random, 1);
-    EXPECT_TRUE(ran.over) << "seed " << seed << "\n" << ran.trouble;
-    EXPECT_EQ(ran.trouble, "") << "seed " << seed;
-    if (testing::Test::HasFailure()) break;
-    for (const auto& [path, count] : ran.paths) paths[path] += count;
+    ExpectWell(RunProgram(program, random, 1), program, seed, &paths);
   }
   return paths;
 }
@@ -67,13 +65,7 @@ TEST(Group, OneMessage) {
 
 // The peer has mapped the staging memory from the second time on.
 TEST(Group, WhatIsSentAheadIsFetched) {
-  const std::vector<Sent> messages(5, {0, 0, 1, kSmall});
-  std::vector<std::vector<Step>> steps(2);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    steps[0].push_back(One(kSend, i));
-    steps[1].push_back(One(kReceive, i));
-  }
-  const auto paths = RunOften(Of(2, messages, steps));
+  const auto paths = RunOften(OneByOne(std::vector<Sent>(5, {0, 0, 1, kSmall})));
   EXPECT_GT(paths.at(Path::kPulled), 50U);
   EXPECT_GE(paths.at(Path::kStaged), paths.at(Path::kPulled));
 }
@@ -118,12 +110,7 @@ TEST(Group, ASendDoesNotWaitForTheReceiveOfTheOneBefore) {
 TEST(Group, FromACapturedMessageOnNcclCarriesAll) {
   std::vector<Sent> messages(6, {0, 0, 1, kLarge});
   messages[2].captured = true;
-  std::vector<std::vector<Step>> steps(2);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    steps[0].push_back(One(kSend, i));
-    steps[1].push_back(One(kReceive, i));
-  }
-  const auto paths = RunOften(Of(2, messages, steps));
+  const auto paths = RunOften(OneByOne(messages));
   EXPECT_EQ(paths.at(Path::kNative), 200U * 2 * 4);
 }
 
@@ -187,7 +174,7 @@ TEST(Group, ALaneRecoversAfterACrowd) {
 // Random programs with rings that often fill up, lanes that are shut at first, graphs, buffers and
 // pieces.
 TEST(Group, RandomProgramsWithFewSlotsEndWell) {
-  std::map<Path, size_t> paths;
+  Paths paths;
   size_t full = 0;
   for (uint64_t seed = 0; seed < 1600 / kFewer; ++seed) {
     Random random(seed);
@@ -201,9 +188,7 @@ TEST(Group, RandomProgramsWithFewSlotsEndWell) {
     Program program = RandomProgram(random, 10 + random() % 60, false, kind);
     for (Sent& each : program.messages) each.captured = policy.graphs && random() % 4 == 0;
     const Ran ran = RunProgram(program, random, 0.9, policy, lanes);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed << "\n" << Words(program);
-    for (const auto& [path, count] : ran.paths) paths[path] += count;
+    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed, &paths));
     full += ran.full;
   }
   for (const Path path :
@@ -214,14 +199,12 @@ TEST(Group, RandomProgramsWithFewSlotsEndWell) {
 }
 
 TEST(Group, RandomProgramsEndWell) {
-  std::map<Path, size_t> paths;
+  Paths paths;
   for (uint64_t seed = 0; seed < 600 / kFewer; ++seed) {
     Random random(seed);
     const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
     const Ran ran = RunProgram(program, random, 0.8);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
-    for (const auto& [path, count] : ran.paths) paths[path] += count;
+    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed, &paths));
   }
   for (const Path path : {Path::kNative, Path::kPushed, Path::kStaged, Path::kPulled}) {
     EXPECT_GT(paths[path], 100U / kFewer) << static_cast<int>(path);
@@ -229,14 +212,12 @@ TEST(Group, RandomProgramsEndWell) {
 }
 
 TEST(Group, RandomProgramsThroughBuffersEndWell) {
-  std::map<Path, size_t> paths;
+  Paths paths;
   for (uint64_t seed = 0; seed < 400 / kFewer; ++seed) {
     Random random(seed);
     const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
     const Ran ran = RunProgram(program, random, 0.8, kThroughBuffers);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
-    for (const auto& [path, count] : ran.paths) paths[path] += count;
+    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed, &paths));
   }
   EXPECT_GT(paths[Path::kNative], 100U / kFewer);
   EXPECT_GT(paths[Path::kBuffered], 1000U / kFewer);
@@ -255,8 +236,7 @@ TEST(Group, RandomProgramsWithGraphsEndWell) {
     for (const Policy& policy : {kWithGraphs, kCopies}) {
       Random same(seed);
       const Ran ran = RunProgram(program, same, 0.9, policy);
-      ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-      ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+      ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed));
       const auto found = ran.paths.find(Path::kNative);
       if (found != ran.paths.end()) (policy.graphs ? native : without) += found->second;
     }
@@ -272,8 +252,7 @@ TEST(Group, RandomProgramsInPiecesEndWell) {
     Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
     for (Sent& each : program.messages) each.captured = policy.graphs && random() % 4 == 0;
     const Ran ran = RunProgram(program, random, 0.8, policy);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed));
   }
 }
 
@@ -292,8 +271,7 @@ TEST(Group, WhatEndsWithNcclEndsWithUs) {
     for (const uint64_t ring : {LaneMemory::kSlots, uint64_t{2}}) {
       const Ran ran =
           RunProgram(program, random, 0.9, kCopies, {.ring = ring, .opened = ring != 2});
-      ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-      ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+      ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed));
     }
   }
   EXPECT_GT(ended, 150U / kFewer);
@@ -307,8 +285,7 @@ TEST(Group, ByThreads) {
       for (const LaneSettings& lanes :
            {LaneSettings{}, LaneSettings{.ring = 4, .opened = seed % 2 == 0}}) {
         const Ran ran = RunProgramByThreads(program, seed, 0.8, policy, lanes);
-        ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-        ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+        ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed));
       }
     }
   }

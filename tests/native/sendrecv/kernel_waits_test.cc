@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Programs whose streams share one connection and wait by kernels.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "sendrecv/lane/kernel_plan.h"
 #include "sendrecv/world.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -119,9 +111,7 @@ TEST(KernelWaits, WhatEndsWithNcclEndsWithUs) {
         .opened = random() % 2 == 0,
         .other_priority = random() % 8 == 0};
     const Ran ran = RunProgram(program, random, 0.9, kByKernels, lanes);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed << "\n" << Words(program);
-    for (const auto& [path, count] : ran.paths) paths[path] += count;
+    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed, &paths));
   }
   EXPECT_GT(paths[Path::kPulled], wanted / 40);
   EXPECT_EQ(paths[Path::kPushed] + paths[Path::kStaged] + paths[Path::kBuffered], 0U);
@@ -143,8 +133,7 @@ TEST(KernelWaits, ByThreads) {
     if (!well) continue;
     ++ended;
     const Ran ran = RunProgramByThreads(program, seed, 0.8, kByKernels);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed));
   }
   EXPECT_GT(ended, 5U);
 }

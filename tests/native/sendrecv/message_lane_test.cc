@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane/message_lane.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/world.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "sendrecv/lane/plan.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/programs.h"
-
-#include <algorithm>
-#include <sstream>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Random programs of sends and receives between several ranks.
 #ifndef NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_
 #define NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "sendrecv/lane/message_lane.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/soft_driver.h"
-
-#include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <memory>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

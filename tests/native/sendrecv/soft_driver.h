@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // CUDA in software, for tests without a GPU: a machine with several GPUs in one process. A test
 // that drives a machine step by step gets the same order from the same seed. Threads can drive it
 // instead, beside the threads of the test.
 #ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_
 #define NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_
 
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/cuda/driver.h"
 #include "sendrecv/cuda/wait_kernels.h"
 #include "sendrecv/soft_engine.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

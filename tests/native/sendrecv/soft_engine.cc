@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/soft_engine.h"
-
-#include <algorithm>
-#include <array>
-#include <cinttypes>
-#include <cstdio>
-#include <cstring>
-#include <iterator>
-#include <limits>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The work that is enqueued on the GPUs of a software machine, and what of it may run next. Time is
 // counted in steps, so that the same random numbers give the same run.
 #ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_
 #define NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
-
 #include "sendrecv/cuda/driver.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

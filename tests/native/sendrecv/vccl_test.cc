@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/vccl/vccl.h"
-
-#include <gtest/gtest.h>
-
-#include <map>
-#include <string>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::sendrecv::vccl {
 namespace {

@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/world.h"
-
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <sstream>
-#include <thread>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/soft_driver.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -456,6 +444,14 @@ Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
   }
   for (std::thread& rank : ranks) rank.join();
   return world.Result(world.machine().Finish());
+}
+
+void ExpectWell(const Ran& ran, const Program& program, uint64_t seed,
+                std::map<Path, size_t>* paths) {
+  ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
+  ASSERT_EQ(ran.trouble, "") << "seed " << seed << "\n" << Words(program);
+  if (paths == nullptr) return;
+  for (const auto& [path, count] : ran.paths) (*paths)[path] += count;
 }
 
 }  // namespace nccltune::sendrecv

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs programs with RunGroup on a software machine.
 #ifndef NCCLTUNE_TESTS_SENDRECV_WORLD_H_
 #define NCCLTUNE_TESTS_SENDRECV_WORLD_H_
-
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <string>
 
 #include "sendrecv/group/group.h"
 #include "sendrecv/lane/gate.h"
 #include "sendrecv/lane/message_lane.h"
 #include "sendrecv/programs.h"
 #include "sendrecv/soft_engine.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 
@@ -53,6 +48,10 @@ Ran RunProgram(const Program& program, Random& random, double possible,
 // Does the same with a thread for each rank.
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
                         const Policy& policy = kCopies, const LaneSettings& lanes = {});
+
+// Checks that a program has ended well. Adds its paths to `paths`.
+void ExpectWell(const Ran& ran, const Program& program, uint64_t seed,
+                std::map<Path, size_t>* paths = nullptr);
 
 // A gate that is open for both sides before their first message.
 struct OpenedGate {

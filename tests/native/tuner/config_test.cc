@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/config.h"
-
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <string>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/content_hash.h"
+#include "testing.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -341,107 +336,98 @@ TEST(ConfigHeader, BrokenPairsAreBadLines) {
   }
 }
 
-constexpr const char* kCollectives =
-    "names are lower case without spaces: broadcast reduce allgather reducescatter allreduce";
-constexpr const char* kAlgorithms =
-    "names are lower case without spaces: tree ring collnet_direct collnet_chain nvls nvls_tree "
-    "pat";
-constexpr const char* kProtocols = "names are lower case without spaces: ll ll128 simple";
-constexpr const char* kSizes = "sizes are whole bytes without a unit, 0 to 2^64-1";
-constexpr const char* kChannels = "-1 leaves it to NCCL, else 1 to 64";
-constexpr const char* kAnyOrMore = "-1 matches any, else 1 or more";
-constexpr const char* kChunks = "-1 leaves it to NCCL, else 1 to 1073741824 bytes";
-constexpr const char* kColumns =
-    "a row has 8 to 11: collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks"
-    "[,numPipeOps[,regBuff[,chunkBytes]]]";
-
 struct BadRow {
-  const char* name;
-  const char* row;
+  std::string name;
+  std::string row;
   std::string problem;
 };
 
-const BadRow kBadRows[] = {
-    {"UnknownCollective", "alltoall,0,1,tree,ll,-1,-1,-1",
-     "column 1 (collective): 'alltoall' is not a collective that NCCL tunes; " +
-         std::string(kCollectives)},
-    {"CollectiveSpelledOtherwise", "all_reduce,0,1,tree,ll,-1,-1,-1",
-     "column 1 (collective): 'all_reduce' is not a collective that NCCL tunes; did you mean "
-     "'allreduce'? " +
-         std::string(kCollectives)},
-    {"UpperCaseAlgorithm", "allreduce,0,1,NVLS,ll,-1,-1,-1",
-     "column 4 (algorithm): 'NVLS' is not an algorithm; did you mean 'nvls'? " +
-         std::string(kAlgorithms)},
-    {"UnknownAlgorithm", "allreduce,0,1,butterfly,ll,-1,-1,-1",
-     "column 4 (algorithm): 'butterfly' is not an algorithm; " + std::string(kAlgorithms)},
-    {"DefaultAlgorithm", "allreduce,0,1,default,ll,-1,-1,-1",
-     "column 4 (algorithm): 'default' is not an algorithm; for NCCL's own choice leave the row "
-     "out"},
-    {"UnknownProtocol", "allreduce,0,1,tree,ll127,-1,-1,-1",
-     "column 5 (protocol): 'll127' is not a protocol; did you mean 'll128'? " +
-         std::string(kProtocols)},
-    {"Unit", "allreduce,1K,1048576,tree,ll,-1,-1,-1",
-     "column 2 (minBytes): '1K' is not a size; did you mean '1024'? " + std::string(kSizes)},
-    {"BinaryUnit", "allreduce,0,64 MiB,tree,ll,-1,-1,-1",
-     "column 3 (maxBytes): '64 MiB' is not a size; did you mean '67108864'? " +
-         std::string(kSizes)},
-    {"UnitTooLarge", "allreduce,0,99999999999T,tree,ll,-1,-1,-1",
-     "column 3 (maxBytes): '99999999999T' is not a size; " + std::string(kSizes)},
-    {"Fraction", "allreduce,0,1.5,tree,ll,-1,-1,-1",
-     "column 3 (maxBytes): '1.5' is not a size; " + std::string(kSizes)},
-    {"NegativeSize", "allreduce,-1,1,tree,ll,-1,-1,-1",
-     "column 2 (minBytes): '-1' is not a size; " + std::string(kSizes)},
-    {"SizeOverflow", "allreduce,0,18446744073709551616,tree,ll,-1,-1,-1",
-     "column 3 (maxBytes): '18446744073709551616' is not a size; " + std::string(kSizes)},
-    {"PlusSign", "allreduce,+1,2,tree,ll,-1,-1,-1",
-     "column 2 (minBytes): '+1' is not a size; " + std::string(kSizes)},
-    {"BlankWithinNumber", "allreduce,1 0,20,tree,ll,-1,-1,-1",
-     "column 2 (minBytes): '1 0' is not a size; " + std::string(kSizes)},
-    {"EmptyName", "allreduce,0,1,,ll,-1,-1,-1",
-     "column 4 (algorithm): empty; " + std::string(kAlgorithms)},
-    {"EmptyNumber", "allreduce,0,1,tree,ll, ,-1,-1",
-     "column 6 (channels): empty; " + std::string(kChannels)},
-    {"EmptyLastCell", "allreduce,0,1,tree,ll,-1,-1,-1,",
-     "column 9 (numPipeOps): empty; " + std::string(kAnyOrMore)},
-    {"OneColumn", "allreduce", "1 column; " + std::string(kColumns)},
-    {"SevenColumns", "allreduce,0,1,tree,ll,-1,-1", "7 columns; " + std::string(kColumns)},
-    {"TwelveColumns", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,64,9",
-     "12 columns; " + std::string(kColumns)},
-    {"MinAboveMax", "allreduce,2,1,tree,ll,-1,-1,-1",
-     "column 3 (maxBytes): 1 is less than minBytes 2"},
-    {"ZeroChannels", "allreduce,0,1,tree,ll,0,-1,-1",
-     "column 6 (channels): '0' is not a number of channels; " + std::string(kChannels)},
-    {"TooManyChannels", "allreduce,0,1,tree,ll,65,-1,-1",
-     "column 6 (channels): '65' is not a number of channels; " + std::string(kChannels)},
-    {"NegativeChannels", "allreduce,0,1,tree,ll,-2,-1,-1",
-     "column 6 (channels): '-2' is not a number of channels; " + std::string(kChannels)},
-    {"ZeroNodes", "allreduce,0,1,tree,ll,-1,0,-1",
-     "column 7 (nNodes): '0' is not a number of nodes; " + std::string(kAnyOrMore)},
-    {"ZeroRanks", "allreduce,0,1,tree,ll,-1,-1,0",
-     "column 8 (nRanks): '0' is not a number of ranks; " + std::string(kAnyOrMore)},
-    {"RanksOverflow", "allreduce,0,1,tree,ll,-1,-1,2147483648",
-     "column 8 (nRanks): '2147483648' is not a number of ranks; " + std::string(kAnyOrMore)},
-    {"ZeroPipeOps", "allreduce,0,1,tree,ll,-1,-1,-1,0",
-     "column 9 (numPipeOps): '0' is not a number of operations; " + std::string(kAnyOrMore)},
-    {"BadRegBuff", "allreduce,0,1,tree,ll,-1,-1,-1,-1,2",
-     "column 10 (regBuff): '2' is not a registration; -1 matches any, 0 not registered, 1 "
-     "registered"},
-    {"NoChunk", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,0",
-     "column 11 (chunkBytes): '0' is not a chunk size; " + std::string(kChunks)},
-    {"ChunkTooLarge", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,1073741825",
-     "column 11 (chunkBytes): '1073741825' is not a chunk size; " + std::string(kChunks)},
-    {"ChunkWithUnit", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,64K",
-     "column 11 (chunkBytes): '64K' is not a chunk size; did you mean '65536'? " +
-         std::string(kChunks)},
-    {"EmptyChunk", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,",
-     "column 11 (chunkBytes): empty; " + std::string(kChunks)},
-    {"ControlCharacters", "allreduce,0,1,tr\x1b[31mee,ll,-1,-1,-1",
-     "column 4 (algorithm): 'tr\\x1b[31mee' is not an algorithm; " + std::string(kAlgorithms)},
-    {"TheFirstOfTwoBadColumns", "allreduce,0,1,tree,ll,0,-1,0",
-     "column 6 (channels): '0' is not a number of channels; " + std::string(kChannels)},
-    {"LoneCarriageReturn", "allreduce,0,1,tree,ll,-1,-1,-1\rallreduce",
-     "column 8 (nRanks): '-1\\x0dallreduce' is not a number of ranks; " + std::string(kAnyOrMore)},
+// A row with one bad cell. The problem names the column, and ends with what it may hold.
+struct BadCell {
+  const char* name;
+  size_t column;  // from 1
+  const char* cell;
+  const char* fault;
 };
+
+constexpr BadCell kBadCells[] = {
+    {"UnknownCollective", 1, "alltoall", "'alltoall' is not a collective that NCCL tunes;"},
+    {"CollectiveSpelledOtherwise", 1, "all_reduce",
+     "'all_reduce' is not a collective that NCCL tunes; did you mean 'allreduce'?"},
+    {"UpperCaseAlgorithm", 4, "NVLS", "'NVLS' is not an algorithm; did you mean 'nvls'?"},
+    {"UnknownAlgorithm", 4, "butterfly", "'butterfly' is not an algorithm;"},
+    {"UnknownProtocol", 5, "ll127", "'ll127' is not a protocol; did you mean 'll128'?"},
+    {"Unit", 2, "1K", "'1K' is not a size; did you mean '1024'?"},
+    {"BinaryUnit", 3, "64 MiB", "'64 MiB' is not a size; did you mean '67108864'?"},
+    {"UnitTooLarge", 3, "99999999999T", "'99999999999T' is not a size;"},
+    {"Fraction", 3, "1.5", "'1.5' is not a size;"},
+    {"NegativeSize", 2, "-1", "'-1' is not a size;"},
+    {"SizeOverflow", 3, "18446744073709551616", "'18446744073709551616' is not a size;"},
+    {"PlusSign", 2, "+1", "'+1' is not a size;"},
+    {"BlankWithinNumber", 2, "1 0", "'1 0' is not a size;"},
+    {"EmptyName", 4, "", "empty;"},
+    {"EmptyNumber", 6, " ", "empty;"},
+    {"EmptyLastCell", 9, "", "empty;"},
+    {"ZeroChannels", 6, "0", "'0' is not a number of channels;"},
+    {"TooManyChannels", 6, "65", "'65' is not a number of channels;"},
+    {"NegativeChannels", 6, "-2", "'-2' is not a number of channels;"},
+    {"ZeroNodes", 7, "0", "'0' is not a number of nodes;"},
+    {"ZeroRanks", 8, "0", "'0' is not a number of ranks;"},
+    {"RanksOverflow", 8, "2147483648", "'2147483648' is not a number of ranks;"},
+    {"ZeroPipeOps", 9, "0", "'0' is not a number of operations;"},
+    {"BadRegBuff", 10, "2", "'2' is not a registration;"},
+    {"NoChunk", 11, "0", "'0' is not a chunk size;"},
+    {"ChunkTooLarge", 11, "1073741825", "'1073741825' is not a chunk size;"},
+    {"ChunkWithUnit", 11, "64K", "'64K' is not a chunk size; did you mean '65536'?"},
+    {"EmptyChunk", 11, "", "empty;"},
+    {"ControlCharacters", 4, "tr\x1b[31mee", "'tr\\x1b[31mee' is not an algorithm;"},
+    {"LoneCarriageReturn", 8, "-1\rallreduce", "'-1\\x0dallreduce' is not a number of ranks;"},
+};
+
+std::vector<BadRow> BadRows() {
+  const std::string sizes = "sizes are whole bytes without a unit, 0 to 2^64-1";
+  const std::string any = "-1 matches any, else 1 or more";
+  const std::string names = "names are lower case without spaces: ";
+  const std::pair<const char*, std::string> columns[] = {
+      {"collective", names + "broadcast reduce allgather reducescatter allreduce"},
+      {"minBytes", sizes},
+      {"maxBytes", sizes},
+      {"algorithm", names + "tree ring collnet_direct collnet_chain nvls nvls_tree pat"},
+      {"protocol", names + "ll ll128 simple"},
+      {"channels", "-1 leaves it to NCCL, else 1 to 64"},
+      {"nNodes", any},
+      {"nRanks", any},
+      {"numPipeOps", any},
+      {"regBuff", "-1 matches any, 0 not registered, 1 registered"},
+      {"chunkBytes", "-1 leaves it to NCCL, else 1 to 1073741824 bytes"},
+  };
+  const std::string count =
+      "; a row has 8 to 11: collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks"
+      "[,numPipeOps[,regBuff[,chunkBytes]]]";
+  std::vector<BadRow> rows = {
+      {"DefaultAlgorithm", "allreduce,0,1,default,ll,-1,-1,-1",
+       "column 4 (algorithm): 'default' is not an algorithm; for NCCL's own choice leave the row "
+       "out"},
+      {"OneColumn", "allreduce", "1 column" + count},
+      {"SevenColumns", "allreduce,0,1,tree,ll,-1,-1", "7 columns" + count},
+      {"TwelveColumns", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,64,9", "12 columns" + count},
+      {"MinAboveMax", "allreduce,2,1,tree,ll,-1,-1,-1",
+       "column 3 (maxBytes): 1 is less than minBytes 2"},
+      {"TheFirstOfTwoBadColumns", "allreduce,0,1,tree,ll,0,-1,0",
+       "column 6 (channels): '0' is not a number of channels; " + columns[5].second}};
+  for (const BadCell& bad : kBadCells) {
+    std::vector<std::string> cells = {"allreduce", "0", "1", "tree", "ll", "-1", "-1", "-1"};
+    if (bad.column > cells.size()) cells.resize(bad.column, "-1");
+    cells[bad.column - 1] = bad.cell;
+    std::string row;
+    for (const std::string& cell : cells) row += (row.empty() ? "" : ",") + cell;
+    const auto& [column, may_hold] = columns[bad.column - 1];
+    rows.push_back({bad.name, row,
+                    "column " + std::to_string(bad.column) + " (" + column + "): " + bad.fault +
+                        " " + may_hold});
+  }
+  return rows;
+}
 
 class BadRowTest : public ::testing::TestWithParam<BadRow> {};
 
@@ -455,8 +441,8 @@ TEST_P(BadRowTest, IsRefusedInTheseWords) {
   EXPECT_EQ(config.problems[0].text, GetParam().problem);
 }
 
-INSTANTIATE_TEST_SUITE_P(TunerConfig, BadRowTest, ::testing::ValuesIn(kBadRows),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(TunerConfig, BadRowTest, ::testing::ValuesIn(BadRows()),
+                         [](const auto& test) { return test.param.name; });
 
 TEST(BadRow, LongCellsAreCut) {
   Rule rule;

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/control.h"
-
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
+#include "testing.h"
 #include "tuner/control_state.h"
 #include "tuner/support.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Built as a library that calls itself libcuda.so.1 and has the two functions that the plugin uses.
 #include <cstdio>
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/decision.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <set>
-#include <string>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "common/vocabulary.h"
+#include "testing.h"
 
 namespace nccltune::tuner {
 namespace {

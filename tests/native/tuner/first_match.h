@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The documented meaning of a configuration, implemented simply: row by row, the first one that
 // matches and that NCCL can run. The tests use it as reference, and the benchmark as alternative.
 #ifndef NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
 #define NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
 
-#include <cstddef>
-#include <vector>
-
+#include "standard.h"
 #include "tuner/decision.h"
 #include "tuner/rule_set.h"
 

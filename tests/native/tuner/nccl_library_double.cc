@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Simulates a libnccl.so that a framework has loaded privately.
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 
 extern "C" {
 

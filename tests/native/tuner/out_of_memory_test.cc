@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A separate program, because it replaces operator new. Init must succeed wherever memory runs out.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdlib>
-#include <new>
-#include <string>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
+#include "testing.h"
 #include "tuner/plugin.h"
 #include "tuner/startup.h"
 #include "tuner/support.h"

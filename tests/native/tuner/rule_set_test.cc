@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/rule_set.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <iterator>
-#include <random>
-#include <set>
-#include <vector>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
+#include "testing.h"
 #include "tuner/config.h"
 #include "tuner/first_match.h"
 

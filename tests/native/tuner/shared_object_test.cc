@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The shipped shared object: its exports, its dependencies, and that it can be unloaded.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <set>
-#include <string>
-
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 #include "program_output.h"
+#include "testing.h"
 #include "tuner/control.h"
 
 namespace nccltune::tuner {

@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The result of init for an environment and a file, and its log lines. The test program exports
 // ncclGetVersion itself (support.cc), like a program that is linked with NCCL.
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <initializer_list>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "abi/tuner_types.h"
+#include "tuner/startup.h"
+#include "abi/tuner.h"
 #include "common/content_hash.h"
 #include "common/text.h"
 #include "open_memory.h"
+#include "testing.h"
 #include "tuner/config.h"
-#include "tuner/rule_hits.h"
-#include "tuner/startup.h"
+#include "tuner/rule_set.h"
 #include "tuner/support.h"
 
 namespace nccltune::tuner {

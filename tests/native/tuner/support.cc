@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/support.h"
-
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-
-#include "abi/tuner_v2.h"
-#include "abi/tuner_v3.h"
-#include "abi/tuner_v4.h"
-#include "abi/tuner_v5.h"
-#include "abi/tuner_v6.h"
-#include "abi/tuner_v7.h"
+#include "abi/tuner.h"
 #include "host/plugin_log.h"
+#include "standard.h"
 
 extern "C" {
 extern const nccltune::abi::TunerV2 ncclTunerPlugin_v2;

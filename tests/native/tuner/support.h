@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Shared parts of the plugin's tests: a temporary environment and files, and a uniform interface to
 // the exported structs of all versions.
 #ifndef NCCLTUNE_TESTS_TUNER_SUPPORT_H_
 #define NCCLTUNE_TESTS_TUNER_SUPPORT_H_
 
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
 #include "host/tuner_interface.h"
 #include "scoped_variable.h"
+#include "testing.h"
 #include "tuner/decision.h"
 
 namespace nccltune::tuner {

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The exported struct of every interface version, called as NCCL calls it.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <string>
-
-#include "abi/tuner_types.h"
+#include "abi/tuner.h"
+#include "testing.h"
 #include "tuner/startup.h"
 #include "tuner/support.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/agreement.h"
-
-#include <gtest/gtest.h>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/call_layout.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,23 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // What the fake libnccl.so.2 adds to the stand-in for NCCL (sendrecv/stand_in): it calls the tuner
 // plugin and the profiler as NCCL does, has all reductions, and simulates faults.
-#include <dlfcn.h>
 #include <strings.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cctype>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "abi/profiler_v5.h"
 #include "bench/nccl/pattern.h"
@@ -26,6 +10,7 @@
 #include "host/nccl_stand_in.h"
 #include "host/tuner_host.h"
 #include "sendrecv/stand_in/nccl_comm.h"
+#include "standard.h"
 
 namespace nccltune::fake {
 namespace {

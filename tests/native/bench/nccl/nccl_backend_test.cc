@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests steps that succeed: every collective, type and reduction, and what is reported about them.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <optional>
-#include <string>
-
 #include "bench/nccl/support.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests steps that fail: wrong results, stuck and failing collectives, too little memory.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <thread>
-
 #include "bench/nccl/support.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests how the backend opens libraries and creates the communicator, and every error on the way.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/support.h"
 #include "bench/tuner_control.h"
+#include "testing.h"
 #include "tuner/control.h"
 
 namespace nccltune::bench {

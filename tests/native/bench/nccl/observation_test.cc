@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/observation.h"
-
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-
 #include "bench/tuner_control.h"
 #include "host/tuner_host.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

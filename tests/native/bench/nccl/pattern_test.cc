@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/pattern.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <random>
-#include <set>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/support.h"
-
-#include <dlfcn.h>
-
-#include <stdexcept>
+#include "standard.h"
 
 namespace nccltune::bench {
 namespace {

@@ -2,16 +2,9 @@
 #ifndef NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_SUPPORT_H_
 #define NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_SUPPORT_H_
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "bench/backend.h"
 #include "scoped_variable.h"
+#include "testing.h"
 
 namespace nccltune::bench {
 

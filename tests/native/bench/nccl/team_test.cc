@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/team.h"
-
-#include <gtest/gtest.h>
-
-#include <mutex>
-#include <set>
-#include <thread>
+#include "testing.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/support.h"
-
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <cstdlib>
-
 #include "program_output.h"
+#include "testing.h"
 
 namespace nccltune::host::net {
 

@@ -1,26 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // How a rank classifies another: as a peer, as a rank of its own process, or as neither.
-#include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <fstream>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
 
 #include "sendrecv/calls/calls.h"
 #include "sendrecv/calls/communicator_lifetimes.h"
@@ -28,6 +8,7 @@
 #include "sendrecv/group/communicator.h"
 #include "sendrecv/lane/enqueued_work.h"
 #include "sendrecv/stand_in/processes.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

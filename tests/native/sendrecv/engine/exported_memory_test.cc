@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Memory with legacy handles, and the limit of exported entries.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <memory>
-#include <string>
-
-#include "sendrecv/engine/sharing.h"
 #include "sendrecv/memory/exported_memory.h"
+#include "sendrecv/engine/sharing.h"
 #include "sendrecv/memory/imported_memory.h"
 #include "sendrecv/peers/segment.h"
 #include "sendrecv/stand_in/processes.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

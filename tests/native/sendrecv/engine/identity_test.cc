@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/identity.h"
 
-#include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdlib>
-#include <set>
-#include <thread>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

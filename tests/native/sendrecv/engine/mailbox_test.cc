@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Sockets of other users that have, or had, the address of a rank's mailbox.
 #include "sendrecv/peers/mailbox.h"
 
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstddef>
-#include <cstring>
-#include <fstream>
-#include <string>
-#include <vector>
 
 #include "sendrecv/engine/sharing.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include "sendrecv/calls/message_call.h"
-#include "sendrecv/counts.h"
 #include "sendrecv/engine/sharing.h"
+#include "sendrecv/route.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,21 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/peers/segment.h"
-
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
-
 #include "common/cuda_api.h"
 #include "sendrecv/stand_in/processes.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/engine/sharing.h"
-
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

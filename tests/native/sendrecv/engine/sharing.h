@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Test helpers: two ranks that share memory, without communicators.
 #ifndef NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_
 #define NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "sendrecv/group/communicator.h"
 #include "sendrecv/memory/exported_memory.h"
 #include "sendrecv/memory/imported_memory.h"
 #include "sendrecv/stand_in/processes.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

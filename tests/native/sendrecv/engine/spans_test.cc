@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Memory that was mapped with cuMemMap, in chunks.
 #include "sendrecv/memory/exported_memory.h"
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane/verify.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "sendrecv/counts.h"
+#include "sendrecv/route.h"
 #include "sendrecv/stand_in/processes.h"
 #include "sendrecv/stand_in/soft_cuda.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <mutex>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/locks.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // An interceptor that prints the calls it receives on standard output.
 #include <cstdio>
 #include <cstdlib>

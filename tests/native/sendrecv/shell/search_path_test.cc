@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/hooks/search_path.h"
-
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <string>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests of the shell in front of a fake NCCL, in separate programs, loaded in both ways.
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "program_output.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

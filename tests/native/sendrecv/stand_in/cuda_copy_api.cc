@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Copies and fills. They are done in pieces, in any order and after delays. A GPU runs its copies
 // for peers one after another.
-#include <algorithm>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

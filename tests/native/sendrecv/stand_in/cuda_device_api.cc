@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Initialisation, devices and contexts.
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstring>
-#include <map>
-#include <string>
-
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,24 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Stream capture, and graphs. A graph repeats the captured calls in their order, in as many streams
 // as were captured.
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/cuda/wait_kernels.h"
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/cuda_machine.h"
-
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <set>
-#include <string>
-#include <thread>
-#include <utility>
-
 #include "sendrecv/stand_in/cuda_options.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

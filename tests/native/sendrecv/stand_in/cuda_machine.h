@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The state of the CUDA stand-in in one process: GPUs, contexts, and streams and events by their
 // handles.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_
 
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/stand_in/cuda_options.h"
 #include "sendrecv/stand_in/soft_cuda.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/cuda_memory.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // GPU memory in software that several processes share. Each allocation is a memfd, which ends with
 // its last user. The CPU cannot access memory at a device address, as with CUDA.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_
 
-#include <sys/types.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "sendrecv/stand_in/soft_cuda.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // GPU memory, pinned host memory, and the attributes of pointers.
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <cstring>
-#include <optional>
-#include <utility>
-
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

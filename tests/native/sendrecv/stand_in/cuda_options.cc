@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/cuda_options.h"
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <random>
-#include <sstream>
-#include <thread>
+#include "standard.h"
 
 namespace nccltune::soft {
 

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The options of the CUDA stand-in, from the environment, and random delays.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_OPTIONS_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_OPTIONS_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <mutex>
-#include <set>
-#include <string>
+#include "standard.h"
 
 namespace nccltune::soft {
 

@@ -1,21 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Virtual memory management: memory handles, address ranges and mappings.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

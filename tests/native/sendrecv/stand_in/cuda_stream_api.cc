@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Streams, events and host functions.
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/stand_in/cuda_options.h"
 #include "sendrecv/stand_in/nccl_comm.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

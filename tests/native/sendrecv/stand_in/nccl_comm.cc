@@ -1,21 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/nccl_comm.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <map>
-#include <mutex>
-#include <new>
-#include <string>
-#include <tuple>
-#include <utility>
-
 #include "sendrecv/stand_in/cuda_options.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -3,18 +3,8 @@
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "sendrecv/stand_in/soft_nccl.h"
+#include "standard.h"
 
 // Defines what a function does. nccl_entries.cc defines its two public names, which trace each
 // call.

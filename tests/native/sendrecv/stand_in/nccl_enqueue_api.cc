@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Groups, messages and collectives.
-#include <atomic>
-#include <iterator>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/stand_in/nccl_comm.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

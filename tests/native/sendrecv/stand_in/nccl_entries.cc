@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The public names. Each traces its call and then calls the function of namespace `acts`. Functions
 // that no file implements succeed and do nothing.
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <map>
-#include <mutex>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/stand_in/nccl_comm.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Every function that NCCL 2.13 to 2.32 exports, with its parameters and their names. These are our
 // own declarations of public facts. Structs that the stand-in does not read are void.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_FUNCTIONS_H_

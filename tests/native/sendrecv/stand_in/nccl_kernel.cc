@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/stand_in/nccl_comm.h"
-
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <map>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/stand_in/cuda_options.h"
+#include "sendrecv/stand_in/nccl_comm.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

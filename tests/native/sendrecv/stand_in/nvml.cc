@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The functions of NVML with which the send/recv library asks for the link between two GPUs.
-#include <cstdlib>
-#include <cstring>
-#include <string_view>
+#include "standard.h"
 
 #define SOFT_NVML extern "C" __attribute__((visibility("default")))
 

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/processes.h"
-
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <thread>
+#include "standard.h"
 
 namespace nccltune::soft {
 namespace {

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs the ranks of a test as processes. They are forked before CUDA is used.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <vector>
-
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "sendrecv/stand_in/soft_nccl.h"
+#include "testing.h"
 
 namespace nccltune::soft {
 

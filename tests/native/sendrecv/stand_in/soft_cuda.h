@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The part of CUDA's driver interface that the stand-in for libcuda.so.1 implements. Test programs
 // and the stand-in itself use it. These are our own declarations of public facts.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
 
-#include <cstddef>
-#include <cstdint>
+#include "standard.h"
 
 #define SOFT_EXPORT __attribute__((visibility("default")))
 

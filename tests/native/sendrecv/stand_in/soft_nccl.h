@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // The part of NCCL's interface that the stand-in for libnccl.so.2 implements. These are our own
 // declarations of public facts.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_
 
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-
 #include "sendrecv/stand_in/nccl_functions.h"
 #include "sendrecv/stand_in/soft_cuda.h"
+#include "standard.h"
 
 namespace nccltune::soft {
 

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/whole/case.h"
-
-#include <unistd.h>
-
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

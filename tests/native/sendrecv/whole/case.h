@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Helpers of the test cases. The cases are GoogleTest programs. The whole test starts them with the
 // send/recv library, each in an environment of its own.
 #ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
 #define NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
 
-#include <sys/types.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-
 #include "sendrecv/stand_in/processes.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Communicators that are created and ended: split, shrunk, aborted, in groups and in threads.
-#include <signal.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
-#include <functional>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/whole/case.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

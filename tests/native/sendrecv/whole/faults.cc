@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Preloaded before the send/recv library. Makes system calls on the library's shared file fail.
 // CASE_FAULT=function:n:error is read from the environment at each such call. The n-th call of the
 // process fails, with n+ all later ones as well.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Groups that do not end with ncclGroupEnd, and groups in which NCCL has other work.
+// Groups that NCCL refuses, and groups in which a communicator ends. scenario_program.cc has those
+// that are simulated and those of collectives.
 #include <vector>
 
 #include "sendrecv/whole/case.h"
@@ -29,80 +29,6 @@ void ExchangeByCopyEngine(const Member& own, int round) {
 void GrowByNone(const Member& own) {
   ncclComm_t made = nullptr;
   EXPECT_EQ(ncclCommGrow(own.comm, 2, nullptr, -1, &made, nullptr), kNcclInvalidArgument);
-}
-
-// One rank simulates groups of small and large messages that the other rank does not call. Those
-// messages must have no effect on later ones, in groups and alone.
-TEST(Simulated, GroupsAreNothingToPeers) {
-  RunTwo(kWarm, [](const Member& own) {
-    const Member small = own.With(NewPair(4000));
-    for (int round = 0; round < 6; ++round) {
-      if (own.rank == round % 2) {
-        ncclSimInfo_t info;
-        // NCCL refuses the uninitialised struct, but the group ends.
-        if (round > 3) info.magic = 1;
-        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-        small.Send();
-        own.Send();
-        ASSERT_EQ(ncclGroupSimulateEnd(&info), kNcclSuccess);
-        own.Receive();
-        ASSERT_EQ(ncclGroupSimulateEnd(&info), round > 3 ? kNcclInvalidArgument : kNcclSuccess);
-      }
-      ASSERT_EQ(small.Exchange(round), kNcclSuccess);
-      ExchangeByCopyEngine(own, round);
-    }
-    // Outside of a group, to show that none of the simulated messages ran.
-    small.Put(5);
-    small.Transfer(0);
-    ExpectNoError(own);
-    if (own.rank == 1) small.ExpectReceived(5);
-    own.Meet();
-    own.Destroy();
-  });
-}
-
-// NCCL puts these collectives and messages into one queue for each peer. One rank calls them in one
-// group, the other one separately.
-TEST(Grouped, CollectivesOfMessagesStayInOrder) {
-  constexpr size_t kPart = 1000;
-  RunTwo(kWarm, [](const Member& own) {
-    const int rank = own.rank;
-    const Member parts = own.With(NewPair(2 * kPart));
-    for (int round = 0; round < 12; ++round) {
-      const int sender = round / 3 % 2;
-      own.Put(round);
-      parts.Put(50 + rank);
-      own.Clear();
-      parts.Clear();
-      own.Meet();
-      const bool grouped = rank == round / 6;
-      ASSERT_EQ(grouped ? ncclGroupStart() : kNcclSuccess, kNcclSuccess);
-      own.Transfer(sender);
-      const void* const from = At(parts.pair.from);
-      void* const to = At(parts.pair.to);
-      const ncclResult_t called =
-          round % 3 == 0 ? ncclAlltoAll(from, to, kPart, kNcclUint8, own.comm, own.stream)
-          : round % 3 == 1
-              ? ncclGather(from, to, kPart, kNcclUint8, 1 - sender, own.comm, own.stream)
-              : ncclScatter(from, to, kPart, kNcclUint8, sender, own.comm, own.stream);
-      ASSERT_EQ(called, kNcclSuccess);
-      ASSERT_EQ(grouped ? ncclGroupEnd() : kNcclSuccess, kNcclSuccess);
-      ExpectNoError(own);
-      if (rank != sender) {
-        own.ExpectReceived(round);
-        // What this rank receives: the first part of a gather, or this rank's part of a scatter.
-        const std::vector<uint8_t> theirs = Pattern(2 * kPart, 50 + sender);
-        const size_t place = round % 3 == 2 ? 0 : static_cast<size_t>(sender) * kPart;
-        const size_t which = round % 3 == 1 ? 0 : static_cast<size_t>(rank) * kPart;
-        const auto begin = theirs.begin() + static_cast<ptrdiff_t>(which);
-        EXPECT_EQ(Fetch(parts.pair.to + place, kPart), std::vector<uint8_t>(begin, begin + kPart))
-            << round;
-      }
-      own.Meet();
-    }
-    own.Destroy();
-  });
 }
 
 // NCCL refuses the group, so none of it runs on either side. Later groups work.

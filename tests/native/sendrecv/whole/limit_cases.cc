@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // What the library takes from others, and what ends its work: limits, lost locks, switches, memory
 // that is freed.
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <vector>
 
 #include "sendrecv/whole/case.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

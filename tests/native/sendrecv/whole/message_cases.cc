@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Messages between two or more ranks in separate processes.
-#include <sys/resource.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/whole/case.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Acts as a profiler for NVTX. It prints the ranges and marks of the domain "nccltune".
 #include <nvtx3/nvToolsExt.h>
+
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs programs with the shipped library, on the stand-ins, and returns what they print.
 #ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
 #define NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <fstream>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "program_output.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs random programs of sends and receives, with a process for each rank, and checks every byte.
 // It uses NCCL's and CUDA's public interfaces, so it runs with the send/recv library or without, on
 // the stand-ins or on GPUs.
@@ -19,30 +18,10 @@
 // `later`: communicators are nonblocking.
 //
 // Prints "well: N messages" and exits with 0, or prints the error and exits with 1.
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdarg>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <numeric>
-#include <random>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "sendrecv/programs.h"
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "sendrecv/stand_in/soft_nccl.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

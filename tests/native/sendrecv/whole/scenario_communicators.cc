@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Scenarios that create and end communicators.
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstring>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "sendrecv/whole/scenario_rank.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Scenarios of two ranks that a program may run on NCCL, to be compared with and without the
 // send/recv library: on the stand-ins, or on one GPU that both ranks share.
 //
@@ -17,21 +16,8 @@
 //   abort       communicators that are aborted with messages pending
 //   churn       `count` communicators made, split, used, destroyed or aborted; prints resources
 //   million     `operations` sends and receives, most of them small, in groups and single
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "sendrecv/whole/scenario_rank.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

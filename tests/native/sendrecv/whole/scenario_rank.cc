@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/whole/scenario_rank.h"
-
-#include <signal.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <random>
-#include <sstream>
-#include <thread>
-#include <utility>
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

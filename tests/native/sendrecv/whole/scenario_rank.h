@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // One of the two ranks of a scenario: a process that uses CUDA's and NCCL's interfaces as a program
 // does, with or without the send/recv library, on the stand-ins or on a GPU.
 //
@@ -11,19 +10,9 @@
 #ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_SCENARIO_RANK_H_
 #define NCCLTUNE_TESTS_SENDRECV_WHOLE_SCENARIO_RANK_H_
 
-#include <dlfcn.h>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "sendrecv/stand_in/soft_nccl.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs the scenarios of tests/gpu/one_gpu.py on the stand-ins. NCCL alone and NCCL with the
 // send/recv library must give the same results.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cctype>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "program_output.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Small messages of two ranks: groups that are repeated, and everything that can come between them.
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
-#include <cstdio>
-#include <functional>
-#include <random>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include "sendrecv/whole/case.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

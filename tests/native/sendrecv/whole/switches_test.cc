@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests of the settings of NCCL and CUDA with which a site states what its machines can do, and of
 // the hardware on which copy engines are used.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <utility>
-
 #include "sendrecv/whole/output.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

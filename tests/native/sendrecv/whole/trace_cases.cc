@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs programs of two ranks that trace every NCCL call: its result, and the calls that NCCL itself
 // got meanwhile. The traces are written to the files CASE_TRACE plus the rank's number, to be
 // compared with the traces of other runs.
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <random>
-#include <set>
-#include <string>
-#include <type_traits>
-#include <vector>
-
 #include "sendrecv/whole/case.h"
+#include "standard.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,24 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Runs the same programs with and without the send/recv library. Results and contents must be the
 // same. NCCL must get the same calls in the same order, except for messages that copy engines
 // carry.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "program_output.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {

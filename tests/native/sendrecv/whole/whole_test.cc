@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Tests of the shipped library, on the stand-ins for CUDA and NCCL, in programs of several
 // processes.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
 #include "sendrecv/whole/output.h"
+#include "testing.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -405,12 +395,8 @@ TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
   WellCase("Group.OfACollectiveAndMessagesInTwoStreams", {.has = {kDirect}});
 }
 
-TEST(Whole, GroupsThatAreSimulatedOrRefusedOrHaveOtherWork) {
-  for (const char* const name :
-       {"Simulated.GroupsAreNothingToPeers", "Grouped.CollectivesOfMessagesStayInOrder",
-        "Grouped.WhatIsRefusedRunsNowhere"}) {
-    WellCase(name, {.has = {kPushed}, .lacks = {kWarning}});
-  }
+TEST(Whole, GroupsThatAreRefusedOrHaveOtherWork) {
+  WellCase("Grouped.WhatIsRefusedRunsNowhere", {.has = {kPushed}, .lacks = {kWarning}});
   WellCase("Grouped.ARevokedCommunicatorIsNccls");
   WellCase("Grouped.ACommunicatorThatEndsThere");
 }
