@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 def split_defaults(
     found: Sequence["Timings"], rounds: "Rounds", default_runs: Collection[str]
 ) -> list[str]:
-    """Label runs of different algorithms or protocols by what NCCL ran, instead of as the default.
+    """Label runs of different algorithms or protocols by what NCCL ran, not as the default.
 
-    Of such runs, only the processes `default_runs` and those that agree with them stay the default.
-    Runs without a report of NCCL keep their label. Change the timings in `found`, and return a
-    sentence for each collective, scale and kind of calls with such runs.
+    Processes in `default_runs`, those that agree with them, and those without a report keep their
+    label. Changes `found`; returns a sentence for each collective, scale and kind of calls.
     """
     grouped: dict[Condition, list[Timings]] = {}
     for timings in found:
@@ -83,10 +82,7 @@ def _sentence(timings: "Timings", size: int, kept: int) -> str:
 
 
 def _relabel(timings: "Timings", processes: Collection[int]) -> int:
-    """Label the default of these processes by what NCCL ran.
-
-    Timings for which NCCL reported nothing are dropped; return their number.
-    """
+    """Label the default of these processes by what NCCL ran; return how many had to be dropped."""
     dropped = 0
     for size in timings.sizes:
         by_choice, ran = timings.cells[size], timings.ran.get(size, {})

@@ -11,10 +11,8 @@ _EQUAL = 1.02
 
 
 class FastestRange(msgspec.Struct, frozen=True):
-    """A range of sizes with the names of the fastest runs; several are as fast as each other.
-
-    `least` and `most` are the ratios of the next slower run to them; 1 if all are among them.
-    """
+    """A range of sizes with its fastest runs; `least` and `most`: by how much the next is
+    slower."""
 
     low_bytes: int
     high_bytes: int

@@ -20,10 +20,7 @@ _LOGGED_SINCE = (2, 20)
 
 
 def ran_text(item: ConditionAnalysis, nccl: str | None = None) -> str | None:
-    """Return what NCCL ran as its default: `ran ring/ll to 64 KiB, ring/simple above`.
-
-    `nccl` is the version of NCCL, if it is known. Return None if the default was not measured.
-    """
+    """Return what NCCL ran as its default, if known: `ran ring/ll to 64 KiB, ring/simple above`."""
     default = item.curve(DEFAULT)
     if default is None:
         return None

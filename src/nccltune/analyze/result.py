@@ -38,11 +38,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
     @property
     def title(self) -> str:
-        """Return a title such as `all-reduce, 4 nodes, 4 ranks`.
-
-        `in place`, `registered` or `CUDA graph`, the calls of a group and what a setting forced
-        are appended if they apply.
-        """
+        """Return a title such as `all-reduce, 4 nodes, 4 ranks, in place`."""
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
         parts += ["registered"] if self.registered and not self.graph else []
@@ -72,10 +68,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
 
 def titles(conditions: Iterable[Condition]) -> dict[Condition, str]:
-    """Return the title of every condition, with data type, operation and root if these differ.
-
-    They are appended only to titles that would be equal without them.
-    """
+    """Return titles, with data type, operation and root only where they would be equal."""
     alike: dict[str, list[Condition]] = {}
     for condition in dict.fromkeys(conditions):
         alike.setdefault(condition.title, []).append(condition)
@@ -129,10 +122,9 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Saturation(msgspec.Struct, frozen=True):
-    """The peak bus bandwidth of a curve, and the smallest sizes with half and 90 % of the peak.
+    """The peak bus bandwidth, and the smallest sizes with half and 90 % of it.
 
-    `line_rate_share` is peak over line rate; None if the line rate is unknown. `saturated` is True
-    if the last doubling of the size gained less than 5 %, or if the peak is at a smaller size.
+    `saturated`: the last doubling gained less than 5 %, or the peak is before it.
     """
 
     peak_gb_per_s: float
@@ -170,8 +162,7 @@ class Noise(msgspec.Struct, frozen=True):
 class ModelCurve(msgspec.Struct, frozen=True):
     """What NCCL's own cost model gives the default at the measured sizes: no measurement.
 
-    `choices` are those of the model, or what NCCL was seen to run. `sentence` compares the times
-    with the measured ones and names the term of the model that is off.
+    `sentence` compares it with the measured times, and names the term that is off.
     """
 
     bytes: list[int]
@@ -218,11 +209,7 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """The analysis of a whole study.
-
-    `findings` are ordered by urgency. They depend on the samples and on other files of the study;
-    `basis` is a hash of these other files; None if the hash was not computed.
-    """
+    """The analysis of a study, with findings by urgency; `basis` is a hash of its other files."""
 
     platform: Platform
     conditions: list[ConditionAnalysis]

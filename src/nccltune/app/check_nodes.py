@@ -37,10 +37,7 @@ class NodesResult(CheckResult, frozen=True, kw_only=True):
 def nodes_to_check(
     launch: Launch | None, request: LaunchRequest, site: Site
 ) -> WithLauncher | None:
-    """Return the launcher whose nodes are checked, each for itself; None without one.
-
-    Pods are not checked: their image need not have nccltune. Raises what `mpi_launch_of` raises.
-    """
+    """Return the launcher whose nodes are checked; None without one, and for pods."""
     if not request.is_launched or request.launcher == "kubernetes":
         return None
     if launch is not None:
@@ -51,10 +48,7 @@ def nodes_to_check(
 def with_nodes(
     result: CheckResult, path: Path, asked: CheckRequest, under: WithLauncher
 ) -> NodesResult:
-    """Return a check with that of every node; it holds if those hold, and all have the same file.
-
-    Raises what `on_each_node` raises.
-    """
+    """Return a check with that of every node; it holds if all hold, and have the same file."""
     words = ["check", str(path.absolute()), "--budget", "0"]
     if asked.max_age_days is not None:
         words += ["--max-age", str(asked.max_age_days)]

@@ -29,11 +29,10 @@ class NodeOutput(NamedTuple):
 def on_each_node(
     words: Sequence[str], under: WithLauncher, environment: Mapping[str, str] = os.environ
 ) -> list[NodeOutput]:
-    """Run `nccltune WORDS --json` once on each node; return what every node printed, by its name.
+    """Run `nccltune WORDS --json` once on each node; return what each printed, by its name.
 
-    nccltune must be at the same path on all nodes, and the current folder be shared by them: each
-    node writes a file of its own there. A node without a file is left out. Raises LaunchError if
-    the launcher fails before any has one, and what `program_with_launcher` raises.
+    Each node writes a file to the current folder, which all must share. A node without a file is
+    left out. Raises LaunchError if the launcher fails before any has one.
     """
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=Path.cwd()) as name:
         # Slurm may give a machine several nodes, and containers may share a name.

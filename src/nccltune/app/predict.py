@@ -81,11 +81,7 @@ class Predicted(msgspec.Struct, frozen=True):
 
 
 def predict_choices(request: PredictRequest) -> list[Predicted]:
-    """Return a prediction for each collective; start and write nothing.
-
-    Raises InputError for a file that cannot be read, for a version or a setting that is not
-    modelled, and for what `predict` raises.
-    """
+    """Return a prediction for each collective. Raises InputError for what is not modelled."""
     topology, recorded, version, runs = _platform(request)
     asked = dict(setting_pair(text, None) for text in request.settings)
     for name in asked:
@@ -128,10 +124,7 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
 def _platform(
     request: PredictRequest,
 ) -> tuple[Topology, Mapping[str, str], Version | None, MeasuredRuns | None]:
-    """Return the topology, the recorded settings and version, and the measurements; None without.
-
-    A study's measurements are read only if a number of nodes is asked for.
-    """
+    """Return topology, recorded settings and version, and measurements; None without."""
     if request.topology is not None and request.nics is not None:
         raise InputError("and --topology both name the NICs", where="--nics")
     if request.topology is None and request.nics is None:
@@ -160,7 +153,6 @@ def _with_expected(
     version: Version,
     runs: MeasuredRuns | None,
 ) -> Predicted:
-    """Return the prediction with what is expected from the measurements at fewer nodes."""
     if runs is None or request.nodes < 2:
         return found
     comm, collective = found.prediction.communicator, found.prediction.collective
@@ -186,10 +178,7 @@ def _with_expected(
 
 
 def stated_version(path: Path | None) -> Version | None:
-    """Return the version in the strings of a library, or the one that `path` spells.
-
-    Raises InputError if there is none.
-    """
+    """Return the version of a library, or the one that `path` spells. Raises InputError."""
     if path is None:
         return None
     if not path.is_file():

@@ -13,7 +13,7 @@ _SIMAI = (Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER)
 
 
 def as_csv(found: Sequence[Predicted]) -> str:
-    """Return the time of every choice at every size as CSV; `default` is 1 for NCCL's own choice.
+    """Return every choice's times as CSV; `default` is 1 for NCCL's own.
 
     Bytes are counted as NCCL's tuner counts them. Choices that only a tuner takes are left out.
     """

@@ -51,10 +51,7 @@ def read_measured(path: Path) -> MeasuredRuns:
 
 
 def assumed_node(measured: MeasuredRuns, gpu: str | None, nics: str, gpus: int | None) -> Topology:
-    """Return the usual node of the GPUs that were measured. Raises InputError if they are unknown.
-
-    `nics` are the NICs of a node and their rate in Gbit/s, such as `8x400`.
-    """
+    """Return the usual node of the measured GPUs with NICs such as `8x400`. Raises InputError."""
     name, each = gpu or measured.facts.gpu, gpus or measured.gpus_per_node
     if name is None or each is None:
         what = "GPU model" if name is None else "number of GPUs of a node"
@@ -105,7 +102,6 @@ def _unfit(
     gpus_per_node: int,
     settings: Mapping[str, str],
 ) -> str:
-    """Return why a curve does not show what is predicted; empty if it does."""
     nodes, ranks = test.scale
     if run.facts.emulated:
         return "the nodes are parts of one machine"
@@ -122,7 +118,6 @@ def _unfit(
 
 
 def _curves(curve: RunCurve, nodes: int, label: str) -> Iterator[MeasuredCurve]:
-    """Yield the curve, out of place if that was measured."""
     forced = None if label == DEFAULT or label in PARTIAL_CHOICES else parse_choice(label)
     placements = {place.in_place for place in curve.times}
     yield MeasuredCurve(

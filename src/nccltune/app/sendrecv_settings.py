@@ -29,10 +29,7 @@ CONF = names.P2P_CONF
 
 
 class RacePlan(NamedTuple):
-    """The plan of a race, with estimated numbers of processes and seconds.
-
-    `first` are the settings that the race tries first.
-    """
+    """What a race tries first, with estimated numbers of processes and seconds."""
 
     platform: Platform
     first: list[Settings]
@@ -41,10 +38,7 @@ class RacePlan(NamedTuple):
 
 
 def plan_race(path: Path, launch: Launch, scope: RaceScope) -> RacePlan:
-    """Return the plan of a race into the study at `path`; write nothing.
-
-    Raises what `race_settings` raises.
-    """
+    """Return the plan of a race into the study at `path`; write nothing."""
     start = _starter(launch, scope)
     with planned(RaceExperiment, path, launch, start, scope, P2P) as (race, platform):
         return RacePlan(
@@ -60,11 +54,10 @@ def race_settings(
     *,
     command: str = "",
 ) -> RaceVerdict:
-    """Compare settings of send/recv until some are proven better than the default or none can win.
+    """Compare settings of send/recv until some are proven better, or none can win.
 
-    Writes STUDY/p2p.json, and STUDY/p2p.conf with the settings that won. `command` is stored as the
-    command line that resumes the race. Raises the exception that stops the race early
-    (KeyboardInterrupt, LaunchError, PlatformError, StudyError). The study then has every timing.
+    Writes p2p.json, and p2p.conf with the settings that won. Raises what stops the race early
+    (`STOPPED_BY`); the study then has every timing.
     """
     start = _starter(launch, scope)
     study, platform, verdict = run_experiment(
@@ -79,20 +72,14 @@ def _starter(launch: Launch, scope: RaceScope) -> Starter:
 
 
 def settings_in_force(platform: Platform) -> dict[str, str]:
-    """Return the send/recv settings of this environment, which both sides of a race use.
-
-    The result is empty for a replay.
-    """
+    """Return the send/recv settings of this environment, on both sides; none in a replay."""
     if platform.replay:
         return {}
     return {name: platform.settings[name] for name in MEANING if name in platform.settings}
 
 
 def _write_conf(study: Study, platform: Platform, verdict: RaceVerdict) -> None:
-    """Write the settings that won to p2p.conf.
-
-    If the race is complete and none won, delete the p2p.conf of an earlier race.
-    """
+    """Write the settings that won to p2p.conf; if none won in the end, delete an earlier one."""
     conf = study.path / CONF
     if verdict.settings:
         values = {name: str(value) for name, value in verdict.settings.items()}
@@ -112,10 +99,7 @@ def _comments(platform: Platform, verdict: RaceVerdict) -> Iterator[str]:
 
 
 def effect_lines(effects: Effects) -> Iterator[str]:
-    """Yield a line for each range of sizes that is faster or slower, by collective.
-
-    For a collective without such a range, yield one line about all its sizes.
-    """
+    """Yield a line for each range of sizes that is faster or slower; one if there is none."""
     for collective in effects.sizes:
         changed = [
             item

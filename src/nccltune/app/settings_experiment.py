@@ -41,10 +41,7 @@ Make = Callable[[Starter, BenchProcess, ProcessRecord, S, StatusCallback], E]
 def planned(
     make: Make[S, E], path: Path, launch: Launch, start: Starter, scope: S, kind: RecordKind
 ) -> Iterator[tuple[E, Platform]]:
-    """Start the first process, and yield the experiment and the platform; write nothing.
-
-    Raises StudyError if the study at `path` is of another platform.
-    """
+    """Start the first process, and yield the experiment and the platform; write nothing."""
     with _default_process(path, launch, start) as (first, platform):
         record = ProcessRecord(Study(path), kind)
         yield make(start, first, record, scope, ignore_status), platform
@@ -63,9 +60,8 @@ def run_experiment(
 ) -> tuple[Study, Platform, V]:
     """Measure into the study at `path`, and write the verdict to the result file of `kind`.
 
-    `command` is stored as the command line that resumes the experiment. An experiment that is
-    stopped early also writes a verdict, then raises the exception that stopped it. Raises
-    StudyError if the study is of another platform.
+    An experiment that is stopped early also writes one. `command` is stored as what resumes it.
+    Raises StudyError if the study is of another platform.
     """
     shown = progress or NoProgress()
     with contextlib.ExitStack() as stack:
@@ -95,7 +91,6 @@ def run_experiment(
 def _default_process(
     path: Path, launch: Launch, start: Starter
 ) -> Iterator[tuple[BenchProcess, Platform]]:
-    """Start a process with NCCL's default settings, and yield the process and its platform."""
     refuse_file(path)
     with start(DEFAULT, 0) as first:
         yield first, platform_of_bench(path, launch, first.hello)

@@ -18,20 +18,15 @@ from nccltune.study.files import write_whole
 def status(pids: Sequence[int] = (), logs: Sequence[Path] = ()) -> NodeStatus:
     """Return what the processes `pids`, or all with NCCL on this node, have loaded and set.
 
-    `logs` are NCCL's logs of one job (NCCL_DEBUG=INFO). They show more of its processes here, and
-    add its processes elsewhere.
-
-    Raises InputError for a process that does not exist and for a file that is no log, PlatformError
-    for a process that this user may not read.
+    `logs` are NCCL's logs of one job (NCCL_DEBUG=INFO), which show more processes. Raises
+    InputError for a missing process and a file that is no log, PlatformError for a process that
+    this user may not read.
     """
     return node_status(pids, read_job_log(logs) if logs else None)
 
 
 def status_of_nodes(request: LaunchRequest, site: Site) -> NodeStatus:
-    """Return the status of all nodes of a launcher, as that of one: jobs are compared across them.
-
-    Raises what `mpi_launch_of` and `on_each_node` raise.
-    """
+    """Return the status of all nodes of a launcher as one: jobs are compared across them."""
     # The launcher asks for GPUs, and to look at processes needs none.
     under = mpi_launch_of(request._replace(gpus=request.gpus or 1), site)
     nodes, unread = [], []
@@ -47,8 +42,5 @@ def status_of_nodes(request: LaunchRequest, site: Site) -> NodeStatus:
 
 
 def write_metrics(found: NodeStatus, path: Path) -> None:
-    """Write the counters of processes to `path` for Prometheus; a reader sees a whole file.
-
-    Also those of the network plugin's connections in all processes that this user may read.
-    """
+    """Write the counters of this user's processes and connections for Prometheus, atomically."""
     write_whole(path, metrics_text(found, NetWatch().read()))

@@ -32,10 +32,7 @@ class SizeRange(msgspec.Struct, frozen=True):
 
 
 class GroupUse(msgspec.Struct, frozen=True):
-    """What communicators of one name and scale carry.
-
-    `parallelism` is what their name states, such as `tensor parallel`; None if it states none.
-    """
+    """What communicators of one name and scale carry; `parallelism` as their name states it."""
 
     group: CommGroup
     parallelism: str | None
@@ -62,10 +59,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
 
 
 def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
-    """Return what a job sends, from recordings: files, or folders of them.
-
-    Raises InputError if a name does not exist or nothing can be read.
-    """
+    """Return what a job sends, from recordings: files or folders. Raises InputError."""
     job = read_workload(paths)
     groups = [
         GroupUse(
@@ -92,7 +86,6 @@ def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
 
 
 def _known(times: Iterable[float | None]) -> float | None:
-    """Return the sum of the known times; None if none is known."""
     found = [time for time in times if time is not None]
     return sum(found) if found else None
 
@@ -127,5 +120,4 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
 
 
 def _whole(time_us: float, timed: int, calls: int, units: int) -> float | None:
-    """Return the time of all calls of a unit, from that of those that have one."""
     return time_us / timed * calls / units if timed else None

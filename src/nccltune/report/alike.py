@@ -27,10 +27,7 @@ _CHOICE = re.compile(
 
 
 class AlikeFindings(msgspec.Struct, frozen=True):
-    """Findings that differ only in files, places, choices or numbers.
-
-    The report shows `first`, and the number of `others`.
-    """
+    """Findings that differ only in files, places, choices or numbers: `first`, and `others`."""
 
     first: Finding
     others: list[Finding]
@@ -42,11 +39,7 @@ class AlikeFindings(msgspec.Struct, frozen=True):
 
 
 def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
-    """Return `findings` in their order, with those of the kinds `_GROUPED` grouped.
-
-    Two findings are in one group if they differ only in files, places, choices and numbers. A
-    finding of another kind is a group of its own, up to `_MOST_SHOWN` of one curve.
-    """
+    """Return `findings` in their order, with those of the kinds `_GROUPED` grouped."""
     found: list[AlikeFindings] = []
     places: dict[tuple[FindingKind, str | None], int] = {}
     shown: dict[tuple[FindingKind, str | None], int] = {}
@@ -70,7 +63,6 @@ def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
 
 
 def _skeleton(sentence: str) -> str:
-    """Return a sentence without the parts that differ between files."""
     text = _COUNT.sub("", _PLACE.sub("", sentence))
     for pattern in (_QUOTED, _CHOICE, _PATH, _NUMBER):
         text = pattern.sub("#", text)

@@ -74,11 +74,7 @@ class ChoiceMap(msgspec.Struct, frozen=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True):
-    """The noise: by which fraction two medians of the same choice differ.
-
-    `typical` is the median over sizes, `high` the 90th percentile. `words` describe how the noise
-    was measured. If `known` is False, the noise is assumed.
-    """
+    """The noise between two medians of one choice over sizes: median and 90th percentile."""
 
     typical: float
     high: float
@@ -87,11 +83,9 @@ class NoiseRow(msgspec.Struct, frozen=True):
 
 
 class SizeRow(msgspec.Struct, frozen=True):
-    """The effect of the rules at one measured size.
+    """The effect of the rules at one measured size; without a `choice` it keeps the default.
 
-    If `choice` is None, the size keeps the default. `tuned_us` is the expected time with the rules.
-    `best` is the fastest measured choice. `compared` is whether a choice was compared with the
-    default.
+    `compared` is whether a choice was compared with the default.
     """
 
     bytes: int
@@ -215,11 +209,7 @@ class ConditionRow(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True):
-    """A finding. `conditions` are the ids of the conditions that show the finding.
-
-    `heading` is the name of the kind. `more` are the sentences of findings that differ only in
-    files, places, choices or numbers.
-    """
+    """A finding; `more` are the sentences of findings that differ only in files or numbers."""
 
     number: int
     id: str
@@ -235,11 +225,7 @@ class FindingRow(msgspec.Struct, frozen=True):
 
 
 class ProofSizeRow(msgspec.Struct, frozen=True):
-    """One size of the proof.
-
-    `choice` is None if there is no rule; then tuned runs the same choice as the default. `between`
-    is True if the size was not measured for the rule search. `words` is the verdict as text.
-    """
+    """One size of the proof; `between` if the rule search did not measure it."""
 
     bytes: int
     choice: str | None
@@ -289,10 +275,7 @@ class ProofGroupRow(msgspec.Struct, frozen=True):
 
 
 class ProofReport(msgspec.Struct, frozen=True):
-    """The result of a proof: timings of default and tuned, in alternating order.
-
-    `sentence` is the outcome, `how` the method, and `remark` a caveat.
-    """
+    """The result of a proof: timings of default and tuned, in alternating order."""
 
     sentence: str
     how: str

@@ -11,11 +11,9 @@ from nccltune.tune.result import TunedGroup
 
 
 class ProvenGain(NamedTuple):
-    """The proven gain of the rules of one group that hold in the proof.
+    """The proven gain of the rules of one group that hold: their geometric mean by octaves.
 
-    `gain` is the geometric mean of the gains of these rules. The weight of a rule is the number of
-    octaves (doublings) that its sizes span. `sizes` are the proven sizes in bytes that such a rule
-    covers. `measured` are all sizes of the proof. Both lists are in ascending order.
+    `sizes` are those that such a rule covers, `measured` all of the proof, ascending.
     """
 
     gain: float
@@ -25,11 +23,7 @@ class ProvenGain(NamedTuple):
 
 
 def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
-    """Return the proven gain of every group, in the order of `groups`.
-
-    The gain is None without a proof, if a rule of the group was not measured, or if no rule
-    holds.
-    """
+    """Return the proven gain of every group; None unless all rules were measured and one holds."""
     if proof is None:
         return [None] * len(groups)
     judged = {item.rule: item for item in proof.rules}
@@ -84,8 +78,5 @@ def _covered(item: RuleProof, sizes: Sequence[ProvenSize]) -> list[int]:
 
 
 def _octaves(sizes: Sequence[int]) -> float:
-    """Return the number of octaves (doublings) from the smallest to the largest size.
-
-    The result is at least 0.1, so that a rule with a single size has a weight.
-    """
+    """Return the octaves from the smallest to the largest size, at least 0.1."""
     return max(0.1, math.log2(max(1, *sizes) / max(1, min(sizes))))

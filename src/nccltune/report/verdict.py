@@ -25,11 +25,7 @@ PLACES = 2
 def verdict(
     analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None = None
 ) -> tuple[str, Tone]:
-    """Return the verdict and its tone.
-
-    The verdict states the proven gains if there are any, else the expected gains. `proof` is the
-    proof of the configuration that has the rules of `groups`.
-    """
+    """Return the verdict and its tone: proven gains if there are any, else expected ones."""
     if not analysis.samples:
         return "Nothing was measured yet.", "unknown"
     if not groups:
@@ -72,10 +68,7 @@ def group_summary(analysis: Analysis, group: TunedGroup, proven: ProvenGain | No
 
 
 def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
-    """Return the caveats of the verdict, worst first.
-
-    Each caveat links to the first finding of its kind.
-    """
+    """Return the caveats of the verdict, worst first, each with its first finding."""
     found = []
     for kind, remark in REMARKS.items():
         alike = [(n, item) for n, item in enumerate(findings, 1) if item.first.kind is kind]
@@ -96,7 +89,6 @@ def firm_rules(group: TunedGroup) -> list[RuleEvidence]:
 def _proven(
     ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
 ) -> list[str]:
-    """Return sentences about the proven gains; empty if there are none."""
     if proof is None:
         return []
     gains = [
@@ -128,7 +120,6 @@ def _proven(
 def _expected(
     firm: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
 ) -> list[str]:
-    """Return sentences about the gains of rules that are sure."""
     known = [group for group in firm if group.expected_gain is not None]
     known.sort(key=lambda group: -(group.expected_gain or 1.0))
     clauses = [f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}" for group in known]
@@ -152,7 +143,6 @@ def _faster(gains: list[str], where: str) -> str:
 
 
 def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more: bool) -> list[str]:
-    """Return a sentence about the candidates; empty without any. They have no expected gain."""
     found = [
         (group, item)
         for group in ruled
@@ -174,7 +164,6 @@ def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more:
 
 
 def _without_groups(analysis: Analysis) -> str:
-    """Return why nothing could be compared: no tuner, an unknown scale, or half a choice."""
     if not any(item.condition.collective.tuned for item in analysis.conditions):
         return "No rules: NCCL asks no tuner about the collectives measured here."
     reasons = dict.fromkeys(
@@ -231,11 +220,8 @@ def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
 
 
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
-    """Return whether the timings show that the default is right at every size that keeps it.
-
-    This is so if the noise is known, the default was compared with other choices at these sizes,
-    and no bad crossover includes such a size.
-    """
+    """Return whether the default is right at every size that keeps it: compared, and no
+    crossover."""
     if not all(left.compared for left in group.left_alone):
         return False
     kept = [row for row in group.decisions if row.choice is None]
@@ -277,10 +263,7 @@ def _places(findings: Sequence[Finding]) -> str:
 
 
 def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
-    """Return the name of the collective.
-
-    Add scale, registration and pipe ops if the groups differ in them.
-    """
+    """Return the name of the collective, with scale, registration and pipe ops if they differ."""
     parts = []
     if len({other.scale for other in groups}) > 1:
         parts.append(str(group.scale))
@@ -290,5 +273,4 @@ def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
 
 
 def _first(parts: list[str], whole: int) -> list[str]:
-    """Return `parts`. If `whole` exceeds NAMED, return NAMED parts and the number of others."""
     return parts if whole <= NAMED else [*parts[:NAMED], f"{whole - NAMED} more"]

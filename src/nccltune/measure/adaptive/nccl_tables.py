@@ -45,10 +45,10 @@ def ask_tables(
     high: int,
     kinds: Sequence[CallKind] = (PLAIN,),
 ) -> list[CollectiveTables]:
-    """Return NCCL's own tables for `collectives` and kinds of calls, at sizes from `low` to `high`.
+    """Return NCCL's own tables for `collectives` and kinds of calls, from `low` to `high`.
 
-    Raises InputError for calls that the bench cannot measure, PlatformError if NCCL offers
-    no choice for any collective, and the errors of `Bench` if it ends or gives no answer.
+    Raises InputError for calls that the bench cannot measure, PlatformError if NCCL offers no
+    choice for any collective, and the errors of `Bench`.
     """
     able = bench.hello.can.collectives
     found = []
@@ -89,8 +89,7 @@ def ask_tables(
 def ask_pipe_ops(bench: Bench, collective: Collective, calls: CallKind) -> int | None:
     """Return NCCL's `numPipeOps` for such calls; None if they cannot be made.
 
-    It depends only on the calls of a group and on the channels of the communicator. NCCL before
-    2.22 has no table that shows it, and always passes 1.
+    NCCL before 2.22 has no table that shows it, and always passes 1.
     """
     if calls.group_calls == 1:
         return 1
@@ -140,10 +139,7 @@ def _collective_tables(grid: Grid, rows: Sequence[TableRow]) -> CollectiveTables
 
 
 def _choice(label: str) -> Choice | None:
-    """Return the choice with this label; None if it is not a choice that this nccltune knows.
-
-    A newer NCCL, for example, may have another algorithm or protocol.
-    """
+    """Return the choice with this label; None if a newer NCCL's is unknown here."""
     try:
         choice: AnyChoice = parse_choice(label)
     except InputError:

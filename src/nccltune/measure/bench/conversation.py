@@ -12,16 +12,15 @@ from nccltune.model.collective import Collective
 
 SCHEMA_VERSION = 1
 LASTING_ERRORS = frozenset({"wrong", "timeout", "nccl", "cuda", "memory", "unsupported"})
-"""Kinds of failure that would occur again if the same point were measured again. A study
-records a point with an error only if the error is of one of these kinds."""
+"""Kinds of failure that would occur again; only these are recorded with a point."""
 
 
 class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     """A request to time every choice at every size once in each of `rounds` rounds.
 
-    The order within a round is shuffled by `seed`. The default is timed `default_repeats` times in
-    each round. With `group_calls`, each call is a group of that many equal calls, and `bytes` and
-    the times are those of the group. With `load`, the GPUs run compute kernels during the calls.
+    The order within a round is shuffled by `seed`. The default is timed `default_repeats` times.
+    `bytes` and times are those of a group of `group_calls` calls. With `load`, the GPUs run compute
+    kernels during the calls.
     """
 
     id: int
@@ -65,10 +64,7 @@ class BenchGpu(msgspec.Struct, frozen=True):
 
 
 class Nccl(msgspec.Struct, frozen=True):
-    """The NCCL library that the bench opened.
-
-    `came_from` names the source of the path, for example `torch`; in JSON the key is `from`.
-    """
+    """The NCCL library that the bench opened; `came_from` (JSON: `from`) as `torch`."""
 
     version: str | None = None
     path: str | None = None
@@ -76,11 +72,7 @@ class Nccl(msgspec.Struct, frozen=True):
 
 
 class Tuner(msgspec.Struct, frozen=True):
-    """Our tuner plugin in the processes of the bench.
-
-    `control` is the version of the plugin's control interface. `interface` is the version of NCCL's
-    tuner interface in use.
-    """
+    """Our tuner plugin in the bench: its control interface's and NCCL's interface's version."""
 
     path: str | None = None
     control: int | None = None
@@ -88,8 +80,7 @@ class Tuner(msgspec.Struct, frozen=True):
 
 
 class Abilities(msgspec.Struct, frozen=True):
-    """The collectives, data types and options that the bench supports with this NCCL and these
-    GPUs."""
+    """What the bench supports with this NCCL and these GPUs."""
 
     collectives: list[str] = []
     dtypes: list[str] = []
@@ -101,10 +92,7 @@ class Abilities(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """The first answer of the bench: its versions, ranks, GPUs and abilities.
-
-    `replay` is the name of the recording that the timings are drawn from; None for real GPUs.
-    """
+    """The first answer of the bench; `replay` names the recording of drawn timings, if any."""
 
     schema_version: int
     version: str
@@ -128,10 +116,7 @@ class ExecutedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     chunk_bytes: int | None = None
 
     def choice(self) -> Choice | None:
-        """Return what NCCL executed as a `Choice`.
-
-        Return None if the algorithm or the protocol is missing, or if nccltune does not know it.
-        """
+        """Return what NCCL executed as a `Choice`; None if a part is missing or unknown."""
         try:
             return msgspec.convert(
                 {
@@ -191,11 +176,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_kept(self) -> bool:
-        """Return whether this point is recorded in a study.
-
-        A point whose error may not occur again, for example because a rank died, is not recorded. A
-        later run then tries the point again.
-        """
+        """Return whether a study records this point: not if its error may not occur again."""
         return self.error is None or self.error.kind in LASTING_ERRORS
 
     @property
@@ -212,9 +193,9 @@ class Predicted(msgspec.Struct, frozen=True):
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """The times that NCCL predicts at one size, in us, by `algorithm/protocol`.
+    """NCCL's predicted times at one size in us, by `algorithm/protocol`; None without one.
 
-    A combination that NCCL cannot run has no entry. The value is None if NCCL predicts no time.
+    A combination that NCCL cannot run has no entry.
     """
 
     bytes: int
@@ -225,11 +206,7 @@ class TableRow(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """Any answer, decoded before its type (`op`) is known.
-
-    `kind`, `text` and `hint` are set in an error, `rows` in a table, and `points` in `done`, the
-    end of a measurement.
-    """
+    """Any answer, before its type (`op`) is known: an error, a table, or `done`."""
 
     op: str
     id: int | None = None

@@ -30,8 +30,7 @@ class PointKey(NamedTuple):
 class RoundRequest(NamedTuple):
     """One round of some choices at some sizes of one collective.
 
-    `repeats` are the numbers of the default's timings. Every other choice is timed once, with the
-    number 0. With `check`, the bench compares the results of the calls with a reference.
+    `repeats` are those of the default. With `check`, the bench compares results with a reference.
     """
 
     collective: Collective
@@ -66,15 +65,11 @@ class RoundRequest(NamedTuple):
 
 
 class FurtherRounds(NamedTuple):
-    """Further rounds at one size: the choices to time in them, and the numbers of the rounds.
-
-    The default is timed in each of these rounds, too.
-    """
+    """Further rounds at one size: the choices beside the default, and the rounds' numbers."""
 
     choices: tuple[Choice, ...]
     rounds: tuple[int, ...]
 
 
 RequestSource = Callable[[], list[RoundRequest]]
-"""A function that returns the next requests, or an empty list at the end. All returned requests
-must be answered before the function is called again."""
+"""Returns the next requests, which must be answered before the next call; empty at the end."""

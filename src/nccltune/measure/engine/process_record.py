@@ -28,11 +28,7 @@ from nccltune.study.files import Study
 
 
 class RecordKind(NamedTuple):
-    """The kind of experiment that recorded the processes.
-
-    `name` is the start of the file names. `what` describes the recording in messages. `verb` is the
-    nccltune command that makes the recording.
-    """
+    """The kind of experiment: start of its file names, words for messages, nccltune's verb."""
 
     name: str
     what: str
@@ -127,10 +123,7 @@ class ProcessRun:
 
 
 class ProcessRecord:
-    """The files of a study with the processes of one kind of experiment.
-
-    `samples` has every timing, `lines` every process that has ended, both oldest first.
-    """
+    """The processes of one kind of experiment in a study: timings and lines, oldest first."""
 
     def __init__(self, study: Study, kept: RecordKind = P2P) -> None:
         self.study = study
@@ -139,30 +132,20 @@ class ProcessRecord:
         self.lines = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
 
     def finished(self) -> list[ProcessRun]:
-        """Return every process that has ended, with its results.
-
-        Raises StudyError for a damaged line.
-        """
+        """Return every process that has ended, with its results. Raises StudyError."""
         times: dict[int, list[ProcessSample]] = defaultdict(list)
         for sample in self.samples.stream():
             times[sample.process].append(sample)
         return [as_run(line, times[line.process]) for line in self.lines.stream()]
 
     def next_process(self) -> int:
-        """Return an unused process number.
-
-        The timings count too, because an interrupted process has timings but no line. Raises
-        StudyError for a damaged line.
-        """
+        """Return an unused process number; interrupted processes have timings but no line."""
         used = [line.process for file in (self.samples, self.lines) for line in file.stream()]
         return max(used, default=-1) + 1
 
 
 def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:
-    """Return a process with its results, from its line and its timings.
-
-    A process with a wrong result counts as failed.
-    """
+    """Return a process with its results; one with a wrong result counts as failed."""
     by_call: dict[Call, list[float]] = defaultdict(list)
     loads: dict[Call, list[float]] = defaultdict(list)
     error = line.error

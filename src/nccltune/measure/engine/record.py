@@ -27,10 +27,7 @@ class LineFile(Generic[LineT]):
         self._kind = kind
 
     def stream(self) -> Iterator[LineT]:
-        """Yield every line in order. A missing file has no lines.
-
-        Raises StudyError for a damaged line.
-        """
+        """Yield every line in order, none without a file. Raises StudyError for a damaged one."""
         if self.path.exists():
             yield from self._study.read_lines(self.path, self._kind)
 
@@ -39,10 +36,7 @@ class LineFile(Generic[LineT]):
         return list(self.stream())
 
     def append(self, lines: Iterable[LineT], *, to_disk: bool = True) -> None:
-        """Append `lines`. With `to_disk`, the whole file is synced to disk when this returns.
-
-        Raises StudyError for a failed write.
-        """
+        """Append `lines`, synced if `to_disk`. Raises StudyError for a failed write."""
         self._study.append_lines(self.path, lines, to_disk=to_disk)
 
 
@@ -71,10 +65,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_summary(study: Study, summary: Summary) -> None:
-    """Write STUDY/sweep.json.
-
-    Raises StudyError for a failed write.
-    """
+    """Write STUDY/sweep.json. Raises StudyError for a failed write."""
     study.write_json(study.path / names.SWEEP, summary)
 
 

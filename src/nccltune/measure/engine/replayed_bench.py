@@ -61,10 +61,9 @@ def open_bench(
 class ReplayedBench(Bench):
     """A bench that draws its timings from the study `replay`.
 
-    The plugin of nccltune decides what the choice `tuned` runs. It is loaded and called as NCCL
-    would do it, in a process of its own. A draw depends only on the request's `seed`, the call, the
-    choice, the round and the repeat. Entering raises StudyError for a study that cannot be
-    replayed, and the errors of `PluginHost`.
+    Our plugin, in a process of its own, decides what the choice `tuned` runs. A draw depends only
+    on the request's `seed`, the call, the choice, the round and the repeat. Entering raises
+    StudyError, and the errors of `PluginHost`.
     """
 
     def __init__(self, launch: Launch, replay: Path, meanwhile: Callable[[], None]) -> None:
@@ -168,8 +167,7 @@ class ReplayedBench(Bench):
         )
 
     def _decide(self, request: Measure, size: int, choice: AnyChoice) -> AnyChoice | PointError:
-        """Return what NCCL with the plugin would run. It is the default if NCCL cannot run a forced
-        choice here."""
+        """Return what NCCL with the plugin would run: the default if it refuses a choice."""
         collective = request.collective
         if choice == DEFAULT or not collective.tuned:
             return DEFAULT
@@ -194,7 +192,7 @@ class ReplayedBench(Bench):
         return DEFAULT
 
     def _offered(self, collective: Collective, size: int) -> Costs:
-        """Return the combinations that the platform can run, with predicted or nominal times."""
+        """Return the combinations that can run, with predicted or nominal times."""
         recorded = self._recording
         return recorded.costs(collective, size) or recorded.combinations(collective)
 

@@ -34,8 +34,7 @@ _SPACING = 2
 """The number of candidates between two defaults."""
 
 ProcessSteps = Generator[Settings, None, None]
-"""Yields the settings of the process to start next. The results of that process must be added
-before the next value is requested."""
+"""Yields the settings of the next process, whose results must be added before the next."""
 
 
 class ProcessPlan(Protocol):
@@ -56,8 +55,7 @@ def shuffled_starts(
 ) -> ProcessSteps:
     """Yield the settings of processes until each of `settings` has run `starts` times.
 
-    The order is shuffled by `order`. A default runs before and after every two candidates. Settings
-    that have failed are skipped.
+    The order is shuffled, with a default before and after every two. Failed ones are skipped.
     """
     missing = [item for item in settings for _ in range(starts - len(results.runs_with(item)))]
     order.shuffle(missing)
@@ -73,20 +71,15 @@ def shuffled_starts(
 
 
 def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
-    """Yield `most` pairs of processes to start one after the other.
-
-    `one` is first in the first, third, ... pair, and `other` in the pairs between, so that drift
-    cancels.
-    """
+    """Yield `most` pairs of processes, in turn with `one` and `other` first: drift cancels."""
     for number in range(most):
         yield (one, other) if number % 2 == 0 else (other, one)
 
 
 class RunFacts(TypedDict):
-    """The fields that every verdict has: they describe the run, not its result.
+    """The fields that every verdict has of its run: `processes` of this one, `known` of others.
 
-    `failed` maps settings to the reason why a process with them failed. `processes` is the number
-    of processes that this run started, `known` the number taken from earlier runs.
+    `failed` maps settings to the reason why a process with them failed.
     """
 
     reason: str
@@ -119,8 +112,7 @@ V = TypeVar("V")
 class SettingsExperiment(ABC, Generic[S, V]):
     """One experiment in one study, with the scope S and the verdict V.
 
-    `start` starts a process with given settings. `first` is a running process with the default
-    settings; its first answer (hello) describes this machine. `now` is a clock in seconds. Raises
+    `start` starts a process with given settings; `first` is a running one of the default. Raises
     InputError for options that cannot lead to a decision, PlatformError if this machine cannot
     measure what the experiment needs, and StudyError for a damaged study.
     """
@@ -174,11 +166,10 @@ class SettingsExperiment(ABC, Generic[S, V]):
         """Return the verdict on the results so far. `reason` is why the measurement ended."""
 
     def measure(self) -> EndReason:
-        """Measure until the result is decided or the budget is spent.
+        """Measure until the result is decided or the budget is spent; all is in the study.
 
-        All results are in the study when this returns or raises. Raises LaunchError, PlatformError
-        or InputError if the default does not run, LaunchError if the default gives wrong results or
-        no size can be measured, StudyError for a failed write.
+        Raises LaunchError, PlatformError or InputError if the default does not run or is wrong,
+        LaunchError if no size can be measured, StudyError for a failed write.
         """
         return self._scheduler.run([sequential_source(self._tasks())])
 
@@ -238,24 +229,14 @@ class SettingsExperiment(ABC, Generic[S, V]):
         )
 
     def _label(self, settings: Settings) -> str:
-        """Return settings as text for display."""
         return settings.label
 
     def _check(self, hello: Hello) -> None:
-        """Check the options and the machine.
-
-        Raises InputError for options that cannot lead to a decision, PlatformError for a machine
-        that cannot measure what the experiment needs.
-        """
+        """Raise InputError for undecidable options, PlatformError for an unfit machine."""
 
     @abstractmethod
-    def _workload(self, hello: Hello) -> Workload:
-        """Return the calls that every process times."""
+    def _workload(self, hello: Hello) -> Workload: ...
 
     @abstractmethod
     def _new_plan(self) -> ProcessPlan:
-        """Return a new plan without results.
-
-        This is called at the beginning, and again after the probe: only then is it known which
-        calls can be measured.
-        """
+        """Return a plan without results, at first and when the probe shows what can be measured."""

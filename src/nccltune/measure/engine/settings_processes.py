@@ -44,11 +44,7 @@ class BenchProcess(Protocol):
 
     @property
     def carried(self) -> Mapping[str, int] | None:
-        """Return the number of messages by carrier (NCCL or copy engine).
-
-        The number is known only after the end of the bench. It is None if the send/recv library is
-        not loaded.
-        """
+        """Return the messages by carrier, after the end; None without the send/recv library."""
 
     def effective(self) -> Effective | None:
         """Return the effective settings from NCCL's log; None if the log does not name them."""
@@ -58,10 +54,7 @@ class BenchProcess(Protocol):
 
 
 class RunningBench:
-    """A `BenchProcess` on the GPUs of this machine.
-
-    `folder` has NCCL's log of its start; None if NCCL writes none.
-    """
+    """A `BenchProcess` on the GPUs of this machine; `folder` has NCCL's log, if any."""
 
     recorded_s = None
     carried: Mapping[str, int] | None = None
@@ -81,12 +74,10 @@ Starter = Callable[[Settings, int], AbstractContextManager[BenchProcess]]
 
 
 class SettingsProcesses:
-    """The processes of one study.
+    """The processes of one study, of which `first` runs already, with the default settings.
 
-    `first` is a running process with the default settings. `seed` shuffles the sizes. `now` is a
-    clock in seconds. With `retry`, settings that failed in an earlier session are tried again.
-    Raises PlatformError for a workload that the bench cannot measure, StudyError for a damaged
-    study.
+    With `retry`, settings that failed in an earlier session are tried again. Raises PlatformError
+    for a workload that the bench cannot measure, StudyError for a damaged study.
     """
 
     def __init__(
@@ -118,16 +109,11 @@ class SettingsProcesses:
         self._next = files.next_process()
         self.times = ProcessTimes([run.seconds for run in before])
         self.probe = next((run for run in before if run.probe and run.error is None), None)
-        """The first process of the study; None before it has run. It shows how long each call takes
-        and is not compared."""
+        """The first process, which shows how long each call takes and is not compared."""
         self.workload = workload if self.probe is None else workload.only(self.probe.times_us)
 
     def measure_probe(self) -> None:
-        """Run the probe: the first process of a study.
-
-        The probe shows how long each call takes, and which sizes fail. Raises LaunchError if no
-        size of send/recv could be measured, and the errors of `measure`.
-        """
+        """Run the probe. Raises LaunchError if no size of send/recv could be measured."""
         run = self.measure(DEFAULT, probe=True)
         self.workload = self.workload.only(run.times_us)
         if not self.workload.sizes[RACED]:
