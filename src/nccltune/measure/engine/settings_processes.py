@@ -121,10 +121,9 @@ class SettingsProcesses:
         self.probe = run
 
     def recorded(self, settings: Settings) -> list[ProcessRun]:
-        """Return a list that ends with the next recorded process with these settings.
+        """Return a list that ends with the next recorded process with these settings, if any.
 
-        It is empty if none is left. Before a candidate come the default processes that ran before
-        it and that the plan did not request: each session starts one (see `to_measure`).
+        Before a candidate come defaults that the plan did not request (see `to_measure`).
         """
         left = self._recorded[settings]
         if not left:

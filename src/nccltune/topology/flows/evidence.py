@@ -24,11 +24,7 @@ _OF_GPU = ("nvlink", "nvls", "nvls_blackwell")
 
 
 def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: bool) -> str:
-    """Return the kind of a ceiling, such as `nvls nvls sm90 node`.
-
-    `figure` is the calibration figure of the limiting link. `joined` is whether NVLink joins the
-    nodes.
-    """
+    """Return the kind of a ceiling by its limiting link's figure, such as `nvls nvls sm90 node`."""
     reach = "domain" if joined else {1: "node", 2: "two"}.get(nodes, "more")
     # A ring over NICs or PCIe is alike on all GPUs. What NCCL gets out of the others is not.
     is_alike = algorithm is Algorithm.RING and figure not in _OF_GPU

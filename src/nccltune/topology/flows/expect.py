@@ -194,10 +194,7 @@ def _search(
     several: bool,
     cross_nic: int,
 ) -> Searched:
-    """Return the cached search result, which is the same for all numbers of nodes above one.
-
-    `several` is True for more than one node.
-    """
+    """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = _node_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
@@ -214,10 +211,7 @@ def _check(collective: Collective, nodes: int) -> None:
 
 
 def check_nvlink(topology: Topology, gpus: int) -> None:
-    """Raise InputError if there are several GPUs and the NVLinks between them are unknown.
-
-    A guess would be wrong by up to a factor of ten, the ratio of NVLink to PCIe.
-    """
+    """Raise InputError if the NVLinks between GPUs are unknown: a guess may err tenfold."""
     if gpus > 1 and leaves_nvlink_out(topology):
         raise InputError(
             "leaves NVLink to detection, and the GPU model is unknown: whether NVLink joins the "
@@ -229,7 +223,6 @@ def check_nvlink(topology: Topology, gpus: int) -> None:
 
 
 def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if a link with a load has bandwidth 0: its real bandwidth is unknown."""
     for one in found.links:
         if one.link.gb_per_s > 0:
             continue
@@ -254,7 +247,6 @@ def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
 
 
 def _check_nics(topology: Topology, node: NodeRoutes) -> None:
-    """Raise InputError if a NIC has no speed: NCCL's default of 10 Gbit/s is no base."""
     ports = {net.name: net.label for net in node.nets}
     unknown = [
         ports[one.source]
@@ -272,7 +264,6 @@ def _check_nics(topology: Topology, node: NodeRoutes) -> None:
 
 
 def _check_known(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if the limiting link is one that nothing is known of."""
     link = found.bottleneck.link
     if not link.wire_is_unknown:
         return
@@ -289,10 +280,7 @@ def _check_known(topology: Topology, found: Ceiling) -> None:
 
 
 def _best(ceilings: Mapping[Algorithm, Ceiling], chosen: FlowSettings, nodes: int) -> Algorithm:
-    """Return the algorithm in NCCL_ALGO if that is available, else the one that allows most.
-
-    Within one node NCCL takes trees for small sizes only.
-    """
+    """Return NCCL_ALGO's algorithm if available, else what allows most; in a node no trees."""
     if chosen.algorithm is not None and chosen.algorithm in ceilings:
         return chosen.algorithm
     rated = [one for one in ceilings if nodes > 1 or one is not Algorithm.TREE]
@@ -313,10 +301,7 @@ def _notes(
 
 
 def _slower_than_its_ports(node: NodeRoutes, link: Link) -> list[str]:
-    """Return a note if the limiting `link` is a NIC's PCIe link, slower than the NIC's ports.
-
-    Virtual machines and clouds show such links, and their NICs are faster than that.
-    """
+    """Return a note if a NIC's PCIe link limits it, as only virtual machines show."""
     ends = {link.source, link.target}
     ports = sum(
         one.wire_gb_per_s for one in node.links if one.kind is LinkKind.NET and one.target in ends
@@ -376,7 +361,6 @@ def _expected(
 
 
 def _figure(full: FullLink) -> str:
-    """Return the calibration figure for the largest load on a link."""
     return figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link)
 
 
@@ -400,11 +384,7 @@ def _flows(found: Ceiling) -> dict[FlowKind, float]:
 
 
 def _host_memory(found: Ceiling) -> float:
-    """Return the traffic through host memory in GB/s, in the node with the most such traffic.
-
-    All nodes of a role have the same traffic, so the sum over a role's memory links is that of one
-    node.
-    """
+    """Return the traffic through host memory in GB/s, in the node with the most."""
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:
@@ -426,10 +406,7 @@ def sentence(collective: Collective, found: Ceiling) -> str:
 
 
 def load_words(full: FullLink) -> str:
-    """Return the load of a link in GB/s by kind of flow, largest first, as text.
-
-    For example `GPU writes GPU 21.5, read requests 2.47`.
-    """
+    """Return the load of a link as text, such as `GPU writes GPU 21.5, read requests 2.47`."""
     kinds = sorted(full.by_kind.items(), key=lambda item: -item[1])
     shown = [item for item in kinds if item[1] >= _SHOWN * full.link.wire_gb_per_s] or kinds[:1]
     return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)

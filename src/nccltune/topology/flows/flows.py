@@ -34,10 +34,7 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Flows(msgspec.Struct, frozen=True):
-    """The flows of a collective with one algorithm, for the nodes of each role.
-
-    `channels` is the number of channels. Each channel carries the same share of the bytes.
-    """
+    """The flows of a collective by role of nodes; its channels have equal shares of the bytes."""
 
     algorithm: Algorithm
     channels: int
@@ -54,9 +51,8 @@ def algorithms(
 ) -> list[Algorithm]:
     """Return the algorithms that NCCL may use and this model knows.
 
-    Ring is for all five collectives and tree for all-reduce. NVLS is for all-reduce within one node
-    with NVSwitches and more than two GPUs of Hopper or later, NVLSTree for several such nodes.
-    `nvls` is False if the user switched NVLS off. `version` is NCCL's; None is the newest known.
+    Ring is for all, tree for all-reduce, NVLS for all-reduce in a node with NVSwitches and over two
+    GPUs of Hopper or later, unless `nvls` is False; NVLSTree for several such nodes.
     """
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
@@ -85,11 +81,8 @@ def flows(
     nodes: int,
     channels: int,
 ) -> Flows:
-    """Return the flows of `collective` on `nodes` nodes with `channels` connected channels.
-
-    The function `algorithms` must return `algorithm` for these nodes. All flows of a channel run at
-    one rate, and every channel has the same share of the bytes.
-    """
+    """Return the flows on `nodes` nodes with `channels` channels; `algorithms` has the
+    algorithm."""
     ranks = nodes * len(node.gpus)
     if algorithm is Algorithm.NVLS:
         return _in_switches(node, ranks)
@@ -101,10 +94,9 @@ def flows(
 
 
 def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:
-    """Return the flows of a ring. Each hop carries the bus bandwidth, for all five collectives.
+    """Return the flows of a ring, of which each hop carries the bus bandwidth.
 
-    In broadcast and reduce one hop carries nothing. This is ignored, because the largest load over
-    all hops is the same.
+    In broadcast and reduce one hop carries nothing, which does not change the largest load.
     """
     rings = [found.rings[number % found.channels] for number in range(channels)]
     if nodes == 1:
@@ -140,10 +132,7 @@ def _through(node: NodeRoutes, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
 
 
 class _Ends(NamedTuple):
-    """The GPUs that connect to other nodes, as positions in the chain of a node's GPUs.
-
-    `parent` connects to the parent node, `first` and `second` to the two child nodes.
-    """
+    """The positions in the chain of a node's GPUs that connect to parent and children."""
 
     parent: int
     first: int
@@ -159,8 +148,8 @@ def _ends(pattern: Pattern) -> _Ends:
 def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
     """Return the flows of a tree, which reduces upwards and broadcasts downwards.
 
-    Each edge carries the buffer once in each direction. NCCL joins the nodes in two different
-    trees. The first half of the channels uses one tree, the second half the other.
+    Each edge carries the buffer once each way. NCCL joins the nodes in two trees, of half the
+    channels each.
     """
     amount = 1.0 / factor
     rings = [found.rings[number % found.channels] for number in range(channels)]
@@ -191,10 +180,9 @@ def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, fact
 def _edges(
     node: NodeRoutes, number: int, ring: Ring, place: Place, ends: _Ends, amount: float
 ) -> list[FlowLoad]:
-    """Return a node's flows to other nodes in one channel, in both directions.
+    """Return a node's flows to other nodes in one channel, both ways.
 
-    The first GPU of the chain uses the channel's first NIC. Other GPUs use the second NIC
-    (`ncclTopoGetNetDev`).
+    The first GPU uses the channel's first NIC, others the second (`ncclTopoGetNetDev`).
     """
     parts: list[FlowLoad] = []
     for is_there, end in zip(place, ends, strict=True):
@@ -209,10 +197,7 @@ def _edges(
 
 
 def domain_flows(node: NodeRoutes, algorithm: Algorithm, ranks: int) -> Flows:
-    """Return the flows of a node whose NVSwitches join all `ranks` GPUs, those of other nodes, too.
-
-    Every GPU has the same load, so neither the order of GPUs nor the number of channels counts.
-    """
+    """Return the flows of a node whose NVSwitches join all `ranks` GPUs, equally."""
     if algorithm is Algorithm.NVLS:
         return _in_switches(node, ranks)
     # An inner GPU of a tree sends to two neighbours in its chain.
@@ -222,11 +207,7 @@ def domain_flows(node: NodeRoutes, algorithm: Algorithm, ranks: int) -> Flows:
 
 
 def _in_switches(node: NodeRoutes, ranks: int) -> Flows:
-    """Return the flows of NVLS, where the NVSwitches reduce and multicast.
-
-    Every GPU sends its whole buffer, and later the reduced part that it owns. It receives that
-    part, and later the whole buffer (`all_reduce.h`, NVLS).
-    """
+    """Return the flows of NVLS: every GPU sends its buffer and its reduced part, and back."""
     amount = (1.0 + 1.0 / ranks) / (2 * (ranks - 1) / ranks)
     parts = _on_nvlinks(node, 0, amount, _nvls_kind(node))
     return Flows(Algorithm.NVLS, 1, (Role("node", 1, parts),))
@@ -235,8 +216,7 @@ def _in_switches(node: NodeRoutes, ranks: int) -> Flows:
 def _nvls_tree(node: NodeRoutes, nodes: int, factor: float) -> Flows:
     """Return the flows of NVLSTree: NVLS in each node, trees between nodes.
 
-    Each GPU owns an equal part of the buffer and exchanges it over its nearest NICs. Half of each
-    part uses the first tree of nodes, the other half the second, so there are two channels here.
+    Each GPU exchanges its part over its nearest NICs, half in either tree.
     """
     gpus = len(node.gpus)
     inside = tuple(

@@ -78,8 +78,7 @@ def _add_waiting_requests(
 ) -> None:
     """Raise the cost of a NIC's read requests that wait behind writes of peer GPUs.
 
-    The full cost applies if peers write at least as many bytes as NICs read. If peers write fewer
-    bytes, the cost is lower in proportion.
+    It is lower in proportion if peers write fewer bytes than NICs read.
     """
     extra = calibration["read_beside_peer_writes"] - calibration["read_request"]
     for part in parts:

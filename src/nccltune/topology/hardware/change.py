@@ -35,8 +35,7 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
 def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology:
     """Return the topology with a new PCIe switch at `place` and the devices `names` below it.
 
-    The uplink of the switch is as fast as the fastest link of these devices. Raises InputError if
-    `names` is empty, or if the topology does not have a device or `place`.
+    Its uplink is as fast as their fastest link. Raises InputError for unknown or no names.
     """
     devices = [_device(topology, name) for name in names]
     if not devices:
@@ -73,10 +72,7 @@ def _names(topology: Topology) -> str:
 
 
 def _device(topology: Topology, name: str) -> Pci:
-    """Return the device with this bus id, GPU name (`GPU0`) or port name.
-
-    Raises InputError if there is none.
-    """
+    """Return the device with this bus id, GPU name or port name. Raises InputError."""
     for device in devices_of(topology):
         ports = [net.name for net in device.nets]
         index = device.gpu.index if device.gpu is not None else None

@@ -24,8 +24,7 @@ class PciKind(StrEnum):
 def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
     """Return the kind of a device.
 
-    `has_gpus` is True if the file names its GPUs, as a file written by NCCL does. Other devices
-    with the class of a GPU are then `OTHER`, because NCCL left them out.
+    A device of a GPU's class that a file with GPUs (`has_gpus`) does not name is none of NCCL's.
     """
     if device.gpu is not None:
         return PciKind.GPU
@@ -52,16 +51,14 @@ def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
 
 
 def _is_nic(device: Pci) -> bool:
-    """Return whether the device id is that of an RDMA NIC: NVIDIA (Mellanox) or AWS EFA."""
     vendor, number = (device.vendor or "").lower(), (device.device or "").lower()
     return vendor == "0x15b3" or (vendor == "0x1d0f" and number.startswith("0xefa"))
 
 
 def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
-    """Return the kind of device at the other end of an NVLink.
+    """Return the kind of device at the other end of an NVLink: without a class, by bus id.
 
-    Without a class, the target is a GPU if a GPU has its bus id, else a switch. NCCL asks the
-    machine instead, and treats a target that it does not find as a switch.
+    NCCL asks the machine, and takes what it does not find for a switch.
     """
     code = link.target_class
     if code is None:
@@ -72,11 +69,8 @@ def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
 
 
 def broadcom_generation(device: Pci, level: int, version: Version | None = None) -> int:
-    """Return the generation of a Broadcom switch that appears as two levels (`getBcmGen`).
-
-    `level` is the level to test `device` for: upper (0) or lower (1). The result is 0 for any other
-    device.
-    """
+    """Return the generation of a Broadcom switch of two levels, at `level` 0 or 1; else 0
+    (`getBcmGen`)."""
     ids = [
         _hex(text)
         for text in (

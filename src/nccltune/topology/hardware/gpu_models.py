@@ -15,10 +15,7 @@ NVIDIA = "0x10de"
 
 
 class GpuModel(msgspec.Struct, frozen=True):
-    """A GPU model: its compute capability and number of NVLinks.
-
-    The header of `gpu_models.toml` explains the values of `nvlink`.
-    """
+    """A GPU model; the header of `gpu_models.toml` explains `nvlink`."""
 
     name: str
     ids: list[str]
@@ -37,10 +34,7 @@ def gpu_models() -> list[GpuModel]:
 
 
 def with_named_gpus(topology: Topology, name: str | None) -> Topology:
-    """Return the matrix of nvidia-smi with the compute capability of GPUs called `name`.
-
-    Other topologies, and GPUs whose name is unknown, are returned unchanged.
-    """
+    """Return a matrix of nvidia-smi with the compute capability of `name`, if known."""
     sm = None if name is None else _sm_of_name(name)
     if topology.dialect is not Dialect.SMI or sm is None:
         return topology
@@ -57,7 +51,6 @@ _PRODUCT = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]?|[2-5]0\d0")
 
 
 def _sm_of_name(name: str) -> int | None:
-    """Return the compute capability of a GPU such as `NVIDIA H100 80GB HBM3`; None if unknown."""
     words = set(re.split(r"[^A-Za-z0-9]+", name))
     for model in gpu_models():
         if words & set(_PRODUCT.findall(model.name)):

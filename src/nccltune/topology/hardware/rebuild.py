@@ -8,10 +8,7 @@ import msgspec
 from nccltune.model.topology import Cpu, Net, Pci, Topology
 
 DeviceChange = Callable[[Pci], Pci | None]
-"""Returns the replacement of a device, or None to remove the device and all devices below it.
-
-The devices below it have already been replaced.
-"""
+"""Returns the replacement of a device, its children replaced before, or None to remove it."""
 
 
 def devices_of(topology: Topology) -> Iterator[Pci]:

@@ -54,10 +54,7 @@ class BestChannels(msgspec.Struct):
         return len(self.rings) * self.inter_gb_per_s
 
     def as_goal(self, goal: SearchGoal) -> SearchGoal:
-        """Return a goal with the values of the best channels, for attempts to improve on them.
-
-        The limits of the number of channels are those of `goal`.
-        """
+        """Return a goal of the best channels' values, to improve on, within `goal`'s channels."""
         return SearchGoal(
             pattern=self.pattern,
             least=goal.least,

@@ -19,10 +19,7 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[PathKind, ...]
     """The path types of the version, best first. C2C exists since 2.26, P2C since 2.27."""
     own_kinds: bool
-    """Since 2.25 only the path types between the best and the worst of the machine are tried.
-
-    Before 2.25 it is NVL (inside a node) or PIX (to NICs) up to SYS on every machine.
-    """
+    """Since 2.25 only path types of the machine are tried, before from NVL or PIX up to SYS."""
     far_nets_before_sm90: bool
     """Since 2.29 all paths to NICs are tried before compute capability 9.0."""
     split_nvlink: bool
@@ -36,16 +33,12 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     neighbours_only: bool
     """Since 2.21 a GPU with NVSwitches has only its neighbours as next GPUs."""
     near_gpus: bool
-    """Since 2.27 a channel begins at each GPU near its NIC: widest path, then best path type.
+    """Since 2.27 channels begin at each GPU near the NIC: widest, then best type.
 
-    Before 2.27 the GPUs are those with the widest path and the fewest hops, beginning at another
-    GPU for each channel.
+    Before, at those of the widest path and fewest hops, at another for each channel.
     """
     own_gpu_first: bool
-    """Since 2.27.5 the NIC's own GPU is tried first, and only equal channels are repeated.
-
-    Before 2.27.5 the last channel is repeated first even if channels may differ.
-    """
+    """Since 2.27.5 the NIC's own GPU is first, and only equal channels repeat; before, all do."""
     unbounded_single_gpu: bool
     """Before 2.21 the first speed of a node with one GPU is limited by its NIC only."""
     nets_on_one_node: bool
@@ -57,11 +50,8 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     shares_by_rest: bool
     """The rule of this name in `PathRules`."""
     head_search: int
-    """How heads of NVLS and CollNet find a NIC.
-
-    1 (before 2.22) tries one NIC. 2 (2.22) tries all, but a NIC whose GPU is a head already stays
-    booked. 3 (since 2.23) releases it.
-    """
+    """Heads of NVLS and CollNet try one NIC (1, before 2.22), or all: 2 (2.22) keeps, 3
+    releases."""
     nvls_heads: int | None
     """The most heads of NVLS: one for each GPU, since 2.25 at most 32."""
     collnet_heads: int | None

@@ -41,7 +41,6 @@ def _place(nodes: int, node: int) -> Place:
 
 
 def _second_child(nodes: int, node: int, low: int) -> bool:
-    """Return whether at least one node of the second, higher subtree of `node` exists."""
     while low > 0:
         if node + low < nodes:
             return True
@@ -50,9 +49,5 @@ def _second_child(nodes: int, node: int, low: int) -> bool:
 
 
 def _mirror(nodes: int, node: int) -> Place:
-    """Return the place of a node in the second tree.
-
-    The second tree is the first one mirrored if the number of nodes is even, or shifted by one if
-    it is odd.
-    """
+    """Return the place in the second tree: mirrored if nodes are even, else shifted by one."""
     return _place(nodes, (node - 1) % nodes if nodes % 2 else nodes - 1 - node)

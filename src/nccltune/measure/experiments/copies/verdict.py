@@ -26,8 +26,7 @@ from nccltune.measure.experiments.copies.threshold import (
 from nccltune.model.sample import SCHEMA_VERSION
 
 _SURE = 0.99
-"""Confidence needed to call a size slower, or a policy faster. It is above 95 % because many sizes
-and policies are tested."""
+"""Confidence to call a size slower or a policy faster, as many are tested."""
 
 
 class SizePoint(msgspec.Struct, frozen=True):
@@ -59,11 +58,9 @@ class PolicySize(msgspec.Struct, frozen=True):
 
 
 class PolicyPoint(msgspec.Struct, frozen=True):
-    """The effect of a policy, as a mean over the sizes from the threshold on.
+    """The effect of a policy, as a mean over the sizes from the threshold on, else all.
 
-    Without a threshold it is the mean over all sizes. `over_native` is the gain over NCCL.
-    `over_copy_engine` is the gain over copy engines without a policy, as a factor. The latter is
-    less certain, because those processes did not run in pairs.
+    `over_copy_engine`, a factor, is less certain: those processes did not run in pairs.
     """
 
     settings: dict[str, int | str]
@@ -116,10 +113,7 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThresholdDecision(NamedTuple):
-    """The recommended settings and threshold, and the reason.
-
-    `decided` is False if not all pairs have run.
-    """
+    """What to set, and why; `decided` is False if not all pairs have run."""
 
     settings: dict[str, int | str]
     decided: bool
@@ -128,8 +122,7 @@ class ThresholdDecision(NamedTuple):
 
 
 def decide(order: CopyOrder, floor: float) -> ThresholdDecision:
-    """Return the decision from the results so far. Differences below `floor` (a log) do not
-    count."""
+    """Return the decision so far; differences below `floor` (a log) do not count."""
     if (error := order.results.failed.get(COPY_ENGINE)) is not None:
         why = f"it did not run here: {error}. The same command tries again"
         return ThresholdDecision({ON: 0}, True, None, why)
@@ -160,12 +153,8 @@ def threshold(order: CopyOrder, floor: float) -> CopyThreshold:
 
 
 def leader(order: CopyOrder, floor: float) -> Settings | None:
-    """Return the policy that is worth a proof; None if there is none.
-
-    The result is the policy with the largest mean gain over the sizes from the threshold on. Its
-    gain must exceed that of copy engines without a policy by more than the noise floor. Return None
-    also if copy engines should carry no message.
-    """
+    """Return the policy with the largest mean gain from the threshold on, if it is worth a
+    proof."""
     taken = _taken(order, threshold(order, floor).from_bytes)
     if not taken:
         return None
@@ -180,11 +169,9 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
 
 
 def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
-    """Return whether the proof shows that the champion is faster.
+    """Return whether the proof is complete and shows the champion faster.
 
-    The champion must be faster in the mean over the sizes from `from_bytes` on, with the confidence
-    `_SURE` and by at least `floor` (a log). It must be slower at none of these sizes. Return False
-    if the proof is not complete.
+    That is in the mean by `floor` (a log), with confidence `_SURE`, and slower at no size.
     """
     gains = order.proof_gains()
     if len(gains) < order.proof_pairs or order.champion in order.results.failed:
@@ -221,8 +208,7 @@ def points(order: CopyOrder, floor: float, from_bytes: int | None) -> list[SizeP
 
 
 def _load_slower(results: NeighbourGains, settings: Settings, call: Call) -> float | None:
-    """Return the median of `loads_slower` over the processes with these settings; None if
-    unknown."""
+    """Return the median of `loads_slower` over these processes; None if unknown."""
     known = [
         run.loads_slower[call] for run in results.runs_with(settings) if call in run.loads_slower
     ]
@@ -254,21 +240,13 @@ def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]
 
 
 def proof_gain(order: CopyOrder, from_bytes: int | None) -> ProcessGain | None:
-    """Return the champion's gain over copy engines without a policy, from the pairs of the proof.
-
-    The gain is the mean over the sizes from the threshold on. Return None without a proof or a
-    threshold.
-    """
+    """Return the champion's gain in the proof, from the threshold on; None without either."""
     gains, taken = order.proof_gains(), _taken(order, from_bytes)
     return ProcessGain(*pooled(order.results, gains, taken).ratio) if gains and taken else None
 
 
 def carried(results: NeighbourGains) -> dict[str, int] | None:
-    """Return the number of messages by carrier (NCCL or copy engine).
-
-    The numbers are sums over the processes with copy engines and without a policy or chunk size.
-    Return None if no process has counts.
-    """
+    """Return the messages by carrier of plain copy engines; None if no process has counts."""
     counted = [run.carried for run in results.runs_with(COPY_ENGINE) if run.carried is not None]
     if not counted:
         return None

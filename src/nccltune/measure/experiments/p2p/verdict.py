@@ -16,20 +16,15 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION
 
 LEAST_EFFECT = math.log1p(0.01)
-"""The least difference at one size that counts as faster or slower, as a natural log. A smaller
-difference counts as `same`, even if it is certain."""
+"""The least difference at one size that counts (a log), even if a smaller one is certain."""
 _LABEL_CONFIDENCE = 0.99
-"""Confidence needed to call a size faster or slower. It is above 95 % because a race judges some
-dozen sizes."""
+"""Confidence to call a size faster or slower: a race judges some dozen."""
 _PROOF_CONFIDENCE = 0.99
 """Confidence needed to recommend settings."""
 
 
 class SizeEffect(msgspec.Struct, frozen=True):
-    """One size: the time with the default and with the settings in us, the gain, and the effect.
-
-    `effect` is `faster`, `slower` or `same`.
-    """
+    """One size: both times in us, and `effect`: `faster`, `slower` or `same`."""
 
     bytes: int
     default_us: float
@@ -39,10 +34,7 @@ class SizeEffect(msgspec.Struct, frozen=True):
 
 
 class RangeEffect(msgspec.Struct, frozen=True):
-    """A range of neighbouring sizes with the same effect, and the mean gain over these sizes.
-
-    `effect` is `faster`, `slower` or `same`.
-    """
+    """Neighbouring sizes with the same `effect`, and their mean gain."""
 
     collective: Collective
     from_bytes: int
@@ -100,11 +92,7 @@ class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
-    """Return whether the champion is recommended, and the reason as text.
-
-    `reason` is why the measurement ended. `threshold` is the least gain (a natural log) that
-    recommended settings must have.
-    """
+    """Return whether the champion is recommended, with a gain of `threshold` (a log), and why."""
     results, champion = race.results, race.champion
     if champion is None:
         if reason != "done":
@@ -132,8 +120,7 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
 
 
 def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: int) -> Effects:
-    """Return the effects of `settings` from the gains of their processes. `gains` must not be
-    empty."""
+    """Return the effects of `settings` from the gains of their processes, at least one."""
     runs = results.runs_with(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
