@@ -171,10 +171,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code.
-
-    Every exception of a verb is turned into an error message and an exit code here.
-    """
+    """Run the command line; every exception becomes an error message and an exit code."""
     reset_verbosity()
     try:
         result = cli.main(args=args, prog_name="nccltune", standalone_mode=False)

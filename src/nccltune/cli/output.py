@@ -45,10 +45,7 @@ def harmless(text: str) -> str:
 
 
 def error_lines(message: str, hint: str | None) -> str:
-    """Return the line `error: MESSAGE` and, if there is a hint, the line `hint:  HINT`.
-
-    The labels are coloured if stderr is a terminal and NO_COLOR is not set.
-    """
+    """Return the lines `error: MESSAGE` and `hint: HINT`, coloured on a terminal."""
     coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
     lines = [f"{red}error:{end} {harmless(message)}"]
@@ -58,10 +55,7 @@ def error_lines(message: str, hint: str | None) -> str:
 
 
 def write_exact(text: str) -> None:
-    """Write text for a shell or another program to stdout.
-
-    The text is unchanged in a file or pipe. On a terminal control characters are made visible.
-    """
+    """Write text for a program; on a terminal control characters are made visible."""
     sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
 
 
@@ -100,10 +94,7 @@ def _console(**options: Any) -> Console:
 
 
 def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
-    """Return a table without lines. The columns `>name` are aligned to the right.
-
-    These and the columns `<name` are never wrapped, the others are.
-    """
+    """Return a table without lines; columns `>name` (right) and `<name` never wrap."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=padding)
@@ -116,10 +107,7 @@ def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) 
 
 
 def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
-    """Return a text made of `parts`. Each part is a string or a pair of a string and its style.
-
-    Markup in the strings has no effect.
-    """
+    """Return a text of strings, or pairs of string and style, without markup."""
     from rich.text import Text
 
     return Text.assemble(*parts, style=style)
@@ -135,10 +123,9 @@ def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
 def hanging(
     out: Console, lead: str | tuple[str, str], indent: int, words: str, style: str = ""
 ) -> None:
-    """Print `lead` and `words`, with wrapped lines indented by `indent`.
+    """Print `lead` and `words`, with wrapped lines indented by `indent`, the width of `lead`.
 
-    `lead` must be `indent` characters wide, and may be a pair of text and style. A number and its
-    unit stay on the same line. Without a terminal the text is not wrapped.
+    A number and its unit stay together. Without a terminal nothing is wrapped.
     """
     words = harmless(words)
     lines = [words]
@@ -175,10 +162,7 @@ def print_result(
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON object on stdout that begins with `schema_version`.
-
-    msgspec structs become objects.
-    """
+    """Print a value, maybe of structs, as one JSON object that begins with `schema_version`."""
     document = msgspec.to_builtins(value)
     document = {"schema_version": SCHEMA_VERSION, **document}
     sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=False) + "\n")

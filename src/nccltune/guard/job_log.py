@@ -49,10 +49,7 @@ class JobLog(msgspec.Struct):
 
 
 def read_job_log(paths: Iterable[Path]) -> JobLog:
-    """Read the logs of one job (NCCL_DEBUG=INFO). NCCL_DEBUG_FILE makes one for each process.
-
-    Raises InputError if a file cannot be read, or no line is of NCCL's log.
-    """
+    """Read the logs of one job (NCCL_DEBUG=INFO). Raises InputError for what is none."""
     named = list(paths)
     log = JobLog(", ".join(map(str, named)), None, NcclLog(), {})
     for path in named:

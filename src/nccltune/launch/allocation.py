@@ -32,11 +32,7 @@ class Allocated(NamedTuple):
 
 
 def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
-    """Return the number of nodes of the Slurm job that this shell belongs to.
-
-    None outside of a Slurm job, if `launcher` is not Slurm, or if SLURM_JOB_NUM_NODES has no
-    number.
-    """
+    """Return the nodes of this shell's Slurm job; None outside one and for other launchers."""
     nodes = environment.get(NODES, "")
     if launcher is not Launcher.SLURM or JOB not in environment or not nodes.isdecimal():
         return None
@@ -46,11 +42,7 @@ def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated |
 def knows_hosts(
     flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
 ) -> bool:
-    """Return whether the launcher knows the hosts on which to start.
-
-    Only an mpirun on several nodes needs host names. They come from `hosts`, or from an environment
-    variable of a batch queue or of mpirun. For one node and for other launchers return True.
-    """
+    """Return whether the launcher knows its hosts: only an mpirun on several nodes may not."""
     mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
     return not mpirun or nodes < 2 or bool(hosts) or any(map(environment.get, _HOSTS_KNOWN))
 

@@ -63,11 +63,7 @@ def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> Ins
 
 
 def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the wanted launcher.
-
-    Raises PlatformError if it is not installed, or if `wanted` has a version and another one is
-    installed.
-    """
+    """Return the wanted launcher; PlatformError if it, or its version, is not installed."""
     found = find(wanted.launcher, environment)
     if found.flavor.version[: len(wanted.version)] != wanted.version:
         raise PlatformError(f"{wanted.words} is not here: it is {found.flavor.words}")
@@ -75,20 +71,15 @@ def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> 
 
 
 def installed_version(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
-    """Return the launcher and version that `PROGRAM --version` prints.
-
-    None if the program is not installed or cannot be run, or if it is not a known launcher.
-    """
+    """Return the launcher and version that `PROGRAM --version` prints, if it is one."""
     text = _output_of([program, "--version"], environment)
     return flavor_of(text) if text is not None else None
 
 
 def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the first installed launcher that can start the job. Use this if the user names none.
+    """Return the first installed launcher for the job: Slurm, LOCAL, Open MPI, hydra.
 
-    The order is Slurm, `Launcher.LOCAL` (no launcher), Open MPI, hydra. If the job names hosts,
-    Slurm and LOCAL are left out. LOCAL is possible only for a single process. Raises PlatformError
-    if no possible launcher is installed.
+    Not Slurm and LOCAL if it names hosts; LOCAL for a single process. Raises PlatformError.
     """
     order = [Launcher.OPENMPI, Launcher.HYDRA]
     if not job.hosts:
@@ -107,11 +98,7 @@ def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLa
 
 
 def slurm_mpi(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the value for `srun --mpi=`; None if no suitable value is found.
-
-    SLURM_MPI_TYPE, an environment variable of srun, is used if it is set. Otherwise the value is
-    `pmix` or else `pmi2`, whichever srun supports.
-    """
+    """Return the value for `srun --mpi=`: SLURM_MPI_TYPE, else `pmix` or `pmi2` as it supports."""
     if chosen := environment.get("SLURM_MPI_TYPE"):
         return chosen
     text = _output_of(["srun", "--mpi=list"], environment) or ""

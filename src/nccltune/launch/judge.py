@@ -11,13 +11,10 @@ from nccltune.launch.state import RunEnd, RunState
 
 
 def end_by_output(end: RunEnd, job: Job, follower: Follower, imported: Imported | None) -> RunEnd:
-    """Return how a run ended, judged by the launcher's `end` and by the output.
+    """Return how a run ended, by the launcher's `end` and by the output.
 
-    A status of 0 may be wrong: Open MPI 5.0.11 ends with 0 when a node is lost, and nccl-tests ends
-    with 0 after an unknown option. So a run with status 0 counts as failed if a node was lost, if
-    nccl-tests printed no table, or if a table is incomplete. If a run failed and a node was lost,
-    the lost node is added to the reason. Any other `end` is returned unchanged. `imported` is None
-    if the output had no table.
+    A status of 0 may be wrong: Open MPI 5.0.11 ends so when a node is lost, nccl-tests after an
+    unknown option. Such a run failed if a node was lost, or no whole table was printed.
     """
     if end.state is RunState.FAILED and follower.lost is not None:
         return end._replace(why=f"{follower.lost}; {end.why}")

@@ -71,7 +71,6 @@ def _nic(index: int, gbit_per_s: float, speed: str) -> Pci:
 def _board(
     model: GpuModel, gpus: int, nics: int, gbit_per_s: float, groups: int
 ) -> tuple[Cpu, ...]:
-    """Return two CPUs with switches, each with an equal share of the GPUs and NICs."""
     speed = _SPEEDS[max(least for least in _SPEEDS if least <= model.sm)]
     switches = []
     for group in range(groups):

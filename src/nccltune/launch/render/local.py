@@ -8,10 +8,7 @@ from nccltune.model.errors import InputError
 
 
 def render_local(job: Job) -> Rendered:
-    """Return the program as the command, after `env NAME=VALUE` if the job sets variables.
-
-    Raises InputError for a job of several processes.
-    """
+    """Return the program as the command. Raises InputError for several processes."""
     total = job.placement.processes
     if total > 1:
         raise InputError(

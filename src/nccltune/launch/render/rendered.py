@@ -35,11 +35,9 @@ class CommandPart(NamedTuple):
 
 
 class Rendered(NamedTuple):
-    """The command that starts a job.
+    """The command `words` that starts a job, with the content of files that it reads.
 
-    `words` is the command. `files` maps the names of files that the command reads to their content.
-    `parts` are the launcher's options with their meanings, whether in the command or in a file.
-    `placement` is where the processes should run.
+    `parts` are the launcher's options with their meanings, `placement` where processes should run.
     """
 
     flavor: Flavor
@@ -67,10 +65,7 @@ def words_of(parts: Iterable[CommandPart]) -> tuple[str, ...]:
 
 
 def shell_lines(parts: Iterable[CommandPart], words: tuple[str, ...]) -> str:
-    """Return `words` quoted for a shell.
-
-    Each part has its own line if the command is longer than one line and consists of `parts`.
-    """
+    """Return `words` quoted for a shell, if they are long with a line for each part."""
     line = shlex.join(words)
     parts = tuple(parts)
     if len(line) <= RIGHT_MARGIN or words_of(parts) != words:
