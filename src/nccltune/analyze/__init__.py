@@ -14,10 +14,9 @@ contrasts.py         gain of a choice over the default over several sizes, with 
 gains.py             gain of every choice over the default at every size
 findings.py          bad crossovers, slow runs and defects of a curve, with one sentence for each
 shapes.py            dips and plateaus of a curve
-fastest.py           the fastest of several runs of one test at each size
 falling.py           times that fall as the size grows, beyond noise
 falling_findings.py  the sentences about them
-compared.py          what was compared with the default, and what was not
+compared.py          what was compared with the default, what was not, and what is the fastest
 ran.py               what NCCL ran as its default, in words
 expected.py          compare the measured peak with the bandwidth that the links allow
 result.py            the structs of an analysis

@@ -28,7 +28,6 @@ examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings, or two libraries of NCCL
 ab_releases.py          what two releases of NCCL choose, and rules that keep the old choice
 predict.py              NCCL's choices on a machine by its own cost model
-predict_export.py       predictions in forms that simulators read
 predict_scale.py        measurements from which times at more nodes are predicted
 nccl_model.py           put what NCCL's own cost model says beside a measurement
 compare.py              compare two measurements size by size, or the runs of a fleet

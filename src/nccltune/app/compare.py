@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.analyze.fastest import FastestRange, fastest_ranges
+from nccltune.analyze.compared import FastestRange, fastest_ranges
 from nccltune.app.compare_reference import (
     ReferenceCompared,
     ReferenceRequest,

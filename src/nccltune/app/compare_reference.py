@@ -37,7 +37,7 @@ from nccltune.reference.placement import Placement, Verdict, latency_size, place
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
-from nccltune.topology.hardware.rebuild import nets_of
+from nccltune.topology.hardware.change import nets_of
 
 _GPU = re.compile(r"(?:G?[BH]|[AV])\d{2,3}(?: [A-Z]+)?|MI\d{3}X?")
 _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")

@@ -20,7 +20,6 @@ from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, s
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.job import Job
-from nccltune.launch.judge import end_by_output
 from nccltune.launch.keep import (
     OUTPUT,
     command_in,
@@ -33,7 +32,7 @@ from nccltune.launch.kubernetes.run import ClusterJob
 from nccltune.launch.render import Rendered, render
 from nccltune.launch.render.slurm import SCRIPT
 from nccltune.launch.run import run
-from nccltune.launch.state import RunEnd
+from nccltune.launch.state import RunEnd, end_by_output
 from nccltune.launch_lint.check import check_program
 from nccltune.model.choice import AnyChoice, parse_choice
 from nccltune.model.errors import PlatformError, StudyError

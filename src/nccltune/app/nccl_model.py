@@ -20,7 +20,7 @@ from nccltune.predict import NEWEST, LimitKind, Prediction, expected_of, predict
 from nccltune.predict.choice import CallTime
 from nccltune.predict.communicator import SETTINGS
 from nccltune.report.words import time_text
-from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, version_text
 
 _NOT_FOLLOWED = (

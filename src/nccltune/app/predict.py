@@ -26,7 +26,7 @@ from nccltune.predict.communicator import SETTINGS
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, parse_version, version_text
 
 
@@ -187,3 +187,55 @@ def stated_version(path: Path | None) -> Version | None:
     if not text:
         raise InputError("names no NCCL version, so it is no libnccl.so.2", where=str(path))
     return parse_version(text)
+
+
+_SIMAI = (Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER)
+
+
+def as_csv(found: Sequence[Predicted]) -> str:
+    """Return every choice's times as CSV; `default` is 1 for NCCL's own.
+
+    Bytes are counted as NCCL's tuner counts them. Choices that only a tuner takes are left out.
+    """
+    lines = ["collective,algorithm,protocol,nodes,ranks,bytes,time_us,default"]
+    for one in found:
+        comm = one.prediction.communicator
+        for at in one.prediction.sizes:
+            for choice, time_us in at.times_us.items():
+                if one.prediction.modelled[choice].by_hand:
+                    continue
+                lines.append(
+                    f"{one.prediction.collective},{choice.algorithm},{choice.protocol},"
+                    f"{comm.nodes},{comm.ranks},{at.size},{time_us:.6g},{int(choice == at.choice)}"
+                )
+    return "\n".join(lines) + "\n"
+
+
+def as_simai(request: PredictRequest) -> str:
+    """Return bus bandwidths in GB/s at the last size, in the form of SimAI's `busbw.yaml`.
+
+    Its group TP is one node, DP and EP are all nodes. NCCL's model has no figure for all-to-all and
+    for send/recv (PP): they are null.
+    """
+    everywhere = _rates(request, request.nodes)
+    try:
+        one_node = _rates(request, 1)
+    except InputError:
+        # A node with one GPU has no peer in it.
+        one_node = dict.fromkeys(_SIMAI, "null")
+    lines = ["nccltune"]
+    for group, rates in (("TP", one_node), ("DP", everywhere), ("EP", everywhere)):
+        lines += [f"{group}:", *(f"  {name},: {rate}" for name, rate in rates.items())]
+        lines.append("  alltoall,: null")
+    return "\n".join([*lines, "PP:", "  busbw: null"]) + "\n"
+
+
+def _rates(request: PredictRequest, nodes: int) -> dict[Collective, str]:
+    size = request.sizes[1]
+    asked = msgspec.structs.replace(
+        request, collectives=_SIMAI, sizes=(size, size), nodes=nodes, against=None
+    )
+    return {
+        one.prediction.collective: f"{one.prediction.sizes[0].busbw_gb_per_s:.4g}"
+        for one in predict_choices(asked)
+    }

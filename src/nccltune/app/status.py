@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.app.bench_launch import LaunchRequest, Site, mpi_launch_of
 from nccltune.app.each_node import on_each_node
-from nccltune.guard.job_log import read_job_log
+from nccltune.guard.jobs import read_job_log
 from nccltune.guard.metrics import metrics_text
 from nccltune.guard.node_status import NodeStatus, joined, node_status
 from nccltune.native.net_processes import NetWatch

@@ -30,7 +30,7 @@ from nccltune.topology.flows.what_if import (
     what_if,
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
-from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, parse_version
 
 LARGE = 8 << 30

@@ -53,7 +53,6 @@ options.py           options that several verbs have, with the same meaning in e
 requests.py          build arguments for functions of `nccltune.app` from options
 verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
-console.py           a console that prints text of other programs literally
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes

@@ -13,8 +13,7 @@ from nccltune.analyze.result import Analysis
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
-from nccltune.report.alike import grouped
-from nccltune.report.remarks import REMARKS
+from nccltune.report.remarks import REMARKS, grouped
 from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4

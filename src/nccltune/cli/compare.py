@@ -20,7 +20,7 @@ from nccltune.report.words import listed, rate_text, time_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.analyze.fastest import FastestRange
+    from nccltune.analyze.compared import FastestRange
     from nccltune.app.compare import BesideCompared, ChoicesCompared, FleetCompared, SidesCompared
     from nccltune.compare.fleet import FleetTest, SlowPart
     from nccltune.compare.series import ScalingSeries

@@ -12,12 +12,14 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from nccltune.cli.verbosity import is_quiet
 from nccltune.model.errors import UnwritableError
@@ -28,6 +30,27 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+
+class PlainConsole(Console):
+    """A console that prints markup and emoji names literally, and makes control characters visible.
+
+    Pass styles separately from the text: `styled(("verdict", "bold"), "  ", words)`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(  # noqa: D102
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control is None and not text.isprintable():
+                yield Segment(harmless(text), style)
+            else:
+                yield segment
+
 
 _P = ParamSpec("_P")
 # Matches control characters and characters that reorder a line. Text of other programs must not
@@ -88,7 +111,7 @@ def warn(sentences: Iterable[str]) -> None:
 
 
 def _console(**options: Any) -> Console:
-    from nccltune.cli.console import PlainConsole
+    from nccltune.cli.output import PlainConsole
 
     return PlainConsole(**options)
 

@@ -15,8 +15,7 @@ from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout,
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.size_state import choice_ranges
 from nccltune.measure.bench.conditions import CallKind
-from nccltune.measure.bench.conversation import BenchPoint
-from nccltune.measure.bench.round_request import PointKey
+from nccltune.measure.bench.conversation import BenchPoint, PointKey
 from nccltune.model.choice import AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform

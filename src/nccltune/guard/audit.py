@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nccltune.doctor.evidence.redacting import kept_value
-from nccltune.guard.job_log import JobLog, LoggedProcess
-from nccltune.guard.jobs import job_of, job_scale
+from nccltune.guard.jobs import JobLog, LoggedProcess, job_of, job_scale
 from nccltune.guard.loaded_rules import (
     LoadedConfiguration,
     loaded_configuration,

@@ -13,7 +13,7 @@ from nccltune.formats.tuner_config.csv_rules import (
     config_hash,
     parse_rules,
 )
-from nccltune.guard.job_log import LoggedProcess
+from nccltune.guard.jobs import LoggedProcess
 from nccltune.model.choice import Choice
 from nccltune.model.errors import InputError
 from nccltune.model.rule import RuleState

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from nccltune.guard.audit import AuditedProcess, audit_process, logged_process
-from nccltune.guard.job_log import JobLog
-from nccltune.guard.jobs import is_across_nodes
+from nccltune.guard.jobs import JobLog, is_across_nodes
 from nccltune.guard.mapped import NCCL, LibraryReader
 from nccltune.guard.sources import COMMUNICATOR, UNKNOWN, AuditedSetting
 from nccltune.native.processes import (

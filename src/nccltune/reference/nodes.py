@@ -7,8 +7,8 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import C2c, Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
+from nccltune.topology.hardware.classify import NVIDIA, GpuModel, gpu_models
 from nccltune.topology.hardware.fill_in import filled
-from nccltune.topology.hardware.gpu_models import NVIDIA, GpuModel, gpu_models
 
 _SPEEDS = {70: "8.0 GT/s PCIe", 80: "16.0 GT/s PCIe", 90: "32.0 GT/s PCIe", 100: "64.0 GT/s PCIe"}
 """PCIe of boards by the compute capability from which on they have it."""

@@ -14,7 +14,6 @@ from nccltune.model.numbers import counted, percent_text
 from nccltune.model.platform import Platform
 from nccltune.prove.result import Proof, ProofGroup
 from nccltune.report import remarks, words
-from nccltune.report.alike import AlikeFindings, grouped
 from nccltune.report.charts import (
     choice_map,
     model_series,
@@ -39,6 +38,7 @@ from nccltune.report.data import (
 )
 from nccltune.report.proof import build_proof
 from nccltune.report.proven import ProvenGain, proven_gains
+from nccltune.report.remarks import AlikeFindings, grouped
 from nccltune.report.verdict import firm_rules, group_summary, notes, verdict
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 

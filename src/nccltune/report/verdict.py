@@ -9,10 +9,9 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import counted, gain_text, percent_text
 from nccltune.model.rule import RuleState
 from nccltune.prove.result import Proof
-from nccltune.report.alike import AlikeFindings
 from nccltune.report.data import Note, Tone
 from nccltune.report.proven import ProvenGain, proven_gains
-from nccltune.report.remarks import REMARKS
+from nccltune.report.remarks import REMARKS, AlikeFindings
 from nccltune.report.words import listed, range_text, where_text
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
 

@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nccltune.launch.flavor import Flavor
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import Job
 from nccltune.launch.placement import Placement
+from nccltune.model.errors import InputError
 
 RIGHT_MARGIN = 100
 
@@ -71,3 +73,22 @@ def shell_lines(parts: Iterable[CommandPart], words: tuple[str, ...]) -> str:
     if len(line) <= RIGHT_MARGIN or words_of(parts) != words:
         return line
     return " \\\n    ".join(shlex.join(part.words) for part in parts)
+
+
+def render_local(job: Job) -> Rendered:
+    """Return the program as the command. Raises InputError for several processes."""
+    total = job.placement.processes
+    if total > 1:
+        raise InputError(
+            f"this job is {total} processes; without a launcher there is one",
+            where="--launcher local",
+            hint="on one node let a process drive all GPUs: --set processes=per-node"
+            if job.nodes == 1
+            else "name a launcher: openmpi, hydra, slurm or kubernetes",
+        )
+    parts = []
+    if job.variables:
+        pairs = tuple(f"{name}={value}" for name, value in job.variables.items())
+        parts.append(CommandPart(("env", *pairs), "the variables of the job"))
+    parts.append(CommandPart(tuple(job.words), "the program"))
+    return Rendered(Flavor(Launcher.LOCAL), words_of(parts), {}, tuple(parts), job.placement)

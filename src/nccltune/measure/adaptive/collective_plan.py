@@ -39,8 +39,13 @@ from nccltune.measure.adaptive.size_state import (
     size_states,
 )
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
-from nccltune.measure.bench.round_request import FurtherRounds, PointKey, RoundRequest
+from nccltune.measure.bench.conversation import (
+    BenchPoint,
+    ExecutedChoice,
+    FurtherRounds,
+    PointKey,
+    RoundRequest,
+)
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale

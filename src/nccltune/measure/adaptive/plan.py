@@ -15,8 +15,7 @@ from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.size_state import SizeStates
 from nccltune.measure.adaptive.time_estimate import Predictions, TimeEstimator, seconds_left
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint
-from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
+from nccltune.measure.bench.conversation import BenchPoint, PointKey, RequestSource, RoundRequest
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 

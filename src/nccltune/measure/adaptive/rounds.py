@@ -17,7 +17,7 @@ from nccltune.measure.adaptive.size_state import (
     choice_ranges,
     gain_left,
 )
-from nccltune.measure.bench.round_request import FurtherRounds
+from nccltune.measure.bench.conversation import FurtherRounds
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 SETTLE_ROUNDS = 8

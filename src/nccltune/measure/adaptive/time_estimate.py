@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.refine import BOUNDARY_RATIO, Curves
-from nccltune.measure.bench.round_request import RoundRequest
+from nccltune.measure.bench.conversation import RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice
 
 Predictions = Mapping[int, Mapping[str, float]]

@@ -12,9 +12,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nccltune.measure.adaptive.time_estimate import point_us
 from nccltune.measure.bench.conditions import PLAIN, CallKind, conditions
-from nccltune.measure.bench.conversation import BenchPoint, Measure
+from nccltune.measure.bench.conversation import (
+    BenchPoint,
+    Measure,
+    PointKey,
+    RequestSource,
+    RoundRequest,
+)
 from nccltune.measure.bench.process import Bench
-from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.measure.engine.scheduler import Budget, Scheduler, TaskSource
 from nccltune.model.choice import DEFAULT

@@ -16,8 +16,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from nccltune.measure.bench.conditions import CallKind, conditions
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, Hello, PointError
-from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
+from nccltune.measure.bench.conversation import (
+    DEFAULT_REPEATS,
+    BenchPoint,
+    ExecutedChoice,
+    Hello,
+    PointError,
+    PointKey,
+)
 from nccltune.measure.engine.record import LineFile, source_of, timestamp
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective

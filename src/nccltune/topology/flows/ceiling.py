@@ -11,8 +11,7 @@ import msgspec
 
 from nccltune.model.choice import Algorithm
 from nccltune.topology.flows.calibration import Calibration, tree_figure
-from nccltune.topology.flows.flows import Flows
-from nccltune.topology.flows.loads import loads_of
+from nccltune.topology.flows.flows import Flows, loads_of
 from nccltune.topology.hardware.links import Link
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import NodeRoutes

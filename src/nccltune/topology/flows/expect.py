@@ -3,6 +3,7 @@
 
 import functools
 from collections.abc import Mapping
+from importlib import resources
 
 import msgspec
 
@@ -13,18 +14,47 @@ from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.flows.calibration import Calibration, defaults, figure_of
 from nccltune.topology.flows.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flows.domain import joined, note
-from nccltune.topology.flows.evidence import UNMEASURED, is_measured, kind_of
 from nccltune.topology.flows.flows import algorithms, domain_flows, flows, may_use_nvls
 from nccltune.topology.flows.settings import FlowSettings, flow_settings
-from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.bandwidth import Version, nvlink_generation
+from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
-from nccltune.topology.hardware.rebuild import devices_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, SearchResult, search
 from nccltune.topology.nccl_model.settings import PathSettings
+
+UNMEASURED = (
+    "assumed: the model holds here, too. No published measurement is known of a ceiling of this "
+    "kind (algorithm, limiting link, generation of the GPUs, number of nodes)"
+)
+NEAR = 1.3
+"""A measurement confirms a ceiling that is at most this many times the measured bandwidth."""
+_OF_GPU = ("nvlink", "nvls", "nvls_blackwell")
+"""Figures of links that differ by the generation of the GPU."""
+
+
+def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: bool) -> str:
+    """Return the kind of a ceiling by its limiting link's figure, such as `nvls nvls sm90 node`."""
+    reach = "domain" if joined else {1: "node", 2: "two"}.get(nodes, "more")
+    # A ring over NICs or PCIe is alike on all GPUs. What NCCL gets out of the others is not.
+    is_alike = algorithm is Algorithm.RING and figure not in _OF_GPU
+    generation = [] if is_alike else [f"sm{nvlink_generation(sm)}"]
+    return " ".join([algorithm.value, figure, *generation, reach])
+
+
+@functools.cache
+def _measured_kinds() -> frozenset[str]:
+    data = resources.files("nccltune.topology.flows").joinpath("measured_kinds.json").read_bytes()
+    return frozenset(msgspec.json.decode(data, type=list[str]))
+
+
+def is_measured(kind: str) -> bool:
+    """Return whether a published measurement confirms a ceiling of this kind."""
+    return kind in _measured_kinds()
+
 
 _SHOWN = 0.02
 """A kind of flow with a smaller share of a link's bandwidth is not shown."""
@@ -54,7 +84,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
     - `calibrated_by`: the name of the calibration figure (a number of the model, such as an
       efficiency) for the largest load on the bottleneck.
-    - `kind`: the kind of ceiling, by which a measurement confirms it (`evidence.py`).
+    - `kind`: the kind of ceiling, by which a measurement confirms it (`measured_kinds.json`).
     - `sure`: False if a bandwidth that matters was assumed, if no measurement of this kind is
       known, or if there are other `notes`.
     """

@@ -6,7 +6,8 @@ sizes, where only bandwidth counts. All nodes have the same hardware. Nodes with
 form one *role*, so the work does not grow with the number of nodes.
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,15 +15,131 @@ import msgspec
 from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
-from nccltune.topology.flows.loads import FlowLoad
+from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.links import LinkKind
+from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.local import best_route_indexes
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route
+from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route, twins
 from nccltune.topology.nccl_model.search import Searched, SearchResult
 from nccltune.topology.nccl_model.search_goal import Ring
-from nccltune.topology.nccl_model.trees import Place, places
+
+
+class Place(NamedTuple):
+    """The place of a node in one tree: whether it has a parent, a first and a second child."""
+
+    parent: bool
+    first: bool
+    second: bool
+
+    @property
+    def words(self) -> str:
+        """Return the kind of place: "root", "inner" or "leaf"."""
+        if not self.parent:
+            return "root"
+        return "inner" if self.first or self.second else "leaf"
+
+
+def places(nodes: int) -> dict[tuple[Place, Place], int]:
+    """Return how many nodes have each pair of places in the first and the second tree."""
+    return dict(Counter((_place(nodes, node), _mirror(nodes, node)) for node in range(nodes)))
+
+
+def _place(nodes: int, node: int) -> Place:
+    bit = 1
+    while bit < nodes and not bit & node:
+        bit <<= 1
+    if node == 0:
+        # The child of the root has a higher number, so it counts as the second child.
+        return Place(False, False, nodes > 1)
+    low = bit >> 1
+    return Place(True, low > 0, low > 0 and _second_child(nodes, node, low))
+
+
+def _second_child(nodes: int, node: int, low: int) -> bool:
+    while low > 0:
+        if node + low < nodes:
+            return True
+        low >>= 1
+    return False
+
+
+def _mirror(nodes: int, node: int) -> Place:
+    """Return the place in the second tree: mirrored if nodes are even, else shifted by one."""
+    return _place(nodes, (node - 1) % nodes if nodes % 2 else nodes - 1 - node)
+
+
+class FlowLoad(NamedTuple):
+    """A leg (section of a route) of a channel, with GB/s for each GB/s of the channel's rate."""
+
+    channel: int
+    leg: Leg
+    amount: float
+
+
+Loads = list[dict[str, dict[FlowKind, float]]]
+"""For each channel: load by link name and kind of flow, in GB/s for each GB/s of channel rate."""
+
+_PEER_WRITES = (FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET)
+
+
+def loads_of(
+    parts: Iterable[FlowLoad], channels: int, links: Sequence[Link], calibration: Calibration
+) -> Loads:
+    """Return the loads of `parts` on the links, if all `channels` channels run at the same rate."""
+    parts = list(parts)
+    twin = twins(links)
+    found: list[dict[int, dict[FlowKind, float]]] = [
+        defaultdict(lambda: defaultdict(float)) for _ in range(channels)
+    ]
+    requests: list[dict[int, float]] = [defaultdict(float) for _ in range(channels)]
+    gdr_reads: dict[int, float] = defaultdict(float)
+    peer_writes: dict[int, float] = defaultdict(float)
+    for part in parts:
+        for place in part.leg.links:
+            link = links[place]
+            cost = calibration.cost(part.leg.kind, link.kind, through_intel=part.leg.through_intel)
+            found[part.channel][place][part.leg.kind] += part.amount * cost
+            if link.kind is not LinkKind.PCI:
+                continue
+            if part.leg.kind.is_read:
+                requests[part.channel][twin[place]] += part.amount * calibration["read_request"]
+            if part.leg.kind is FlowKind.GDR_READ:
+                gdr_reads[twin[place]] += part.amount
+            if part.leg.kind in _PEER_WRITES:
+                peer_writes[place] += part.amount
+    _add_waiting_requests(parts, links, twin, requests, gdr_reads, peer_writes, calibration)
+    for channel, waiting in enumerate(requests):
+        for place, amount in waiting.items():
+            found[channel][place][FlowKind.READ_REQUEST] += amount
+    return [
+        {links[place].name: dict(kinds) for place, kinds in channel.items()} for channel in found
+    ]
+
+
+def _add_waiting_requests(
+    parts: Sequence[FlowLoad],
+    links: Sequence[Link],
+    twin: Sequence[int],
+    requests: Sequence[dict[int, float]],
+    gdr_reads: dict[int, float],
+    peer_writes: dict[int, float],
+    calibration: Calibration,
+) -> None:
+    """Raise the cost of a NIC's read requests that wait behind writes of peer GPUs.
+
+    It is lower in proportion if peers write fewer bytes than NICs read.
+    """
+    extra = calibration["read_beside_peer_writes"] - calibration["read_request"]
+    for part in parts:
+        if part.leg.kind is not FlowKind.GDR_READ:
+            continue
+        for place in part.leg.links:
+            if links[place].kind is not LinkKind.PCI:
+                continue
+            back = twin[place]
+            mixed = min(1.0, peer_writes[back] / gdr_reads[back]) if gdr_reads[back] else 0.0
+            requests[part.channel][back] += part.amount * mixed * max(0.0, extra)
 
 
 class Role(msgspec.Struct, frozen=True):

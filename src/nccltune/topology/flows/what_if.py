@@ -10,10 +10,9 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
-from nccltune.topology.flows.evidence import UNMEASURED
-from nccltune.topology.flows.expect import Expected, expect
+from nccltune.topology.flows.expect import UNMEASURED, Expected, expect
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.rebuild import nets_of
+from nccltune.topology.hardware.change import nets_of
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 

@@ -18,9 +18,15 @@ import msgspec
 
 from nccltune.model.topology import Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.classify import PciKind, pci_kind
-from nccltune.topology.hardware.gpu_models import NVIDIA, GpuModel, gpu_models, model_of
-from nccltune.topology.hardware.rebuild import devices_of, rebuilt
+from nccltune.topology.hardware.change import devices_of, rebuilt
+from nccltune.topology.hardware.classify import (
+    NVIDIA,
+    GpuModel,
+    PciKind,
+    gpu_models,
+    model_of,
+    pci_kind,
+)
 
 SWITCH = "fffffff:ffff:ff"
 """NCCL's name for an NVSwitch that is not visible on the machine."""

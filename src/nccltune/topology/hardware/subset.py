@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Net, Pci, Topology
-from nccltune.topology.hardware.rebuild import devices_of, nets_of, rebuilt
+from nccltune.topology.hardware.change import devices_of, nets_of, rebuilt
 
 _NUMBER = re.compile(r"\s*[+-]?\d{1,9}")
 _ANY_PORT = -1

@@ -8,9 +8,8 @@ from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 from nccltune.model.topology import Dialect, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.classify import PciKind, broadcom_generation, pci_kind
+from nccltune.topology.hardware.classify import PciKind, broadcom_generation, model_of, pci_kind
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
-from nccltune.topology.hardware.gpu_models import model_of
 from nccltune.topology.lint.issue import Issue, PlacedDevice, gpus, issue_about, placed, shortened
 from nccltune.topology.lint.links import is_virtual
 

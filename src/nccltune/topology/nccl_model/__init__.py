@@ -12,5 +12,4 @@ search_goal.py      goal and best result of the search
 search_attempts.py  attempts of the search, one for each goal
 search_order.py     order in which attempts try GPUs and NICs
 search_heads.py     attempts for NVLS and CollNet direct
-trees.py            place of a node in NCCL's two trees
 """

@@ -17,8 +17,8 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Net, Topology
 from nccltune.topology.hardware.bandwidth import Version, known_sm, nvlink
 from nccltune.topology.hardware.build import link_graph
+from nccltune.topology.hardware.change import devices_of, nets_of
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
-from nccltune.topology.hardware.rebuild import devices_of, nets_of
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.paths import Path, Paths, paths
 from nccltune.topology.nccl_model.settings import PathKind, PathSettings
