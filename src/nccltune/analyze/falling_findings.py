@@ -4,8 +4,8 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nccltune.analyze.default_runs import ran_at
 from nccltune.analyze.falling import Fall, falls
-from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import Condition, ConditionAnalysis
 from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.analyze.timings import Timings

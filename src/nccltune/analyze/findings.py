@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from nccltune.analyze.curves import ASSUMED_NOISE, SlowRuns, slow_runs
+from nccltune.analyze.default_runs import ran_at
 from nccltune.analyze.gains import GainTable
-from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.analyze.shapes import MIN_DIP, PLATEAU_CEILING, Shape, point_at, shapes
 from nccltune.analyze.stats import median

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from nccltune.app.job import key_text, launcher_flavor, read_keys
 from nccltune.examples import recording
-from nccltune.launch.allocation import allocated
-from nccltune.launch.find import find, find_wanted, slurm_mpi
+from nccltune.launch.find import allocated, find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import BENCH, job_from
 from nccltune.measure.bench.gpus import visible_gpus

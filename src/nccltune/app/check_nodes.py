@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.app.bench_launch import LaunchRequest, Site, mpi_launch_of
 from nccltune.app.check import CheckRequest, CheckResult, Fact
-from nccltune.app.each_node import NodeOutput, on_each_node
+from nccltune.app.status import NodeOutput, on_each_node
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.bench.with_launcher import WithLauncher
 

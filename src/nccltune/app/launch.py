@@ -14,9 +14,16 @@ from msgspec.structs import replace
 
 from nccltune.app.bench_launch import nodes_given
 from nccltune.app.job import JobRequest, job_of, launcher_flavor
-from nccltune.launch.allocation import check_hosts, knows_hosts
 from nccltune.launch.batch import SlurmBatchJob
-from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, slurm_mpi
+from nccltune.launch.find import (
+    InstalledLauncher,
+    check_hosts,
+    choose,
+    find,
+    find_wanted,
+    knows_hosts,
+    slurm_mpi,
+)
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.job import Job

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.app.measuring import ExperimentProgress
-from nccltune.app.settings_experiment import planned, run_experiment
+from nccltune.app.sendrecv_settings import planned, run_experiment
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.settings import Settings
-from nccltune.measure.engine.settings_processes import Starter
+from nccltune.measure.engine.settings_experiment import Starter
 from nccltune.measure.experiments.copies.experiment import (
     CopiesExperiment,
     CopiesScope,

@@ -1,18 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status: what NCCL has loaded in the processes of this node, and whose settings win."""
 
-from collections.abc import Sequence
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from nccltune.app.bench_launch import LaunchRequest, Site, mpi_launch_of
-from nccltune.app.each_node import on_each_node
 from nccltune.guard.jobs import read_job_log
 from nccltune.guard.metrics import metrics_text
 from nccltune.guard.node_status import NodeStatus, joined, node_status
+from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
+from nccltune.measure.engine.program import run_program
+from nccltune.model.errors import LaunchError
 from nccltune.native.net_processes import NetWatch
 from nccltune.study.files import write_whole
+
+_LIMIT_S = 180.0
+_BESIDE = {"SLURM_OVERLAP": "1"}
+"""A step of Slurm otherwise waits for the job's own steps to end."""
+
+
+class NodeOutput(NamedTuple):
+    """What a verb printed on one node: its document, and its first line on standard error."""
+
+    host: str
+    document: bytes
+    error: str
+
+
+def on_each_node(
+    words: Sequence[str], under: WithLauncher, environment: Mapping[str, str] = os.environ
+) -> list[NodeOutput]:
+    """Run `nccltune WORDS --json` once on each node; return what each printed, by its name.
+
+    Each node writes a file to the current folder, which all must share. A node without a file is
+    left out. Raises LaunchError if the launcher fails before any has one.
+    """
+    with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=Path.cwd()) as name:
+        # Slurm may give a machine several nodes, and containers may share a name.
+        place = f'{shlex.quote(name)}/"${{SLURMD_NODENAME:-$(uname -n)}}".$$'
+        verb = shlex.join([sys.executable, "-m", "nccltune.cli", *words, "--json", "-q"])
+        # A launcher ends all processes if one of them fails, and a finding is no failure.
+        script = f"{verb} >{place}.json 2>{place}.error || :"
+        single = under._replace(per_node=True)
+        rendered = program_with_launcher(["sh", "-c", script], single, environment)
+        ended = run_program(list(rendered.words), {**environment, **_BESIDE}, _LIMIT_S)
+        files = sorted(Path(name).glob("*.json"))
+        if not files:
+            raise LaunchError(
+                f"no node printed anything: the launcher {ended.sentence()}",
+                hint="is nccltune at the same path on every node, and is this folder shared?",
+            )
+        return [_output(path) for path in files]
+
+
+def _output(path: Path) -> NodeOutput:
+    error = path.with_suffix(".error").read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in error.splitlines() if line.strip()]
+    return NodeOutput(Path(path.stem).stem, path.read_bytes(), lines[0] if lines else "")
 
 
 def status(pids: Sequence[int] = (), logs: Sequence[Path] = ()) -> NodeStatus:

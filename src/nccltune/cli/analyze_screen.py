@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
-from nccltune.analyze.ran import ran_text
+from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.result import Analysis
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.model.finding import FindingKind

@@ -3,8 +3,7 @@
 
 job.py         a job: the keys of a job file
 flavor.py      launchers and their versions
-find.py        installed launchers and their versions
-allocation.py  nodes that a queue gave to this shell
+find.py        installed launchers, and what a queue gave to this shell
 placement.py   processes and GPUs of each node
 program.py     arguments of nccl-tests: GPUs, sizes
 options.py     meaning of nccl-tests' and nccltune-bench's arguments

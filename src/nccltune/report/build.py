@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.findings import NOT_TUNING
-from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
@@ -37,9 +37,15 @@ from nccltune.report.data import (
     SizeRow,
 )
 from nccltune.report.proof import build_proof
-from nccltune.report.proven import ProvenGain, proven_gains
 from nccltune.report.remarks import AlikeFindings, grouped
-from nccltune.report.verdict import firm_rules, group_summary, notes, verdict
+from nccltune.report.verdict import (
+    ProvenGain,
+    firm_rules,
+    group_summary,
+    notes,
+    proven_gains,
+    verdict,
+)
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from nccltune.analyze.ran import ran_label
+from nccltune.analyze.default_runs import ran_label
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint, ModelCurve
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
 from nccltune.model.numbers import percent_text

@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from nccltune.launch.allocation import check_hosts
-from nccltune.launch.find import InstalledLauncher
+from nccltune.launch.find import InstalledLauncher, check_hosts
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job, SlurmOptions, check
 from nccltune.launch.render import Rendered, render

@@ -29,7 +29,7 @@ from nccltune.measure.engine.process_record import (
     RecordKind,
 )
 from nccltune.measure.engine.settings import Effective, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.settings_experiment import BenchProcess, Starter
 from nccltune.measure.engine.workload import Call
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, StudyError

@@ -22,7 +22,7 @@ from nccltune.topology.hardware.local import best_route_indexes
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route, twins
 from nccltune.topology.nccl_model.search import Searched, SearchResult
-from nccltune.topology.nccl_model.search_goal import Ring
+from nccltune.topology.nccl_model.search_rules import Ring
 
 
 class Place(NamedTuple):

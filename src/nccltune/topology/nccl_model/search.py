@@ -26,10 +26,15 @@ from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import NodeRoutes
 from nccltune.topology.nccl_model.search_attempts import SearchAttempts
-from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
 from nccltune.topology.nccl_model.search_heads import HeadAttempts
 from nccltune.topology.nccl_model.search_order import SearchOrder
-from nccltune.topology.nccl_model.search_rules import SearchRules, search_rules
+from nccltune.topology.nccl_model.search_rules import (
+    BestChannels,
+    Ring,
+    SearchGoal,
+    SearchRules,
+    search_rules,
+)
 from nccltune.topology.nccl_model.settings import PathKind, rules_of
 
 STEPS = 1 << 19

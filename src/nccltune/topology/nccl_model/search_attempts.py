@@ -14,9 +14,8 @@ import msgspec
 from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import NodeRoutes, Route, twins
-from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
 from nccltune.topology.nccl_model.search_order import SearchOrder
-from nccltune.topology.nccl_model.search_rules import SearchRules
+from nccltune.topology.nccl_model.search_rules import BestChannels, Ring, SearchGoal, SearchRules
 from nccltune.topology.nccl_model.settings import PathKind
 
 TREES = (Pattern.BALANCED_TREE, Pattern.SPLIT_TREE, Pattern.TREE)

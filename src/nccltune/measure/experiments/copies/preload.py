@@ -11,7 +11,7 @@ from pathlib import Path
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, RunningBench, Starter
+from nccltune.measure.engine.settings_experiment import BenchProcess, RunningBench, Starter
 from nccltune.measure.experiments.copies.settings import CONNECTIONS, ENOUGH_CONNECTIONS, ON
 from nccltune.model.errors import InputError, LaunchError
 

@@ -12,8 +12,12 @@ from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.settings import DEFAULT, Settings, log_settings
-from nccltune.measure.engine.settings_experiment import SettingsExperiment
-from nccltune.measure.engine.settings_processes import BenchProcess, RunningBench, Starter
+from nccltune.measure.engine.settings_experiment import (
+    BenchProcess,
+    RunningBench,
+    SettingsExperiment,
+    Starter,
+)
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.p2p.race import Race
 from nccltune.measure.experiments.p2p.settings import candidates, memory_bytes
