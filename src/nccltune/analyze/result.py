@@ -93,10 +93,9 @@ def titles(conditions: Iterable[Condition]) -> dict[Condition, str]:
 class CurvePoint(msgspec.Struct, frozen=True):
     """The summary of `n` timings of one choice at one size.
 
-    `time_us` is the median; `low_us` and `high_us` bound its 95 % confidence interval. For n = 1
-    the interval is unknown, and both bounds equal `time_us`. `spread` is the relative spread of the
-    timings: 1.4826 x the median absolute deviation over the median; None for n < 2. `ran` is the
-    algorithm and protocol that NCCL ran as its default; None for other choices, or if unknown.
+    `low_us` and `high_us` bound the 95 % confidence interval of the median `time_us`, if n > 1.
+    `spread` is 1.4826 x the median absolute deviation over the median. `ran` is what NCCL ran as
+    its default.
     """
 
     bytes: int
@@ -138,14 +137,9 @@ class Saturation(msgspec.Struct, frozen=True):
 class Noise(msgspec.Struct, frozen=True):
     """The A/A distance: how far two medians of the same configuration differ (0.01 is 1 %).
 
-    `source` is the origin of the noise:
-
-    - "a/a series": the default was measured twice in every round
-    - "split rounds": odd and even rounds were compared, of the default or else of all choices
-    - "split processes": odd and even processes of the default were compared
-    - "assumed": the timings were too few to measure the noise
-
-    `typical` is the median over sizes, `high` the 90th percentile.
+    `source` is "a/a series" (the default twice in every round), "split rounds" or "split processes"
+    (odd and even), or "assumed" (too few timings). `typical` is the median over sizes, `high` the
+    90th percentile.
     """
 
     source: str
@@ -174,11 +168,9 @@ class ModelCurve(msgspec.Struct, frozen=True):
 class ConditionAnalysis(msgspec.Struct, frozen=True):
     """The curves, noise and saturation of one condition.
 
-    `curves` holds the default first if it was measured, then the other choices by label.
-    `saturation` describes the curve of the default. If the default was not measured, it describes
-    the choice with the highest bandwidth. `title` distinguishes the condition from the others of
-    its study. `ran_predicted` is whether the points' `ran` is what NCCL's cost table predicts.
-    `model` is None without a topology, and where NCCL's model does not apply.
+    `curves` holds the default first, if measured, then others by label. `saturation` is that of the
+    default, else of the highest bandwidth. `title` distinguishes the condition. `ran_predicted` is
+    whether `ran` is from NCCL's cost table. `model` is None where it does not apply.
     """
 
     condition: Condition

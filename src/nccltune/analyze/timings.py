@@ -176,13 +176,11 @@ class Timings:
 
 @dataclass
 class SortedSamples:
-    """The sorted samples, and the number of samples that were left out for each reason.
+    """The sorted samples by condition, and counts of those left out by reason.
 
-    `timings` has one item for each condition. `samples` is the number of all samples made for
-    tuning. `doubts` are sentences on why the runs may come from several platforms. If there is any
-    doubt, no rule is sure. `unscaled` has the default of runs whose number of nodes or ranks is
-    unknown: their curves can be shown, but compared with nothing. The same holds for `partial`,
-    runs for which a setting forced only an algorithm or only a protocol.
+    With `doubts`, sentences on why runs may come from several platforms, no rule is sure.
+    `unscaled` runs of unknown scale, and `partial` ones that forced half a choice, can be shown but
+    not compared.
     """
 
     timings: list[Timings]

@@ -54,16 +54,13 @@ class RanChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseVerdict(TrialVerdict, frozen=True, kw_only=True):
-    """The content of `try.json` for two releases.
+    """The content of `try.json` for two releases; `releases` are None where nothing names one.
 
-    releases   the versions of the two libraries; None where nothing names one
-    confirmed  whether NCCL's log or the program names the version of each library as loaded
-    worst      the least gain that the 95 % intervals leave room for, of all sizes; None without one
-    ran        where the two releases ran another choice; empty also where the choices are unknown
-    known_ran  the number of sizes at which the choices of both are known
-    model      what NCCL's own model chooses otherwise; None if a version is unknown
-    rules      candidates for the second release: the choice of the first, where that is faster
-    candidate  the study that has `rules` as its configuration; None if there are none
+    confirmed whether log or program names the version of each library as loaded
+    worst the least gain that the 95 % intervals leave room for, of all sizes
+    ran where they ran another choice; empty also where the choices are unknown
+    model what NCCL's own model chooses otherwise; None if a version is unknown
+    candidate the study that has `rules`, the first release's faster choices, if there are any
     """
 
     releases: tuple[str | None, str | None]

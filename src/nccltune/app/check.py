@@ -51,13 +51,10 @@ _OF_MACHINE = [FACTS[key] for key in ("nccl", "driver", "gpu", "topology")]
 
 
 class CheckRequest(NamedTuple):
-    """What to check.
+    """What to check: with `budget_s` 0 only the file and the platform.
 
-    budget_s      seconds of the spot check; 0 compares only the file and the platform
-    max_age_days  rules that were measured longer ago are a finding; None: any age is right
-    against       the libnccl.so.2 of another release, or its version: the release to check for
-    topology      a file with the node's hardware as it is now; None asks nvidia-smi
-    apply         remove the rules that no longer hold
+    `against` is the libnccl.so.2 of another release, or its version. `topology` is a file with the
+    node's hardware as it is now; None asks nvidia-smi.
     """
 
     budget_s: float = 30.0
@@ -80,14 +77,10 @@ class Fact(msgspec.Struct, frozen=True):
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check.
 
-    holds        no fact differs, no rule is to be dropped or measured again, and something was
-                 confirmed: a rule, or where none is measured, a fact about the platform
-    config_hash  the content hash of the file that was checked
-    against      the release that the rules were checked for, if it was asked for
-    rules        every rule of the file, in its order
-    model        what NCCL's own model chooses otherwise in the release of `against`
-    seconds      the limit of the spot check; 0 if nothing was measured
-    kept_as      where the old file is, if rules were removed; `new_hash` is that of the new file
+    holds no fact differs, no rule is to be dropped or measured again, and something was
+     confirmed: a rule, or where none is measured, a fact about the platform
+    seconds the limit of the spot check; 0 if nothing was measured
+    kept_as where the old file is, if rules were removed; `new_hash` is that of the new file
     """
 
     config: str

@@ -14,12 +14,7 @@ from nccltune.measure.bench.with_launcher import WithLauncher
 
 
 class NodeCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The check of one node.
-
-    config_hash  the content hash of the file there; None if it could not be checked
-    differs      the facts that are not as when the rules were measured
-    problem      why it could not be checked
-    """
+    """The check of one node: its file (None if it could not be checked), and what differs."""
 
     host: str
     config_hash: str | None = None

@@ -57,10 +57,8 @@ _LARGE = 1 << 30
 class ReferenceRequest(NamedTuple):
     """Facts that a run does not show, and files to place it beside.
 
-    - `nics`: the NICs of a node and their rate in Gbit/s, such as `8x400`.
-    - `topology`: a topology file. Its NICs count if `nics` is None.
-    - `references`: files or folders with curves, beside the published ones and the user's own.
-    - `output`: a reference file to which the curves are appended.
+    `nics` are such as `8x400` (Gbit/s), else those of `topology`. `references` are files or folders
+    with curves, `output` one to which the curves are appended.
     """
 
     gpu: str | None = None
@@ -87,9 +85,8 @@ class PhysicalLimit(msgspec.Struct, frozen=True, kw_only=True):
 class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     """One collective of the input, among the reference systems.
 
-    `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
-    without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks
-    on the file and its curve. `model` is None without a topology, and decides nothing.
+    `missing` names facts that the user must state. `placement` is None without the number of ranks.
+    `doubts` are remarks on the file and its curve. `model` decides nothing.
     """
 
     run: str

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lint: recognise a file or a text by its content, and check it.
 
-There are three kinds:
-
-- a tuner configuration (CSV)
-- a topology or graph file (XML, or the matrix of nvidia-smi topo -m)
-- a launch: a command line, a script, a Kubernetes manifest, or the output of nccl-tests
+It is a tuner configuration (CSV), a topology or graph file, or a launch: a command line, a script,
+a Kubernetes manifest, or the output of nccl-tests.
 """
 
 import codecs
@@ -76,15 +73,10 @@ class LintKind(StrEnum):
 
 
 class LintRequest(NamedTuple):
-    """The inputs to check.
+    """The inputs to check: files, folders, launch commands, or a `command` in words.
 
-    - `things`: files, folders, or launch commands with one string for each command
-    - `command`: a launch command as separate words
-    - `kind`: the kind of all inputs; None recognises each input by its content
-    - `nodes`, `gpus`, `gpu_memory`: nodes of a launch, GPUs of a node, memory of a GPU (`80G`)
-    - `launcher`: the launcher of the commands
-    - `settings`: keys of a job file for the launch (`hosts=a:8,b:8`)
-    - `here`: also compare topologies with this machine
+    `kind` None recognises each by its content. `gpu_memory` is such as `80G`, `settings` are keys
+    of a job file (`hosts=a:8,b:8`). `here`: also compare topologies with this machine.
     """
 
     things: Sequence[str]

@@ -157,12 +157,9 @@ def _curves(curve: RunCurve, nodes: int, label: str) -> Iterator[MeasuredCurve]:
 class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A platform and what to predict for it.
 
-    `path` is a topology file or a study, whose settings and NCCL version then count as given.
-    `settings` are NAME=VALUE. `nccl` is a libnccl.so.2 whose version counts, or a version. `sizes`
-    are the first and the last, by powers of two in between.
-
-    With `topology` or `nics`, `path` is a log or folder with measurements. `nics` (`8x400`) assumes
-    the usual node of the GPUs that were measured, or of `gpu`.
+    `path` is a topology file or a study, whose settings and version count. `nccl` is a libnccl.so.2
+    or a version. `sizes` go by powers of two. With `topology` or `nics` (`8x400`, on the usual node
+    of the GPUs), `path` is a log or folder with measurements.
     """
 
     path: Path
@@ -190,9 +187,8 @@ class VersionDifference(msgspec.Struct, frozen=True):
 class Predicted(msgspec.Struct, frozen=True):
     """The prediction of a collective under `settings` (NAME=VALUE).
 
-    `against` is None if no other version was asked for. `expected` rests on times measured at fewer
-    nodes; None if there are none. `unused` states what measurements do not show, and why some were
-    left out.
+    `expected` rests on times measured at fewer nodes. `unused` states what measurements do not
+    show, and why some were left out.
     """
 
     source: str

@@ -38,12 +38,10 @@ LARGE = 8 << 30
 
 
 class WhatIfRequest(NamedTuple):
-    """A platform, and the changes to evaluate.
+    """A platform (a topology file or a study), and the changes to evaluate.
 
-    `path` is a topology file or a study. `environment` are settings that are set now (NAME=VALUE).
-    Changes are `gdr_read`, `p2p_levels`, `algorithms`, `settings` (NAME=VALUE), `moves`
-    (NIC=PLACE), `switches` (PLACE=DEVICE,...) and `to_nodes`. Without any change, settings that may
-    matter are evaluated.
+    `environment` is set now (NAME=VALUE). `moves` are NIC=PLACE, `switches` PLACE=DEVICE,...
+    Without any change, settings that may matter are evaluated.
     """
 
     path: Path

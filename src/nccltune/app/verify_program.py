@@ -59,11 +59,8 @@ class ProgramScope(NamedTuple):
 class ProgramProof(NamedTuple):
     """The result of running a program without and with the rules.
 
-    deployed    whether the rules were followed, by NCCL's log
-    proof       the gains; None if they were not measured, and then `unmeasured` is the reason
-    is_changed  whether rules were removed or narrowed
-    reach       what to check if the plugin was not loaded
-    unsaved     the error if STUDY/deployed.json could not be written; else empty
+    `deployed` is whether the rules were followed, by NCCL's log. Without a `proof`, `unmeasured` is
+    the reason. `reach` is what to check if the plugin was not loaded.
     """
 
     deployed: StockProof

@@ -16,10 +16,8 @@ from nccltune.workload.table import Workload, WorkloadRow
 class SizeRange(msgspec.Struct, frozen=True):
     """The calls of one operation between two sizes; all numbers are means of a step or a rank.
 
-    - `low`, `high`: the smallest and the largest size in the range
-    - `time_us`: on the GPU, with the wait for other ranks. A call without a time takes the mean of
-      its size, or does not count if no call of its size has one; None if no call has one
-    - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
+    `time_us` includes the wait for other ranks; a call without a time takes the mean of its size,
+    if any. `exposed_us` is the part in which the GPU ran no kernel but NCCL's; None if unknown.
     """
 
     operation: Operation
@@ -43,10 +41,8 @@ class GroupUse(msgspec.Struct, frozen=True):
 class WorkloadSummary(msgspec.Struct, frozen=True):
     """What a job sends: groups of communicators, those with the most time or bytes first.
 
-    - `unit`: what the means are of, `a step` or `a rank`
-    - `time_us`, `exposed_us`: of all calls whose time is known; None if no call has one, the
-      exposed time also if calls with a time lack it
-    - `workload`: the sums that the means are made of, at every size
+    `unit` is `a step` or `a rank`. Times are of all calls whose time is known; None if none is.
+    `workload` has the sums that the means are made of, at every size.
     """
 
     unit: str

@@ -37,12 +37,9 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Kubernetes.
 
-    - `context`: the name of a context in kubectl's configuration; None is its current context.
-    - `resources`: limits of a worker besides its GPUs, such as `rdma/ib = 1`.
-    - `shm`: the size of a worker's /dev/shm.
-    - `ssh_secret`: the secret with the SSH key pair for the pods of a JobSet.
-    - `ssh_path`: the folder where the MPI Operator mounts the SSH key that it makes. It is `.ssh`
-      in the home of the image's user.
+    `context` is one of kubectl's configuration, `resources` are limits of a worker besides GPUs
+    (`rdma/ib = 1`), `shm` sizes its /dev/shm. `ssh_secret` has the key pair of a JobSet's pods; the
+    MPI Operator mounts its own at `ssh_path`, `.ssh` in the home of the image's user.
     """
 
     kind: Literal["MPIJob", "JobSet"] = "MPIJob"

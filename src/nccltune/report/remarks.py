@@ -68,13 +68,10 @@ def _skeleton(sentence: str) -> str:
 
 
 class Remark(NamedTuple):
-    """How a kind of finding is shown.
+    """How a kind of finding is shown: the name of its kind, and its style on a terminal.
 
-    heading     the name of the kind
-    style       its style on a terminal
-    caveat      the caveat of the verdict, which it makes less reliable; empty if it does not
-    is_placed   whether the caveat names the place, because other places may still have gains
-    is_serious  whether the user should act on it
+    `caveat` is that of the verdict, if it makes that less reliable; it names the place if
+    `is_placed`, as others may still have gains. `is_serious`: the user should act on it.
     """
 
     heading: str

@@ -19,16 +19,9 @@ _PROBE_BYTES = 1 << 16
 
 
 class CollectiveTables(NamedTuple):
-    """NCCL's own tables of one collective.
+    """NCCL's own tables of one collective: legal choices, its picks and times in us by size.
 
-    legal      the choices that NCCL can run
-    predicted  by size in bytes, the choice that NCCL would pick
-    costs      by size in bytes, the time in us that NCCL predicts for each choice, by its label
-               `algorithm/protocol`
-
-    calls      how the calls are made
-
-    Sizes and choices without a prediction are missing in `predicted` and `costs`.
+    Costs are by label. Sizes and choices without a prediction are missing.
     """
 
     grid: Grid

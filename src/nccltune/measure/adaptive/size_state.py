@@ -26,14 +26,10 @@ _BEYOND = math.log(2) / 2
 class SizeState(NamedTuple):
     """The state of one size. Gains are natural logs of default time over choice time.
 
-    estimates  the gain of every choice measured at this size
-    alive      the choices that may still be the fastest; only choices without a channel count or
-               chunk size are considered
-    best       the leader
-    gain       the gain of the leader; 0 if the leader is the default
-    stakes     for each rival, the expected loss of using the leader instead
-    unsure     the choices that need another timing, because one timing alone would decide about
-               them or because their two timings contradict each other
+    alive the choices without channels or chunk size that may still be the fastest
+    gain the gain of the leader `best`; 0 if that is the default
+    stakes for each rival, the expected loss of using the leader instead
+    unsure choices with one timing that would decide, or two that contradict each other
     """
 
     bytes: int

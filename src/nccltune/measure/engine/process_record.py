@@ -48,11 +48,8 @@ P2P = RecordKind("p2p", "race of send/recv settings", "sendrecv settings")
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process with its own settings.
 
-    process             number of the process, counted over all runs in the study
-    repeat              number of this timing among the timings of the same call in the process
-    time_us             time of one call; None if it failed, and `error` is the reason
-    load                `compute` if the GPUs ran compute kernels during the calls, else None
-    load_slower         time of a compute kernel during the calls over its time without them
+    `repeat` counts the timings of one call in the process. `load_slower` is the time of a compute
+    kernel during the calls over its time without them.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -81,13 +78,8 @@ class ProcessLine(
 ):
     """A process that has ended.
 
-    session    number of the `nccltune` run that started the process; only processes of one session
-               are compared as neighbours
-    probe      True for the first process of a study, which is not compared; the JSON key is `look`
-    load       `compute` if the GPUs ran compute kernels during the calls, else None
-    carried    number of messages by carrier (NCCL or copy engine); None if the send/recv library
-               did not report it
-    error      the reason if the process failed
+    Only processes of one `session`, a run of nccltune, are compared as neighbours. The first
+    process of a study, the `probe` (JSON: `look`), is not. `carried` has messages by carrier.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -104,11 +96,7 @@ class ProcessLine(
 
 @dataclass(frozen=True)
 class ProcessRun:
-    """A process with its results. Each mapping holds, by call, the median over the timings.
-
-    times_us            time of one call
-    loads_slower        time of a compute kernel during the calls over its time without them
-    """
+    """A process with its results: medians over the timings, by call."""
 
     process: int
     session: int

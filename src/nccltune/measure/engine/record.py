@@ -41,16 +41,10 @@ class LineFile(Generic[LineT]):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `sweep.json`: how a run ended.
+    """The content of `sweep.json`: how a run ended (`done`, `budget` or `interrupted`).
 
-    reason     `done`, `budget` or `interrupted`
-    points     number of points that this run measured
-    known      number of points taken from the study
-    failed     number of points without a valid timing
-    seconds    duration of the run; in a replay, how long the replayed timings took
-    gain_left  gain that further measurements may still find, as a fraction; None if not estimated
-    replay     name of the replayed recording; None for a measurement
-    command    the command that resumes the run
+    `points` are new, `known` from the study, `failed` without a valid timing. `seconds` in a replay
+    are those of the replayed timings. `gain_left` is a fraction, None if not estimated.
     """
 
     schema_version: int = SCHEMA_VERSION

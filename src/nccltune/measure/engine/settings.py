@@ -71,12 +71,9 @@ _MOST_BYTES = 16 << 20
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """The settings that NCCL uses in fact. A setting that NCCL did not log is None.
+    """The settings that NCCL uses in fact; None for one that it did not log.
 
-    channels           number of channels of collectives
-    p2p_channels       number of channels of send/recv
-    channels_per_peer  number of channels of send/recv to one peer
-    chunk_bytes        bytes that send/recv transfers in one step
+    `chunk_bytes` are those that send/recv transfers in one step.
     """
 
     channels: int | None = None

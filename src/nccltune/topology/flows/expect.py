@@ -73,20 +73,16 @@ _KEPT = 32
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling at large sizes: the bandwidth that the wires allow if nothing else limits it.
 
-    - `algorithm`: the algorithm with the highest ceiling, of those that NCCL has on this platform
-      and under these settings. NCCL may choose another one.
-    - `load_by_kind`: load of the bottleneck link in GB/s by kind of flow.
-    - `used`: the sum of these loads divided by the link's bandwidth `capacity_gb_per_s`; 1 is full.
-    - `nccl_busbw_gb_per_s`: the bandwidth that NCCL's search books for a ring; None for other
-      algorithms. The search has no kinds of flows and no host memory.
-    - `alternatives`: the ceilings of the other algorithms.
+    - `algorithm`: that with the highest ceiling of those possible here; NCCL may choose another.
+    - `load_by_kind`: load of the bottleneck in GB/s by kind of flow; `used` is its share of
+      capacity.
+    - `nccl_busbw_gb_per_s`: what NCCL's search books for a ring; None for other algorithms.
     - `flows_gb_per_s`: the largest load of each kind of flow on any link of the node.
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
-    - `calibrated_by`: the name of the calibration figure (a number of the model, such as an
-      efficiency) for the largest load on the bottleneck.
-    - `kind`: the kind of ceiling, by which a measurement confirms it (`measured_kinds.json`).
-    - `sure`: False if a bandwidth that matters was assumed, if no measurement of this kind is
-      known, or if there are other `notes`.
+    - `calibrated_by`: the calibration figure of the largest load on the bottleneck.
+    - `kind`: by which a measurement confirms the ceiling (`measured_kinds.json`).
+    - `sure`: False if a bandwidth that matters was assumed, nothing of its kind was measured, or
+      there are other `notes`.
     """
 
     busbw_gb_per_s: float

@@ -70,13 +70,10 @@ class NetSpot(msgspec.Struct, frozen=True):
 
 
 class NodeRoutes(msgspec.Struct, frozen=True):
-    """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
+    """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]`, `net_gpu[n][g]`, in NCCL's order.
 
-    GPUs and NICs are in the order of the file, as NCCL numbers them.
-
-    `links` are all directed links of the node. `intel` and `amd` are True if a CPU is of that
-    vendor. `to_switch` and `from_switch` are the routes between each GPU and the NVSwitches, if
-    there are NVSwitches. `notes` lists the assumptions made.
+    `to_switch` and `from_switch` are those between GPUs and NVSwitches, if any. `notes` lists the
+    assumptions made.
     """
 
     gpus: tuple[GpuSpot, ...]

@@ -51,11 +51,8 @@ NEWEST: Version = (2, 31, 2)
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one search. NCCL logs it as `Pattern n, crossNic c, nChannels k, bw i/o, ...`.
 
-    - `rings`: one for each channel, with indexes into `NodeRoutes.gpus` and `NodeRoutes.nets`.
-    - `fell_back`: the search found nothing, and NCCL uses one channel of 0.1 GB/s. NCCL logs
-      "falling back to simple order".
-    - `ran_out`: an attempt used up its limit of steps before it had tried every order. NCCL's own
-      search stops at the same limit.
+    `rings` are by channel, indexes into `NodeRoutes`. `fell_back`: one channel of 0.1 GB/s
+    ("falling back to simple order"). `ran_out`: a limit of steps was reached, as in NCCL's search.
     """
 
     pattern: Pattern

@@ -42,12 +42,9 @@ from nccltune.model.sample import Purpose, Sample
 
 
 class ProcessResult(NamedTuple):
-    """The result of a process.
+    """The result of a process: None for a `hello` if it did not start, and `facts` without a log.
 
-    hello       the platform that the process ran on; None if it did not start
-    facts       the effective settings of NCCL; None without a log
-    error       the reason if the process does not count
-    recorded_s  in a replay, how long the recorded process took, in seconds
+    `error` is why it does not count; `recorded_s`, in a replay, how long the recorded one took.
     """
 
     hello: Hello | None
@@ -86,12 +83,8 @@ class TrialScope(NamedTuple):
 class TrialOutcome(NamedTuple):
     """How a trial ended: `reason` is `done`, `budget`, `failed` or `interrupted`.
 
-    rounds         numbers of the rounds in which both sides ran to their end
-    known          number of these rounds that are from earlier runs
-    processes      number of processes that this run started
-    error          the error of a process with the proposed settings; None if none failed
-    default_facts  effective settings of NCCL without the proposed settings
-    set_facts      effective settings of NCCL with the proposed settings
+    In `rounds` both sides ran to their end; `known` of these are from earlier runs. `error` is that
+    of the proposed settings, if any.
     """
 
     reason: str

@@ -116,12 +116,8 @@ SIDES: tuple[Side, Side] = ("default", "set")
 class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The effective settings of one process, from the log of its start.
 
-    read         the proposed settings that NCCL logged as read
-    transports   number of connections by kind
-    network      name of the network that NCCL uses between nodes
-    gdr_send     whether sends use GPUDirect RDMA; None if no connection uses a network
-    gdr_receive  whether receives use GPUDirect RDMA; None if no connection uses a network
-    alarms       sentences on signs of a broken platform in the log
+    `read` are the proposed settings that NCCL logged as read, `transports` connections by kind.
+    GPUDirect RDMA (`gdr_*`) is None without a network. `alarms` are signs of a broken platform.
     """
 
     nccl_version: str | None = None
@@ -164,13 +160,10 @@ class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
 class TrialRun(
     msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"probe": "look"}
 ):
-    """A process of a trial that has ended.
+    """A process of a trial that has ended; `round` counts over all trials of the study.
 
-    trial  the trial's `key`
-    round  number of the round, counted over all trials of the study
-    probe  True for the first process of a trial, which is not compared; `look` in the file
-    choices  True for a probe for which NCCL logged what each call ran
-    error  the reason if the process does not count
+    The first, the `probe` (JSON: `look`), is not compared; with `choices` NCCL logged what each
+    call ran.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)

@@ -30,13 +30,10 @@ _SURE = 0.99
 
 
 class SizePoint(msgspec.Struct, frozen=True):
-    """The results at one message size. Times are in us.
+    """The results at one message size, in us; `gain` is native over copy engine time.
 
-    gain                     native time over copy engine time (1.4 is 1.4 times as fast)
-    taken                    the recommended carrier: `native` or `copy engine`
-    native_load_slower       with a load: time of a compute kernel during NCCL's calls over its time
-                             without calls (1.2 is 20 % longer); None if unknown
-    copy_engine_load_slower  the same quotient during calls with copy engines
+    With a load, `*_load_slower` is the time of a compute kernel during the calls over its time
+    without them (1.2 is 20 % longer).
     """
 
     bytes: int
@@ -72,19 +69,12 @@ class PolicyPoint(msgspec.Struct, frozen=True):
 class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `sendrecv.json`: how a comparison ended.
 
-    reason      `done`, `budget` or `interrupted`
-    settings    the recommended settings; empty while nothing is decided
-    from_bytes  the threshold in bytes; None if copy engines should carry no message, and while
-                nothing is decided
-    load        `compute` if the GPUs ran compute kernels during the calls, else None
-    champion    the best policy; None if no policy was worth a proof
-    proof       gain of the champion over copy engines without a policy, from the pairs of the
-                proof, even if the champion is not proven faster; None without such pairs or without
-                a threshold
-    failed      settings with which a process failed, each with the reason
-    carried     number of messages by carrier (NCCL or copy engine); None if unknown
-    processes   number of processes that this run started
-    known       number of processes taken from earlier runs
+    settings the recommended settings; empty while nothing is decided
+    from_bytes the threshold; None if copy engines should carry nothing, or nothing is decided
+    load `compute` if the GPUs ran compute kernels during the calls
+    champion the best policy, if one was worth a proof
+    proof its gain over plain copy engines in the pairs of the proof, even if not proven faster
+    carried number of messages by carrier (NCCL or copy engine); None if unknown
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -38,12 +38,9 @@ class ProbedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ProbedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The probe of one choice: one line of `nccl-tests.jsonl`.
+    """The probe of one choice, a line of `nccl-tests.jsonl`: what NCCL ran at each size.
 
-    low, high  range of sizes in bytes
-    seen       what NCCL executed at each size
-    usable     the legal choices from NCCL's log; empty if the log does not list them
-    error      the reason why the choice is left out; None if it is measured
+    `usable` are the legal choices by NCCL's log, if listed; `error` is why the choice is left out.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)

@@ -61,15 +61,9 @@ class Effects(msgspec.Struct, frozen=True):
 class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `p2p.json`: how a race ended.
 
-    reason     `done`, `budget` or `interrupted`
-    settings   the recommended settings; empty if none are recommended
-    champion   the effects of the leading settings, whether they are recommended or not; None if no
-               settings lead or none of their processes could be compared
-    parts      for each candidate that is only a part of the champion and has results, its effects
-               without the champion's other settings
-    failed     settings with which a process failed, each with the reason
-    processes  number of processes that this run started
-    known      number of processes taken from earlier runs
+    settings the recommended settings; empty if none are recommended
+    champion the effects of the leading settings, recommended or not, if they were compared
+    parts the effects of candidates that are a part of the champion, alone
     """
 
     schema_version: int = SCHEMA_VERSION
