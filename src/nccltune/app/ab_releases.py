@@ -56,11 +56,11 @@ class RanChange(msgspec.Struct, frozen=True, kw_only=True):
 class ReleaseVerdict(TrialVerdict, frozen=True, kw_only=True):
     """The content of `try.json` for two releases; `releases` are None where nothing names one.
 
-    confirmed whether log or program names the version of each library as loaded
-    worst the least gain that the 95 % intervals leave room for, of all sizes
-    ran where they ran another choice; empty also where the choices are unknown
-    model what NCCL's own model chooses otherwise; None if a version is unknown
-    candidate the study that has `rules`, the first release's faster choices, if there are any
+    confirmed  whether log or program names the version of each library as loaded
+    worst      the least gain that the 95 % intervals leave room for, of all sizes
+    ran        where they ran another choice; empty also where the choices are unknown
+    model      what NCCL's own model chooses otherwise; None if a version is unknown
+    candidate  the study that has `rules`, the first release's faster choices, if there are any
     """
 
     releases: tuple[str | None, str | None]

@@ -77,10 +77,10 @@ class Fact(msgspec.Struct, frozen=True):
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check.
 
-    holds no fact differs, no rule is to be dropped or measured again, and something was
-     confirmed: a rule, or where none is measured, a fact about the platform
-    seconds the limit of the spot check; 0 if nothing was measured
-    kept_as where the old file is, if rules were removed; `new_hash` is that of the new file
+    holds    no fact differs, no rule is to be dropped or measured again, and something was
+             confirmed: a rule, or where none is measured, a fact about the platform
+    seconds  the limit of the spot check; 0 if nothing was measured
+    kept_as  where the old file is, if rules were removed; `new_hash` is that of the new file
     """
 
     config: str

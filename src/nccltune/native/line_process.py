@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from nccltune.native.child import Child, start
@@ -186,12 +185,7 @@ class LineProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if any(process.poll() is None for process in self._all):
             self.kill()
         self._selector.close()

@@ -26,10 +26,10 @@ _BEYOND = math.log(2) / 2
 class SizeState(NamedTuple):
     """The state of one size. Gains are natural logs of default time over choice time.
 
-    alive the choices without channels or chunk size that may still be the fastest
-    gain the gain of the leader `best`; 0 if that is the default
-    stakes for each rival, the expected loss of using the leader instead
-    unsure choices with one timing that would decide, or two that contradict each other
+    alive   the choices without channels or chunk size that may still be the fastest
+    gain    the gain of the leader `best`; 0 if that is the default
+    stakes  for each rival, the expected loss of using the leader instead
+    unsure  choices with one timing that would decide, or two that contradict each other
     """
 
     bytes: int

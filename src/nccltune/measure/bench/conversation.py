@@ -152,10 +152,10 @@ class TunerInputs(msgspec.Struct, frozen=True):
 class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One timing, or the reason why there is none.
 
-    ran what NCCL executed; None if unknown
-    seen what NCCL's tuner got besides the size; None if unknown
-    applied False if NCCL did not execute the requested choice
-    time_us of one call or group of calls on the slowest rank; `load_us` of a compute kernel
+    ran      what NCCL executed; None if unknown
+    seen     what NCCL's tuner got besides the size; None if unknown
+    applied  False if NCCL did not execute the requested choice
+    time_us  of one call or group of calls on the slowest rank; `load_us` of a compute kernel
     """
 
     id: int = 0

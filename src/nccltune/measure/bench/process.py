@@ -8,7 +8,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
@@ -157,16 +156,11 @@ class Bench:
             self._meanwhile()
             self._hello = self._await("hello", Hello, START_LIMIT_S)
         except BaseException:
-            self._process.__exit__(None, None, None)
+            self._process.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._process is not None
         process, self._process = self._process, None
         with process:

@@ -5,7 +5,6 @@ decisions of the rules."""
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -82,17 +81,12 @@ class ReplayedBench(Bench):
             self._meanwhile()
             self._hello = self._describe()
         except BaseException:
-            self._host.__exit__(None, None, None)
+            self._host.__exit__(None)
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._host.__exit__(kind, error, traceback)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._host.__exit__(kind)
 
     def ask(self, request: Measure) -> None:
         """Keep a request for `answer`."""

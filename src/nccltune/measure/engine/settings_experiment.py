@@ -15,7 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
 
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
 from nccltune.measure.bench.process import Bench
@@ -43,6 +45,7 @@ from nccltune.measure.engine.scheduler import (
 from nccltune.measure.engine.settings import DEFAULT, Effective, Settings, read_effective
 from nccltune.measure.engine.workload import RACED, Workload
 from nccltune.model.errors import InputError, LaunchError, PlatformError
+from nccltune.model.sample import SCHEMA_VERSION
 
 
 class BenchProcess(Protocol):
@@ -285,21 +288,24 @@ def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Set
         yield (one, other) if number % 2 == 0 else (other, one)
 
 
-class RunFacts(TypedDict):
-    """The fields that every verdict has of its run: `processes` of this one, `known` of others.
+class ProcessVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What every verdict states of its run: `processes` of this one, `known` of others.
 
-    `failed` maps settings to the reason why a process with them failed.
+    `reason` is `done`, `budget` or `interrupted`. `failed` maps settings to the reason why a
+    process with them failed.
     """
 
+    schema_version: int = SCHEMA_VERSION
     reason: str
-    failed: dict[str, str]
+    failed: dict[str, str] = {}
     noise: float
     nodes: int
     ranks: int
     processes: int
     known: int
     seconds: float
-    replay: str | None
+    replay: str | None = None
+    command: str = ""
 
 
 class ExperimentScope(Protocol):
@@ -423,19 +429,19 @@ class SettingsExperiment(ABC, Generic[S, V]):
             )
         )
 
-    def _facts(self, reason: str) -> RunFacts:
+    def _facts(self, reason: str) -> dict[str, Any]:
         results, hello = self._plan.results, self._processes.hello
-        return RunFacts(
-            reason=reason,
-            failed={item.label: text for item, text in results.failed.items()},
-            noise=results.noise(results.raced),
-            nodes=hello.nodes,
-            ranks=hello.ranks,
-            processes=self._processes.times.processes,
-            known=self._processes.known,
-            seconds=self._processes.times.spent_s,
-            replay=hello.replay,
-        )
+        return {
+            "reason": reason,
+            "failed": {item.label: text for item, text in results.failed.items()},
+            "noise": results.noise(results.raced),
+            "nodes": hello.nodes,
+            "ranks": hello.ranks,
+            "processes": self._processes.times.processes,
+            "known": self._processes.known,
+            "seconds": self._processes.times.spent_s,
+            "replay": hello.replay,
+        }
 
     def _label(self, settings: Settings) -> str:
         return settings.label

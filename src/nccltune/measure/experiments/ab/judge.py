@@ -85,12 +85,12 @@ class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
 class TrialVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `try.json`.
 
-    decision `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`,
-     `failed` (a process with the settings failed) or `open` (too few rounds)
-    baseline settings of earlier trials that both sides have
-    read proposed settings that NCCL logged as read; None without a log
-    changed differences between the two sides in NCCL's log, as text
-    min_gain the least gain that counts as help, as a fraction
+    decision  `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`, `failed`
+              (a process with the settings failed) or `open` (too few rounds)
+    baseline  settings of earlier trials that both sides have
+    read      proposed settings that NCCL logged as read; None without a log
+    changed   differences between the two sides in NCCL's log, as text
+    min_gain  the least gain that counts as help, as a fraction
     """
 
     schema_version: int = SCHEMA_VERSION

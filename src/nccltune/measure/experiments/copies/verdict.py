@@ -13,6 +13,7 @@ import msgspec
 from nccltune.analyze.stats import median
 from nccltune.measure.engine.gains import Gains, NeighbourGains, ProcessGain, pooled
 from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_experiment import ProcessVerdict
 from nccltune.measure.engine.workload import RACED, Call
 from nccltune.measure.experiments.copies.order import CopyOrder
 from nccltune.measure.experiments.copies.settings import COPY_ENGINE, DEFAULT_FROM, FROM, ON, label
@@ -23,7 +24,6 @@ from nccltune.measure.experiments.copies.threshold import (
     effect_of,
     find_threshold,
 )
-from nccltune.model.sample import SCHEMA_VERSION
 
 _SURE = 0.99
 """Confidence to call a size slower or a policy faster, as many are tested."""
@@ -66,19 +66,18 @@ class PolicyPoint(msgspec.Struct, frozen=True):
     sizes: list[PolicySize]
 
 
-class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class CopiesVerdict(ProcessVerdict, frozen=True, kw_only=True):
     """The content of `sendrecv.json`: how a comparison ended.
 
-    settings the recommended settings; empty while nothing is decided
-    from_bytes the threshold; None if copy engines should carry nothing, or nothing is decided
-    load `compute` if the GPUs ran compute kernels during the calls
-    champion the best policy, if one was worth a proof
-    proof its gain over plain copy engines in the pairs of the proof, even if not proven faster
-    carried number of messages by carrier (NCCL or copy engine); None if unknown
+    settings    the recommended settings; empty while nothing is decided
+    from_bytes  the threshold; None if copy engines should carry nothing, or nothing is decided
+    load        `compute` if the GPUs ran compute kernels during the calls
+    champion    the best policy, if one was worth a proof
+    proof       its gain over plain copy engines in the pairs of the proof, even if not proven
+                faster
+    carried     number of messages by carrier (NCCL or copy engine); None if unknown
     """
 
-    schema_version: int = SCHEMA_VERSION
-    reason: str
     settings: dict[str, int | str]
     decided: bool
     from_bytes: int | None
@@ -87,19 +86,10 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     load: str | None = None
     noise_floor: float
     points: list[SizePoint]
-    policies: list[PolicyPoint] = []
+    policies: list[PolicyPoint]
     champion: dict[str, int | str] | None = None
     proof: ProcessGain | None = None
-    failed: dict[str, str] = {}
     carried: dict[str, int] | None = None
-    noise: float
-    nodes: int
-    ranks: int
-    processes: int
-    known: int
-    seconds: float
-    replay: str | None = None
-    command: str = ""
 
 
 class ThresholdDecision(NamedTuple):

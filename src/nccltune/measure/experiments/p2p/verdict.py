@@ -9,11 +9,11 @@ import msgspec
 
 from nccltune.measure.engine.gains import Gains, NeighbourGains, ProcessGain, pooled
 from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
+from nccltune.measure.engine.settings_experiment import ProcessVerdict
 from nccltune.measure.engine.workload import RACED, Call
 from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, Race
 from nccltune.measure.experiments.p2p.settings import memory_bytes
 from nccltune.model.collective import Collective
-from nccltune.model.sample import SCHEMA_VERSION
 
 LEAST_EFFECT = math.log1p(0.01)
 """The least difference at one size that counts (a log), even if a smaller one is certain."""
@@ -58,31 +58,20 @@ class Effects(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
 
 
-class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class RaceVerdict(ProcessVerdict, frozen=True, kw_only=True):
     """The content of `p2p.json`: how a race ended.
 
-    settings the recommended settings; empty if none are recommended
-    champion the effects of the leading settings, recommended or not, if they were compared
-    parts the effects of candidates that are a part of the champion, alone
+    settings  the recommended settings; empty if none are recommended
+    champion  the effects of the leading settings, recommended or not, if they were compared
+    parts     the effects of candidates that are a part of the champion, alone
     """
 
-    schema_version: int = SCHEMA_VERSION
-    reason: str
     settings: dict[str, int]
     why: str
     champion: Effects | None = None
-    parts: list[Effects] = []
-    failed: dict[str, str] = {}
+    parts: list[Effects]
     default_effective: Effective | None = None
     default_memory_bytes: int | None = None
-    noise: float
-    nodes: int
-    ranks: int
-    processes: int
-    known: int
-    seconds: float
-    replay: str | None = None
-    command: str = ""
 
 
 def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
