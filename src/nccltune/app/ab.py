@@ -22,7 +22,8 @@ from nccltune.measure.experiments.ab.bench import BenchRunner
 from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
 from nccltune.measure.experiments.ab.replay import ReplayRunner
-from nccltune.measure.experiments.ab.trial import LIBRARY, SettingTrial, TrialFiles
+from nccltune.measure.experiments.ab.runs import SettingTrial, TrialFiles
+from nccltune.measure.experiments.ab.settings import LIBRARY
 from nccltune.study import names
 from nccltune.study.files import Study
 

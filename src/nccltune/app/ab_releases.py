@@ -18,9 +18,11 @@ from nccltune.doctor.evidence.plugins import libraries_text, library_version
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import mark, read_rules, rows_text, write_rules
 from nccltune.measure.experiments.ab.experiment import ProcessResult, TrialOutcome
+from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.judge import CollectiveGain, Effect, SizeGain, TrialVerdict
 from nccltune.measure.experiments.ab.replay import ReplayRunner
-from nccltune.measure.experiments.ab.trial import LIBRARY, SIDES, SettingTrial, Side, StartFacts
+from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side
+from nccltune.measure.experiments.ab.settings import LIBRARY
 from nccltune.model.choice import Choice
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, LaunchError

@@ -56,7 +56,8 @@ output.py            stdout and stderr, JSON, styles
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes
-rule_screen.py       rules, proofs, and what rules are worth to a job
+rule_screen.py       rules and proofs
+worth_screen.py      what rules are worth to a job
 """
 
 import io

@@ -99,12 +99,7 @@ def command(
     from nccltune.app.ab_releases import ReleaseVerdict, two_libraries
     from nccltune.cli.ab_screen import show, show_plan, show_releases
     from nccltune.cli.experiment_screen import ExperimentScreen
-    from nccltune.measure.experiments.ab.trial import (
-        LIBRARY,
-        label,
-        read_settings,
-        split_words,
-    )
+    from nccltune.measure.experiments.ab.settings import LIBRARY, label, read_settings, split_words
     from nccltune.model.errors import InputError
 
     settings_words, program = split_words(words)
@@ -162,7 +157,7 @@ def _file(libraries: tuple[Path, ...]) -> Path | None:
 
 def _prove_command(verdict: ReleaseVerdict, request: LaunchRequest, program: list[str]) -> str:
     """Return the command that proves the candidates of a verdict with the second release."""
-    from nccltune.measure.experiments.ab.trial import LIBRARY, PRELOAD, applied
+    from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, applied
 
     library, study = str(verdict.settings[LIBRARY]), str(verdict.candidate)
     if program and request.launcher is None:

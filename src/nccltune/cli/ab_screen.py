@@ -17,7 +17,8 @@ from nccltune.measure.experiments.ab.judge import (
     never_read,
     title,
 )
-from nccltune.measure.experiments.ab.trial import LIBRARY, SettingTrial, label
+from nccltune.measure.experiments.ab.runs import SettingTrial
+from nccltune.measure.experiments.ab.settings import LIBRARY, label
 from nccltune.model.numbers import significant
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes

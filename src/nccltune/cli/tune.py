@@ -55,7 +55,8 @@ def command(study: Path, options: TuneOptions, output: Path | None, dry_run: boo
 
 def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     """Print the tuning, the text `wrote` about the written file, and the next step."""
-    from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning, show_worth
+    from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning
+    from nccltune.cli.worth_screen import show_worth
 
     tuning = found.tuning
     show_tuning(tuning)

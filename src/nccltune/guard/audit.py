@@ -31,7 +31,7 @@ from nccltune.guard.sources import (
     is_same,
     winners,
 )
-from nccltune.measure.experiments.ab.trial import UNTESTED
+from nccltune.measure.experiments.ab.settings import UNTESTED
 from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.nccl_variables import default_words, release_of, table, unread_words
 from nccltune.native.processes import (

@@ -11,15 +11,12 @@ import pytest
 from nccltune.analyze import sort_samples
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
 from nccltune.measure.experiments.ab.experiment import ProcessResult, TrialExperiment, TrialScope
-from nccltune.measure.experiments.ab.facts import differences, facts_of
+from nccltune.measure.experiments.ab.facts import StartFacts, differences, facts_of
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge, never_read
 from nccltune.measure.experiments.ab.replay import ReplayRunner
-from nccltune.measure.experiments.ab.trial import (
+from nccltune.measure.experiments.ab.runs import SettingTrial, Side, TrialFiles
+from nccltune.measure.experiments.ab.settings import (
     SettingChanges,
-    SettingTrial,
-    Side,
-    StartFacts,
-    TrialFiles,
     applied,
     label,
     read_settings,

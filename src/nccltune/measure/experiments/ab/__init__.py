@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A/B test of proposed settings: processes with and without the settings, in alternating runs.
 
-trial.py       a trial: settings to compare, and its files in the study
+settings.py    the proposed settings, and how they are put into an environment
+runs.py        files of the study: every timing, and every process that has ended
 facts.py       the effective settings of NCCL, and the log of its start that has them
 judge.py       where the settings help, where they harm, and whether they are worth keeping
 experiment.py  rounds of two processes, and which of the two runs first

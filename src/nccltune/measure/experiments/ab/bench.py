@@ -13,7 +13,7 @@ from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.workload import Call, Workload
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import logs_of_start, read_facts
-from nccltune.measure.experiments.ab.trial import LIBRARY, SettingChanges
+from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError

@@ -26,16 +26,9 @@ from nccltune.measure.engine.scheduler import (
     ignore_status,
     sequential_source,
 )
-from nccltune.measure.experiments.ab.trial import (
-    LIBRARY,
-    SIDES,
-    SettingChanges,
-    SettingTrial,
-    Side,
-    StartFacts,
-    TrialFiles,
-    TrialRun,
-)
+from nccltune.measure.experiments.ab.facts import StartFacts
+from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
+from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
 from nccltune.model.choice import DEFAULT
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.sample import Purpose, Sample

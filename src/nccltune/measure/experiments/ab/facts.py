@@ -7,15 +7,39 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from nccltune.formats.nccl_log.alarms import alarms
 from nccltune.formats.nccl_log.run import RunLog, read_run_log
 from nccltune.measure.bench.pods import Pods
 from nccltune.measure.bench.with_launcher import WithLauncher
-from nccltune.measure.experiments.ab.trial import SettingChanges, StartFacts
+from nccltune.measure.experiments.ab.settings import SettingChanges
 
 STEM = "nccl."
 LOG = f"{STEM}*"
 """Glob pattern for the log files of one process start."""
+
+
+class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The effective settings of one process, from the log of its start.
+
+    read         the proposed settings that NCCL logged as read
+    transports   number of connections by kind
+    network      name of the network that NCCL uses between nodes
+    gdr_send     whether sends use GPUDirect RDMA; None if no connection uses a network
+    gdr_receive  whether receives use GPUDirect RDMA; None if no connection uses a network
+    alarms       sentences on signs of a broken platform in the log
+    """
+
+    nccl_version: str | None = None
+    read: list[str] = []
+    channels: int | None = None
+    nvls_channels: int | None = None
+    transports: dict[str, int] = {}
+    network: str | None = None
+    gdr_send: bool | None = None
+    gdr_receive: bool | None = None
+    alarms: list[str] = []
 
 
 def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:

@@ -20,7 +20,8 @@ from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate, median
 from nccltune.analyze.timings import Series, Timings, sort_samples
 from nccltune.measure.experiments.ab.experiment import TrialOutcome
 from nccltune.measure.experiments.ab.facts import differences
-from nccltune.measure.experiments.ab.trial import SIDES, SettingTrial, label
+from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial
+from nccltune.measure.experiments.ab.settings import label
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample

@@ -18,7 +18,7 @@ from nccltune.measure.bench.with_launcher import WithLauncher, program_command
 from nccltune.measure.engine.program import InterruptedProgram, run_program
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import LOG, logs_of_start, read_facts
-from nccltune.measure.experiments.ab.trial import LIBRARY, PRELOAD, SettingChanges, applied
+from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, SettingChanges, applied
 from nccltune.model.choice import DEFAULT
 from nccltune.model.sample import Sample
 

@@ -10,13 +10,8 @@ import msgspec
 
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
 from nccltune.measure.experiments.ab.experiment import ProcessResult
-from nccltune.measure.experiments.ab.trial import (
-    LIBRARY,
-    SettingChanges,
-    TrialFiles,
-    TrialRun,
-    label,
-)
+from nccltune.measure.experiments.ab.runs import TrialFiles, TrialRun
+from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges, label
 from nccltune.model.errors import InputError, StudyError
 from nccltune.model.sample import Purpose, Sample
 from nccltune.study.files import Study

@@ -1,23 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial: the settings to compare, and the files that it writes to its study.
+"""Proposed changes of settings: read them from words, apply them to an environment, print them.
 
-samples.jsonl   every timing, with the purpose `ab` and the settings of its process; analyses and
-                sweeps ignore samples with this purpose
-try.jsonl       every process that has ended, with the trial to which it belongs
+A value of None means that the setting is unset.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
-import msgspec
-
-from nccltune.measure.engine.record import LineFile
 from nccltune.model.errors import InputError
-from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample
-from nccltune.study import names
-from nccltune.study.files import Study
 
 SettingChanges = Mapping[str, str | None]
 LIBRARY = "libnccl.so.2"
@@ -107,91 +97,3 @@ def applied(environment: Mapping[str, str], settings: SettingChanges) -> dict[st
         # What is preloaded already may interpose on NCCL, so it stays in front.
         found[PRELOAD] = ":".join(filter(None, (found.get(PRELOAD), library)))
     return found
-
-
-Side = Literal["default", "set"]
-SIDES: tuple[Side, Side] = ("default", "set")
-
-
-class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The effective settings of one process, from the log of its start.
-
-    `read` are the proposed settings that NCCL logged as read, `transports` connections by kind.
-    GPUDirect RDMA (`gdr_*`) is None without a network. `alarms` are signs of a broken platform.
-    """
-
-    nccl_version: str | None = None
-    read: list[str] = []
-    channels: int | None = None
-    nvls_channels: int | None = None
-    transports: dict[str, int] = {}
-    network: str | None = None
-    gdr_send: bool | None = None
-    gdr_receive: bool | None = None
-    alarms: list[str] = []
-
-
-class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial: the `settings` that only one side has, beside the `baseline` of both.
-
-    None unsets a setting. `what` is the measured command, as words.
-    """
-
-    settings: dict[str, str | None]
-    baseline: dict[str, str | None]
-    what: list[str]
-
-    @property
-    def key(self) -> str:
-        """Return a hash that identifies the trial in a study."""
-        raw = msgspec.json.encode([self.settings, self.baseline, self.what], order="sorted")
-        return hashlib.sha256(raw).hexdigest()[:12]
-
-    def of(self, side: Side) -> dict[str, str | None]:
-        """Return the settings of one side."""
-        return self.baseline | (self.settings if side == "set" else {})
-
-    @property
-    def compares_releases(self) -> bool:
-        """Return whether the two sides have two NCCL libraries."""
-        return LIBRARY in self.settings
-
-
-class TrialRun(
-    msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"probe": "look"}
-):
-    """A process of a trial that has ended; `round` counts over all trials of the study.
-
-    The first, the `probe` (JSON: `look`), is not compared; with `choices` NCCL logged what each
-    call ran.
-    """
-
-    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
-    trial: str
-    settings: dict[str, str | None]
-    side: Side
-    round: int
-    probe: bool = False
-    choices: bool = False
-    seconds: float
-    facts: StartFacts | None = None
-    error: str | None = None
-    at: str | None = None
-
-
-class TrialFiles:
-    """The files of a study with all its trials, oldest first."""
-
-    def __init__(self, study: Study) -> None:
-        self.study = study
-        self.lines = LineFile(study, names.AB_RUNS, TrialRun)
-        self.timings = LineFile(study, study.samples_path.name, Sample)
-
-    def samples(self) -> list[Sample]:
-        """Return every timing of every trial, without imported ones. Raises StudyError."""
-        return [
-            sample
-            for sample in self.timings.stream()
-            # Round numbers of samples imported from another study mean other rounds.
-            if sample.source.purpose is Purpose.AB and sample.source.file_hash is None
-        ]
