@@ -20,8 +20,7 @@ import msgspec
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import C2c, Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
-from nccltune.topology.flows.evidence import NEAR
-from nccltune.topology.flows.expect import Expected, expect
+from nccltune.topology.flows.expect import NEAR, Expected, expect
 from nccltune.topology.hardware.fill_in import CUBE
 
 DATA = Path(__file__).with_suffix(".toml")

@@ -21,6 +21,7 @@ MODULES = [
 NEEDS_NATIVE = frozenset(
     {
         "nccltune.measure.bench.process",
+        "nccltune.measure.engine.replayed_bench",
         "nccltune.measure.experiments.choices",
         "nccltune.native.plugin_host",
         "nccltune.tune.explain",

@@ -7,18 +7,16 @@ taken close together in time in one process.
 
 study.py             analyse a whole study
 timings.py           sort samples into conditions, sizes and choices
-default_runs.py      separate runs labelled default that did not run the same choice
+default_runs.py      what NCCL ran as its default; separate runs that did not run the same
 curves.py            S-curves, their noise and their saturation
 stats.py             robust means, and intervals for small samples
 contrasts.py         gain of a choice over the default over several sizes, with its interval
 gains.py             gain of every choice over the default at every size
 findings.py          bad crossovers, slow runs and defects of a curve, with one sentence for each
 shapes.py            dips and plateaus of a curve
-fastest.py           the fastest of several runs of one test at each size
 falling.py           times that fall as the size grows, beyond noise
 falling_findings.py  the sentences about them
-compared.py          what was compared with the default, and what was not
-ran.py               what NCCL ran as its default, in words
+compared.py          what was compared with the default, what was not, and what is the fastest
 expected.py          compare the measured peak with the bandwidth that the links allow
 result.py            the structs of an analysis
 units.py             bandwidths, times and shares as text

@@ -4,13 +4,12 @@
 A verdict on the default needs such a comparison at every size, with measured noise.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
 
-from nccltune.analyze.fastest import fastest_ranges
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, rest_of
 from nccltune.model.finding import Finding, FindingKind
@@ -18,18 +17,47 @@ from nccltune.model.numbers import size_form
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
+_EQUAL = 1.02
+"""Times whose ratio is smaller are as fast as each other."""
+
+
+class FastestRange(msgspec.Struct, frozen=True):
+    """A range of sizes with its fastest runs; `least` and `most`: by how much the next is
+    slower."""
+
+    low_bytes: int
+    high_bytes: int
+    names: tuple[str, ...]
+    least: float
+    most: float
+
+
+def fastest_ranges(times: Mapping[str, Mapping[int, float]]) -> list[FastestRange]:
+    """Return the fastest runs by ranges of neighbouring sizes; `times` are in us, by name."""
+    found: list[tuple[tuple[str, ...], int, float]] = []
+    for size in sorted({size for own in times.values() for size in own}):
+        here = {name: own[size] for name, own in times.items() if size in own}
+        least = min(here.values())
+        names = tuple(name for name, time in here.items() if time < _EQUAL * least)
+        rest = [time for name, time in here.items() if name not in names]
+        if len(here) > 1:
+            found.append((names, size, min(rest, default=least) / least))
+    return [
+        FastestRange(own[0][1], own[-1][1], names, min(x[2] for x in own), max(x[2] for x in own))
+        for names, group in groupby(found, lambda item: item[0])
+        for own in [list(group)]
+    ]
+
+
 _LOOKS = 0.03
 """A choice looks faster than the default if it gains more than this."""
 
 
 class Compared(NamedTuple):
-    """The comparison of the default with other choices under some conditions.
+    """What was compared with the default: `choices` others, at `sizes`, but at none of `alone`.
 
-    `choices` is the number of measured choices besides the default. `alone` are the sizes at which
-    the default was measured without any of them, `sizes` the number of sizes at which it was
-    measured with at least one. `rounds` is the number of timings of the default and of the choice
-    with the most timings, whichever is less, at the size where it is least. `known` is whether the
-    noise was measured.
+    `rounds` is the least number of timings of the default and of the most timed choice, at any
+    size. `known` is whether the noise was measured.
     """
 
     choices: int
@@ -56,11 +84,8 @@ class Compared(NamedTuple):
 
 
 def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
-    """Return what was compared under `conditions`.
-
-    These are one condition, or conditions that NCCL's tuner cannot distinguish (in place and out of
-    place, data type, operation, root). A comparison under one of the latter counts for all.
-    """
+    """Return what was compared under conditions that NCCL's tuner cannot distinguish; one is
+    enough."""
     items = list(conditions)
     others: set[Choice] = set()
     default: set[int] = set()
@@ -90,10 +115,7 @@ def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
 
 
 class Comparison(NamedTuple):
-    """A comparison in words. `where` names the collective and the scale.
-
-    `missing` is why nothing was compared with the default; empty if something was.
-    """
+    """A comparison in words; `missing` is why nothing was compared with the default, if so."""
 
     where: str
     text: str
@@ -121,10 +143,7 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
 
 
 def is_right(analysis: Analysis) -> bool:
-    """Return whether the timings show at every size that the default is right.
-
-    Other choices must have been compared at every size, with measured noise and without a doubt.
-    """
+    """Return whether the default is right at every size: all compared, and no doubt."""
     found = comparisons(analysis)
     doubts = (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER, FindingKind.SUSPECT_RUN)
     return (
@@ -135,10 +154,7 @@ def is_right(analysis: Analysis) -> bool:
 
 
 def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
-    """Yield a finding for each comparison that lacks the other choices at some sizes.
-
-    A missing default is another finding.
-    """
+    """Yield a finding for each comparison that lacks the other choices at some sizes."""
     for items in _groups(conditions):
         condition, found = items[0].condition.for_tuner, compared(items)
         if (
@@ -162,7 +178,6 @@ def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
 
 
 def _groups(conditions: Sequence[ConditionAnalysis]) -> list[list[ConditionAnalysis]]:
-    """Return the conditions in groups that NCCL's tuner cannot distinguish."""
     grouped: dict[Condition, list[ConditionAnalysis]] = {}
     for item in conditions:
         grouped.setdefault(item.condition.for_tuner, []).append(item)
@@ -174,7 +189,6 @@ def _sizes(items: Sequence[ConditionAnalysis]) -> list[int]:
 
 
 def _missing(items: Sequence[ConditionAnalysis], found: Compared) -> str:
-    """Return why nothing was compared with the default; empty if something was."""
     if not items[0].condition.collective.tuned:
         return "NCCL asks no tuner about it"
     limits = items[0].condition.limits
@@ -210,10 +224,7 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
 def _beside(
     items: Sequence[ConditionAnalysis], groups: Sequence[Sequence[ConditionAnalysis]]
 ) -> str:
-    """Return where a run that was limited to an algorithm or protocol is the fastest of those.
-
-    Empty for a run without a limit, and where there is no other run.
-    """
+    """Return where a run limited to an algorithm or protocol is the fastest of such runs."""
     own = items[0].condition.for_tuner
     others: dict[str, dict[int, float]] = {
         group[0].condition.limits or DEFAULT: {x.bytes: x.time_us for x in group[0].shown.points}
@@ -234,7 +245,6 @@ def _beside(
 
 
 def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:
-    """Return the choice that looks fastest: `tree/ll looks up to 1.30x`; None for the default."""
     most: tuple[float, str] | None = None
     for item in items:
         default = {point.bytes: point.time_us for point in item.shown.points}
@@ -247,7 +257,6 @@ def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:
 
 
 def _ranges(sizes: Sequence[int], measured: Sequence[int]) -> str:
-    """Return sizes as ranges, which end at a measured size that is not in `sizes`."""
     wanted = set(sizes)
     runs = [list(run) for inside, run in groupby(measured, wanted.__contains__) if inside]
     return ", ".join(

@@ -29,8 +29,7 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 Floats = npt.NDArray[np.float64]
 
 _SHARED = 0.25
-"""Squared correlation of two contrasts that share the default's timings. Their variances are
-therefore not independent."""
+"""Squared correlation of two contrasts that share the default's timings."""
 _ALONE = 2.5
 """A variance above this multiple of the pooled variance is not moderated."""
 _MOST_DRIFT_TERMS = 3
@@ -38,12 +37,9 @@ _MOST_DRIFT_TERMS = 3
 
 
 class Contrast(NamedTuple):
-    """A contrast: `value` is a natural log, `error` its standard error.
+    """A contrast: `value` is a natural log, `error` its standard error, from `n` runs.
 
-    `degrees` are the degrees of freedom of the error. `n` is the number of rounds or processes.
-
-    `allowance` is a possible bias from the order in which the processes ran. More runs do not
-    reduce this bias, so it widens the interval at both ends.
+    `allowance` is a possible bias from the order of processes, which more runs do not reduce.
     """
 
     value: float
@@ -61,8 +57,8 @@ class Contrast(NamedTuple):
 class PairedContrasts:
     """Contrasts of choices and the default that were measured in the same rounds.
 
-    `gains[choice]` has shape (rounds, sizes). NaN marks a size that the round did not measure.
-    `columns` in the methods are indices of sizes.
+    `gains[choice]` has shape (rounds, sizes), NaN for an unmeasured size. `columns` in the methods
+    are indices of sizes.
     """
 
     gains: dict[Choice, Floats]
@@ -71,10 +67,7 @@ class PairedContrasts:
     )
 
     def values(self, choice: Choice, columns: Sequence[int]) -> list[float]:
-        """Return the mean gain over `columns` for every round that measured all these sizes.
-
-        The result is empty if there is no such round.
-        """
+        """Return the mean gain over `columns` for every round that measured all these sizes."""
         gains = self.gains.get(choice)
         if gains is None:
             return []
@@ -106,10 +99,8 @@ class PairedContrasts:
         return variance, degrees
 
     def _variance(self, choice: Choice, columns: tuple[int, ...]) -> tuple[float, int] | None:
-        """Return the variance of a round's mean gain over `columns`, and its degrees of freedom.
-
-        Return None if fewer than four rounds measured all these sizes.
-        """
+        """Return the variance of a round's mean gain and its degrees of freedom; None under 4
+        rounds."""
         key = (choice, columns)
         if key not in self._variances:
             values = self.values(choice, columns)
@@ -118,10 +109,7 @@ class PairedContrasts:
         return self._variances[key]
 
     def _windows_beside(self, columns: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return `columns` shifted by one and two times their width, to both sides.
-
-        Shifts beyond the first or the last size are left out.
-        """
+        """Return `columns` shifted by one and two times their width, to both sides, in range."""
         width = columns[-1] - columns[0] + 1
         last = next(iter(self.gains.values())).shape[1] - 1
         return [
@@ -138,10 +126,7 @@ def _usual_variance(pool: Sequence[tuple[float, int]]) -> float:
 def moderate(
     variance: float, degrees: int, others: Sequence[tuple[float, int]]
 ) -> tuple[float, float]:
-    """Return `variance` pooled with `others`, and the degrees of freedom of the pooled variance.
-
-    Each item of `others` is a variance and its degrees of freedom.
-    """
+    """Return `variance` pooled with others (variance, degrees), and its degrees of freedom."""
     usual = _usual_variance(others)
     prior = sum(count for _, count in others) / (1 + _SHARED * (len(others) - 1))
     return (prior * usual + degrees * variance) / (prior + degrees), prior + degrees
@@ -150,9 +135,8 @@ def moderate(
 class ProcessTimings(NamedTuple):
     """The timings of one choice in one process.
 
-    `logs` holds the natural log of the time at every size; NaN if the size was not measured. `at`
-    is the time of the process in seconds since 1970. `stated_round` is the round that the user
-    stated for the process. `at` and `stated_round` are None if unknown.
+    `logs` are natural logs of the times by size, NaN if unmeasured. `at` is in seconds since 1970.
+    `at` and the `stated_round` of the user are None if unknown.
     """
 
     process: int
@@ -163,11 +147,7 @@ class ProcessTimings(NamedTuple):
 
 
 class ProcessLayout(NamedTuple):
-    """Whether the processes of a choice and of the default ran in an order that allows comparison.
-
-    `separable` is True if the gain of the choice can be distinguished from differences between
-    processes and from drift. If not, `problem` is the reason and `remedy` states what to do.
-    """
+    """Whether a gain can be told from differences between processes and from drift."""
 
     separable: bool
     problem: str = ""
@@ -176,11 +156,7 @@ class ProcessLayout(NamedTuple):
 
 @dataclass
 class ProcessContrasts:
-    """Contrasts of choices that share no round with the default.
-
-    `processes` has one item for every process and choice. `columns` in the methods are indices of
-    sizes.
-    """
+    """Contrasts of choices that share no round with the default, from their processes."""
 
     processes: list[ProcessTimings]
     _fits: dict[bytes, "_Fit | None"] = field(default_factory=dict)
@@ -227,23 +203,14 @@ class ProcessContrasts:
         )
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the contrast over `columns` with the fitted drift subtracted.
-
-        Return None if the order of the processes does not allow comparison, or if too few of them
-        measured all these sizes.
-        """
+        """Return the contrast over `columns` with the fitted drift subtracted, if there is one."""
         if not self.layout(choice).separable:
             return None
         fit = self._fit(columns)
         return None if fit is None else fit.contrast(choice, columns)
 
     def difference(self, choice: Choice, columns: Sequence[int]) -> float | None:
-        """Return the contrast over `columns` without a model of drift.
-
-        At each size it is the difference of the mean log times. The result is the median over
-        sizes, because single timings may be outliers. Return None if no size has both the choice
-        and the default.
-        """
+        """Return the contrast without a model of drift: the median over sizes of mean log times."""
         found = []
         for column in columns:
             sides = [
@@ -258,9 +225,8 @@ class ProcessContrasts:
     def drift_bound(self, columns: Sequence[int]) -> float:
         """Return how far the machine may have drifted between two choices, as a natural log.
 
-        The bound assumes that the choices ran one after the other. It is the number of choices
-        minus one, times the range of log times within a choice (median over choices). It is 0 if no
-        choice has two processes.
+        It is the range of log times within a choice (median over choices) times the choices in
+        between.
         """
         ranges = []
         for choice in self.choices:
@@ -282,10 +248,7 @@ class ProcessContrasts:
         return [item for item in self.processes if item.choice == choice]
 
     def _fit(self, columns: Sequence[int]) -> "_Fit | None":
-        """Return the fit over the processes that measured all of `columns`.
-
-        Return None if these processes are too few, or lack the default or another choice.
-        """
+        """Return the fit over the processes that measured all of `columns`, if they are enough."""
         whole = [not bool(np.isnan(item.logs[list(columns)]).any()) for item in self.processes]
         key = bytes(whole)
         if key not in self._fits:
@@ -296,11 +259,10 @@ class ProcessContrasts:
 
 @dataclass
 class _Fit:
-    """A least-squares fit of log times: one level for each choice, and one drift for all choices.
+    """A least-squares fit of log times: one level for each choice, and one drift for all.
 
-    `members` holds the index of the choice of each process. `inverse` is the pseudo-inverse of the
-    design matrix. `round_columns` selects the columns of the design matrix for the rounds that the
-    user stated; None if drift is a polynomial in time or not modelled.
+    `members` has the choice of each process. `round_columns` are those of the rounds that the user
+    stated; None if drift is a polynomial in time or not modelled.
     """
 
     choices: list[AnyChoice]
@@ -313,10 +275,7 @@ class _Fit:
 
     @classmethod
     def of(cls, used: Sequence[ProcessTimings]) -> "_Fit | None":
-        """Return the fit of the processes `used`.
-
-        Return None without the default, with one choice, or with under two degrees of freedom.
-        """
+        """Return the fit; None without default or another choice, or degrees of freedom."""
         choices = list(dict.fromkeys(item.choice for item in used))
         if DEFAULT not in choices or len(choices) < 2:
             return None
@@ -342,10 +301,7 @@ class _Fit:
         )
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the mean over `columns` of the default's level minus the level of `choice`.
-
-        Return None if no process in the fit ran `choice`.
-        """
+        """Return the default's level minus that of `choice`, as the mean over `columns`."""
         if choice not in self.choices:
             return None
         here, there = self.choices.index(DEFAULT), self.choices.index(choice)
@@ -368,11 +324,7 @@ class _Fit:
         )
 
     def _allowance(self, levels: Floats) -> float:
-        """Return the possible bias from the unknown order of processes within a stated round.
-
-        It is the median change of the log time from one round to the next. It is 0 if drift was not
-        fitted by stated rounds.
-        """
+        """Return the bias of the order within stated rounds: their median change of log time."""
         if self.round_columns is None:
             return 0.0
         rounds = np.concatenate([[0.0], levels[self.round_columns]])
@@ -380,10 +332,9 @@ class _Fit:
 
 
 def _drift_columns(used: Sequence[ProcessTimings]) -> tuple[Floats, bool]:
-    """Return the columns of the design matrix for drift, and whether they are stated rounds.
+    """Return the columns for drift, and whether they are stated rounds.
 
-    If the times of all processes are known and differ, the columns are a polynomial in time. Else
-    there is one column for each stated round but the first; without stated rounds, no column.
+    If all times are known and differ, they are a polynomial in time; else the stated rounds.
     """
     known = [item.at for item in used if item.at is not None]
     if len(known) == len(used):

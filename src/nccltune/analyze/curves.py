@@ -20,17 +20,16 @@ from nccltune.analyze.timings import Series, Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 ASSUMED_NOISE = 0.05
-"""Relative noise of one timing, used if a study has too few timings to measure the noise. Two
-medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. A single timing is
-noisier."""
+"""Relative noise of one timing, where too few show it.
+
+Two medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets.
+"""
 _APART = math.log(1.1)
 """Whole runs differ if one takes longer than the other by more than this log ratio."""
 _CHANCE = 0.002
-"""The accepted chance that a run is called slow although all runs scatter alike (normally). Runs
-with heavier tails are called slow more often (tests/unit/analyze/test_findings.py)."""
+"""The chance that a run is called slow although all scatter alike (test_findings.py)."""
 SATURATED_GROWTH = 0.05
-"""A curve is saturated if the last doubling of the size adds less than this share of bandwidth,
-or if the peak is at a smaller size."""
+"""A curve is saturated if its last doubling adds less than this share, or the peak is before."""
 
 
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
@@ -71,11 +70,7 @@ def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
 
 
 def scatter(timings: Timings) -> float:
-    """Return the relative scatter of the medians around smooth curves.
-
-    The scatter is an upper estimate of the noise of the medians. It is 0 if no curve has three
-    points.
-    """
+    """Return the scatter of medians around smooth curves: an upper estimate of their noise."""
     distances = []
     for choice in timings.choices:
         points = [
@@ -105,10 +100,9 @@ class SlowRuns(NamedTuple):
 def slow_runs(timings: Timings, choice: AnyChoice) -> SlowRuns | None:
     """Return the runs that are slower than the others; None if there is none.
 
-    A run is slower if it takes over 10 % longer at the median size, longer at 90 % of sizes, and
-    longer than the scatter of the other runs explains (Student's t, for as many runs). The sizes
-    are all, or the largest third if more runs are slower there. Of four or more runs, fewer than
-    half are slow. Two or three runs are compared with the fastest.
+    They take over 10 % longer at the median size, longer at 90 % of sizes (all, or the largest
+    third), and longer than the scatter of the others explains (Student's t). Of four or more, fewer
+    than half are slow; two or three are compared with the fastest.
     """
     logs, common = _run_curves(timings, choice)
     large = common[-(len(common) // 3) :]
@@ -121,7 +115,6 @@ def slow_runs(timings: Timings, choice: AnyChoice) -> SlowRuns | None:
 
 
 def _slow_at(logs: dict[int, dict[int, float]], sizes: list[int]) -> dict[int, float]:
-    """Return the places of the runs that are slower at `sizes`, with their factors."""
     few = len(logs) < MIN_ROUNDS
     fastest = min(logs.values(), key=lambda run: median([run[size] for size in sizes]))
     usual = fastest if few else {s: median([run[s] for run in logs.values()]) for s in sizes}
@@ -148,7 +141,6 @@ def _most_of(levels: Sequence[float], runs: int) -> float:
 def _run_curves(
     timings: Timings, choice: AnyChoice
 ) -> tuple[dict[int, dict[int, float]], list[int]]:
-    """Return the log times of each process by size, and the sizes that all have."""
     logs: dict[int, dict[int, float]] = {}
     for size in timings.sizes:
         for (round_, _), time_us in timings.series(size, choice).items():
@@ -159,10 +151,7 @@ def _run_curves(
 
 
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:
-    """Return the sizes at which a curve reaches half and 90 % of its peak bus bandwidth.
-
-    Return None if fewer than two points have a bandwidth above 0.
-    """
+    """Return the sizes at half and 90 % of the peak bus bandwidth, if two points have one."""
     points = [point for point in curve_.points if point.busbw_gb_per_s > 0]
     if len(points) < 2:
         return None
@@ -211,8 +200,7 @@ def _point(timings: Timings, size: int, series: Series, ran: Choice | None) -> C
 def _interval(timings: Timings, series: Series) -> tuple[float, float]:
     """Return the 95 % confidence interval of the time at one point, in us.
 
-    All timings of one process share an offset. So with several processes each process counts as one
-    value. With one process each timing counts.
+    Timings of one process share an offset: of several processes each counts as one value.
     """
     by_process: dict[int, list[float]] = {}
     for (round_, _), time_us in series.items():
@@ -256,10 +244,7 @@ def _repeats(series: Series) -> tuple[list[float], list[float]]:
 
 
 def _process_halves(timings: Timings, series: Series) -> tuple[list[float], list[float]]:
-    """Return the median times of the even and of the odd processes.
-
-    Both lists are empty if there are fewer than four processes.
-    """
+    """Return the median times of the even and of the odd processes, if there are four."""
     by_process: dict[int, list[float]] = {}
     for (round_, _), time_us in series.items():
         by_process.setdefault(timings.rounds_of.process(round_), []).append(time_us)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Separate runs labelled default that did not run the same algorithm and protocol.
+"""What NCCL ran as its default; separate runs that did not run the same.
 
 At one size NCCL's default is one choice. If NCCL reports another choice for some runs, for example
 because NCCL_ALGO was set, these runs are not rounds of the default.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nccltune.analyze.result import Condition
+from nccltune.analyze.result import Condition, ConditionAnalysis, CurvePoint
 from nccltune.model.choice import DEFAULT
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -21,11 +23,10 @@ if TYPE_CHECKING:
 def split_defaults(
     found: Sequence["Timings"], rounds: "Rounds", default_runs: Collection[str]
 ) -> list[str]:
-    """Label runs of different algorithms or protocols by what NCCL ran, instead of as the default.
+    """Label runs of different algorithms or protocols by what NCCL ran, not as the default.
 
-    Of such runs, only the processes `default_runs` and those that agree with them stay the default.
-    Runs without a report of NCCL keep their label. Change the timings in `found`, and return a
-    sentence for each collective, scale and kind of calls with such runs.
+    Processes in `default_runs`, those that agree with them, and those without a report keep their
+    label. Changes `found`; returns a sentence for each collective, scale and kind of calls.
     """
     grouped: dict[Condition, list[Timings]] = {}
     for timings in found:
@@ -83,10 +84,7 @@ def _sentence(timings: "Timings", size: int, kept: int) -> str:
 
 
 def _relabel(timings: "Timings", processes: Collection[int]) -> int:
-    """Label the default of these processes by what NCCL ran.
-
-    Timings for which NCCL reported nothing are dropped; return their number.
-    """
+    """Label the default of these processes by what NCCL ran; return how many had to be dropped."""
     dropped = 0
     for size in timings.sizes:
         by_choice, ran = timings.cells[size], timings.ran.get(size, {})
@@ -113,3 +111,45 @@ def _relabel(timings: "Timings", processes: Collection[int]) -> int:
                 timings.ran[size][process] = choice
     timings.samples -= dropped
     return dropped
+
+
+_MOST_CHANGES = 5
+"""The largest number of ranges that `ran_text` lists."""
+
+
+_LOGS = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING"
+_LOGGED_SINCE = (2, 20)
+"""The first release whose log names the choice of each call."""
+
+
+def ran_text(item: ConditionAnalysis, nccl: str | None = None) -> str | None:
+    """Return what NCCL ran as its default, if known: `ran ring/ll to 64 KiB, ring/simple above`."""
+    default = item.curve(DEFAULT)
+    if default is None:
+        return None
+    if not any(point.ran for point in default.points):
+        unknown = "what it ran is unknown: no line of NCCL's log states it"
+        numbers = re.findall(r"\d+", nccl or "")[:2]
+        if len(numbers) == 2 and tuple(map(int, numbers)) < _LOGGED_SINCE:
+            return f"{unknown}, and NCCL before 2.20 logs no such line"
+        return f"{unknown} (NCCL 2.20 and later log it with {_LOGS})"
+    runs = [(label, list(points)) for label, points in groupby(default.points, ran_label)]
+    parts = [f"{label} to {format_bytes(points[-1].bytes)}" for label, points in runs[:-1]]
+    parts.append(runs[-1][0] + (" above" if parts else ""))
+    if len(parts) > _MOST_CHANGES:
+        left = count(len(parts) - _MOST_CHANGES, "more change")
+        parts = [*parts[: _MOST_CHANGES - 1], left, parts[-1]]
+    verb = "ran, by NCCL's cost table:" if item.ran_predicted else "ran"
+    return f"{verb} {', '.join(parts)}"
+
+
+def ran_label(point: CurvePoint) -> str:
+    """Return the label of what NCCL ran as its default at a point, or `unknown`."""
+    return "unknown" if point.ran is None else point.ran.label
+
+
+def ran_at(points: Sequence[CurvePoint], sizes: Iterable[int]) -> list[str]:
+    """Return the labels of what NCCL ran at `sizes`, without repeats and unknown ones."""
+    wanted = set(sizes)
+    labels = [point.ran.label for point in points if point.bytes in wanted and point.ran]
+    return list(dict.fromkeys(labels))

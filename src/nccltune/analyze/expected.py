@@ -22,13 +22,11 @@ from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 
 REACHED = 0.75
-"""A platform is healthy if it reaches this share of what the links allow. On 4 healthy H200,
-all-reduce reaches 90 %, all-gather and reduce-scatter 83 %."""
+"""Share of the links' bandwidth of a healthy platform: 4 healthy H200 reach 83 to 90 %."""
 BEYOND = 1.1
 """A measured bandwidth above this multiple of the expected one shows that a link was misread."""
 HOPED = 1.05
-"""NCCL's own model or the line rate may exceed the bandwidth that the links allow. If their ratio
-is above this value, the finding names the limiting link as the reason."""
+"""Ratio above which NCCL's model or the line rate needs the limiting link as a reason."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +49,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The least all-reduce bandwidth of a healthy node, as published by a cloud provider.
+    """A cloud provider's least all-reduce bandwidth of a healthy node, from `from_bytes` on.
 
-    `gpu` is a regular expression for the GPU name, `gpus` the number of GPUs. The limit applies to
-    sizes of `from_bytes` or more. `nvls` is True if the limit needs NVLink SHARP.
+    `gpu` is a regular expression. `nvls` is True if the limit needs NVLink SHARP.
     """
 
     name: str
@@ -78,12 +75,8 @@ def thresholds() -> list[ProviderLimit]:
 
 
 def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLimit | None:
-    """Return the provider limit for a measured condition; None if no limit applies.
-
-    A limit applies only to all-reduce on one real node. The GPU's name and the number of ranks must
-    match, and a size of at least `from_bytes` must have been measured. A limit that needs NVLink
-    SHARP does not apply if NCCL_NVLS_ENABLE=0 was set.
-    """
+    """Return the provider limit of a condition: all-reduce on one real node that matches, if
+    any."""
     condition = analysis.condition
     if condition.collective is not Collective.ALLREDUCE or condition.scale.nodes != 1:
         return None
@@ -106,11 +99,9 @@ def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLim
 def expected_findings(
     platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
 ) -> Iterator[Finding]:
-    """Yield findings that the platform is healthy, needs tuning, or has a platform problem.
+    """Yield findings that the platform is healthy, needs tuning, or has a problem.
 
-    The best measured bandwidth is compared with the bandwidth of the links and with the provider
-    limit, each if known. Below the bandwidth of the links, a curve that is not saturated has no
-    finding, because larger sizes may be faster. Nor has a curve below an assumed bandwidth.
+    There is none below the links' bandwidth while the curve still rises, or a bandwidth is assumed.
     """
     best = _best(analysis)
     if best is None:
@@ -185,10 +176,7 @@ def _against_links(
 
 
 def _reached(platform: Platform, expected: Expectation, peak: float, lead: str, rest: str) -> str:
-    """Return the sentence for a platform that reaches the bandwidth of its links.
-
-    The sentence names the limiting link and ends with `rest`, about the sizes below the peak.
-    """
+    """Return that the platform reaches its links; `rest` is on the sizes below the peak."""
     ceiling = expected.busbw_gb_per_s
     higher = [
         (estimate, words)
@@ -238,20 +226,14 @@ def _against_threshold(
 
 
 def _peak(analysis: ConditionAnalysis) -> float:
-    """Return the highest bus bandwidth of the default in GB/s.
-
-    If the default was not measured, return the highest of all choices.
-    """
+    """Return the highest bus bandwidth of the default, else of all, in GB/s."""
     shown = analysis.curve(DEFAULT)
     curves = analysis.curves if shown is None else [shown]
     return max(point.busbw_gb_per_s for curve in curves for point in curve.points)
 
 
 def _best(analysis: ConditionAnalysis) -> tuple[CurvePoint, str, Choice | None] | None:
-    """Return the point of highest bus bandwidth, the label of its choice, and the choice.
-
-    The choice is None for the default. The result is None if no point has a bandwidth above 0.
-    """
+    """Return the point of highest bus bandwidth, with label and choice (None: default)."""
     points = [(point, curve.choice) for curve in analysis.curves for point in curve.points]
     point, choice = max(points, key=lambda item: item[0].busbw_gb_per_s)
     if point.busbw_gb_per_s <= 0:

@@ -21,15 +21,13 @@ from nccltune.analyze.timings import Timings
 from nccltune.model.choice import AnyChoice
 
 _CHANCE = 0.01
-"""The accepted chance of a false fall, summed over all pairs of sizes, on a curve or on the two
-curves in place and out of place."""
+"""The accepted chance of a false fall over all pairs of sizes, on one or both curves."""
 _LEAST_FALL = math.log(1.1)
 """A smaller fall is no finding."""
 _LEAST_NOISE = 0.01
 """The least relative noise of a point, however many timings it has."""
 _RELIABLE_BYTES = 16 << 10
-"""With fewer than four timings a point, smaller sizes are left out: latency there often varies more
-than along the rest of the curve, for example at the first call."""
+"""With fewer than four timings a point, latency varies too much at smaller sizes."""
 
 _LEAST_DEGREES = 6
 """The least degrees of freedom with which noise counts as measured."""
@@ -42,10 +40,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class Fall(NamedTuple):
-    """A range of sizes, `first` to `last`, at which a larger message is faster.
+    """A range of sizes, `first` to `last`, at which a larger message is `factor` times faster.
 
-    A call of `worst` bytes takes `time_us`, a call of `larger` bytes only `larger_us`. `factor` is
-    the ratio of the two times.
+    A call of `worst` bytes takes `time_us`, a call of `larger` bytes only `larger_us`.
     """
 
     first: int
@@ -62,8 +59,6 @@ class Fall(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """The log times of a curve with their standard errors; `degrees` of freedom of the errors."""
-
     sizes: list[int]
     logs: Floats
     errors: Floats
@@ -73,10 +68,9 @@ class _Points(NamedTuple):
 def falls(
     timings: Timings, choice: AnyChoice, beside: Timings | None, assumed_noise: float
 ) -> list[Fall]:
-    """Return the falls of the curve of `choice` that are beyond noise, one for each range of sizes.
+    """Return the falls of a curve beyond noise, one for each range of sizes.
 
-    `beside` are the timings of the other placement (in place or out of place), if there are any.
-    They show the noise if every point has a single timing.
+    `beside` has the other placement, which shows the noise if every point has a single timing.
     """
     points = _points(timings, choice, beside, assumed_noise)
     if len(points.sizes) < 2:
@@ -148,8 +142,8 @@ def _noise(
 ) -> tuple[float, int]:
     """Return the relative noise of one timing and its degrees of freedom.
 
-    It is measured from repeated timings, else from the other placement, else from the scatter along
-    the curve. If too few points show it, it is a multiple of the noise `assumed`.
+    It is of repeated timings, else of the other placement, else of the scatter; else `assumed`
+    times a factor.
     """
     replicated = [
         (log - math.fsum(logs) / len(logs)) * math.sqrt(len(logs) / (len(logs) - 1))
@@ -177,15 +171,11 @@ def _noise(
 
 
 def _spread(residuals: Sequence[float]) -> float:
-    """Return the standard deviation of residuals, robust against outliers."""
     return 1.4826 * median([abs(value) for value in residuals])
 
 
 def _placed(every: dict[int, list[float]], beside: Timings, choice: AnyChoice) -> list[float]:
-    """Return the differences of the two placements, scaled to the noise of one timing.
-
-    The median difference is subtracted, because one placement may be faster at all sizes.
-    """
+    """Return the differences of the placements less their median, scaled to one timing."""
     found = [
         median(logs) - math.log(other)
         for size, logs in every.items()
@@ -205,7 +195,6 @@ def _own_noise(logs: Sequence[float]) -> float:
 
 
 def _threshold(points: _Points, chance: float) -> float:
-    """Return how many standard errors a fall must exceed."""
     from scipy.special import stdtr, stdtrit
 
     if len(points.sizes) > _MOST_SIZES:

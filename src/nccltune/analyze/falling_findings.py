@@ -4,8 +4,8 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nccltune.analyze.default_runs import ran_at
 from nccltune.analyze.falling import Fall, falls
-from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import Condition, ConditionAnalysis
 from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.analyze.timings import Timings
@@ -23,9 +23,8 @@ def falling_findings(
 ) -> Iterator[Finding]:
     """Yield a finding for each range of sizes at which a larger message is faster.
 
-    The curve is that of the default, or without one that of the choice with the most bandwidth. A
-    fall in place is left out if the curve out of place shows it, too. So is a fall of the default
-    at a size of `crossovers`, where a faster choice is known. `names` are the files of processes.
+    A fall that the other placement shows, too, is told once; one at a size of `crossovers`, where a
+    faster choice is known, is not. `names` are the files of processes.
     """
     placed = {analysis.condition: timings for analysis, timings in items}
     found: dict[Condition, list[Fall]] = {}
@@ -56,7 +55,6 @@ def _crossed(crossovers: Iterable[Finding], analysis: ConditionAnalysis, fall: F
 def _finding(
     analysis: ConditionAnalysis, timings: Timings, fall: Fall, chance: str | None
 ) -> Finding:
-    """Return the finding of a fall. `chance` states why it may be one slow timing, if it may."""
     shown, condition = analysis.shown, analysis.condition
     worst, larger = format_bytes(fall.worst), format_bytes(fall.larger)
     what = "the choice" if shown.choice == DEFAULT else choice_label(shown.choice)
@@ -108,8 +106,7 @@ def _chance(
 ) -> str | None:
     """Return why a fall may be one slow timing; None if it is none.
 
-    Of a few runs each must show the fall, and of a single one the other placement. A timing shows
-    it if its time falls by half of the log ratio.
+    Each of a few runs must show it, or the other placement, by half of the log ratio.
     """
     series, later = (timings.series(size, choice) for size in (fall.worst, fall.larger))
     limit = fall.larger_us * math.sqrt(fall.factor)
@@ -142,7 +139,6 @@ def _chance(
 
 
 def _advice(analysis: ConditionAnalysis, fall: Fall) -> str:
-    """Return what to do about a fall, from the other choices at its worst size."""
     worst = format_bytes(fall.worst)
     times = {
         curve.choice: point.time_us

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from nccltune.analyze.curves import ASSUMED_NOISE, SlowRuns, slow_runs
+from nccltune.analyze.default_runs import ran_at
 from nccltune.analyze.gains import GainTable
-from nccltune.analyze.ran import ran_at
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.analyze.shapes import MIN_DIP, PLATEAU_CEILING, Shape, point_at, shapes
 from nccltune.analyze.stats import median
@@ -21,8 +21,7 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
 
 LATENCY_BOUND = 0.1
-"""Latency dominates a call whose bandwidth is below this share of the peak. Such a bandwidth is no
-evidence about the platform."""
+"""Below this share of the peak a call is dominated by latency, no evidence of the platform."""
 NOISY_SPREAD = 0.10
 """A point is noisy if the relative spread of its timings is above this value."""
 MIN_GAIN = 0.03
@@ -48,12 +47,10 @@ def condition_findings(
 ) -> Iterator[Finding]:
     """Yield all findings of one condition, except times that fall.
 
-    - `table` compares the choices of this condition with the default. It is None for collectives
-      that NCCL's tuner does not handle.
-    - `beside` is the analysis of the other placement, in place or out of place. A defect in place
-      is left out if the curve out of place has it, too.
-    - `names` are the files of the processes, `rated` is whether the line rate is the best known
-      limit.
+    - `table`: gains over the default; None where NCCL has no tuner.
+    - `beside`: the other placement. A defect in place that it has, too, is left out.
+    - `names`: the files of the processes.
+    - `rated`: whether the line rate is the best known limit.
     """
     shown, other = _shown(analysis), _shown(beside) if beside is not None else None
     margin = _margin(analysis, shown, other)
@@ -87,11 +84,7 @@ def _shown(analysis: ConditionAnalysis) -> Curve:
 
 
 def _margin(analysis: ConditionAnalysis, shown: Curve, other: Curve | None) -> float:
-    """Return the share by which bandwidth falls by noise.
-
-    Of single timings, the other placement shows the noise. The scatter along a short curve is large
-    where the curve itself falls.
-    """
+    """Return the share by which bandwidth falls by noise, of single timings by placement."""
     margin = max(MIN_DIP, 2 * analysis.noise.high)
     if analysis.noise.known:
         return margin
@@ -112,10 +105,9 @@ def _margin(analysis: ConditionAnalysis, shown: Curve, other: Curve | None) -> f
 def _explained(
     analysis: ConditionAnalysis, shape: Shape, shown: Curve, margin: float
 ) -> Iterator[Finding]:
-    """Yield the defect `shape` as a finding. It names a choice that is faster beyond `margin`.
+    """Yield the defect `shape`, with a choice that is faster beyond `margin` if there is one.
 
-    If no choice is faster, also yield that the defect is not a tuning problem. Do not yield this if
-    latency dominates there, or if there is no default or no other choice to compare.
+    If there is none, it is no tuning problem, unless latency dominates or nothing was compared.
     """
     here = point_at(shown, shape.high)
     assert here is not None
@@ -155,7 +147,6 @@ def _explained(
 
 
 def _bad_crossovers(analysis: ConditionAnalysis, table: GainTable) -> Iterator[Finding]:
-    """Yield the ranges in which another choice is faster than the default beyond noise."""
     run: list[tuple[int, Choice, float]] = []
     for size in [*table.sizes, None]:
         better = None if size is None else better_choice(table, size)
@@ -170,9 +161,8 @@ def _bad_crossovers(analysis: ConditionAnalysis, table: GainTable) -> Iterator[F
 def better_choice(table: GainTable, size: int) -> tuple[Choice, float] | None:
     """Return the choice with the largest gain beyond noise at `size`, and its log gain.
 
-    Beyond noise means that the interval of the gain at `table.strict` confidence is above zero. The
-    gain must also exceed `MIN_GAIN` and the A/A distance of two medians. Gains with assumed noise
-    do not count, because an assumption is no evidence. Return None if no choice qualifies.
+    Its interval at `table.strict` confidence is above zero, and it exceeds `MIN_GAIN` and the A/A
+    distance. Assumed noise is no evidence.
     """
     floor = max(math.log1p(MIN_GAIN), table.noise.typical if table.noise.known else 0.0)
     found: tuple[Choice, float] | None = None
@@ -243,10 +233,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
 
 
 def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
-    """Yield a finding if no choice reaches 80 % of the line rate.
-
-    Yield nothing if the line rate is unknown.
-    """
+    """Yield a finding if no choice reaches 80 % of a known line rate."""
     saturation = analysis.saturation
     if saturation is None or saturation.line_rate_share is None:
         return
@@ -278,7 +265,6 @@ def _slow_runs(
     timings: Timings,
     names: Mapping[str, str],
 ) -> Finding:
-    """Return a finding about whole runs that are slower than the others."""
     known = [names.get(timings.rounds_of.processes[place].name) for place in slow.factors]
     listed = ", ".join(
         f"{name} {factor:.2f}x"
@@ -308,7 +294,6 @@ def _slow_runs(
 
 
 def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
-    """Yield a finding if timings of one point differ much."""
     noisy = [
         (point.spread, point)
         for point in curve.points

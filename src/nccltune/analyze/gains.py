@@ -27,20 +27,19 @@ from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale, count
 
 _CHANCE = 0.03
-"""The accepted chance (3 %) of a false rule in a table, divided among all comparisons of the table.
-The real chance must stay under 5 %. It is above 3 %, because the search also selects the range of a
-rule and the division does not count this selection. benchmarks/statistics_simulation.py checks that
-it stays under 5 %."""
+"""The accepted chance of a false rule, divided among all comparisons of a table.
+
+The search also selects the range of a rule, so the real chance is above it; it must stay under 5 %
+(benchmarks/statistics_simulation.py).
+"""
 
 
 @dataclass
 class GainTable:
     """The gains of all choices under conditions that NCCL's tuner cannot distinguish.
 
-    These conditions differ only in data type, reduction operation, root, in place or out of place,
-    and calls of a group with the same `pipe_ops`. Gains are natural logs of default time over
-    choice time: 0.1 is about 10 % faster. The timings must not change after a table was created
-    from them, because results are cached.
+    Gains are natural logs of default time over choice time: 0.1 is about 10 % faster. The timings
+    must not change afterwards, because results are cached.
     """
 
     collective: Collective
@@ -56,10 +55,7 @@ class GainTable:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Return every size at which the default or a choice was measured, in ascending order.
-
-        Sizes of runs under the tuned configuration (`TUNED_RUN`) do not count.
-        """
+        """Return every size of the default or a choice, but not of `TUNED_RUN` alone."""
         return sorted(
             {
                 size
@@ -93,10 +89,7 @@ class GainTable:
 
     @cached_property
     def comparisons(self) -> int:
-        """Return the number of pairs (size, choice) that can be compared with the default.
-
-        The result is at least 1, because it is used as a divisor.
-        """
+        """Return the number of pairs (size, choice) to compare with the default, at least 1."""
         points = {
             (size, choice)
             for timings in self.timings
@@ -109,27 +102,19 @@ class GainTable:
 
     @cached_property
     def strict(self) -> float:
-        """Return the confidence that keeps the chance of any false rule of this table under 5 %.
-
-        It applies Bonferroni's correction, because the search makes every comparison. Intervals of
-        this confidence stay valid although the search selected the choice and the range.
-        """
+        """Return the confidence that keeps the chance of any false rule under 5 % (Bonferroni)."""
         return 1 - _CHANCE / self.comparisons
 
     def gain(self, size: int, choice: Choice, confidence: float = 0.95) -> Interval | None:
-        """Return the mean gain of `choice` at `size` over all conditions.
-
-        Return None if `choice` or the default was not measured at `size`.
-        """
+        """Return the mean gain of `choice` at `size` over all conditions; None if unmeasured."""
         return self.pooled(choice, (size,), confidence)
 
     def pooled(
         self, choice: Choice, sizes: Iterable[int], confidence: float = 0.95
     ) -> Interval | None:
-        """Return the mean gain of `choice` over `sizes`.
+        """Return the mean gain of `choice` over `sizes`; None without a common size.
 
-        `known` is False if the noise or the difference between processes had to be assumed. The
-        result is None if no size has both the choice and the default.
+        `known` is False if noise or the difference between processes had to be assumed.
         """
         key = (choice, tuple(sizes), confidence)
         if key not in self._gains:
@@ -170,11 +155,8 @@ class GainTable:
     def _assumed_rounds(
         self, choice: Choice, columns: Sequence[int], confidence: float
     ) -> Interval | None:
-        """Return an interval with assumed noise, for fewer than four rounds.
-
-        All timings of one process share an offset. So five or more timings reduce the noise no more
-        than four.
-        """
+        """Return an interval with assumed noise; process offsets limit it to that of four
+        timings."""
         table = self._paired.gains[choice][:, list(columns)]
         values = [float(value) for value in table[~np.isnan(table)]]
         if not values:
@@ -187,13 +169,9 @@ class GainTable:
     def _assumed_processes(
         self, choice: Choice, columns: Sequence[int], confidence: float
     ) -> Interval | None:
-        """Return an interval for a gain that cannot be separated from its processes or from drift.
+        """Return an interval for a gain that cannot be told from its processes or drift.
 
-        The interval includes three errors:
-
-        - the assumed difference of two processes, which more sizes do not reduce
-        - the scatter of timings, which more sizes reduce
-        - as much drift as the processes show
+        It adds the assumed difference of two processes, the scatter, and the drift that shows.
         """
         centre = self._processes.difference(choice, columns)
         if centre is None:
@@ -204,11 +182,7 @@ class GainTable:
         return Interval(centre, centre - half, centre + half, 1, known=False)
 
     def comparable(self, size: int, choice: Choice) -> bool:
-        """Return whether the gain of `choice` at `size` may compete with gains of other choices.
-
-        Return False if the gain is unknown. Also return False if the noise of this gain was assumed
-        while another choice has a gain with measured noise at `size`.
-        """
+        """Return whether a gain competes: known, and not assumed beside one that is measured."""
         gain = self.gain(size, choice)
         return gain is not None and (gain.known or size not in self._measured_sizes)
 
@@ -227,10 +201,7 @@ class GainTable:
         return choice in self._paired.gains
 
     def layout(self, choice: Choice) -> ProcessLayout:
-        """Return whether the gain of `choice` can be separated from its processes and from drift.
-
-        If not, the result also states the problem and the remedy.
-        """
+        """Return whether a gain can be told from its processes and drift, else what to do."""
         if not self.shares_rounds(choice):
             return self._processes.layout(choice)
         gains = self._paired.gains[choice]
@@ -245,10 +216,7 @@ class GainTable:
         )
 
     def slower(self, size: int, choice: Choice) -> bool:
-        """Return whether `choice` is slower than the default at `size` under any condition.
-
-        Only a difference beyond noise counts. Also return True if the gain at `size` is unknown.
-        """
+        """Return whether `choice` is slower beyond noise under any condition, or unknown."""
         gain = self.gain(size, choice)
         if gain is None:
             return True
@@ -270,10 +238,7 @@ class GainTable:
 
     @cached_property
     def row_noise(self) -> float:
-        """Return the relative noise to assume for one timing if it cannot be measured.
-
-        It is the larger of the assumed noise and the scatter along the curves.
-        """
+        """Return the noise to assume for one timing: at least the scatter along the curves."""
         return max(self.assumed_noise, self._scatter)
 
     @cached_property
@@ -286,10 +251,7 @@ class GainTable:
 
     @cached_property
     def _paired(self) -> PairedContrasts:
-        """Return the gains by round, averaged over conditions.
-
-        So the in-place and out-of-place timings of a round count as one replicate.
-        """
+        """Return the gains by round; placements of a round count as one replicate."""
         sums: dict[Choice, dict[int, dict[int, list[float]]]] = {}
         for timings in self.timings:
             for size, by_choice in timings.cells.items():
@@ -310,11 +272,7 @@ class GainTable:
 
     @cached_property
     def _processes(self) -> ProcessContrasts:
-        """Return the log times by process and choice.
-
-        At each size a log time is the mean over the conditions that every process and choice
-        measured at that size.
-        """
+        """Return the log times by process and choice, over the conditions that all measured."""
         logs: dict[int, dict[tuple[int, AnyChoice], dict[int, float]]] = {}
         processes: dict[int, Process] = {}
         for place, timings in enumerate(self.timings):
@@ -366,10 +324,9 @@ class GainTable:
         return next((choice for choice in found if choice is not None), None)
 
     def log_time(self, size: int, choice: AnyChoice, *, anywhere: bool = False) -> float | None:
-        """Return the natural log of the median time in us, as the mean over conditions.
+        """Return the log of the median time in us over conditions that all have the choice.
 
-        Return None if the choice was not measured under every condition with this size. With
-        `anywhere`, skip conditions without the choice; return None if no condition has it.
+        With `anywhere`, conditions without it are skipped.
         """
         logs = []
         for timings in self.timings:
@@ -391,11 +348,8 @@ class GainTable:
 
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
-    """Return one table for each collective, scale, kind of buffer (registered or not) and pipe ops.
-
-    NCCL passes these to its tuner, so different rules are possible for them. Collectives that the
-    tuner does not handle are left out.
-    """
+    """Return one table for each collective, scale, registration and pipe ops: the tuner's
+    inputs."""
     grouped: dict[Condition, list[Timings]] = {}
     for item in timings:
         if item.condition.collective.tuned:
@@ -415,19 +369,13 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
 
 
 def _difference(timings: Timings, size: int, choice: Choice) -> float | None:
-    """Return the natural log of the default's median time over that of `choice`.
-
-    Return None if `choice` or the default was not measured under this condition.
-    """
+    """Return the log of the default's median time over that of `choice`, if both exist."""
     default, other = timings.median(size, DEFAULT), timings.median(size, choice)
     return None if default is None or other is None else math.log(default / other)
 
 
 def _worst(timings: Sequence[Timings], assumed: float) -> Noise:
-    """Return the largest measured noise of several conditions.
-
-    If no condition has measured noise, return the largest assumed noise.
-    """
+    """Return the largest measured noise of several conditions, else the largest assumed."""
     found = [noise(item, assumed) for item in timings]
     known = [item for item in found if item.known]
     return max(known or found, key=lambda item: item.typical)

@@ -38,11 +38,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
     @property
     def title(self) -> str:
-        """Return a title such as `all-reduce, 4 nodes, 4 ranks`.
-
-        `in place`, `registered` or `CUDA graph`, the calls of a group and what a setting forced
-        are appended if they apply.
-        """
+        """Return a title such as `all-reduce, 4 nodes, 4 ranks, in place`."""
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
         parts += ["registered"] if self.registered and not self.graph else []
@@ -72,10 +68,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
 
 def titles(conditions: Iterable[Condition]) -> dict[Condition, str]:
-    """Return the title of every condition, with data type, operation and root if these differ.
-
-    They are appended only to titles that would be equal without them.
-    """
+    """Return titles, with data type, operation and root only where they would be equal."""
     alike: dict[str, list[Condition]] = {}
     for condition in dict.fromkeys(conditions):
         alike.setdefault(condition.title, []).append(condition)
@@ -100,10 +93,9 @@ def titles(conditions: Iterable[Condition]) -> dict[Condition, str]:
 class CurvePoint(msgspec.Struct, frozen=True):
     """The summary of `n` timings of one choice at one size.
 
-    `time_us` is the median; `low_us` and `high_us` bound its 95 % confidence interval. For n = 1
-    the interval is unknown, and both bounds equal `time_us`. `spread` is the relative spread of the
-    timings: 1.4826 x the median absolute deviation over the median; None for n < 2. `ran` is the
-    algorithm and protocol that NCCL ran as its default; None for other choices, or if unknown.
+    `low_us` and `high_us` bound the 95 % confidence interval of the median `time_us`, if n > 1.
+    `spread` is 1.4826 x the median absolute deviation over the median. `ran` is what NCCL ran as
+    its default.
     """
 
     bytes: int
@@ -129,10 +121,9 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Saturation(msgspec.Struct, frozen=True):
-    """The peak bus bandwidth of a curve, and the smallest sizes with half and 90 % of the peak.
+    """The peak bus bandwidth, and the smallest sizes with half and 90 % of it.
 
-    `line_rate_share` is peak over line rate; None if the line rate is unknown. `saturated` is True
-    if the last doubling of the size gained less than 5 %, or if the peak is at a smaller size.
+    `saturated`: the last doubling gained less than 5 %, or the peak is before it.
     """
 
     peak_gb_per_s: float
@@ -146,14 +137,9 @@ class Saturation(msgspec.Struct, frozen=True):
 class Noise(msgspec.Struct, frozen=True):
     """The A/A distance: how far two medians of the same configuration differ (0.01 is 1 %).
 
-    `source` is the origin of the noise:
-
-    - "a/a series": the default was measured twice in every round
-    - "split rounds": odd and even rounds were compared, of the default or else of all choices
-    - "split processes": odd and even processes of the default were compared
-    - "assumed": the timings were too few to measure the noise
-
-    `typical` is the median over sizes, `high` the 90th percentile.
+    `source` is "a/a series" (the default twice in every round), "split rounds" or "split processes"
+    (odd and even), or "assumed" (too few timings). `typical` is the median over sizes, `high` the
+    90th percentile.
     """
 
     source: str
@@ -170,8 +156,7 @@ class Noise(msgspec.Struct, frozen=True):
 class ModelCurve(msgspec.Struct, frozen=True):
     """What NCCL's own cost model gives the default at the measured sizes: no measurement.
 
-    `choices` are those of the model, or what NCCL was seen to run. `sentence` compares the times
-    with the measured ones and names the term of the model that is off.
+    `sentence` compares it with the measured times, and names the term that is off.
     """
 
     bytes: list[int]
@@ -183,11 +168,9 @@ class ModelCurve(msgspec.Struct, frozen=True):
 class ConditionAnalysis(msgspec.Struct, frozen=True):
     """The curves, noise and saturation of one condition.
 
-    `curves` holds the default first if it was measured, then the other choices by label.
-    `saturation` describes the curve of the default. If the default was not measured, it describes
-    the choice with the highest bandwidth. `title` distinguishes the condition from the others of
-    its study. `ran_predicted` is whether the points' `ran` is what NCCL's cost table predicts.
-    `model` is None without a topology, and where NCCL's model does not apply.
+    `curves` holds the default first, if measured, then others by label. `saturation` is that of the
+    default, else of the highest bandwidth. `title` distinguishes the condition. `ran_predicted` is
+    whether `ran` is from NCCL's cost table. `model` is None where it does not apply.
     """
 
     condition: Condition
@@ -218,11 +201,7 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """The analysis of a whole study.
-
-    `findings` are ordered by urgency. They depend on the samples and on other files of the study;
-    `basis` is a hash of these other files; None if the hash was not computed.
-    """
+    """The analysis of a study, with findings by urgency; `basis` is a hash of its other files."""
 
     platform: Platform
     conditions: list[ConditionAnalysis]

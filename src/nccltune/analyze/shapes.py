@@ -14,15 +14,13 @@ from nccltune.model.sizes import format_bytes
 MIN_DIP = 0.05
 """A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
 _LASTING = 0.5
-"""A fall of this share is a dip at several sizes, however much the curve scatters: the fall itself
-is a part of the scatter."""
+"""A fall of this share is a dip, however much the curve scatters: it is part of that."""
 _RELIABLE_BYTES = 1 << 10
 """Single timings of smaller messages are no evidence of a dip or a plateau."""
 _FLAT = 1.15
 """The highest bandwidth of a flat range over the lowest."""
 RISING_SLOPE = 0.35
-"""A flat range is a plateau only if the curve rises more steeply than this slope on log-log axes
-while the size doubles. Bandwidth proportional to size has slope 1."""
+"""Slope (log-log) above which a curve must rise around a plateau; 1 is proportional."""
 _LEAST_LEVEL = 0.01
 """A flat range below this share of the peak is latency, not a plateau."""
 PLATEAU_CEILING = 0.8
@@ -40,10 +38,9 @@ class Shape(NamedTuple):
 
 
 def shapes(curve: Curve, margin: float, beside: Curve | None) -> list[Shape]:
-    """Return the dips and plateaus of a curve.
+    """Return the dips and plateaus of a curve, beyond the `margin` of noise.
 
-    `margin` is the share by which bandwidth falls by noise. `beside` is the curve of the other
-    placement (in place or out of place), which shows whether a single timing was slow by chance.
+    The other placement `beside` shows whether a single timing was slow by chance.
     """
     return [*_dips(curve.points, margin, beside), *_plateaus(curve.points, margin)]
 
@@ -74,10 +71,9 @@ def _dip(
     margin: float,
     beside: Curve | None,
 ) -> Iterator[Shape]:
-    """Yield the fall from the peak `points[0]` to the `lower` points, by its edge.
+    """Yield the fall from `points[0]` to the `lower` points, by its steepest edge.
 
-    The edge are the two neighbours between which bandwidth falls most. `back` is the first point at
-    which bandwidth is as high as before, within half of the `margin`.
+    `back` is the first point as high as before, within half of the `margin`.
     """
     peak, low = points[0], min(lower, key=lambda point: point.busbw_gb_per_s)
     once = peak.n == low.n == 1
@@ -113,11 +109,7 @@ def _dip(
 
 
 def _plateaus(points: Sequence[CurvePoint], margin: float) -> Iterator[Shape]:
-    """Yield the ranges in which the curve is flat below its peak and after which it rises again.
-
-    The rise must exceed the `margin` of noise. If noise alone can make two sizes look alike, a flat
-    range has three or more.
-    """
+    """Yield the ranges that are flat below the peak and rise beyond noise after it."""
     top = max((point.busbw_gb_per_s for point in points), default=0.0)
     start = 0
     while start < len(points) - 1:
@@ -150,12 +142,10 @@ def _plateaus(points: Sequence[CurvePoint], margin: float) -> Iterator[Shape]:
 
 
 def _ratio(first: CurvePoint, second: CurvePoint) -> float:
-    """Return the bandwidth of the second point over that of the first."""
     return second.busbw_gb_per_s / first.busbw_gb_per_s
 
 
 def _slope(first: CurvePoint, second: CurvePoint) -> float:
-    """Return the slope of bandwidth over size on log-log axes."""
     return math.log(_ratio(first, second)) / math.log(second.bytes / first.bytes)
 
 

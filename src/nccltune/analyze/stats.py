@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 TRIM = 0.2
-"""Share of the values that the trimmed mean drops at each end. 20 % is the usual share (Yuen 1974).
-So one outlier in five values is dropped."""
+"""Share of the values dropped at each end, the usual one (Yuen 1974): one of five."""
 
 
 MIN_ROUNDS = 4
@@ -20,10 +19,7 @@ MIN_ROUNDS = 4
 
 
 class Interval(NamedTuple):
-    """An estimate with its interval, from `n` values.
-
-    `known` is False if the noise was assumed and not measured.
-    """
+    """An estimate with its interval, from `n` values; `known` is False for assumed noise."""
 
     value: float
     low: float
@@ -57,11 +53,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def relative_spread(values: Sequence[float]) -> float | None:
-    """Return the relative spread of single values; None for fewer than two values.
-
-    The spread is 1.4826 x the median absolute deviation over the median. For normally distributed
-    values it estimates the relative standard deviation.
-    """
+    """Return 1.4826 x the median absolute deviation over the median; None under two values."""
     if len(values) < 2:
         return None
     centre = median(values)
@@ -71,9 +63,8 @@ def relative_spread(values: Sequence[float]) -> float | None:
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Return a confidence interval of the median that holds for any distribution.
 
-    Its ends are two of the sorted values, equally far from both ends of the list. They are the
-    closest pair whose binomial coverage is at least `confidence`. If no pair has that coverage
-    (n < 6 for 95 %), they are the smallest and the largest value.
+    It is the closest pair of sorted values, equally far from both ends, with that binomial
+    coverage, else the smallest and the largest value.
     """
     ordered = sorted(values)
     skip = _ranks_to_skip(len(ordered), confidence)
@@ -94,10 +85,7 @@ def _ranks_to_skip(n: int, confidence: float) -> int:
 
 
 class Trimmed(NamedTuple):
-    """A trimmed mean of n values, with the variance of one value.
-
-    `variance` / n is the squared standard error of the mean, with `degrees` of freedom.
-    """
+    """A trimmed mean of n values; `variance` / n is its squared standard error."""
 
     centre: float
     variance: float
@@ -105,11 +93,9 @@ class Trimmed(NamedTuple):
 
 
 def trimmed_mean(values: Sequence[float]) -> Trimmed:
-    """Return the trimmed mean of one or more values with Yuen's variance.
+    """Return the trimmed mean of one or more values with Yuen's winsorised variance.
 
-    The variance is computed from winsorised values: dropped values are replaced by the nearest kept
-    value. The degrees of freedom are the number of kept values minus one. If only one value is
-    kept, the variance is infinite.
+    If only one value is kept, the variance is infinite.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -125,10 +111,7 @@ def trimmed_mean(values: Sequence[float]) -> Trimmed:
 
 
 def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the trimmed mean of `values` and the half-width of its interval (Student's t).
-
-    The half-width is infinite if only one value is left after trimming.
-    """
+    """Return the trimmed mean and the half-width of its interval (Student's t), maybe infinite."""
     found = trimmed_mean(values)
     if found.degrees == 0:
         return found.centre, math.inf
@@ -137,11 +120,9 @@ def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def curve_scatter(logs: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return how far every inner point of a curve is from the line through its two neighbours.
+    """Return how far inner points are from the line through their neighbours, as noise.
 
-    `logs` are the ascending positions of `values`. Each distance is scaled so that its standard
-    deviation equals the noise of one point. Curvature adds to the distances, so their spread is an
-    upper estimate of the noise.
+    Curvature adds to it, so the spread is an upper estimate.
     """
     found = []
     for (x0, x1, x2), (y0, y1, y2) in zip(
@@ -174,10 +155,9 @@ def normal_z(confidence: float) -> float:
 def estimate(
     values: Sequence[float], *, assumed_sd: float, confidence: float = 0.95
 ) -> Interval | None:
-    """Return the mean and interval of log ratios; None if there are no values.
+    """Return the mean and interval of log ratios; None without values.
 
-    With four or more values the noise is measured from the values. With fewer the standard
-    deviation `assumed_sd` of one value is used, and `known` is False in the result.
+    Fewer than four values use `assumed_sd`, and `known` is False.
     """
     if not values:
         return None

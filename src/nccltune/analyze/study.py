@@ -231,7 +231,6 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
 
 
 def _listed(labels: Sequence[str]) -> str:
-    """Return up to three labels, and the number of the remaining ones, as text."""
     if len(labels) <= _MOST_LISTED:
         return ", ".join(labels)
     return f"{', '.join(labels[:_MOST_LISTED])} and {len(labels) - _MOST_LISTED} more choices"

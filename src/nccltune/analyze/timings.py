@@ -33,19 +33,16 @@ _MOST_RUNS = 12
 """Of more runs of unknown scales no curves are shown."""
 
 _ONE_PROCESS_A_CHOICE = frozenset({"nccl-tests", "raw-csv"})
-"""Tools that run one choice in each process. nccltune 0.1 stored their samples without a process
-id. It numbered the timings of each choice in the order of import and stored the numbers as rounds.
-Timings of one such round need not be close in time. Therefore each choice in a file counts as a
-process of its own."""
+"""Tools that run one choice in each process.
+
+nccltune 0.1 stored their samples without a process id, and numbered them as rounds that were not
+close in time: each choice in a file counts as a process.
+"""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One start of the measuring program.
-
-    `at` is the time of the first timing in seconds since 1970. `stated_round` is the round that the
-    user stated for the process. `at` and `stated_round` are None if unknown.
-    """
+    """One start of the measuring program, `at` in seconds since 1970, and its stated round."""
 
     name: str
     at: float | None = None
@@ -54,10 +51,7 @@ class Process:
 
 @dataclass
 class Rounds:
-    """The rounds of a study, and the process that each round belongs to.
-
-    Each round has a number that is unique in the study, so two processes never share a round.
-    """
+    """The rounds of a study, numbered uniquely, and the process of each."""
 
     processes: list[Process] = field(default_factory=list)
     _process_of: list[int] = field(default_factory=list)
@@ -84,10 +78,7 @@ class Rounds:
         return _process_name(sample) in self._places
 
     def process(self, number: int) -> int:
-        """Return the index in `processes` of the process that round `number` belongs to.
-
-        The result is 0 if the round is unknown, as in timings that were not made by `sort_samples`.
-        """
+        """Return the index of the process of round `number`; 0 if it is unknown."""
         return self._process_of[number] if number < len(self._process_of) else 0
 
 
@@ -142,20 +133,16 @@ class Timings:
         return median(list(series.values())) if series else None
 
     def log_gains(self, size: int, choice: AnyChoice) -> dict[int, float]:
-        """Return the natural log of default time over `choice` time for each round that has both.
+        """Return the log of default time over `choice` time for each round that has both.
 
-        A value of 0.1 is about 10 % faster. Timings of one round are close together in time, so a
-        slowdown of the machine cancels out. Repeats within a round are averaged.
+        Timings of one round are close together, so slowdowns cancel. Repeats are averaged.
         """
         default = _by_round(self.series(size, DEFAULT))
         other = _by_round(self.series(size, choice))
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
     def default_ran(self, size: int) -> Choice | None:
-        """Return the algorithm and protocol that NCCL ran as its default; None if unknown.
-
-        If NCCL reported none at any size, return what its cost table predicts.
-        """
+        """Return what NCCL ran as its default, else what its cost table predicts."""
         if self.ran_predicted:
             return self.predicted.get(size)
         ran = next(iter(self.ran.get(size, {}).values()), None)
@@ -180,10 +167,7 @@ class Timings:
 
     @property
     def compares_processes(self) -> bool:
-        """Return whether choices were measured, but none in a round with the default.
-
-        Then the choices can be compared only between processes.
-        """
+        """Return whether no choice shares a round with the default, so that processes compare."""
         others = [choice for choice in self.choices if choice != DEFAULT]
         return bool(others) and not any(
             self.log_gains(size, choice) for size in self.cells for choice in others
@@ -192,13 +176,11 @@ class Timings:
 
 @dataclass
 class SortedSamples:
-    """The sorted samples, and the number of samples that were left out for each reason.
+    """The sorted samples by condition, and counts of those left out by reason.
 
-    `timings` has one item for each condition. `samples` is the number of all samples made for
-    tuning. `doubts` are sentences on why the runs may come from several platforms. If there is any
-    doubt, no rule is sure. `unscaled` has the default of runs whose number of nodes or ranks is
-    unknown: their curves can be shown, but compared with nothing. The same holds for `partial`,
-    runs for which a setting forced only an algorithm or only a protocol.
+    With `doubts`, sentences on why runs may come from several platforms, no rule is sure.
+    `unscaled` runs of unknown scale, and `partial` ones that forced half a choice, can be shown but
+    not compared.
     """
 
     timings: list[Timings]
@@ -287,7 +269,6 @@ def _condition(sample: Sample, scale: Scale) -> Condition:
 def _add(
     found: dict[Condition, Timings], condition: Condition, sample: Sample, rounds: Rounds
 ) -> None:
-    """Add a sample to the timings of its condition."""
     timings = found.get(condition)
     if timings is None:
         timings = found[condition] = Timings(condition, rounds_of=rounds)
@@ -305,11 +286,7 @@ def _add(
 def _single_runs(
     unscaled: Iterable[Sample], rounds: Rounds, names: Mapping[str, str]
 ) -> list[Timings]:
-    """Return the default or partial choice of runs whose number of nodes or ranks is unknown.
-
-    Several such runs may be of several numbers of nodes, so each has a curve of its own. Of very
-    many runs none is shown.
-    """
+    """Return the runs of an unknown scale, each with a curve of its own, if they are few."""
     usable = [
         (_condition(sample, Scale(sample.nodes or 0, sample.ranks or 0)), sample)
         for sample in unscaled
@@ -368,10 +345,6 @@ def _seconds(at: str | None) -> float | None:
 
 
 def _channels(sample: Sample) -> int | None:
-    """Return the number of channels that NCCL reported for a sample.
-
-    If none was reported, return the number that the choice sets; None if it sets none.
-    """
     if sample.ran is not None and sample.ran.channels is not None:
         return sample.ran.channels
     return sample.choice.channels if isinstance(sample.choice, Choice) else None
@@ -397,7 +370,6 @@ def _order(condition: Condition) -> tuple[object, ...]:
 
 
 def _by_round(series: Series) -> dict[int, float]:
-    """Return the mean log time of the repeats of each round."""
     logs: dict[int, list[float]] = defaultdict(list)
     for (round_, _), time_us in series.items():
         logs[round_].append(math.log(time_us))

@@ -12,7 +12,6 @@ tune.py                 rules of a study, and its configuration
 verify.py               prove the configuration of a study
 check.py                whether deployed rules still rest on this platform and are faster
 check_nodes.py          the same on every node of a launcher
-each_node.py            run a verb once on every node of a launcher
 check_model.py          what NCCL's own model chooses otherwise in another release
 verify_program.py       run a stock program without and with the deployed rules, in rounds
 program_run.py          one run of that program, with its log and timings
@@ -28,8 +27,6 @@ examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings, or two libraries of NCCL
 ab_releases.py          what two releases of NCCL choose, and rules that keep the old choice
 predict.py              NCCL's choices on a machine by its own cost model
-predict_export.py       predictions in forms that simulators read
-predict_scale.py        measurements from which times at more nodes are predicted
 nccl_model.py           put what NCCL's own cost model says beside a measurement
 compare.py              compare two measurements size by size, or the runs of a fleet
 compare_reference.py    place one measurement among published systems
@@ -42,8 +39,7 @@ topo_convert.py         write a topology file for NCCL
 workload.py             what a job sends, from recordings of it
 net_stats.py            traffic of the network plugin's connections
 sendrecv_sweep.py       find the size from which copy engines are faster for send/recv
-sendrecv_settings.py    find better settings of NCCL's own send/recv
-settings_experiment.py  common steps of the experiments on send/recv
+sendrecv_settings.py    find better settings of NCCL's own send/recv; run any comparison of settings
 nccl_tests_sweep.py     measure with a site's nccl-tests binaries
 job.py                  build a job from the command line
 launch.py               render a job, run it, store its results

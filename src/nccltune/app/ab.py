@@ -32,10 +32,7 @@ RESULT = "try.json"
 
 
 def kept_settings(path: Path) -> dict[str, str | None]:
-    """Return the settings that earlier tests in the study at `path` confirmed (STUDY/try.conf).
-
-    Raises InputError if try.conf cannot be read.
-    """
+    """Return what earlier tests in the study confirmed (STUDY/try.conf)."""
     conf = path / CONF
     return {**read_conf(conf)} if conf.is_file() else {}
 
@@ -43,12 +40,10 @@ def kept_settings(path: Path) -> dict[str, str | None]:
 def trial_of(
     path: Path, settings: dict[str, str | None], what: Sequence[str], library: str | None = None
 ) -> SettingTrial:
-    """Return the test of `settings` in the study at `path`.
+    """Return the test of `settings`, under those that earlier tests confirmed.
 
-    Settings that earlier tests confirmed are set on both sides, except those that are tested now.
-    `library` is the NCCL of the first side, if `settings` name that of the second one.
-    `what` describes the program that is run; tests of different programs in one study are separate.
-    Raises what `kept_settings` raises.
+    `library` is the NCCL of the first side, if `settings` name that of the second one. Tests of
+    another program (`what`) are separate.
     """
     baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
     if library is not None:
@@ -67,14 +62,12 @@ def ab_test(
     anew: bool = False,
     command: str = "",
 ) -> TrialVerdict:
-    """Run processes with and without the settings of `trial` in the study at `path`.
+    """Run processes with and without the settings of `trial`; write try.json and try.conf.
 
     `min_gain` is the least gain of a range of sizes (0.03 is 3 %). `anew` ignores earlier timings.
-    `command` is stored as the command line that resumes the test. Writes the verdict to
-    STUDY/try.json and all confirmed settings to STUDY/try.conf. The verdict on two libraries is a
-    `ReleaseVerdict`. Raises InputError for a recording without these settings, LaunchError if the
-    default does not run or a library is not the one that is loaded, StudyError if the study is a
-    file or of another platform, and the exception that stops the test early (`STOPPED_BY`).
+    Raises InputError for a recording without these settings, LaunchError if the default does not
+    run or a library is not the one that is loaded, StudyError for a study of another platform, and
+    what stops the test early (`STOPPED_BY`).
     """
     refuse_file(path)
     if isinstance(runner, ReplayRunner):
@@ -111,11 +104,7 @@ def ab_test(
 
 
 def _save(study: Study, trial: SettingTrial, verdict: TrialVerdict, command: str) -> TrialVerdict:
-    """Write the verdict to try.json and the confirmed settings to try.conf.
-
-    Settings of this trial that are no longer confirmed are removed from try.conf. An open verdict,
-    which needs more rounds, does not change try.conf.
-    """
+    """Write try.json; in try.conf replace this trial's settings, unless the verdict is open."""
     platform = study.platform() if study.platform_path.exists() else None
     replay = platform.replay if platform is not None else None
     verdict = msgspec.structs.replace(verdict, command=command, replay=replay)

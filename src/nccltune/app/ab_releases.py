@@ -42,10 +42,7 @@ _BY = "nccltune ab"
 
 
 class RanChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Neighbouring sizes at which the two releases ran `before` and `after` as their default.
-
-    `least` and `most` are the gains of the second release (1.1 is 1.1 times as fast) by size.
-    """
+    """Neighbouring sizes whose default changed; gains of the second release (1.1 is 1.1 x)."""
 
     collective: Collective
     scale: Scale
@@ -59,16 +56,13 @@ class RanChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseVerdict(TrialVerdict, frozen=True, kw_only=True):
-    """The content of `try.json` for two releases.
+    """The content of `try.json` for two releases; `releases` are None where nothing names one.
 
-    releases   the versions of the two libraries; None where nothing names one
-    confirmed  whether NCCL's log or the program names the version of each library as loaded
-    worst      the least gain that the 95 % intervals leave room for, of all sizes; None without one
-    ran        where the two releases ran another choice; empty also where the choices are unknown
-    known_ran  the number of sizes at which the choices of both are known
+    confirmed  whether log or program names the version of each library as loaded
+    worst      the least gain that the 95 % intervals leave room for, of all sizes
+    ran        where they ran another choice; empty also where the choices are unknown
     model      what NCCL's own model chooses otherwise; None if a version is unknown
-    rules      candidates for the second release: the choice of the first, where that is faster
-    candidate  the study that has `rules` as its configuration; None if there are none
+    candidate  the study that has `rules`, the first release's faster choices, if there are any
     """
 
     releases: tuple[str | None, str | None]
@@ -95,12 +89,10 @@ class _Call(NamedTuple):
 def two_libraries(
     named: Sequence[str], request: LaunchRequest, *, preloaded: bool = False
 ) -> tuple[str, str]:
-    """Return the paths of the two libraries to compare: each is named by its path or its release.
+    """Return the paths of the two libraries, each named by its path or its release.
 
-    A release is searched for in LD_LIBRARY_PATH, the usual folders and Python's packages, or among
-    those of a recording. Paths in pods are those of the image, and are not checked. Raises
-    InputError for other than two, for one that is not found, if both are the same, and for a path
-    that LD_PRELOAD cannot hold if they are `preloaded`.
+    Releases are searched for among those of a recording or on this machine; paths in pods are not
+    checked. Raises InputError unless they are two that exist, differ and can be `preloaded`.
     """
     if len(named) != 2:
         raise InputError(f"is given {len(named)} times: two libraries are compared", where="‹nccl›")
@@ -167,10 +159,7 @@ def with_releases(
     outcome: TrialOutcome,
     verdict: TrialVerdict,
 ) -> ReleaseVerdict:
-    """Return the verdict with what two releases chose; write candidates to a study of their own.
-
-    Raises StudyError if a measurement has locked it, UnwritableError if it cannot be written.
-    """
+    """Return the verdict with what two releases chose; write candidates to a study of their own."""
     own = {side: [s for s in samples if s.settings == trial.of(side)] for side in SIDES}
     facts: dict[Side, StartFacts | None]
     facts = {"default": outcome.default_facts, "set": outcome.set_facts}
@@ -206,7 +195,6 @@ def with_releases(
 
 
 def _loaded(facts: StartFacts | None, samples: Iterable[Sample]) -> str | None:
-    """Return the version that the processes of a side had: of NCCL's log, else of the program."""
     if facts is not None and facts.nccl_version is not None:
         return facts.nccl_version
     return next((s.source.nccl_version for s in samples if s.source.nccl_version), None)
@@ -218,13 +206,11 @@ def _release(loaded: str | None, path: str) -> str | None:
 
 
 def _stated(path: str) -> Version | None:
-    """Return the version that a library states; None without one, and if it is not here."""
     file = Path(path)
     return known_version(library_version(file, file.resolve())) if file.is_file() else None
 
 
 def _ran(samples: Iterable[Sample]) -> dict[_Call, Choice]:
-    """Return what most timings of a call ran."""
     counted: dict[_Call, Counter[Choice]] = defaultdict(Counter)
     for sample in samples:
         if sample.ran is not None and sample.nodes and sample.ranks:
@@ -256,7 +242,6 @@ def _changes(item: CollectiveGain, ran: dict[Side, dict[_Call, Choice]]) -> Iter
 
 
 def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iterator[Rule]:
-    """Yield a rule with the old choice for each range that is slower with another choice."""
     for one in changes:
         if one.effect != "slower" or one.collective not in TUNED:
             continue
@@ -273,11 +258,7 @@ def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iter
 
 
 def _write(study: Study, found: ReleaseVerdict) -> str | None:
-    """Write the candidates as the configuration of a study beside `study`; return its path.
-
-    Return None, and write no rules, if it has others, or some that `verify` has changed. Raises
-    StudyError if a measurement has locked it.
-    """
+    """Write the candidates as a study beside `study`; None if that has others or proven ones."""
     before, after = found.releases
     other = Study.create(candidate_path(study.path, after))
     platform = msgspec.structs.replace(study.platform(), name=other.path.name, nccl_version=after)

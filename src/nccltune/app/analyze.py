@@ -34,10 +34,9 @@ CALIBRATION = names.CALIBRATION
 
 
 class Analyzed(NamedTuple):
-    """An analysis, and warnings about parts of the study that could not be used for it.
+    """An analysis, and warnings. `measure` is a command that measures the choices.
 
-    `unsaved` has the error if STUDY/findings.json could not be written; else it is empty. `measure`
-    is a command that measures the choices.
+    `unsaved` has the error if findings.json could not be written.
     """
 
     analysis: Analysis
@@ -47,10 +46,7 @@ class Analyzed(NamedTuple):
 
 
 def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
-    """Analyse the study at `path`; with `save` write STUDY/findings.json.
-
-    Raises StudyError if there is nothing to analyse or a file of the study is damaged.
-    """
+    """Analyse the study at `path`; with `save` write findings.json. Raises StudyError."""
     opened = open_study(path, curves=True)
     analyzed = analyze_study(opened, assumed_noise=assumed_noise)
     unsaved: list[UnwritableError] = []
@@ -67,11 +63,9 @@ def is_serious(analysis: Analysis) -> bool:
 
 
 def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) -> Analyzed:
-    """Return curves and findings of a study; write nothing.
+    """Return curves and findings; with a topology also against what its links allow.
 
-    `assumed_noise` is the relative noise of a timing, used if timings are too few to measure it. If
-    the study has a topology, findings also compare with the bandwidth that its links allow. Raises
-    StudyError if a file of the study is damaged.
+    `assumed_noise` is the relative noise of a timing where timings are too few to measure it.
     """
     expected, warnings = _expectations(opened)
     analysis = analyze(
@@ -88,7 +82,6 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
 
 
 def _with_model(opened: OpenStudy, conditions: list[ConditionAnalysis]) -> list[ConditionAnalysis]:
-    """Return the conditions with what NCCL's model gives their default, if there is a topology."""
     path, platform = opened.study.topology_path, opened.study.platform()
     if path is None:
         return conditions
@@ -104,11 +97,7 @@ def _with_model(opened: OpenStudy, conditions: list[ConditionAnalysis]) -> list[
 
 
 def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:
-    """Return the analysis in STUDY/findings.json, and warnings.
-
-    The analysis is None if the file is missing, damaged or outdated. It is outdated if the number
-    of samples, the platform, imports, topology, calibration or the release of nccltune changed.
-    """
+    """Return what findings.json has, and warnings; None if its inputs have changed since."""
     study = opened.study
     if not study.findings_path.is_file():
         return None, []
@@ -125,7 +114,6 @@ def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:
 
 
 def _basis(study: Study) -> str:
-    """Return a hash of the inputs of findings besides the samples: files and nccltune's version."""
     digest = hashlib.sha256(nccltune.__version__.encode())
     others = (study.path / CALIBRATION, study.path / names.TABLES)
     paths = (study.platform_path, study.imports_path, study.topology_path, *others)
@@ -136,11 +124,7 @@ def _basis(study: Study) -> str:
 
 
 def _expectations(opened: OpenStudy) -> tuple[list[Expectation], list[str]]:
-    """Return the bandwidths that the study's topology allows, and warnings.
-
-    Both lists are empty if the study has no topology or its nodes were emulated. A topology that
-    cannot be read causes only a warning, because curves do not need the topology.
-    """
+    """Return the bandwidths that the study's topology allows, and warnings."""
     study = opened.study
     path, platform = study.topology_path, study.platform()
     if path is None or platform.emulated_nodes:

@@ -22,16 +22,11 @@ from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 
 SWEEP_SHARE = 0.8
-"""The share of the budget that the sweep may use. The verification may use all remaining time, at
-least 20 % of the budget."""
+"""The share of the budget that the sweep may use; the rest is for the verification."""
 
 
 class AutoProgress(SweepProgress, Protocol):
-    """Callbacks of a running `auto`. Each result is reported once, as soon as it is known.
-
-    `started` and `watching` are called only for the sweep, and `verifying` has the callbacks for
-    the verification.
-    """
+    """Callbacks of a running `auto`. Each result is reported once, as soon as it is known."""
 
     @property
     def verifying(self) -> VerifyProgress:
@@ -75,12 +70,9 @@ def auto(
     *,
     command: str,
 ) -> AutoResult:
-    """Sweep, analyze, tune, verify and report into the study at `path`; return all results.
+    """Sweep, analyze, tune, verify and report into the study at `path`.
 
-    Without rules nothing is verified. `command` is stored as the command line that resumes the run.
-    To see the plan of the sweep without measuring, call `plan_sweep`. Raises StudyError if the
-    study cannot be read or written, InputError if the weights in `options` cannot be read, and what
-    `sweep` and `verify` raise.
+    Raises StudyError, InputError for unreadable weights, and what `sweep` and `verify` raise.
     """
     budget_s = scope.budget_s
     with Examiner(launch) as examiner:
@@ -116,10 +108,7 @@ def auto(
 
 
 def usual_study(launch: Launch) -> Path:
-    """Return the study that `auto` writes if the user names none.
-
-    It is `studies/auto`, or `studies/replay-of-NAME` for a replay of the recording NAME.
-    """
+    """Return the study that `auto` writes if the user names none."""
     if launch.replay is not None:
         return Path("studies") / f"replay-of-{launch.replay.name}"
     return Path("studies") / "auto"
@@ -136,6 +125,5 @@ class _Checking:
         self.stopped = progress.stopped
 
     def started(self, platform: Platform, hello: Hello) -> None:
-        """Report the platform, then the doctor's checks."""
         self._progress.started(platform, hello)
         self._progress.checked(self._examiner.checks_line(Study(self._path), platform, hello))

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from nccltune.app.job import key_text, launcher_flavor, read_keys
 from nccltune.examples import recording
-from nccltune.launch.allocation import allocated
-from nccltune.launch.find import find, find_wanted, slurm_mpi
+from nccltune.launch.find import allocated, find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import BENCH, job_from
 from nccltune.measure.bench.gpus import visible_gpus
@@ -25,11 +24,10 @@ _PER_GPU, _PER_NODE = "per-gpu", "per-node"
 
 
 class LaunchRequest(NamedTuple):
-    """The options of the command line that select the platform; None if an option was not given.
+    """The options that select the platform; None if an option was not given.
 
-    `gpus` is the number of GPUs of each node. With `ranks_per_gpu`, so many ranks share each GPU,
-    and `mps` starts an MPS daemon for these ranks. `settings` are keys of a job file as KEY=VALUE.
-    The key `hosts` needs a launcher. Keys other than `hosts` and `processes` need Kubernetes.
+    `gpus` are those of each node, each shared by `ranks_per_gpu`. `settings` are keys of a job file
+    as KEY=VALUE.
     """
 
     emulate_nodes: int | None = None
@@ -49,22 +47,14 @@ class LaunchRequest(NamedTuple):
 
 
 class Site(NamedTuple):
-    """Callbacks that a launch needs from the verb.
-
-    `note` receives a line about nodes, pods or the MPS daemon. `on_close` receives a function, and
-    must call this function when the verb ends.
-    """
+    """Where notes of a launch go, and what must be called when the verb ends (`on_close`)."""
 
     note: Callable[[str], None]
     on_close: Callable[[Callable[[], None]], object]
 
 
 class RequestKeys(NamedTuple):
-    """The KEY=VALUE settings of a request.
-
-    `per_node` is True for one process on each node, False for one process for each GPU. `others`
-    are all keys except `hosts` and `processes`.
-    """
+    """The KEY=VALUE settings of a request: `others` are all keys but `hosts` and `processes`."""
 
     hosts: tuple[str, ...]
     per_node: bool
@@ -72,11 +62,10 @@ class RequestKeys(NamedTuple):
 
 
 def launch_of(request: LaunchRequest, site: Site) -> Launch:
-    """Return the launch of the bench that `request` describes.
+    """Return the launch of the bench that `request` describes; start an MPS daemon if asked.
 
-    Starts an MPS daemon if the request asks for one and none runs. Raises InputError for options
-    that contradict each other and for a single GPU without `--ranks-per-gpu`, StudyError for an
-    invalid recording, and PlatformError if a launcher, a GPU or the MPS daemon is missing.
+    Raises InputError for options that contradict each other and for a single GPU, StudyError for an
+    invalid recording, PlatformError if a launcher, a GPU or the MPS daemon is missing.
     """
     keys = keys_of(request)
     under = None
@@ -120,12 +109,7 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
 
 
 def _shared_gpus(request: LaunchRequest, keys: RequestKeys, site: Site) -> Launch:
-    """Return the launch of ranks that share GPUs.
-
-    Each rank is an emulated node, unless the request gives a number of emulated nodes. An MPS
-    daemon that runs is used. If none runs, start one if the request asks for it; otherwise note
-    that there is none.
-    """
+    """Return the launch of ranks that share GPUs, each an emulated node unless asked otherwise."""
     assert request.ranks_per_gpu is not None
     if keys.per_node:
         raise InputError("needs a process for each rank", where="‹ranks_per_gpu›")
@@ -147,11 +131,9 @@ def _shared_gpus(request: LaunchRequest, keys: RequestKeys, site: Site) -> Launc
 
 
 def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None:
-    """Return the launcher that starts the user's program.
+    """Return the launcher that starts the user's program; None to start it directly.
 
-    Return None if the request names no launcher; the program is then started directly. Raises
-    InputError for options that contradict each other or need a launcher, and PlatformError if the
-    launcher is not installed.
+    Raises InputError for options that contradict each other, PlatformError without the launcher.
     """
     keys = keys_of(request)
     if request.launcher is not None:
@@ -167,19 +149,12 @@ def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None
 
 
 def mpi_launch_of(request: LaunchRequest, site: Site) -> WithLauncher:
-    """Return the launcher that starts an MPI program. The program must be on every node.
-
-    Raises InputError for options that contradict each other and for Kubernetes, and PlatformError
-    if the launcher is not installed.
-    """
+    """Return the launcher of an MPI program. Raises also InputError for Kubernetes."""
     return _mpirun(request, keys_of(request), site)
 
 
 def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
-    """Return the number of nodes of the Slurm job that this shell belongs to, and note it.
-
-    Return None outside a Slurm job, and for other launchers than Slurm.
-    """
+    """Return, and note, the number of nodes of this shell's Slurm job; None outside one."""
     found = allocated(launcher, os.environ)
     if found is None:
         return None
@@ -188,11 +163,7 @@ def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
 
 
 def keys_of(request: LaunchRequest) -> RequestKeys:
-    """Return the KEY=VALUE settings of a request.
-
-    Raises InputError for an invalid setting, and for an option that has no effect with the launcher
-    of the request or without a launcher.
-    """
+    """Return the KEY=VALUE settings. Raises InputError for one without effect here."""
     others = read_keys(request.settings)
     processes = others.pop("processes", _PER_GPU)
     if processes not in (_PER_GPU, _PER_NODE):
@@ -210,7 +181,6 @@ def keys_of(request: LaunchRequest) -> RequestKeys:
 
 
 def _under(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
-    """Return the launcher that the request names; for Kubernetes with pods."""
     if request.launcher != "kubernetes":
         return _mpirun(request, keys, site)
     if keys.hosts:
@@ -241,7 +211,6 @@ def _mpirun(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLaunch
 
 
 def _pods(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
-    """Return the launcher Kubernetes with pods. The pods are deleted when the verb ends."""
     raw: dict[str, Any] = {"program": [BENCH], "name": "nccltune", "nodes": request.nodes or 1}
     raw["processes"] = _PER_NODE if keys.per_node else _PER_GPU
     if request.gpus is not None:
@@ -259,9 +228,8 @@ def nccl_tests_of(
 ) -> NcclTestsSite:
     """Return the nccl-tests binaries in `folder`, and how they are started.
 
-    `prefix` is a command such as `mpirun -np 8`, which starts a process for each GPU instead of a
-    launcher. Without prefix and launcher, one process uses all GPUs. Raises InputError for options
-    that contradict each other, and PlatformError if the launcher or a GPU is missing.
+    `prefix` is a command such as `mpirun -np 8`. Without prefix and launcher, one process uses all
+    GPUs. Raises InputError for a contradiction, PlatformError without launcher or GPU.
     """
     keys = keys_of(request)
     if prefix is not None and request.launcher is not None:

@@ -51,13 +51,10 @@ _OF_MACHINE = [FACTS[key] for key in ("nccl", "driver", "gpu", "topology")]
 
 
 class CheckRequest(NamedTuple):
-    """What to check.
+    """What to check: with `budget_s` 0 only the file and the platform.
 
-    budget_s      seconds of the spot check; 0 compares only the file and the platform
-    max_age_days  rules that were measured longer ago are a finding; None: any age is right
-    against       the libnccl.so.2 of another release, or its version: the release to check for
-    topology      a file with the node's hardware as it is now; None asks nvidia-smi
-    apply         remove the rules that no longer hold
+    `against` is the libnccl.so.2 of another release, or its version. `topology` is a file with the
+    node's hardware as it is now; None asks nvidia-smi.
     """
 
     budget_s: float = 30.0
@@ -80,14 +77,10 @@ class Fact(msgspec.Struct, frozen=True):
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check.
 
-    holds        no fact differs, no rule is to be dropped or measured again, and something was
-                 confirmed: a rule, or where none is measured, a fact about the platform
-    config_hash  the content hash of the file that was checked
-    against      the release that the rules were checked for, if it was asked for
-    rules        every rule of the file, in its order
-    model        what NCCL's own model chooses otherwise in the release of `against`
-    seconds      the limit of the spot check; 0 if nothing was measured
-    kept_as      where the old file is, if rules were removed; `new_hash` is that of the new file
+    holds    no fact differs, no rule is to be dropped or measured again, and something was
+             confirmed: a rule, or where none is measured, a fact about the platform
+    seconds  the limit of the spot check; 0 if nothing was measured
+    kept_as  where the old file is, if rules were removed; `new_hash` is that of the new file
     """
 
     config: str
@@ -134,10 +127,8 @@ class Target(NamedTuple):
 
 
 def target_of(path: Path) -> Target:
-    """Return the configuration of a study, or a configuration file.
-
-    Raises StudyError if a folder is no study, and InputError if there is no configuration.
-    """
+    """Return the configuration of a study, or a configuration file. Raises StudyError,
+    InputError."""
     if path.is_dir():
         study = Study.open(path)
         return Target(config_of(study), study, read_rules(config_of(study)))
@@ -149,10 +140,9 @@ def target_of(path: Path) -> Target:
 def launch_to_check(
     target: Target, request: LaunchRequest, asked: CheckRequest, site: Site
 ) -> Launch | None:
-    """Return the launch of the spot check: as the study was measured, unless options differ.
+    """Return the launch of the spot check, as the study was measured unless options differ.
 
-    Return None if nothing is to be measured. Raises what `launch_as_measured` raises, and
-    InputError if the library of `against` cannot be measured.
+    None if nothing is to be measured. Raises InputError if `against` cannot be measured.
     """
     if asked.budget_s <= 0 or not target.read.rules:
         return None
@@ -190,10 +180,8 @@ def check(
 ) -> CheckResult:
     """Compare the file and the platform with what the rules rest on, and measure the rules.
 
-    With `launch` None nothing is measured. Timings are not added to the study: those of another
-    platform must not be mixed with its own. With `apply`, rules to be dropped are removed. Raises
-    the errors of `Bench`, StudyError if another measurement holds the study or a file of it is
-    damaged, and UnwritableError if the new configuration cannot be written.
+    Timings are not added to the study, which may be of another platform. With `apply`, rules to be
+    dropped are removed. Raises the errors of `Bench`, StudyError, UnwritableError.
     """
     study = target.study
     with contextlib.ExitStack() as stack:
@@ -264,7 +252,6 @@ def _measure(
 
 
 def _default_ran(study: Study, scale: Scale) -> dict[tuple[Collective, int], str]:
-    """Return what NCCL ran as its default in plain calls when the rules were made."""
     if not study.tuning_path.is_file():
         return {}
     return {
@@ -277,7 +264,6 @@ def _default_ran(study: Study, scale: Scale) -> dict[tuple[Collective, int], str
 
 
 def _platform_unmeasured(request: LaunchRequest) -> Platform:
-    """Return the platform of this node, or of the recording, without starting NCCL."""
     if request.replay is not None:
         return platform_with_hardware(Study.open(recording(request.replay)))
     gpus = None
@@ -322,7 +308,6 @@ def _kind(text: str | None) -> str:
 
 
 def _file_facts(target: Target, hash_: str) -> list[Fact]:
-    """Return whether the rows are those that nccltune wrote, and all can be read."""
     read, study = target.read, target.study
     rows = read.header.get("rows")
     facts = [_fact("rows", rows, rows_text([item.rule for item in read.rules]))]
@@ -336,7 +321,6 @@ def _file_facts(target: Target, hash_: str) -> list[Fact]:
 
 
 def _deployed_facts(hash_: str, environment: Mapping[str, str]) -> list[Fact]:
-    """Return whether the file that NCCL's processes of this shell would read is this one."""
     settings = dict(environment)
     for name in conf_files(environment.get("NCCL_CONF_FILE"), environment.get("HOME")):
         with contextlib.suppress(InputError):
@@ -355,7 +339,6 @@ def _deployed_facts(hash_: str, environment: Mapping[str, str]) -> list[Fact]:
 
 
 def _age(target: Target, most_days: int | None) -> list[Fact]:
-    """Return the age of the newest measurement that the file names."""
     words = [item.words for item in target.read.rules]
     dates = [found for text in words for found in _DATED.findall(text)]
     dates += [target.read.header["created"]] if "created" in target.read.header else []
@@ -372,10 +355,7 @@ def _age(target: Target, most_days: int | None) -> list[Fact]:
 
 
 def _applied(target: Target, result: CheckResult) -> CheckResult:
-    """Remove the rules that no longer hold; the old file is kept under a name of its own.
-
-    Nothing is removed where another GPU was measured than the rules are for.
-    """
+    """Remove the rules that no longer hold, unless another GPU was measured; keep the old file."""
     gone = [
         RemovedRule(item.rule, item.reason, by="check")
         for item in result.rules
@@ -398,7 +378,6 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
 
 
 def _version_text(path: Path) -> str:
-    """Return the version of a library, or the one that `path` spells; raise InputError if none."""
     version = stated_version(path)
     assert version is not None
     return version_text(version)

@@ -22,10 +22,7 @@ SIZES = tuple(1 << power for power in range(10, 31))
 
 
 class ModelChange(msgspec.Struct, frozen=True):
-    """Sizes at which the model of another release chooses `after` and not `before`.
-
-    `ruled` is whether a rule decides at any of these sizes; elsewhere NCCL's default changes.
-    """
+    """Sizes at which the other release's model chooses `after`; `ruled`: a rule decides there."""
 
     collective: Collective
     scale: Scale
@@ -37,10 +34,7 @@ class ModelChange(msgspec.Struct, frozen=True):
 
 
 class ModelChanges(msgspec.Struct, frozen=True):
-    """The choices that differ, and notes on what was assumed or is not known.
-
-    `is_asked` is whether the model was asked at all; if not, the note is the reason.
-    """
+    """The choices that differ, and notes. Where the model is not asked, a note has the reason."""
 
     changes: list[ModelChange] = []
     notes: list[str] = []

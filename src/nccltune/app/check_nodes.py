@@ -8,18 +8,13 @@ import msgspec
 
 from nccltune.app.bench_launch import LaunchRequest, Site, mpi_launch_of
 from nccltune.app.check import CheckRequest, CheckResult, Fact
-from nccltune.app.each_node import NodeOutput, on_each_node
+from nccltune.app.status import NodeOutput, on_each_node
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.bench.with_launcher import WithLauncher
 
 
 class NodeCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The check of one node.
-
-    config_hash  the content hash of the file there; None if it could not be checked
-    differs      the facts that are not as when the rules were measured
-    problem      why it could not be checked
-    """
+    """The check of one node: its file (None if it could not be checked), and what differs."""
 
     host: str
     config_hash: str | None = None
@@ -37,10 +32,7 @@ class NodesResult(CheckResult, frozen=True, kw_only=True):
 def nodes_to_check(
     launch: Launch | None, request: LaunchRequest, site: Site
 ) -> WithLauncher | None:
-    """Return the launcher whose nodes are checked, each for itself; None without one.
-
-    Pods are not checked: their image need not have nccltune. Raises what `mpi_launch_of` raises.
-    """
+    """Return the launcher whose nodes are checked; None without one, and for pods."""
     if not request.is_launched or request.launcher == "kubernetes":
         return None
     if launch is not None:
@@ -51,10 +43,7 @@ def nodes_to_check(
 def with_nodes(
     result: CheckResult, path: Path, asked: CheckRequest, under: WithLauncher
 ) -> NodesResult:
-    """Return a check with that of every node; it holds if those hold, and all have the same file.
-
-    Raises what `on_each_node` raises.
-    """
+    """Return a check with that of every node; it holds if all hold, and have the same file."""
     words = ["check", str(path.absolute()), "--budget", "0"]
     if asked.max_age_days is not None:
         words += ["--max-age", str(asked.max_age_days)]

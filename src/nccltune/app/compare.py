@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.analyze.fastest import FastestRange, fastest_ranges
+from nccltune.analyze.compared import FastestRange, fastest_ranges
 from nccltune.app.compare_reference import (
     ReferenceCompared,
     ReferenceRequest,
@@ -59,8 +59,8 @@ _BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla
 class RunsRead(NamedTuple):
     """The runs of some inputs, and what is said of the other files.
 
-    `failed` are tests without a result: name, hosts, reason. `hints` are what to do about a file
-    without one. `dropped` are sentences on columns beside those of runs.
+    `failed` are tests without a result: name, hosts, reason. `dropped` are sentences on columns
+    beside those of runs.
     """
 
     runs: list[MeasuredRun]
@@ -71,11 +71,7 @@ class RunsRead(NamedTuple):
 
 
 class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of two inputs.
-
-    `different` are the facts that both show and that differ. `not_shown` names facts that at least
-    one does not show. `warnings` are sentences on what was left out.
-    """
+    """The comparison of two inputs; `not_shown` names facts that at least one does not show."""
 
     first: str
     second: str
@@ -91,11 +87,7 @@ class SidesCompared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of many runs.
-
-    `peaks` are the peaks of the runs. `failed` are the files of tests that gave no result.
-    `failed_nodes` counts them by node.
-    """
+    """The comparison of many runs by their peaks; `failed_nodes` counts failed tests by node."""
 
     runs: int
     tests: list[FleetTest]
@@ -148,10 +140,9 @@ def compare_paths(
 ) -> SidesCompared | FleetCompared | ChoicesCompared | ReferenceCompared:
     """Return the comparison of two inputs, or of the runs in one folder or many files.
 
-    One measurement, or one input with any option of `reference`, is placed among published systems.
-    `nodes`, `ranks` and `collective` hold where an input does not show them. Raises InputError if
-    an input has no measurement or the inputs have nothing in common, and StudyError for a damaged
-    study.
+    One measurement, or any option of `reference`, is placed among published systems. `nodes`,
+    `ranks` and `collective` hold where an input does not show them. Raises InputError if there is
+    nothing to compare, StudyError for a damaged study.
     """
     reference = reference or ReferenceRequest()
     options = ReadOptions(
@@ -198,7 +189,6 @@ def compare_paths(
 
 
 def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
-    """Return the runs by the names of their columns, or by their own."""
     found: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         found.setdefault(run.column or run.name, []).append(run)
@@ -206,7 +196,6 @@ def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
 
 
 def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
-    """Yield the comparison of the runs of each table and test, where there are several."""
     tables: dict[tuple[str, MeasuredTest], list[MeasuredRun]] = {}
     for run in found.runs:
         if len(run.curves) == 1:
@@ -234,7 +223,6 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
 
 
 def _times(run: MeasuredRun) -> dict[int, float]:
-    """Return the times of the only curve of a run by size; out of place, if it has both."""
     (curve,) = run.curves.values()
     ordered = sorted(curve.times, key=lambda point: not point.in_place)
     return {point.bytes: curve.time_us(point) for point in ordered}
@@ -246,7 +234,6 @@ def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:
 
 
 def _nothing_to_compare(found: RunsRead, where: str) -> InputError:
-    """Return the error of files without a measurement: what import says of them."""
     failed = [f"{name}: {why}" for name, _, why in found.failed]
     reasons = [*failed, *found.unread, *_left_out(found.runs)][:3]
     return InputError(
@@ -386,7 +373,6 @@ def read_runs(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
 
 
 def _without_line(path: Path, lines: dict[Path, list[int]]) -> Path:
-    """Return the file of FILE:LINE, and add the line to `lines`; another path is unchanged."""
     name, _, line = str(path).rpartition(":")
     if path.exists() or not line.isdecimal() or not Path(name).is_file():
         return path
@@ -395,7 +381,6 @@ def _without_line(path: Path, lines: dict[Path, list[int]]) -> Path:
 
 
 def _of_study(study: Study) -> list[MeasuredRun]:
-    """Return the runs of a study, one for each process."""
     platform = study.platform()
     facts = facts_of_platform(platform, measured=platform.recorded_at is not None)
     known = {
@@ -418,8 +403,7 @@ def _add_file(
 ) -> None:
     """Add the runs of a file to `known`; with `lines` only those whose tables hold these lines.
 
-    Of two files with the same rows, a log and the table cut out of it, the one with process ids
-    counts.
+    Of two files with the same rows the one with process ids counts.
     """
     report, item = reading.report, reading.found
     samples: dict[RunFound, list[Sample]] = {}
@@ -496,10 +480,9 @@ def _seconds(run: RunFound) -> float | None:
 
 
 def _named_hosts(runs: list[MeasuredRun]) -> list[MeasuredRun]:
-    """Return the runs in order of time, with hosts from the file names if no run shows its own.
+    """Return the runs in order of time; hosts come from file names if no run shows its own.
 
-    A file name gives hosts if it has as many words with letters and digits as the run has nodes.
-    Words that all files share are no hosts.
+    That needs as many words with letters and digits, not shared by all, as the run has nodes.
     """
     if all(run.at is not None for run in runs):
         runs = sorted(runs, key=lambda run: run.at or 0)

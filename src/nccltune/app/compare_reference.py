@@ -37,7 +37,7 @@ from nccltune.reference.placement import Placement, Verdict, latency_size, place
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
-from nccltune.topology.hardware.rebuild import nets_of
+from nccltune.topology.hardware.change import nets_of
 
 _GPU = re.compile(r"(?:G?[BH]|[AV])\d{2,3}(?: [A-Z]+)?|MI\d{3}X?")
 _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
@@ -57,10 +57,8 @@ _LARGE = 1 << 30
 class ReferenceRequest(NamedTuple):
     """Facts that a run does not show, and files to place it beside.
 
-    - `nics`: the NICs of a node and their rate in Gbit/s, such as `8x400`.
-    - `topology`: a topology file. Its NICs count if `nics` is None.
-    - `references`: files or folders with curves, beside the published ones and the user's own.
-    - `output`: a reference file to which the curves are appended.
+    `nics` are such as `8x400` (Gbit/s), else those of `topology`. `references` are files or folders
+    with curves, `output` one to which the curves are appended.
     """
 
     gpu: str | None = None
@@ -87,9 +85,8 @@ class PhysicalLimit(msgspec.Struct, frozen=True, kw_only=True):
 class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     """One collective of the input, among the reference systems.
 
-    `missing` names facts that the user must state: gpu, nodes, ranks, nics. `placement` is None
-    without the number of ranks. `wrong` counts timings with wrong results. `doubts` are remarks
-    on the file and its curve. `model` is None without a topology, and decides nothing.
+    `missing` names facts that the user must state. `placement` is None without the number of ranks.
+    `doubts` are remarks on the file and its curve. `model` decides nothing.
     """
 
     run: str
@@ -179,10 +176,7 @@ class NodeNics(NamedTuple):
 def compare_with_reference(
     path: Path, runs: Sequence[MeasuredRun], request: ReferenceRequest, warnings: list[str]
 ) -> ReferenceCompared:
-    """Return each collective of `runs`, which were read from `path`, among reference systems.
-
-    Raises InputError for an invalid option or reference file.
-    """
+    """Return each collective of `runs`, read from `path`, among reference systems."""
     own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "nccltune" / "reference"
     own = own.expanduser()
     folders = [*request.references, *([own] if own.is_dir() else [])]
@@ -208,7 +202,6 @@ def is_one_measurement(runs: Sequence[MeasuredRun]) -> bool:
 
 
 def _nics(text: str | None, topology: Topology | None) -> NodeNics | None:
-    """Return the NICs that the user names, or those of the topology if they are alike and known."""
     if text is not None:
         return nics_of(text)
     nets = [] if topology is None else nets_of(topology)
@@ -230,10 +223,7 @@ def nics_of(text: str) -> NodeNics:
 
 
 def _merged(runs: Sequence[MeasuredRun]) -> Iterator[_MergedCurve]:
-    """Yield one curve for each run, collective and scale: the default, of the plainest test.
-
-    The processes of a study are one run, with their median.
-    """
+    """Yield the curve of each run, collective and scale: the default, of the plainest test."""
     tests: dict[object, dict[tuple[MeasuredTest, str], list[MeasuredRun]]] = {}
     for run in runs:
         for test, label in run.curves:
@@ -324,10 +314,7 @@ def _placed_test(
 
 
 def _dips(item: _MergedCurve, ranks: int) -> list[str]:
-    """Return where the bus bandwidth of large sizes falls, as `analyze` says it.
-
-    How many timings a point has is not known, so only falls far beyond noise count.
-    """
+    """Return where the bus bandwidth of large sizes falls far beyond noise."""
     points = [
         CurvePoint(size, 2, time, time, time, None, busbw)
         for size, time in item.times_us.items()
@@ -341,10 +328,9 @@ def _dips(item: _MergedCurve, ranks: int) -> list[str]:
 def _nic_limit(
     nics: NodeNics | None, system: SystemShown, collective: Collective, size: int, busbw: float
 ) -> PhysicalLimit | None:
-    """Return the rate of a node's NICs. Send and receive put another share on them.
+    """Return the rate of a node's NICs, of at most one for each GPU.
 
-    At most one NIC for each GPU counts, because the PCIe link of a GPU is not faster. On two nodes
-    a tree sends each byte once, and the bus bandwidth counts it nearly twice.
+    On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice.
     """
     each = system.gpus_per_node
     if nics is None or each is None or system.one_fabric or not collective.tuned:
@@ -380,7 +366,6 @@ def _platform(facts: PlatformFacts) -> Platform:
 def _model(
     item: _MergedCurve, topology: Topology, platform: Platform, scale: Scale
 ) -> ModelFigures | None:
-    """Return what NCCL's model says at the sizes that are judged; None if it is of other calls."""
     facts = item.run.facts
     if item.test.registered or item.test.graph or facts.tuner or facts.conditions:
         return None
@@ -397,7 +382,6 @@ def _ceiling(
     size: int,
     busbw: float,
 ) -> PhysicalLimit | None:
-    """Return the bandwidth that the links of a topology allow."""
     for one in expectations(topology, platform, [(collective, scale)]).expectations:
         share = busbw / one.busbw_gb_per_s
         words = f"{significant(one.busbw_gb_per_s)} GB/s, {percent_text(share)} of it reached"
@@ -412,7 +396,6 @@ def _ceiling(
 
 
 def _own_curve(item: _MergedCurve, test: PlacedTest, output: Path) -> ReferenceCurve:
-    """Return the curve as one of a reference file. Raises InputError if a fact is missing."""
     system = test.system
     if system.gpu is None or system.nodes is None or system.gpus is None or test.missing:
         raise InputError(

@@ -28,10 +28,9 @@ from nccltune.tune.result import Tuning
 
 
 def copy_recording(recording: Path, target: Path) -> Study:
-    """Copy a recording to `target` and mark it as a replay.
+    """Copy a recording to `target` as a replay; an earlier copy there is kept.
 
-    An earlier copy at `target` is kept, with the samples that `verify` added. Raises InputError if
-    another study is at `target`, or the recording has no timings of choices.
+    Raises InputError if another study is at `target`, or nothing was chosen in the recording.
     """
     if not (recording / names.SAMPLES).is_file():
         usable = [name for name, path in examples().items() if (path / names.SAMPLES).is_file()]
@@ -54,7 +53,6 @@ def copy_recording(recording: Path, target: Path) -> Study:
 
 
 def _is_copy(study: Study, original: Study) -> bool:
-    """Return whether `study` has all samples of `original`, and no others except of `verify`."""
     with study.samples_path.open("rb") as ours, original.samples_path.open("rb") as theirs:
         if any(line != ours.readline() for line in theirs):
             return False
@@ -82,11 +80,7 @@ class DemoProgress(VerifyProgress, Protocol):
 
 
 class DemoResult(NamedTuple):
-    """The results of a demo on a copy of a recording.
-
-    The plugin was called for `asked` sizes, and its decision matched the rules at `agreed` sizes.
-    `proof` is None if there are no rules.
-    """
+    """The results of a demo: the plugin decided as the rules at `agreed` of `asked` sizes."""
 
     study: Study
     recording: str
@@ -100,11 +94,10 @@ class DemoResult(NamedTuple):
 
 
 def demo(recording: str, path: Path, progress: DemoProgress) -> DemoResult:
-    """Analyse, tune, check the plugin's decisions, verify in a replay and write the report.
+    """Analyse, tune, ask the plugin, verify in a replay and report, on a copy of a recording.
 
-    The demo uses a copy of `recording` in the study at `path`. Raises InputError for an unknown
-    recording or if another study is at `path`, PlatformError if a program or library is not built,
-    and what `verify` raises.
+    Raises InputError for an unknown recording or another study at `path`, PlatformError if a
+    program is not built, and what `verify` raises.
     """
     began = time.monotonic()
     source = example(recording)

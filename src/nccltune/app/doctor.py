@@ -21,10 +21,7 @@ from nccltune.study.files import Study, write_whole
 
 
 class CheckedNodes(NamedTuple):
-    """The result of an examination, and the facts of each node by its name.
-
-    `files_alone` means that files of another host were examined, and not this node.
-    """
+    """An examination and the facts by node; `files_alone`: files of another host, not this node."""
 
     examination: Examination
     nodes: Mapping[str, Facts]
@@ -32,11 +29,10 @@ class CheckedNodes(NamedTuple):
 
 
 def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
-    """Examine this node with the files `paths` as further evidence, or a folder of collected nodes.
+    """Examine this node and the files `paths`, or a folder of collected nodes.
 
-    Files of another host are examined alone.
-
-    Raises InputError for a folder together with other paths, and for a folder without nodes.
+    Files of another host are examined alone. Raises InputError for a folder with other paths, and
+    for one without nodes.
     """
     folders = [path for path in paths if path.is_dir()]
     if not folders:
@@ -60,10 +56,9 @@ def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
 
 
 def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:
-    """Write STUDY/doctor.json, and add facts of the nodes to STUDY/platform.json.
+    """Write STUDY/doctor.json and facts to platform.json; return errors of writing.
 
-    Return a list with the error if a file cannot be written, else an empty list. Raises StudyError
-    if the study cannot be read or its folder cannot be created.
+    Raises StudyError if the study cannot be read or created.
     """
     unsaved: list[UnwritableError] = []
     with saving(unsaved):
@@ -76,8 +71,5 @@ def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:
 
 
 def write_page(examined: Examination, path: Path) -> None:
-    """Write an examination as one HTML page, atomically.
-
-    Raises UnwritableError if the file cannot be written.
-    """
+    """Write an examination as one HTML page, atomically. Raises UnwritableError."""
     write_whole(path, render(examined))

@@ -37,12 +37,9 @@ _DRIVER = Path("/proc/driver/nvidia")
 
 
 class Deployment(NamedTuple):
-    """Settings to deploy.
+    """Settings to deploy; without any, the last warning has the reason.
 
-    `meanings` explains settings, by name. `warnings` are sentences on variables of this shell that
-    conflict with the settings, on doubts, and on further steps. `rules` is the number of rules that
-    the settings load; None if the settings are not for rules. Without settings there is nothing to
-    deploy, and the last warning has the reason.
+    `rules` is the number of rules that the settings load; None if they are not for rules.
     """
 
     settings: dict[str, str]
@@ -56,11 +53,9 @@ def rules_deployment(
 ) -> Deployment:
     """Return the settings that make stock NCCL load the rules of a study or a configuration.
 
-    Settings that experiments of the study recommend come first. They are also returned if the study
-    has no rules. `plugin` and `config_path` are the paths of the plugin and of the configuration on
-    the nodes; None is the path on this machine. Raises InputError if there is no configuration or a
-    file cannot be read, StudyError if a file of the study is damaged, and PlatformError if the
-    plugin is not installed.
+    Settings that experiments of the study recommend come first, also without rules. `plugin` and
+    `config_path` are paths on the nodes; None is the path on this machine. Raises InputError
+    without a configuration, StudyError, and PlatformError if the plugin is not installed.
     """
     path = config / names.TUNER_CONF if config.is_dir() else config
     settings: dict[str, str] = {}
@@ -100,10 +95,9 @@ def joined_deployment(
     config_path: Path | None = None,
     dry_run: bool = False,
 ) -> Deployment:
-    """Write the rules of several studies or configurations into one file, and return its settings.
+    """Write the rules of several studies into one file, and return its settings.
 
-    Nothing is written if none has a rule. Raises InputError if the rules do not fit into one file,
-    or the studies recommend different values of a setting, and what `rules_deployment` raises.
+    Raises InputError if the rules do not fit, or the studies recommend different values.
     """
     target = config_path or output.resolve()
     each = [rules_deployment(one, plugin=plugin, config_path=target) for one in configs]
@@ -134,7 +128,6 @@ def joined_deployment(
 
 
 def _without_rules(path: Path, config: Path) -> str:
-    """Return why a configuration has no rule, and the next command."""
     what = f"{path} has no rule, so there is nothing to deploy: NCCL keeps its default"
     study = Study(config)
     if not config.is_dir() or not study.tuning_path.is_file():
@@ -189,7 +182,6 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
 
 
 def _prove(config: Path) -> str:
-    """Return the command that proves the rules of a study or of a configuration file."""
     study = Study(config)
     if config.is_dir() and study.tuning_path.is_file():
         return verify_command(study, study.read_json(study.tuning_path, Tuning))
@@ -215,11 +207,7 @@ def has_threshold(study: Path) -> bool:
 def deployment(
     config: Path, *, plugin: Path | None = None, config_path: Path | None = None
 ) -> dict[str, str]:
-    """Return the settings that make stock NCCL load the rules in `config`.
-
-    `plugin` and `config_path` are the paths of the plugin and of the configuration on the nodes;
-    None is the path on this machine. Raises PlatformError if the plugin is not installed.
-    """
+    """Return the settings that make stock NCCL load the rules in `config`."""
     return {
         "NCCL_TUNER_PLUGIN": str(plugin or tuner_path()),
         "NCCL_TUNER_CONFIG_FILE": str(config_path or config.resolve()),
@@ -227,10 +215,7 @@ def deployment(
 
 
 def conflicts(environment: Mapping[str, str]) -> list[str]:
-    """Return a warning for each variable of `environment` that conflicts with deployed rules.
-
-    The variable limits the rules, replaces their configuration, or will itself be replaced.
-    """
+    """Return a warning for each variable of `environment` that conflicts with deployed rules."""
     found = []
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         if environment.get(name):
@@ -251,11 +236,7 @@ def conflicts(environment: Mapping[str, str]) -> list[str]:
 
 
 def lines(deployed: Deployment, form: LineFormat) -> str:
-    """Return the settings as text in the format `form`.
-
-    If the format has comments, each setting with a known meaning has it in a comment above. Raises
-    InputError if nccl.conf cannot express a value.
-    """
+    """Return the settings as text. Raises InputError if nccl.conf cannot express a value."""
     pairs = deployed.settings.items()
     if form == "mpirun":
         return " ".join(f"-x {shlex.quote(f'{name}={value}')}" for name, value in pairs)

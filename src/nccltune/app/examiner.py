@@ -18,8 +18,7 @@ from nccltune.report.words import printable
 from nccltune.study.files import Study
 
 GRACE_S, END_S = 0.3, 0.2
-"""Seconds to wait for the facts once the bench is ready: first GRACE_S for the thread to end, then
-END_S after it was asked to stop."""
+"""Seconds to wait for the facts: first for the thread to end, then after it was asked to."""
 _SOURCE = "nccltune auto on "
 
 
@@ -33,8 +32,7 @@ class ChecksLine(NamedTuple):
 class Examiner:
     """Collects the facts of this node for the doctor while the bench initialises its GPUs.
 
-    Use an examiner in a `with` statement. The end of the statement asks the collecting thread to
-    stop. An error of the doctor does not stop a measurement: `checks_line` reports the error.
+    Leaving the `with` stops it. An error of the doctor does not stop a measurement.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -64,9 +62,7 @@ class Examiner:
     def checks_line(self, study: Study, platform: Platform, hello: Hello) -> ChecksLine:
         """Return the line that reports the checks, and store the examination in the study.
 
-        For a recording, the line only names the NCCL settings that were set when the recording was
-        made, and nothing is stored. If other machines measure, or the facts are not collected in
-        time, the line reports this, and nothing is stored.
+        Nothing is stored for a recording, for other machines, or if facts come too late.
         """
         where = "in the recording" if platform.replay else "here"
         found = restrictions(platform.settings)
@@ -114,7 +110,6 @@ class Examiner:
 
 
 def _is_here(hosts: list[str | None]) -> bool:
-    """Return whether the first process is on this machine, or its host is unknown."""
     return not hosts or hosts[0] in (None, this_host_hash())
 
 
@@ -126,10 +121,7 @@ def _examined(facts: Facts) -> Examination:
 
 
 def _keep(study: Study, examined: Examination) -> None:
-    """Store the examination in the study, replacing an earlier one of `auto`.
-
-    An examination by `nccltune doctor` is kept, because it may have more nodes or files.
-    """
+    """Store the examination, but not over one of `nccltune doctor`, which may have more nodes."""
     path = study.doctor_path
     if path.is_file() and not study.read_json(path, Examination).source.startswith(_SOURCE):
         return

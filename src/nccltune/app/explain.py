@@ -35,10 +35,9 @@ _FOREIGN_OCTAVE = 16
 
 
 class ExplainRequest(NamedTuple):
-    """The plugin to load, and the calls to ask it about.
+    """The plugin to load, and the calls to ask about; None is taken from the rules.
 
-    `config` is a study or a configuration. `tuner` None is our plugin. `sizes` are the first and
-    the last size in bytes. If another field is None, its value is taken from the rules.
+    `config` is a study or a configuration. `tuner` None is our plugin.
     """
 
     config: Path | None = None
@@ -55,9 +54,8 @@ class ExplainRequest(NamedTuple):
 def explain_config(request: ExplainRequest) -> list[ExplainResult]:
     """Return the decisions of the plugin at each scale and size.
 
-    Raises InputError if no line of the configuration can be read, if there is nothing to explain
-    or no scale is known, PlatformError without a plugin, and LaunchError if the plugin ends its
-    process.
+    Raises InputError if there is nothing to explain, PlatformError without a plugin, LaunchError if
+    the plugin ends its process.
     """
     config, tuner = request.config, request.tuner
     if config is None and tuner is None:
@@ -102,10 +100,7 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
 
 
 def _with_reason(found: ExplainResult, study: Study, request: ExplainRequest) -> ExplainResult:
-    """Return `found` with what NCCL's cost model says of the default at the size asked for.
-
-    The machine is that of the study. Without its topology or NCCL version, nothing is added.
-    """
+    """Return `found` with what NCCL's cost model says of the default on the study's machine."""
     if study.topology_path is None or not study.platform_path.is_file():
         return found
     measured = study.platform()
@@ -125,10 +120,6 @@ def _with_reason(found: ExplainResult, study: Study, request: ExplainRequest) ->
 def _read(
     config: Path | None, *, is_ours: bool
 ) -> tuple[Path | None, Sequence[FileRule], dict[str, str]]:
-    """Return the path, rules and header of a configuration; empty values if `config` is None.
-
-    Raises InputError if our plugin (`is_ours`) can read none of its lines.
-    """
     if config is None:
         return None, [], {}
     path = config / names.TUNER_CONF if config.is_dir() else config
@@ -145,7 +136,6 @@ def _read(
 
 
 def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) -> list[Collective]:
-    """Return the named collectives; else all with a rule; else all that NCCL's tuner handles."""
     if named:
         return list(named)
     return list(dict.fromkeys(item.rule.collective for item in rules)) or list(reversed(TUNED))
@@ -154,11 +144,8 @@ def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) 
 def _scales(
     nodes: int | None, ranks: int | None, rules: Sequence[Rule], config: Path | None
 ) -> list[Scale]:
-    """Return the given scale, else all scales of the rules, else all scales of tuning.json.
-
-    If only nodes or only ranks are given, scales with other numbers are left out. Raises InputError
-    if no scale is left.
-    """
+    """Return the given scale, else those of the rules, else those of tuning.json. Raises
+    InputError."""
     if nodes is not None and ranks is not None:
         return [Scale(nodes, ranks)]
     named = [

@@ -20,8 +20,8 @@ from nccltune.study.files import Study
 class ImportRequest(NamedTuple):
     """The study to import into, and facts that the imported files may not state.
 
-    With `in_rounds` the user states that the k-th runs of all choices ran close together in time.
-    With `split` runs of other platforms are written to new studies next to `study`.
+    `in_rounds`: the k-th runs of all choices ran close together. `split` writes runs of other
+    platforms to new studies next to `study`.
     """
 
     study: Path
@@ -36,21 +36,14 @@ class ImportRequest(NamedTuple):
 
 
 class ImportResult(NamedTuple):
-    """The result of an import, and the exit code.
-
-    The exit code is 2 if a file that the user named was refused, or if nothing could be read. Else
-    it is 1 if numbers are in doubt or rows could not be read, and 0 if not.
-    """
+    """The result of an import, and the exit code: 2 refused, 1 doubts, 0 none."""
 
     imported: Imported
     exit_code: int
 
 
 class ImportRun:
-    """One import of the files in `names`: files, folders, or `-` for standard input.
-
-    Raises InputError for an unknown choice or collective, and for a file that does not exist.
-    """
+    """One import of `names`: files, folders, or `-`. Raises InputError for unknown names."""
 
     def __init__(self, request: ImportRequest, names: Sequence[str]) -> None:
         self._request = request
@@ -75,10 +68,9 @@ class ImportRun:
         *,
         dry_run: bool = False,
     ) -> ImportResult:
-        """Read the files into the study; with `dry_run` read and check all files but write nothing.
+        """Read the files into the study. Raises StudyError.
 
-        `progress` is called with the current file and the number of bytes read from it. Raises
-        StudyError if the study cannot be read or written.
+        `progress` is called with the current file and the number of bytes read from it.
         """
         request = self._request
         imported = import_files(

@@ -24,9 +24,8 @@ _LISTS = ("hosts", "inherit")
 class JobRequest(NamedTuple):
     """A job as the command line describes it.
 
-    `words` are a job file, a program with its arguments, or a job file followed by a program.
-    `settings` are keys of a job file as KEY=VALUE. `variables` are NAME=VALUE, or NAME to inherit
-    the value of this shell.
+    `words` are a job file, a program with its arguments, or both. `settings` are KEY=VALUE,
+    `variables` NAME=VALUE, or NAME to inherit it.
     """
 
     words: Sequence[str]
@@ -37,10 +36,7 @@ class JobRequest(NamedTuple):
 
 
 def job_of(request: JobRequest) -> tuple[Job, bool]:
-    """Return the job, and whether the request states the number of nodes.
-
-    Raises InputError if the request is not a valid job.
-    """
+    """Return the job, and whether the request states the number of nodes. Raises InputError."""
     words = request.words
     if not words:
         raise InputError(
@@ -73,8 +69,7 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
 def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> list[str]:
     """Put each KEY=VALUE into the nested dict `raw`; return the full keys.
 
-    A key of the tables `slurm` and `kubernetes` may be named without its table if only one table
-    has the key. Raises InputError for other text than KEY=VALUE, and for a key of two tables.
+    A key needs its table only if `slurm` and `kubernetes` both have it. Raises InputError.
     """
     keys = []
     for setting in settings:
@@ -91,20 +86,14 @@ def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> li
 
 
 def read_keys(settings: Iterable[str]) -> dict[str, Any]:
-    """Return KEY=VALUE settings as the nested dict that a job file with them would give.
-
-    Raises what `put_settings` raises.
-    """
+    """Return KEY=VALUE settings as the nested dict that a job file with them would give."""
     raw: dict[str, Any] = {}
     put_settings(raw, settings, "‹settings›")
     return raw
 
 
 def _full_key(key: str) -> str:
-    """Return a key with its table, such as `slurm.partition` for `partition`.
-
-    Raises InputError if both tables have the key.
-    """
+    """Return a key with its table. Raises InputError if both tables have it."""
     if "." in key or key in Job.__struct_fields__:
         return key
     tables = [name for name, table in _TABLES.items() if key in table.__struct_fields__]
@@ -129,10 +118,7 @@ def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """Return `text` as a TOML value (`false`), or as a string if it is not valid TOML (`32Gi`).
-
-    A date or a time is also returned as a string, because no key of a job has such a value.
-    """
+    """Return `text` as a TOML value, or as a string if it is not valid TOML (`32Gi`) or a date."""
     try:
         found = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -141,11 +127,7 @@ def _value(text: str) -> Any:
 
 
 def launcher_flavor(text: str, known: Sequence[str] | None = None) -> Flavor:
-    """Return the launcher for a name such as `openmpi`, or `openmpi:5` with a version.
-
-    `known` are the valid names; by default the launchers that can start a job. Raises InputError
-    for other names and for an invalid version.
-    """
+    """Return the launcher for a name such as `openmpi` or `openmpi:5`. Raises InputError."""
     name, _, version = text.partition(":")
     if known is None:
         known = [item.value for item in STARTED]

@@ -14,13 +14,19 @@ from msgspec.structs import replace
 
 from nccltune.app.bench_launch import nodes_given
 from nccltune.app.job import JobRequest, job_of, launcher_flavor
-from nccltune.launch.allocation import check_hosts, knows_hosts
 from nccltune.launch.batch import SlurmBatchJob
-from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, slurm_mpi
+from nccltune.launch.find import (
+    InstalledLauncher,
+    check_hosts,
+    choose,
+    find,
+    find_wanted,
+    knows_hosts,
+    slurm_mpi,
+)
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.job import Job
-from nccltune.launch.judge import end_by_output
 from nccltune.launch.keep import (
     OUTPUT,
     command_in,
@@ -33,7 +39,7 @@ from nccltune.launch.kubernetes.run import ClusterJob
 from nccltune.launch.render import Rendered, render
 from nccltune.launch.render.slurm import SCRIPT
 from nccltune.launch.run import run
-from nccltune.launch.state import RunEnd
+from nccltune.launch.state import RunEnd, end_by_output
 from nccltune.launch_lint.check import check_program
 from nccltune.model.choice import AnyChoice, parse_choice
 from nccltune.model.errors import PlatformError, StudyError
@@ -64,11 +70,7 @@ class RenderedJob(NamedTuple):
 
 
 class LaunchResult(NamedTuple):
-    """The result of a finished run.
-
-    `end` is how the run ended. `findings` are sentences on doubts about the numbers. `last_words`
-    are the last lines of the output, and `output` is the file with the whole output.
-    """
+    """The result of a finished run. `findings` are sentences on doubts about the numbers."""
 
     rendered: Rendered
     end: RunEnd
@@ -81,11 +83,10 @@ class LaunchResult(NamedTuple):
 def render_job(
     request: JobRequest, launcher: str | None, progress: LaunchProgress, *, to_run: bool = False
 ) -> RenderedJob:
-    """Return a job and the command or file that starts the job; start nothing.
+    """Return a job and the command or file that starts it; start nothing.
 
-    `launcher` None selects an installed launcher; if none is installed and `to_run` is False, the
-    job is rendered for Open MPI. Raises InputError for an invalid job. With `to_run`, also raises
-    PlatformError if the launcher or the program is not installed.
+    Without a launcher the job is rendered for Open MPI. With `to_run`, raises PlatformError if the
+    launcher or the program is not installed.
     """
     job, says_nodes = job_of(request)
     found = _launcher_for(job, launcher, progress.warn, run=to_run)
@@ -112,12 +113,10 @@ def run_job(
     choice: str | None = None,
     start_within: float | None = None,
 ) -> LaunchResult:
-    """Start a job, follow it to its end, and store the output, the job and the samples in a study.
+    """Start a job, follow it to its end, and store output, job and samples in a study.
 
-    Without a study all files are deleted at the end. `choice` is the choice with which the job
-    measures its tables. A job that a queue has not started after `start_within` seconds is
-    cancelled. Raises InputError for an invalid choice, StudyError if `study` is a file, and the
-    exceptions of the launchers.
+    A job that a queue has not started after `start_within` seconds is cancelled. Raises InputError
+    for an invalid choice, StudyError if `study` is a file, and the launchers' errors.
     """
     job, rendered = ready
     chosen = parse_choice(choice) if choice is not None else None
@@ -143,7 +142,6 @@ def run_job(
 def _launcher_for(
     job: Job, launcher: str | None, warn: Callable[[str], None], *, run: bool
 ) -> InstalledLauncher:
-    """Return the launcher to use. It must be installed only if `run` is True."""
     if launcher is None:
         try:
             return choose(job)
@@ -162,16 +160,12 @@ def _launcher_for(
 
 
 def _on_allocation(job: Job, found: InstalledLauncher, note: Callable[[str], None]) -> Job:
-    """Return the job with the number of nodes of this shell's Slurm allocation, if there is one."""
     nodes = nodes_given(found.flavor.launcher, note)
     return job if nodes is None else replace(job, nodes=nodes)
 
 
 def _with_mpi(job: Job, found: InstalledLauncher) -> Job:
-    """Return the job with a value for srun's --mpi that this machine supports.
-
-    A job with another launcher or with its own value does not change.
-    """
+    """Return the job with a value for srun's --mpi that this machine supports."""
     if found.flavor.launcher is not Launcher.SLURM or found.program is None or job.slurm.mpi:
         return job
     return replace(job, slurm=replace(job.slurm, mpi=slurm_mpi()))

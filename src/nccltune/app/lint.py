@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lint: recognise a file or a text by its content, and check it.
 
-There are three kinds:
-
-- a tuner configuration (CSV)
-- a topology or graph file (XML, or the matrix of nvidia-smi topo -m)
-- a launch: a command line, a script, a Kubernetes manifest, or the output of nccl-tests
+It is a tuner configuration (CSV), a topology or graph file, or a launch: a command line, a script,
+a Kubernetes manifest, or the output of nccl-tests.
 """
 
 import codecs
@@ -76,15 +73,10 @@ class LintKind(StrEnum):
 
 
 class LintRequest(NamedTuple):
-    """The inputs to check.
+    """The inputs to check: files, folders, launch commands, or a `command` in words.
 
-    - `things`: files, folders, or launch commands with one string for each command
-    - `command`: a launch command as separate words
-    - `kind`: the kind of all inputs; None recognises each input by its content
-    - `nodes`, `gpus`, `gpu_memory`: nodes of a launch, GPUs of a node, memory of a GPU (`80G`)
-    - `launcher`: the launcher of the commands
-    - `settings`: keys of a job file for the launch (`hosts=a:8,b:8`)
-    - `here`: also compare topologies with this machine
+    `kind` None recognises each by its content. `gpu_memory` is such as `80G`, `settings` are keys
+    of a job file (`hosts=a:8,b:8`). `here`: also compare topologies with this machine.
     """
 
     things: Sequence[str]
@@ -99,11 +91,7 @@ class LintRequest(NamedTuple):
 
 
 class LintedConfiguration(NamedTuple):
-    """A checked configuration.
-
-    `source` is the study or file that the user named, `path` the configuration, `rules` the number
-    of its rules.
-    """
+    """A checked configuration; `source` is the study or file that the user named."""
 
     source: Path
     path: Path
@@ -119,8 +107,8 @@ class LintedConfiguration(NamedTuple):
 class LintedLaunch(NamedTuple):
     """A checked launch.
 
-    `source` is the file with the launch; None for a command line. `commands` has the problems of
-    each command, `findings` the problems of the whole file.
+    `source` is its file, if any. `commands` has the problems of each command, `findings` those of
+    the whole file.
     """
 
     source: str | None
@@ -152,10 +140,7 @@ class Linted(NamedTuple):
 
 
 def lint(request: LintRequest) -> Linted:
-    """Check every input of a request according to its kind.
-
-    Raises InputError for an input that cannot be read, has no known kind, or fits two kinds.
-    """
+    """Check every input according to its kind. Raises InputError for one of no or two kinds."""
     linted = Linted([], None, [])
     site, flavors = _site(request), _flavors(request.launcher)
     topologies: list[Path] = []
@@ -188,11 +173,7 @@ def lint(request: LintRequest) -> Linted:
 
 
 def recognise(path: Path) -> LintKind:
-    """Return the kind of a file or folder by its content.
-
-    A folder with tuner.conf is a study, a folder with XML files has topologies. Raises InputError
-    for content of no known kind, and for content that may be a configuration or a script.
-    """
+    """Return the kind of a file or folder by its content. Raises InputError if that is unclear."""
     if path.is_dir():
         return _recognise_folder(path)
     text = _text_of(path)
@@ -235,7 +216,6 @@ def _recognise_folder(path: Path) -> LintKind:
 
 
 def _text_of(path: Path) -> str:
-    """Return the text of a file. Raises InputError for a binary file."""
     data = read_file(path)
     encoding = encoding_of(data[:4])
     if "\0" in (text := data.decode(encoding, errors="replace")):
@@ -293,10 +273,7 @@ def _lint_configuration(path: Path) -> LintedConfiguration:
 
 
 def _xml_files(path: Path) -> list[Path]:
-    """Return `path` if it is a file, else the XML files below the folder.
-
-    Raises InputError if the folder has no XML file.
-    """
+    """Return the XML files of `path`, or InputError if there is none."""
     if not path.is_dir():
         return [path]
     found = sorted(path.rglob("*.xml"))
@@ -306,10 +283,7 @@ def _xml_files(path: Path) -> list[Path]:
 
 
 def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
-    """Check a launch command that is given as one string.
-
-    Raises InputError if the string is neither a command nor the name of a file.
-    """
+    """Check a launch command. Raises InputError if it is neither a command nor a file's name."""
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
@@ -320,10 +294,7 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
 def _lint_launch(
     text: str, name: str | None, site: LaunchContext, flavors: tuple[Flavor, ...]
 ) -> LintedLaunch:
-    """Check the manifests, commands, outputs and settings of a text. `name` is its file.
-
-    Raises InputError if it has none of them.
-    """
+    """Check the manifests, commands, outputs and settings of a text. Raises InputError for none."""
     if name is not None:
         site = site._replace(folder=str(Path(name).parent))
     services, plain = compose.services_in(text)
@@ -395,11 +366,7 @@ def _site(request: LintRequest) -> LaunchContext:
 
 
 def _flavors(text: str | None) -> tuple[Flavor, ...]:
-    """Return the flavors of the launcher named `text`; empty (all launchers) if `text` is None.
-
-    A flavor is a launcher with a version. `openmpi:5` selects one version. Raises InputError for a
-    launcher or a version whose command line cannot be checked.
-    """
+    """Return the flavors of a launcher (`openmpi:5` is one); empty, which is all, for None."""
     if text is None:
         return ()
     wanted = launcher_flavor(text, known=[item.value for item in Launcher])

@@ -33,10 +33,8 @@ class BenchProgress(Protocol[Plan_contra]):
         """Report the platform and the bench's first answer, once, before the first measurement."""
 
     def watching(self, hello: Hello) -> AbstractContextManager[Watcher[Plan_contra]]:
-        """Return a context manager that yields an object to show the status.
-
-        A context is open while the bench measures; a verification opens one for each pass.
-        """
+        """Return a context, open during one pass of measuring, that yields what shows its
+        status."""
 
     def stopped(self, kept: str) -> None:
         """Report an early end. `kept` describes the results that are in the study."""
@@ -46,17 +44,10 @@ class ExperimentProgress(Protocol):
     """Callbacks of a running experiment that starts processes."""
 
     def started(self, platform: Platform, library: str | None) -> None:
-        """Report the platform, once, before the first measurement.
-
-        `library` names the measured library: the path of NCCL, or nccl-tests with its version. It
-        is None if unknown.
-        """
+        """Report the platform and the measured library, once, before the first measurement."""
 
     def watching(self) -> AbstractContextManager[StatusCallback]:
-        """Return a context manager that yields the callback for the status.
-
-        The context is open while the experiment measures.
-        """
+        """Return a context, open while the experiment measures, that yields the callback."""
 
     def stopped(self, kept: str) -> None:
         """Report an early end. `kept` describes the results that are in the study."""
@@ -89,9 +80,7 @@ def platform_of_run(
 ) -> Platform:
     """Return the platform of a program that has sent `hello`, for the study at `path`.
 
-    `recording` is the study that the program replays; None if the program measures. Raises
-    StudyError, with `hint`, if the study at `path` is of another platform. Also raises StudyError
-    if the recording or the study is damaged.
+    Raises StudyError, with `hint`, if the study is of another platform.
     """
     platform = platform_of(
         hello,
@@ -110,10 +99,7 @@ def platform_of_run(
 def platform_of_bench(
     path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
 ) -> Platform:
-    """Return the platform of a bench that has sent `hello`, for the study at `path`.
-
-    Raises what `platform_of_run` raises.
-    """
+    """Return the platform of a bench that has sent `hello`, for the study at `path`."""
     return platform_of_run(
         path,
         hello,
@@ -134,11 +120,9 @@ def refuse_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def hold_study(path: Path, platform: Platform | None) -> Iterator[Study]:
-    """Create the study at `path` if it does not exist, and lock it while the context is open.
+    """Create the study if it does not exist, and lock it while the context is open.
 
-    Writes `platform` if the study has no platform yet. If `platform` is None, the study must exist,
-    and its platform is not changed. Raises StudyError if another measurement has the lock, or if
-    the study cannot be written.
+    Raises StudyError if another measurement has the lock, or if the study cannot be written.
     """
     study = Study(path) if platform is None else Study.create(path)
     with locked(study):
@@ -149,10 +133,9 @@ def hold_study(path: Path, platform: Platform | None) -> Iterator[Study]:
 
 @contextlib.contextmanager
 def saved_when_stopped(stack: contextlib.ExitStack, save: Callable[[], object]) -> Iterator[None]:
-    """If an exception in `STOPPED_BY` ends the block, close `stack` and call `save`.
+    """If an exception in `STOPPED_BY` ends the block, close `stack`, call `save`, and re-raise.
 
-    Then the exception is raised again. A StudyError in `save` is ignored: both errors may have the
-    same reason, such as a full disk, and the first error is reported.
+    A StudyError in `save` is ignored: both may have one reason, such as a full disk.
     """
     try:
         yield

@@ -20,7 +20,7 @@ from nccltune.predict import NEWEST, LimitKind, Prediction, expected_of, predict
 from nccltune.predict.choice import CallTime
 from nccltune.predict.communicator import SETTINGS
 from nccltune.report.words import time_text
-from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, version_text
 
 _NOT_FOLLOWED = (
@@ -56,9 +56,8 @@ class ModelFigure(msgspec.Struct, frozen=True, kw_only=True):
 class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What NCCL's model gives one collective: no measurement, and never a verdict.
 
-    `figures` are those at the largest size and at the latency; empty if there is no model.
-    `sentence` then has the reason. `expected_gb_per_s` is the interval of bus bandwidths at the
-    largest size that holds 80 % of published systems; None but for NCCL's default.
+    `figures` are those at the largest size and at the latency; without a model, `sentence` has the
+    reason. `expected_gb_per_s` holds 80 % of published systems; None but for the default.
     """
 
     nccl: str
@@ -76,8 +75,7 @@ def own_prediction(
 ) -> Prediction:
     """Return what NCCL's model says of `collective` on a platform, under its settings.
 
-    An unknown version counts as the newest one. Raises InputError if a setting decides otherwise,
-    if the nodes differ, and what `predict` raises.
+    Raises InputError if a setting decides otherwise or the nodes differ.
     """
     for name in _NOT_FOLLOWED:
         if platform.settings.get(name):
@@ -103,10 +101,7 @@ def beside(
     times_us: Mapping[int, float],
     label: str,
 ) -> ModelFigures:
-    """Return the model's figures for the choice `label` beside measured times (us by size).
-
-    The last size is the one whose bandwidth is shown. The others are shown by their time.
-    """
+    """Return the model's figures for the choice `label` beside measured times (us by size)."""
     version = version_text(NEWEST)
     lead = f"NCCL's own cost model ({version}, as the version is not known)"
     if platform.nccl_version and known_version(platform.nccl_version):
@@ -241,8 +236,7 @@ def why_default(
 ) -> str:
     """Return why NCCL's default has the least time in its model, and why choices are missing.
 
-    `ran` are the choices that NCCL was seen to run as its default. If they are others, the sentence
-    states that the model does not explain them.
+    If `ran` are others, the sentence states that the model does not explain them.
     """
     lead = f"NCCL's own cost model ({platform.nccl_version}) "
     try:

@@ -48,10 +48,7 @@ class NcclTestsResult(NamedTuple):
 
 
 def plan_nccl_tests(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> NcclTestsPlan:
-    """Return the plan of a sweep into the study at `path`.
-
-    Run the default once; write nothing. Raises what `sweep_nccl_tests` raises.
-    """
+    """Return the plan of a sweep into the study at `path`; run the default once, write nothing."""
     experiment, platform, _ = _probe(path, site, scope)
     processes = len(experiment.plan())
     return NcclTestsPlan(
@@ -73,10 +70,8 @@ def sweep_nccl_tests(
 ) -> NcclTestsResult:
     """Measure every choice that NCCL offers, in rounds, and store the timings in a study.
 
-    Every timing is stored immediately, and STUDY/sweep.json records how the sweep ended. `command`
-    is stored as the command line that resumes the sweep. Raises PlatformError for a missing binary,
-    LaunchError if NCCL's default does not run, and the exception that stops the sweep early
-    (KeyboardInterrupt, StudyError).
+    Raises PlatformError for a missing binary, LaunchError if NCCL's default does not run, and what
+    stops the sweep early (KeyboardInterrupt, StudyError).
     """
     shown = progress or NoProgress()
     with contextlib.ExitStack() as stack:
@@ -116,7 +111,6 @@ def sweep_nccl_tests(
 def _probe(
     path: Path, site: NcclTestsSite, scope: NcclTestsScope
 ) -> tuple[NcclTestsExperiment, Platform, str]:
-    """Run the default once; return the experiment, its platform and the version of nccl-tests."""
     refuse_file(path)
     for collective in scope.collectives:
         site.binary(collective)

@@ -29,10 +29,8 @@ _KEEP_IT = (
 def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> Deployment:
     """Return the settings that make NCCL load and use the network plugin.
 
-    `plugin` is the path of the plugin on the nodes; None is its path on this machine. `nccl` is the
-    NCCL version on the nodes; None assumes a release that accepts a path. `warnings` in the result
-    names variables of this environment that conflict, and further steps. Raises InputError for a
-    path or version that does not work, and PlatformError if the plugin is not installed.
+    `plugin` is its path, `nccl` the NCCL version on the nodes; None assumes ours and one that takes
+    a path. Raises InputError for those that do not work, PlatformError without a plugin.
     """
     release = None if nccl is None else _release(nccl)
     path = plugin or net_path()

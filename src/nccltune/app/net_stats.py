@@ -15,10 +15,8 @@ def net_stats(
 ) -> Iterator[Sequence[NetProcess]]:
     """Yield processes with the traffic of their connections, once or with `watch` repeatedly.
 
-    Empty `pids` selects all processes of this user that use the plugin. With `pids` and `watch`
-    the iteration ends when these processes end. Rates are averages over `interval_s`; 0 omits them.
-    Raises InputError for a process that does not use the plugin, and for `watch` with an interval
-    that is too short.
+    Empty `pids` selects all processes of this user that use the plugin; else the end of these ends
+    it. Rates are averages over `interval_s`; 0 omits them. Raises InputError.
     """
     if watch and interval_s < _SHORTEST_S:
         raise InputError(f"‹watch› needs ‹interval› of {_SHORTEST_S} or more")

@@ -36,10 +36,7 @@ _LAST_LINES = 12
 
 
 class ProgramStart(NamedTuple):
-    """The number of a start, how many there are at most, and the seconds left at most.
-
-    `left_s` is None before the first start has ended.
-    """
+    """The number of a start, how many there are, and the seconds left at most, if known."""
 
     number: int
     most: int
@@ -76,8 +73,7 @@ class ProgramProgress(Protocol):
 class ProgramRun(NamedTuple):
     """One run of the program that ended well.
 
-    `logged` is NCCL's log, `samples` are the timings that the program printed. `elsewhere` are
-    sentences on processes that the launcher placed differently than requested.
+    `elsewhere` are sentences on processes that were placed differently than requested.
     """
 
     logged: LoggedRun
@@ -106,9 +102,8 @@ def run_program(
 ) -> ProgramRun:
     """Run the program once with NCCL's log on; pass its timings to `keep`, also if it fails.
 
-    The name of `folder` is `without` or `with` (the plugin). Wrong results with the plugin are no
-    failure of the program: they are in the samples. Raises LaunchError if the program fails, and
-    InputError if it cannot be started or writes no NCCL log.
+    The name of `folder` is `without` or `with` (the plugin). Raises LaunchError if the program
+    fails, InputError if it cannot be started or writes no NCCL log.
     """
     folder.mkdir()
     log = str(folder / "nccl.%h.%p.log")
@@ -195,8 +190,7 @@ def _run_under(
     return placement_differences(rendered.placement, follower)
 
 
-def _ignore(_: bytes) -> None:
-    """Show nothing."""
+def _ignore(_: bytes) -> None: ...
 
 
 def _failed(how: str, output: Path, start: ProgramStart) -> LaunchError:
@@ -208,7 +202,6 @@ def _failed(how: str, output: Path, start: ProgramStart) -> LaunchError:
 
 
 def _result_files(program: Sequence[str], began: float) -> list[Path]:
-    """Return the file that the program's option -J names, if this run wrote it."""
     found = []
     for word, following in zip(program, [*program[1:], ""], strict=True):
         name, is_joined, value = word.partition("=")
@@ -221,7 +214,6 @@ def _result_files(program: Sequence[str], began: float) -> list[Path]:
 
 
 def _samples(files: Sequence[Path], logged: LoggedRun, which: str) -> list[Sample]:
-    """Return the timings in files of one run, with what NCCL ran by its log."""
     log = logged.log
     options = ReadOptions(
         study="verify", choice=DEFAULT, started_here=True, nodes=log.nodes, ranks=log.ranks

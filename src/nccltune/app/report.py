@@ -51,11 +51,9 @@ class SavedReport(NamedTuple):
 
 
 def report_study(path: Path) -> ReportResult:
-    """Return the report of the study at `path`; write nothing.
+    """Return the report of the study at `path`. Raises StudyError if there is none.
 
-    Findings and rules are read from STUDY/findings.json and STUDY/tuning.json if these files are up
-    to date. Otherwise they are computed again, with a warning. Raises StudyError if there is
-    nothing to report.
+    Outdated findings and rules are computed again, with a warning.
     """
     parts = _parts(path)
     return ReportResult(parts.report, parts.warnings)
@@ -91,10 +89,7 @@ def _parts(path: Path) -> ReportParts:
 
 
 def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:
-    """Return the report of the study at `path`; with `save` write `page` or STUDY/report.html.
-
-    Raises what `report_study` raises, and UnwritableError if `page` cannot be written.
-    """
+    """Return the report of the study; with `save` write `page`, or STUDY/report.html."""
     parts = _parts(path)
     unsaved: list[UnwritableError] = []
     target = page or Study(path).report_path
@@ -105,15 +100,11 @@ def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedRep
 
 
 def write_page(report: Report, path: Path) -> None:
-    """Write a report as one HTML file, atomically.
-
-    Raises UnwritableError if the file cannot be written.
-    """
+    """Write a report as one HTML file, atomically. Raises UnwritableError."""
     write_whole(path, render(report))
 
 
 def _checks(study: Study) -> Checks | None:
-    """Return the doctor's checks that `auto` or `doctor -o STUDY` stored; None without them."""
     path = study.doctor_path
     if not path.is_file():
         return None
@@ -123,24 +114,19 @@ def _checks(study: Study) -> Checks | None:
 
 
 def _has_hash(study: Study, wanted: str | None) -> bool:
-    """Return whether STUDY/tuner.conf has the content with this hash."""
     path = study.config_path
     return path.is_file() and config_hash(path.read_bytes()) == wanted
 
 
 def _is_of_config(study: Study, proof: Proof) -> bool:
-    """Return whether STUDY/tuner.conf has the rules of the proof. Its comments do not matter."""
+    """Return whether STUDY/tuner.conf has the rules of the proof; comments do not matter."""
     if not study.config_path.is_file():
         return False
     return [item.rule for item in proof.rules] == rules_of(study)
 
 
 def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
-    """Return the study's tuning, whether STUDY/tuner.conf has the same rules, and warnings.
-
-    The tuning is read from tuning.json. If this file is missing or older than the samples, the
-    rules are searched again.
-    """
+    """Return the tuning, searched again if it is outdated, whether tuner.conf has it, warnings."""
     study, options, warnings = opened.study, TuneOptions(), []
     if study.tuning_path.is_file():
         stored = study.read_json(study.tuning_path, Tuning)
@@ -155,10 +141,9 @@ def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
 
 
 def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) -> Commands:
-    """Return the commands that the report offers to copy.
+    """Return the commands that the report offers to copy. Raises StudyError.
 
-    `written` is whether tuner.conf has the rules of `tuning`. `proven` is whether the study has a
-    proof. Raises StudyError if platform.json is damaged.
+    `written` is whether tuner.conf has the rules of `tuning`.
     """
     path = shlex.quote(str(opened.study.path))
     options = _options(tuning.options, TuneOptions())
@@ -175,7 +160,6 @@ def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) 
 
 
 def _options(options: TuneOptions, usual: TuneOptions) -> list[str]:
-    """Return the options of `nccltune tune` that differ from its defaults."""
     found = []
     for name, option, share in (
         ("min_gain", "--min-gain", True),
@@ -195,7 +179,6 @@ def _options(options: TuneOptions, usual: TuneOptions) -> list[str]:
 
 
 def _source(record: ImportRecord) -> str:
-    """Return one line about an imported file."""
     parts = [f"{record.file}: {record.kind.value}", counted(record.samples, "sample")]
     if record.unreadable:
         parts.append(f"{counted(record.unreadable, 'line')} not readable")

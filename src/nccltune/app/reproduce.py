@@ -14,8 +14,7 @@ from nccltune.study import names
 from nccltune.study.files import Study
 
 SUFFIX = "-again"
-"""The end of the name of the new study. The command does not write into the old study, because a
-sweep does not measure again what the study already has."""
+"""A sweep does not measure again what a study has, so the new study has another name."""
 _LAUNCHER = "NAME"
 """Stands for the launcher, which imported timings do not name."""
 
@@ -32,10 +31,8 @@ def measure_again(
 ) -> Reproduction:
     """Return the command that measures `study` again into a new study.
 
-    The study may record the command of its sweep, which is then used with the new study. Otherwise,
-    for example after an import, the command is `nccltune auto` with the same collectives and range
-    of sizes. `tune_options` are the options of the rule search. With `proven`, the command also
-    verifies the rules. Raises StudyError if platform.json is damaged.
+    It is that of its sweep, or `nccltune auto` with the same collectives and sizes. `tune_options`
+    are those of the rule search. Raises StudyError.
     """
     target = _beside(study.path)
     platform = study.platform()
@@ -63,16 +60,12 @@ def measure_again(
 
 
 def sweep_again(study: Study, found: SortedSamples) -> str:
-    """Return the command of a sweep with the collectives and sizes of `found`, into a new study.
-
-    Raises StudyError if platform.json is damaged.
-    """
+    """Return the command that sweeps the collectives and sizes of `found` into a new study."""
     words = _new_sweep(found, study.platform(), _beside(study.path))
     return shlex.join([words[0], "sweep", *words[2:]])
 
 
 def _beside(path: Path) -> str:
-    """Return the path of a new study next to the old one. Nothing exists at this path."""
     name = str(path).rstrip("/") + SUFFIX
     number = 2
     while Path(name).exists():
@@ -82,10 +75,7 @@ def _beside(path: Path) -> str:
 
 
 def _recorded_command(study: Study) -> list[str] | None:
-    """Return the words of the command that swept the study.
-
-    Return None if no sweep is recorded, or if sweep.json is damaged or has no `nccltune` command.
-    """
+    """Return the command that swept the study; None if no `nccltune` command is recorded."""
     path = study.path / names.SWEEP
     if not path.is_file():
         return None
@@ -97,7 +87,7 @@ def _recorded_command(study: Study) -> list[str] | None:
 
 
 def _redirected(words: list[str], target: str) -> list[str]:
-    """Return the command line `words` with `target` as the study to write."""
+    """Return `words` with `target` as the study to write."""
     end = words.index("--") if "--" in words else len(words)
     for place in range(end - 1):
         if words[place] in ("--output", "-o"):
@@ -106,11 +96,7 @@ def _redirected(words: list[str], target: str) -> list[str]:
 
 
 def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[str]:
-    """Return an `auto` command that measures the collectives and the range of sizes of `found`.
-
-    The command uses the scale with the most ranks. Collectives that NCCL's tuner does not handle
-    are left out. If none is left, the command measures the default collectives and sizes of `auto`.
-    """
+    """Return an `auto` command that measures the collectives and sizes of `found`."""
     words = ["nccltune", "auto", "--output", target]
     tuned = [item for item in found.timings if item.condition.collective.tuned]
     if not tuned:
@@ -139,7 +125,7 @@ def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[st
 
 
 def _size_option(size: int) -> str:
-    """Return a size in the form that the option `--sizes` accepts: `64K`, `1000`."""
+    """Return a size as `--sizes` accepts it: `64K`, `1000`."""
     for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
         if size >= factor and size % factor == 0:
             return f"{size // factor}{unit}"

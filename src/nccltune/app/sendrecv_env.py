@@ -27,10 +27,9 @@ _AS_NCCL = Path("nccltune-sendrecv")
 def sendrecv_deployment(*, library: Path | None = None, study: Path | None = None) -> Deployment:
     """Return the settings that load the library before NCCL and turn it on.
 
-    The settings that comparisons in `study` recommend are added, if given; they may turn the
-    library off. `library` is the path of the library on the nodes; None is its path on this
-    machine. Raises InputError for a path that LD_PRELOAD cannot express and for a study without
-    such settings or with unknown ones, and PlatformError if the library is not installed.
+    What comparisons in `study` recommend is added, and may turn it off. `library` is its path on
+    the nodes; None is ours. Raises InputError for a path that LD_PRELOAD cannot express and for a
+    study without such settings, PlatformError without the library.
     """
     if study is not None and not has_threshold(study):
         raise InputError(

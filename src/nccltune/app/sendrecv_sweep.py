@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.app.measuring import ExperimentProgress
-from nccltune.app.settings_experiment import planned, run_experiment
+from nccltune.app.sendrecv_settings import planned, run_experiment
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.settings import Settings
-from nccltune.measure.engine.settings_processes import Starter
+from nccltune.measure.engine.settings_experiment import Starter
 from nccltune.measure.experiments.copies.experiment import (
     CopiesExperiment,
     CopiesScope,
@@ -37,11 +37,7 @@ from nccltune.study.files import Study
 
 
 class CopiesPlan(NamedTuple):
-    """The plan of a comparison, with estimated numbers of processes and seconds.
-
-    `pairs` is the number of pairs of processes, one with NCCL and one with copy engines. `policies`
-    are the further settings of the library to try.
-    """
+    """Pairs of processes and policies to try, with estimated numbers of processes and seconds."""
 
     platform: Platform
     pairs: int
@@ -53,10 +49,7 @@ class CopiesPlan(NamedTuple):
 def plan_copies(
     path: Path, launch: Launch, scope: CopiesScope, *, library: Path | None = None
 ) -> CopiesPlan:
-    """Return the plan of a comparison into the study at `path`; write nothing.
-
-    Raises what `compare_copies` raises.
-    """
+    """Return the plan of a comparison into the study at `path`; write nothing."""
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
     with planned(CopiesExperiment, path, launch, start, scope, kept) as (made, platform):
@@ -73,13 +66,10 @@ def compare_copies(
     library: Path | None = None,
     command: str = "",
 ) -> CopiesVerdict:
-    """Compare NCCL with copy engines by size, into the study at `path`.
+    """Compare NCCL with copy engines by size; write the result, and sendrecv.conf if decided.
 
-    `library` is libnccltune-sendrecv.so (None: the installed one). `command` is stored as the
-    command line that resumes the comparison. Writes a result file. Writes sendrecv.conf only if the
-    comparison is decided. Raises InputError for a scope that cannot lead to a decision. Raises the
-    exception that stops the comparison early (KeyboardInterrupt, LaunchError, PlatformError,
-    StudyError); the study then has every timing.
+    `library` is libnccltune-sendrecv.so (None: the installed one). Raises InputError for a scope
+    that cannot lead to a decision, and what stops it early (`STOPPED_BY`).
     """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
@@ -97,10 +87,9 @@ def _kept(scope: CopiesScope) -> RecordKind:
 
 
 def copies_starter(launch: Launch, library: Path | None, seed: int, kept: RecordKind) -> Starter:
-    """Return a function that starts the processes of a comparison.
+    """Return what starts the processes, on GPUs or in a replay.
 
-    The processes run on GPUs or replay a recording. Raises InputError if the environment sets a
-    setting that is compared, and PlatformError if the library is not installed.
+    Raises InputError if the environment sets what is compared, PlatformError without a library.
     """
     if launch.replay is not None:
         return replay(launch.replay, seed, kept)
@@ -122,11 +111,9 @@ class _Result(msgspec.Struct):
 
 
 def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
-    """Replace the settings in sendrecv.conf by `settings`, the result of a comparison by size.
+    """Replace the result of a comparison in sendrecv.conf; a chunk size of the user stays.
 
-    A chunk size that the user added is kept, unless the new settings turn
-    the library off. Raises InputError if the file cannot be read, and UnwritableError if it cannot
-    be written.
+    Raises InputError if the file cannot be read, UnwritableError if it cannot be written.
     """
     values, path = _as_text(settings), study.path / names.SENDRECV_CONF
     before = read_conf(path) if path.is_file() else {}

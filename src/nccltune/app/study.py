@@ -35,10 +35,9 @@ class OpenStudy(NamedTuple):
 
 
 def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
-    """Return the study at `path` with its samples.
+    """Return the study at `path` with its samples. Raises StudyError.
 
-    With `curves` it is enough that the curve of a default can be shown, of an unknown number of
-    nodes. Raises StudyError if there is no study, or none of its samples can be compared.
+    With `curves` a default is enough, of an unknown number of nodes.
     """
     study = Study.open(path)
     samples = sort_samples(study.samples(), _default_runs(study), run_names(study))
@@ -77,7 +76,6 @@ def _lacks_ranks(samples: SortedSamples) -> bool:
 
 
 def _why_none(samples: SortedSamples) -> str:
-    """Return why no sample can be compared, with the number of timings for each reason."""
     unscaled = samples.without_scale + sum(timings.samples for timings in samples.unscaled)
     unknown = "nodes or ranks" if _lacks_ranks(samples) else "nodes"
     reasons = [
@@ -116,10 +114,7 @@ def _add_predictions(study: Study, samples: SortedSamples) -> None:
 
 
 def platform_with_hardware(study: Study) -> Platform:
-    """Return the platform of a study with the hash of its hardware, as far as a file shows it.
-
-    Raises StudyError if platform.json cannot be read.
-    """
+    """Return the platform of a study with the hash of its hardware, as far as a file shows it."""
     platform, path = study.platform(), study.topology_path
     if platform.topology_hash is None and path is not None:
         with contextlib.suppress(InputError):
@@ -141,11 +136,7 @@ def config_of(study: Study) -> Path:
 
 @contextlib.contextmanager
 def saving(unsaved: list[UnwritableError], asked: Path | None = None) -> Iterator[None]:
-    """Catch an UnwritableError of the `with` block and append it to `unsaved`.
-
-    So results of a read-only study can still be shown. The error is raised again if it concerns
-    `asked`, a file that the user named.
-    """
+    """Collect an UnwritableError of the block in `unsaved`, but not one about `asked`."""
     try:
         yield
     except UnwritableError as error:

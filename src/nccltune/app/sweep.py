@@ -29,8 +29,7 @@ from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
 
 Channels = Literal["default", "any"]
-"""How many channels a rule may use: at most as many as NCCL's default (`default`), or any number
-(`any`)."""
+"""How many channels a rule may use: at most as many as NCCL's default, or any number."""
 
 
 SweepProgress = BenchProgress[Plan]
@@ -49,10 +48,7 @@ class SweepResult(NamedTuple):
 def plan_sweep(
     path: Path, launch: Launch, scope: SweepScope, *, channels: Channels = "default"
 ) -> tuple[Platform, Plan]:
-    """Return the platform and the plan of a sweep into the study at `path`; write nothing.
-
-    The bench is started, but nothing is measured. Raises what `sweep` raises.
-    """
+    """Return the platform and the plan of a sweep; the bench starts, but measures nothing."""
     refuse_file(path)
     with (
         topology_dump(launch) as hardware,
@@ -74,11 +70,9 @@ def sweep(
 ) -> SweepResult:
     """Measure into the study at `path` until nothing is worth measuring or the budget is spent.
 
-    Every timing is stored immediately. `command` is stored as the command line that resumes the
-    sweep. Pass the same `channels` to the rule search later, because they determine which choices
-    are worth measuring. `meanwhile` is called while the bench starts, which takes seconds. Raises
-    what `Bench` raises, and StudyError if the study is a file, is of another platform, or cannot be
-    read or written. KeyboardInterrupt stops the sweep and is raised again.
+    `command` is stored as what resumes the sweep. `channels` must be those of the rule search
+    later. `meanwhile` is called while the bench starts, which takes seconds. Raises what `Bench`
+    raises, and StudyError if the study is of another platform or cannot be read or written.
     """
     refuse_file(path)
     with contextlib.ExitStack() as stack:
@@ -115,20 +109,14 @@ def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesE
 
 
 def _meanwhile(also: Callable[[], None]) -> None:
-    """Call `also`, then import the modules that the sweep needs later.
-
-    The imports of scipy and rich take 0.4 s. The bench initialises the GPUs during this time.
-    """
+    """Call `also`, then import scipy and rich (0.4 s) while the bench initialises the GPUs."""
     also()
     for name in ("nccltune.tune.search", "scipy.special", "rich.live", "rich.table"):
         importlib.import_module(name)
 
 
 def decide(timings: Timings, channels: Channels = "default") -> SizeDecisions:
-    """Return the choice that a rule would have at every size if rules were searched now.
-
-    The choice is `DEFAULT` at a size without a rule.
-    """
+    """Return the choice that a rule would have at every size now; `DEFAULT` without a rule."""
     # Import here and not at the top, so that `_meanwhile` can import these modules while the bench
     # starts.
     from nccltune.tune.result import TuneOptions

@@ -47,11 +47,7 @@ def measure_calibration(
     topology: Path | None = None,
     command: str,
 ) -> Calibrated:
-    """Measure into the study at `path`, and write the efficiencies into the same study.
-
-    `command` is stored as the command line that resumes the measurement. Raises what `sweep` and
-    `calibrate` raise.
-    """
+    """Measure into the study at `path`, and write the efficiencies into the same study."""
     sweep(path, launch, SCOPE, progress, command=command)
     return calibrate([path], topology, path)
 
@@ -61,10 +57,8 @@ def calibrate(
 ) -> Calibrated:
     """Return the link efficiencies that the samples of studies of one platform show.
 
-    Pass studies of one node first: the calculation for a study uses the efficiencies that the
-    studies before it showed. `topology` is a topology file; None uses the topology of each study.
-    `output` is a file or study to write to. Raises InputError if the samples show no efficiency,
-    StudyError for a path without a study, and UnwritableError if `output` cannot be written.
+    Pass studies of one node first: each uses the efficiencies of those before it. Raises InputError
+    if the samples show none, StudyError, and UnwritableError for `output`.
     """
     result: Derived | None = None
     for path in paths:
@@ -101,11 +95,7 @@ def calibrate(
 
 
 def _usable(study: Study, found: list[Observation]) -> list[Observation]:
-    """Return the observations of real links, without those between emulated nodes.
-
-    Emulated nodes are GPUs of one machine that use its loopback interface. Raises InputError if all
-    observations are of this kind.
-    """
+    """Return the observations without emulated nodes. Raises InputError if none is left."""
     if study.platform().emulated_nodes and all(one.nodes > 1 for one in found):
         raise InputError(
             "its nodes are one machine's GPUs, so no NIC was in the way",
@@ -116,11 +106,8 @@ def _usable(study: Study, found: list[Observation]) -> list[Observation]:
 
 
 def _save(calibration: Calibration, output: Path) -> Path:
-    """Write the efficiencies that differ from the built-in ones; return the path of the file.
-
-    `output` is a file or a study folder. Efficiencies equal to the built-in ones are left out. If a
-    later release of nccltune changes a built-in efficiency, its new value is then used.
-    """
+    """Write the efficiencies that are not built in, so that newer defaults count; return the
+    path."""
     path = output / CALIBRATION if output.is_dir() else output
     own = {
         name: figure

@@ -28,7 +28,7 @@ class ConvertRequest(NamedTuple):
     """The source of a topology and the facts that it may lack.
 
     The source is the file `path`, an even tree of `cpus` and `switches`, or this machine. Bus ids
-    are written as `A,B`. `pcie` (`5x16`) describes links without a known generation and width.
+    are `A,B`. `pcie` (`5x16`) describes links without a known generation and width.
     """
 
     path: Path | None = None
@@ -40,10 +40,7 @@ class ConvertRequest(NamedTuple):
 
 
 class ConvertResult(NamedTuple):
-    """The text of the written file, the devices that it leaves out, and its problems.
-
-    A device is left out if its bus id is unknown.
-    """
+    """The text of the file, the devices left out for want of a bus id, and its problems."""
 
     xml: str
     left_out: list[str]
@@ -53,7 +50,7 @@ class ConvertResult(NamedTuple):
 def convert(request: ConvertRequest, output: Path | None = None) -> ConvertResult:
     """Return the text of a file for NCCL_TOPO_FILE, and write it to `output` if given.
 
-    Raises InputError for an unreadable source, an invalid bus id or link, or an unwritable output.
+    Raises InputError for what cannot be read or written, an invalid bus id or link.
     """
     gpu_ids = parse_bus_ids(request.gpu_ids) if request.gpu_ids is not None else []
     nic_ids = parse_bus_ids(request.nic_ids) if request.nic_ids is not None else []
@@ -86,10 +83,7 @@ def convert(request: ConvertRequest, output: Path | None = None) -> ConvertResul
 
 
 def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool]:
-    """Return the topology, and whether the bus ids of its devices are made up.
-
-    Raises InputError for options that contradict each other, and for an unreadable source.
-    """
+    """Return the topology, and whether its bus ids are made up. Raises InputError."""
     what, cpus, switches = request.path, request.cpus, request.switches
     if cpus is not None or switches is not None:
         if what is not None:

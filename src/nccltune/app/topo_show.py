@@ -16,11 +16,7 @@ from nccltune.topology.nccl_model.settings import parse_settings, parse_version,
 
 
 class ShownTopology(NamedTuple):
-    """A topology, its link graph and NCCL's paths.
-
-    `topology` has the content of the file. `whole` also has the GPUs and NVLinks that NCCL would
-    detect, as far as they can be assumed. The graph and the paths are those of `whole`.
-    """
+    """The topology of a file, and the `whole` one, with what NCCL would detect; its graph."""
 
     topology: Topology
     whole: Topology
@@ -39,10 +35,9 @@ def show_topology(
     settings: Sequence[str] = (),
     nccl_version: str | None = None,
 ) -> ShownTopology:
-    """Return the topology of a file or a study, or of this machine if `path` is None.
+    """Return the topology of a file, a study, or this machine. Raises InputError.
 
-    `settings` are NCCL settings (NAME=VALUE) that change paths. Raises InputError for an unreadable
-    topology, and for an invalid setting or version.
+    `settings` are NCCL settings (NAME=VALUE) that change paths.
     """
     version = parse_version(nccl_version) if nccl_version is not None else None
     chosen = parse_settings(settings)

@@ -30,7 +30,7 @@ from nccltune.topology.flows.what_if import (
     what_if,
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
-from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, parse_version
 
 LARGE = 8 << 30
@@ -38,12 +38,10 @@ LARGE = 8 << 30
 
 
 class WhatIfRequest(NamedTuple):
-    """A platform, and the changes to evaluate.
+    """A platform (a topology file or a study), and the changes to evaluate.
 
-    `path` is a topology file or a study. `environment` are settings that are set now (NAME=VALUE).
-    Changes are `gdr_read`, `p2p_levels`, `algorithms`, `settings` (NAME=VALUE), `moves`
-    (NIC=PLACE), `switches` (PLACE=DEVICE,...) and `to_nodes`. Without any change, settings that may
-    matter are evaluated.
+    `environment` is set now (NAME=VALUE). `moves` are NIC=PLACE, `switches` PLACE=DEVICE,...
+    Without any change, settings that may matter are evaluated.
     """
 
     path: Path
@@ -63,10 +61,9 @@ class WhatIfRequest(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The platform `case`, its ceiling `now`, and in `answers` the ceiling after each change.
+    """The ceiling `now`, and after each change; sentences on what cannot be computed.
 
-    `unanswered` are sentences on settings whose effect cannot be computed for this topology.
-    `choice` is what NCCL's own model takes at `LARGE` bytes now; None if that is not known.
+    `choice` is what NCCL's own model takes at `LARGE` bytes now; None if unknown.
     """
 
     case: WhatIfCase
@@ -77,11 +74,9 @@ class Answers(NamedTuple):
 
 
 def answer(request: WhatIfRequest) -> Answers:
-    """Return the ceiling of a platform now and after each change; start and write nothing.
+    """Return the ceiling of a platform now, after each change, and after all of them.
 
-    If several changes are requested, the result also has the ceiling after all of them, except if
-    they have two different numbers of nodes. Raises InputError for a file that cannot be read, and
-    for unknown names.
+    Raises InputError for a file that cannot be read, and for unknown names.
     """
     case = _case(request)
     unanswered: list[str] = []
@@ -142,11 +137,7 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
 def conditions_of_study(
     path: Path,
 ) -> tuple[str | None, dict[str, str], tuple[int, int, int] | None]:
-    """Return the GPU, the settings and the NCCL version with which a study was measured.
-
-    Only settings that affect the ceiling or NCCL's choice are returned. GPU and version are None if
-    unknown.
-    """
+    """Return the GPU, the settings that affect the ceiling, and the NCCL version of a study."""
     study = Study(path)
     if not study.platform_path.is_file():
         return None, {}, None
@@ -164,7 +155,6 @@ def setting_pair(text: str, where: str | None) -> tuple[str, str]:
 
 
 def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
-    """Return the requested changes."""
     found: list[WhatIfChange] = []
     if request.gdr_read is not None:
         word = "on" if request.gdr_read else "off"
@@ -184,10 +174,7 @@ def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
 
 
 def _hardware(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
-    """Return the requested changes of hardware.
-
-    Each change is applied once here, so that an unknown name raises InputError before the search.
-    """
+    """Return the requested changes of hardware, each tried once for its InputError."""
     found: list[WhatIfChange] = []
     for text in request.moves:
         nic, place = setting_pair(text, "‹moves›")

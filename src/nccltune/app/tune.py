@@ -27,11 +27,7 @@ from nccltune.tune.study import tune, write
 
 
 class SavedTuning(NamedTuple):
-    """A tuning, the path of its configuration, and errors if a file could not be written.
-
-    The tuning has the hash of the configuration only if the configuration was written. `left_out`
-    says which timings of the study no rule can be made of.
-    """
+    """A tuning, its configuration, errors of writing, and which timings no rule can be made of."""
 
     tuning: Tuning
     config: Path
@@ -42,10 +38,9 @@ class SavedTuning(NamedTuple):
 def tune_path(
     path: Path, options: TuneOptions, config: Path | None = None, *, save: bool
 ) -> SavedTuning:
-    """Find the rules of the study at `path`; with `save` write them as `save_tuning` does.
+    """Find the rules of the study at `path`; with `save` write them.
 
-    Raises StudyError if there is nothing to tune, InputError if the weights cannot be read, and
-    UnwritableError if `config` cannot be written.
+    Raises StudyError, InputError for weights, UnwritableError if `config` cannot be written.
     """
     opened = open_study(path)
     tuning = tune_study(opened, options)
@@ -58,7 +53,6 @@ def tune_path(
 
 
 def _left_out(samples: SortedSamples) -> list[str]:
-    """Return which timings were not compared, and why: half choices and unknown scales."""
     limited: dict[str, int] = {}
     for timings in samples.curves:
         if (limits := timings.condition.limits) is not None:
@@ -72,11 +66,9 @@ def _left_out(samples: SortedSamples) -> list[str]:
 
 
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
-    """Return the rules of a study with their evidence; write nothing.
+    """Return the rules of a study with their evidence.
 
-    Rules that an earlier `verify` of this study proved are proven. Those that `check` removed are
-    left out until they are measured again. Raises InputError if the file `options.weights` cannot
-    be read, and StudyError for a damaged file.
+    What `verify` proved is proven. What `check` removed is left out until it is measured again.
     """
     found = tune(
         opened.study.name,
@@ -91,11 +83,7 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
 
 
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
-    """Write STUDY/tuning.json and the configuration: `config`, or STUDY/tuner.conf.
-
-    Return the tuning with the hash of the configuration. Raises UnwritableError if a file cannot be
-    written.
-    """
+    """Write tuning.json and the configuration; return the tuning with its hash."""
     proof = _proof(study)
     return write(study, tuning, config, None if proof is None else proof_marks(proof))
 
@@ -108,10 +96,9 @@ def _proof(study: Study) -> Proof | None:
 
 
 def verify_command(study: Study, tuning: Tuning) -> str:
-    """Return the command that proves the rules of a tuning that are not proven.
+    """Return the command that proves the rules that are not.
 
-    Rules from other people's measurements are run by nccl-tests, where they were measured: once for
-    each collective and scale.
+    Imported rules are run by nccl-tests, once for each collective and scale.
     """
     command = f"nccltune verify {shlex.quote(str(study.path))}"
     if not study.imports_path.is_file():
@@ -125,7 +112,6 @@ def verify_command(study: Study, tuning: Tuning) -> str:
 
 
 def _nccl_tests(group: TunedGroup) -> str:
-    """Return the command of nccl-tests that runs the sizes of a group, one process per GPU."""
     sizes = [row.bytes for row in group.decisions]
     factors = {right / left for left, right in pairwise(sizes)}
     factor = factors.pop() if len(factors) == 1 else 2.0

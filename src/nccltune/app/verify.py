@@ -47,21 +47,16 @@ class VerifyPlan(NamedTuple):
 
 
 class VerifyResult(NamedTuple):
-    """The proof, and whether the verification removed or narrowed rules.
-
-    `proof` is None if the configuration has no rule.
-    """
+    """The proof, None without a rule, and whether rules were removed or narrowed."""
 
     proof: Proof | None
     is_changed: bool
 
 
 def plan_verify(study: Study, warn: Callable[[str], None]) -> VerifyPlan:
-    """Return the plan of a verification; start and write nothing.
+    """Return the plan of a verification. Raises InputError, StudyError.
 
-    `warn` receives a sentence if the configuration has lines that the plugin cannot read. Raises
-    InputError if there is no configuration or it cannot be read, and StudyError if the samples are
-    damaged.
+    `warn` gets a sentence on lines that the plugin cannot read.
     """
     _has_rules(study, warn)
     sizes: dict[Collective, list[int]] = {}
@@ -82,14 +77,11 @@ def verify(
     anew: bool = False,
     calls: CallKind = PLAIN,
 ) -> VerifyResult:
-    """Measure the rules of STUDY/tuner.conf until every remaining rule holds.
+    """Measure the rules of STUDY/tuner.conf, removing those that do not hold, until all do.
 
-    Rules that do not hold are removed from the file. `command` is stored as the command line that
-    resumes the verification, and `budget_s` limits its time in seconds. With `anew`, results of
-    earlier verifications are not used. `calls` are calls to measure besides plain ones, those of
-    the sweep, and registered buffers if a rule is for them. Raises InputError if there is no
-    configuration, StudyError if the study is of another platform or cannot be read or written, and
-    what `Bench` raises. KeyboardInterrupt stops the verification and is raised again.
+    `command` is stored as what resumes it. With `anew`, earlier results are not used. `calls` are
+    measured besides plain ones. Raises InputError without a configuration, StudyError, and what
+    `Bench` raises.
     """
     if not _has_rules(study, progress.warn):
         return VerifyResult(None, is_changed=False)
@@ -133,8 +125,7 @@ def _is_recorded_by(study: Study, replay: Path) -> bool:
 def as_measured(study: Study, *, one_process: bool = False) -> Launch:
     """Return the launch with which the study was measured, as far as it is known.
 
-    Raises InputError if the study replays a recording that cannot be opened by path or name, and
-    StudyError if platform.json is damaged or was written by a newer nccltune.
+    Raises InputError if its recording cannot be opened, and StudyError.
     """
     platform = study.platform()
     if platform.replay is not None:
@@ -154,11 +145,7 @@ def as_measured(study: Study, *, one_process: bool = False) -> Launch:
 
 
 def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Launch:
-    """Return the launch that the request describes.
-
-    If the request selects no GPUs, NCCL library or recording, use the GPUs or the recording with
-    which the study was measured. Raises what `launch_of` and `as_measured` raise.
-    """
+    """Return the launch that the request describes, for what it omits as the study was measured."""
     keys = keys_of(request)
     measured_with = as_measured(study, one_process=keys.per_node)
     named = request._replace(settings=())
@@ -192,10 +179,7 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
 
 
 def _has_rules(study: Study, warn: Callable[[str], None]) -> bool:
-    """Return whether the configuration has rules. Warn if the plugin cannot read some lines.
-
-    Raises InputError if there is no configuration or it cannot be read.
-    """
+    """Return whether the configuration has rules; warn of lines that the plugin cannot read."""
     path = config_of(study)
     read = read_rules(path)
     if read.problems:

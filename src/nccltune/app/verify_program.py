@@ -49,10 +49,7 @@ _OURS = (
 
 
 class ProgramScope(NamedTuple):
-    """How much to measure: at most `rounds` rounds in all runs with the same rules, in `budget_s`.
-
-    At least one round is run. With `anew`, rounds of earlier runs are not used.
-    """
+    """At most `rounds` rounds with the same rules, in `budget_s`; `anew` ignores earlier ones."""
 
     rounds: int = SECOND_LOOK
     budget_s: float | None = None
@@ -62,11 +59,8 @@ class ProgramScope(NamedTuple):
 class ProgramProof(NamedTuple):
     """The result of running a program without and with the rules.
 
-    deployed    whether the rules were followed, by NCCL's log
-    proof       the gains; None if they were not measured, and then `unmeasured` is the reason
-    is_changed  whether rules were removed or narrowed
-    reach       what to check if the plugin was not loaded
-    unsaved     the error if STUDY/deployed.json could not be written; else empty
+    `deployed` is whether the rules were followed, by NCCL's log. Without a `proof`, `unmeasured` is
+    the reason. `reach` is what to check if the plugin was not loaded.
     """
 
     deployed: StockProof
@@ -88,15 +82,11 @@ def verify_program(
 ) -> ProgramProof:
     """Run `program` in rounds of two starts, without and with the rules, and judge the rules.
 
-    The program runs under a launcher or directly. The first round decides by NCCL's logs whether
-    the rules are in force. If they are not, or if the program prints no table of nccl-tests, one
-    round is all. Timings are kept after each start, and rounds of earlier runs count. Writes
-    STUDY/deployed.json, and from four rounds on STUDY/proof.json. Rules that hold are marked as
-    proven in STUDY/tuner.conf, and those that do not hold are removed.
-
-    `command` is stored as the command line that goes on. Raises LaunchError if the program fails,
-    InputError if the study has no configuration or the program writes no NCCL log, and StudyError
-    if another measurement holds the study. All timings so far are then in the study.
+    If NCCL's logs of the first round do not show the rules, or the program prints no table of
+    nccl-tests, one round is all. Writes STUDY/deployed.json, and from four rounds on
+    STUDY/proof.json and the marks in tuner.conf. Raises LaunchError if the program fails,
+    InputError without a configuration or NCCL log, StudyError if another measurement holds the
+    study.
     """
     config = config_of(study)
     plain = _without_ours(os.environ, deployment(config))
@@ -112,8 +102,6 @@ def verify_program(
 
 
 class _ProgramVerification:
-    """One run of `verify_program`."""
-
     def __init__(
         self,
         study: Study,
@@ -143,7 +131,6 @@ class _ProgramVerification:
         self._unsaved: list[UnwritableError] = []
 
     def run(self, plain: Mapping[str, str]) -> ProgramProof:
-        """Run rounds until every rule is decided, or the rounds or the budget are spent."""
         try:
             while True:
                 pair = self._round(plain)
@@ -170,7 +157,6 @@ class _ProgramVerification:
         return self._result(deployed, proof, None)
 
     def _round(self, plain: Mapping[str, str]) -> "_Pair":
-        """Run the program without and with the plugin; every second round in reverse order."""
         sides = ["without", "with"]
         if self._count % 2:
             # A drift over the starts then cancels out.
@@ -197,7 +183,6 @@ class _ProgramVerification:
 
     @property
     def _count(self) -> int:
-        """Return the number of rounds of the program, of this run and of earlier runs."""
         return len(self._rounds.known) + len(self._rounds.done)
 
     def _start(self, place: int) -> ProgramStart:
@@ -211,7 +196,6 @@ class _ProgramVerification:
             self._rounds.add_samples(samples)
 
     def _deployed(self, pair: "_Pair") -> StockProof:
-        """Write and return what NCCL's logs show: whether the rules were followed."""
         before, after = pair.before, pair.after
         facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
         points = points_of(before.logged, after.logged, pair.rules, (before.times, after.times))
@@ -233,7 +217,6 @@ class _ProgramVerification:
         return deployed
 
     def _unmeasured(self, pair: "_Pair", deployed: StockProof) -> str | None:
-        """Return why the timings of a round prove no gain; None if they may."""
         if not (pair.before.samples and pair.after.samples):
             return "the command prints no table of nccl-tests"
         if deployed.before.config_hashes or deployed.after.config_hashes != [pair.hash]:
@@ -269,7 +252,6 @@ class _ProgramVerification:
         )
 
     def _judged(self) -> ProofPlan:
-        """Remove or narrow the rules that do not hold; return the judge of the others."""
         while True:
             rules, scale = rules_of(self._study), self._rounds.rounds[-1].scale
             plan = self._rounds.plan(rules, measured(self._study, scale))
@@ -284,7 +266,6 @@ class _ProgramVerification:
             self._progress.dropped(bad)
 
     def _end_of(self, plan: ProofPlan) -> str | None:
-        """Return the reason to end after this round; None to go on."""
         # Look only after every few rounds: each look is a chance to be wrong.
         if plan.is_decided and (plan.rounds < FIRST_LOOK or plan.rounds % STEP == 0):
             return "done"
@@ -321,7 +302,6 @@ class _ProgramVerification:
         return joined(proof, self._before)
 
     def _is_judged(self) -> bool:
-        """Return whether the rounds are enough for a proof, or have removed a rule."""
         return self._total >= FIRST_LOOK or bool(self._dropped)
 
     def _kept(self) -> str:
@@ -341,8 +321,6 @@ class _ProgramVerification:
 
 
 class _Pair(NamedTuple):
-    """The two runs of a round, and the rules that the second was to load."""
-
     before: ProgramRun
     after: ProgramRun
     rules: list[Rule]

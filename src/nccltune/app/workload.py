@@ -16,10 +16,8 @@ from nccltune.workload.table import Workload, WorkloadRow
 class SizeRange(msgspec.Struct, frozen=True):
     """The calls of one operation between two sizes; all numbers are means of a step or a rank.
 
-    - `low`, `high`: the smallest and the largest size in the range
-    - `time_us`: on the GPU, with the wait for other ranks. A call without a time takes the mean of
-      its size, or does not count if no call of its size has one; None if no call has one
-    - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
+    `time_us` includes the wait for other ranks; a call without a time takes the mean of its size,
+    if any. `exposed_us` is the part in which the GPU ran no kernel but NCCL's; None if unknown.
     """
 
     operation: Operation
@@ -32,10 +30,7 @@ class SizeRange(msgspec.Struct, frozen=True):
 
 
 class GroupUse(msgspec.Struct, frozen=True):
-    """What communicators of one name and scale carry.
-
-    `parallelism` is what their name states, such as `tensor parallel`; None if it states none.
-    """
+    """What communicators of one name and scale carry; `parallelism` as their name states it."""
 
     group: CommGroup
     parallelism: str | None
@@ -46,10 +41,8 @@ class GroupUse(msgspec.Struct, frozen=True):
 class WorkloadSummary(msgspec.Struct, frozen=True):
     """What a job sends: groups of communicators, those with the most time or bytes first.
 
-    - `unit`: what the means are of, `a step` or `a rank`
-    - `time_us`, `exposed_us`: of all calls whose time is known; None if no call has one, the
-      exposed time also if calls with a time lack it
-    - `workload`: the sums that the means are made of, at every size
+    `unit` is `a step` or `a rank`. Times are of all calls whose time is known; None if none is.
+    `workload` has the sums that the means are made of, at every size.
     """
 
     unit: str
@@ -62,10 +55,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
 
 
 def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
-    """Return what a job sends, from recordings: files, or folders of them.
-
-    Raises InputError if a name does not exist or nothing can be read.
-    """
+    """Return what a job sends, from recordings: files or folders. Raises InputError."""
     job = read_workload(paths)
     groups = [
         GroupUse(
@@ -92,7 +82,6 @@ def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
 
 
 def _known(times: Iterable[float | None]) -> float | None:
-    """Return the sum of the known times; None if none is known."""
     found = [time for time in times if time is not None]
     return sum(found) if found else None
 
@@ -127,5 +116,4 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
 
 
 def _whole(time_us: float, timed: int, calls: int, units: int) -> float | None:
-    """Return the time of all calls of a unit, from that of those that have one."""
     return time_us / timed * calls / units if timed else None

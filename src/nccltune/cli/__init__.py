@@ -53,7 +53,6 @@ options.py           options that several verbs have, with the same meaning in e
 requests.py          build arguments for functions of `nccltune.app` from options
 verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
-console.py           a console that prints text of other programs literally
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes
@@ -171,10 +170,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code.
-
-    Every exception of a verb is turned into an error message and an exit code here.
-    """
+    """Run the command line; every exception becomes an error message and an exit code."""
     reset_verbosity()
     try:
         result = cli.main(args=args, prog_name="nccltune", standalone_mode=False)

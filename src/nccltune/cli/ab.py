@@ -99,12 +99,7 @@ def command(
     from nccltune.app.ab_releases import ReleaseVerdict, two_libraries
     from nccltune.cli.ab_screen import show, show_plan, show_releases
     from nccltune.cli.experiment_screen import ExperimentScreen
-    from nccltune.measure.experiments.ab.settings import (
-        LIBRARY,
-        label,
-        read_settings,
-        split_words,
-    )
+    from nccltune.measure.experiments.ab.settings import LIBRARY, label, read_settings, split_words
     from nccltune.model.errors import InputError
 
     settings_words, program = split_words(words)
@@ -152,7 +147,6 @@ def command(
 
 
 def _file(libraries: tuple[Path, ...]) -> Path | None:
-    """Return the library of our bench. Raises InputError if it is no file."""
     from nccltune.model.errors import InputError
 
     path = libraries[0] if libraries else None
@@ -192,10 +186,7 @@ def _runner(
     measured: Mapping[str, str],
     seed: int,
 ) -> TrialRunner:
-    """Return the runner of the test's processes: of a recording, of the bench, or of a program.
-
-    Raises InputError for options that contradict each other, and what `launch_of` raises.
-    """
+    """Return the runner of a recording, of the bench, or of a program. Raises InputError."""
     from nccltune.app.bench_launch import keys_of, launch_of, program_launch_of
     from nccltune.cli.requests import collectives_from, site, sizes_from
     from nccltune.examples import recording

@@ -116,10 +116,7 @@ _STYLE_OF_RELEASES = {"keep": "bold green", "no help": "bold green", "open": "bo
 
 
 def show_releases(found: ReleaseVerdict, study: Path, prove: str) -> None:
-    """Print the verdict on two releases, what they chose, and the rules that keep the old choice.
-
-    `prove` is the command that measures these rules with the second release.
-    """
+    """Print the verdict on two releases, and the rules that `prove` measures with the second."""
     out = stdout()
     before, after = (version or "of unknown version" for version in found.releases)
     why = found.why

@@ -8,13 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
-from nccltune.analyze.ran import ran_text
+from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.result import Analysis
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
-from nccltune.report.alike import grouped
-from nccltune.report.remarks import REMARKS
+from nccltune.report.remarks import REMARKS, grouped
 from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4
@@ -24,10 +23,7 @@ _NARROW = 66
 
 
 def show(analysis: Analysis, study: Path, measure: str) -> None:
-    """Print the curves, the findings, what was compared and the next step.
-
-    `measure` is a command that measures the choices.
-    """
+    """Print curves, findings, what was compared, and the next step, maybe `measure`."""
     out = stdout()
     hanging(out, "platform   ", 11, analysis.platform.title)
     if analysis.platform.replay:
@@ -49,7 +45,6 @@ def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
 
 
 def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure: str) -> None:
-    """Print the next step: check the platform, measure the choices, or search rules."""
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
     if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
         hint("next: nccltune doctor  # on the machines that were measured")
@@ -73,7 +68,6 @@ def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure:
 
 
 def _show_ran(analysis: Analysis, out: Console) -> None:
-    """Print what NCCL ran as its default."""
     version = analysis.platform.nccl_version
     lines = [
         (item.title, text)
@@ -93,7 +87,6 @@ def _show_lines(out: Console, label: str, lines: Sequence[tuple[str, str]]) -> N
 
 
 def _show_conditions(analysis: Analysis, out: Console) -> None:
-    """Print a line for each curve; two lines on a narrow terminal."""
     ends = [(item.sizes[0], item.sizes[-1]) for item in analysis.conditions]
     tops = [item.saturation for item in analysis.conditions if item.saturation is not None]
     whole = size_form(size for pair in ends for size in pair)
@@ -128,7 +121,6 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
 
 
 def _curve_text(analysis: Analysis) -> str:
-    """Return what curves without findings show."""
     found = no_shapes(
         max((len(item.sizes) for item in analysis.conditions), default=0),
         rates=all(item.saturation is not None for item in analysis.conditions),

@@ -68,11 +68,7 @@ class AutoScreen(SweepScreen):
 
 
 def _findings(analysis: Analysis) -> str:
-    """Return the findings in one line.
-
-    For example `3 bad crossovers: all-reduce (2 KiB, 32-256 KiB), all-gather (64 KiB) · dip: 1`.
-    Findings that tuning cannot fix are listed with their sizes too.
-    """
+    """Return the findings in one line, with sizes of those that tuning cannot fix."""
     placed = (FindingKind.BAD_CROSSOVER, FindingKind.NOT_A_TUNING_PROBLEM)
     places: dict[FindingKind, dict[str, list[str]]] = {kind: {} for kind in placed}
     others: Counter[FindingKind] = Counter()

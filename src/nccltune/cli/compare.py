@@ -20,7 +20,7 @@ from nccltune.report.words import listed, rate_text, time_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.analyze.fastest import FastestRange
+    from nccltune.analyze.compared import FastestRange
     from nccltune.app.compare import BesideCompared, ChoicesCompared, FleetCompared, SidesCompared
     from nccltune.compare.fleet import FleetTest, SlowPart
     from nccltune.compare.series import ScalingSeries
@@ -304,7 +304,6 @@ def _show_table(test: CurveComparison, out: Console) -> None:
 
 
 def _both(test: CurveComparison, point: SizeRatio) -> list[str]:
-    """Return the values of both sides: times, or bus bandwidths at two scales."""
     if test.bus_factors is not None:
         return list(map(rate_text, point.rates(test.bus_factors)))
     return [time_text(time_us) for time_us in (point.first_us, point.second_us)]
@@ -353,7 +352,6 @@ def _show_scaling_sentences(series: list[ScalingSeries], out: Console) -> None:
 
 
 def _show_peaks(found: FleetCompared, out: Console) -> None:
-    """Print the peak of each run: all that a few runs, or runs of the same nodes, have to show."""
     if not found.tests:
         words = "nothing: no test has four runs at one scale, or three scales of one platform"
         hanging(out, "judged     ", 11, words)

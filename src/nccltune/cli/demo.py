@@ -88,7 +88,6 @@ def _show_steps(demo: DemoResult) -> None:
 
 
 def _show_end(demo: DemoResult) -> None:
-    """Print the proof, the verdict, and the path of the report."""
     from nccltune.cli.rule_screen import show_proof, show_verdict
 
     out = stdout()

@@ -118,11 +118,7 @@ def command(
 
 
 def _check(alone: list[str], fix_script: bool, paths: tuple[Path, ...]) -> None:
-    """Raise InputError for options that contradict each other.
-
-    `alone` has those of --rule, --collect and --collect-script that were given. Each of them
-    excludes the others, --fix-script and paths.
-    """
+    """Raise InputError if one of `alone` is given beside others, --fix-script or paths."""
     from nccltune.model.errors import InputError
 
     if len(alone) > 1:

@@ -8,12 +8,7 @@ from nccltune.cli.output import is_json, message_console, print_json, stderr, st
 
 
 def show_deployment(deployed: Deployment, form: LineFormat) -> None:
-    """Print the settings on stdout as lines of the format `form`, or as JSON with `--json`.
-
-    The meanings of settings are part of the JSON document, or comments in the lines. If the format
-    has no comments, the meanings are printed on stderr, except with `-q`. Warnings are always
-    printed on stderr.
-    """
+    """Print the settings as lines of `form` or JSON; meanings go beside or to stderr."""
     if is_json():
         document: dict[str, object] = {"settings": deployed.settings, "rules": deployed.rules}
         document |= {"meanings": deployed.meanings} if deployed.meanings else {}

@@ -26,10 +26,7 @@ ProcessVerdict = RaceVerdict | CopiesVerdict
 
 
 class ExperimentScreen(RunScreen):
-    """Prints the progress of the experiment `name` on stderr.
-
-    `warn` is called with the platform and may print warnings about it.
-    """
+    """Prints the progress of the experiment `name` on stderr; `warn` may warn of a platform."""
 
     def __init__(
         self, name: str, path: Path, warn: Callable[[Platform], None] = lambda _: None
@@ -78,10 +75,7 @@ def show_head(verdict: ProcessVerdict, name: str) -> None:
 def show_end(
     verdict: ProcessVerdict, study: Path, carried: Mapping[str, int] | None = None
 ) -> None:
-    """Print the last lines of a result: failures, numbers of messages, and the study.
-
-    `carried` is the number of messages by carrier: NCCL or a copy engine.
-    """
+    """Print the last lines of a result: failures, messages by carrier, and the study."""
     out = stdout()
     for name, why in verdict.failed.items():
         out.print(styled(("failed", "yellow"), f"     {name}: {why}"))
@@ -92,10 +86,7 @@ def show_end(
 
 
 def show_settings(verdict: ProcessVerdict, lead: str = "because", note: str = "") -> None:
-    """Print the settings of a verdict, each with `note`, and the reason after the label `lead`.
-
-    If `lead` is empty, nothing is set. Then print only the reason.
-    """
+    """Print the settings of a verdict and the reason; only that without a `lead`."""
     out = stdout()
     for name, value in verdict.settings.items():
         out.print(styled("set        ", (f"{name}={value}", "bold green"), note))
@@ -111,11 +102,7 @@ def show_process_plan(
     lines: list[tuple[str, str]],
     more: str = "",
 ) -> None:
-    """Print the plan of a run.
-
-    `details` are additional fields of the `--json` output. `lines` are pairs of a label and text
-    for the terminal. `more` is text about further processes.
-    """
+    """Print the plan of a run; `details` are for `--json`, `lines` for a terminal."""
     if is_json():
         cost = {"processes": plan.processes, "total_seconds": plan.seconds}
         print_json({"platform": plan.platform, **details, **cost})

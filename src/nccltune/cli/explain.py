@@ -101,7 +101,6 @@ def _show(out: Console, item: ExplainResult) -> None:
 
 
 def _ran(one: DecidedRange) -> str:
-    """Return what NCCL ran as its default in a range; empty if it is unknown."""
     if not one.default_ran:
         return ""
     verb = "NCCL ran" if one.decides == "default" else "instead of"
@@ -109,10 +108,7 @@ def _ran(one: DecidedRange) -> str:
 
 
 def _sms(one: DecidedRange) -> str:
-    """Return the number of SMs of a decision as text.
-
-    The text is empty if the plugin fails, or if NCCL decides and the number is unknown.
-    """
+    """Return the SMs of a decision; empty if the plugin fails or their number is unknown."""
     if one.decides == "default":
         return "" if one.channels is None else f"  SMs {one.channels}"
     return "" if one.decides == "fails" else "  " + sms_text(one.channels, one.default_channels)

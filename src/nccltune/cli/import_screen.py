@@ -23,10 +23,7 @@ _MISSING = {
 
 
 def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
-    """Print the files that were read, lines that could not be read, flags, and the next step.
-
-    `again` is the command that was given, without `--output`.
-    """
+    """Print what was read and not, flags, and the next step; `again` is without `--output`."""
     out = stdout()
     every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
@@ -66,7 +63,6 @@ def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
 
 
 def _show_known(result: Imported) -> None:
-    """Print the files that were skipped because the study already has their runs."""
     out = stdout()
     already = [item.report.name for item in result.files if item.outcome is ImportState.ALREADY]
     if already:
@@ -81,7 +77,6 @@ def _show_known(result: Imported) -> None:
 
 
 def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
-    """Print how many samples were written, and the next step."""
     out, outcomes = stdout(), {item.outcome for item in result.files}
     name = shlex.quote(result.studies[0] if result.studies else str(study))
     if dry_run:
@@ -107,7 +102,6 @@ def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> No
 
 
 def _way_out(result: Imported, name: str, again: str) -> str:
-    """Return what to do about files without a measurement."""
     reports = [item.report for item in result.files]
     flags = {flag.kind for report in reports for flag in report.flags}
     if missing := [words for kind, words in _MISSING.items() if kind in flags]:
@@ -180,10 +174,7 @@ def _scales(reports: list[FileReport]) -> str:
 
 
 def _show_unread(files: list[FileOutcome]) -> None:
-    """Print lines and files that could not be read.
-
-    A file that the user named and that could not be read is printed as an error.
-    """
+    """Print what could not be read; a file that the user named is an error."""
     out = stdout()
     lines = [(item.report, line) for item in files for line in item.report.first_unreadable]
     total = sum(item.report.unreadable for item in files)

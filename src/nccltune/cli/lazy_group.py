@@ -20,10 +20,7 @@ _LONGEST_BESIDE = 10
 
 
 class HelpFormatter(click.HelpFormatter):
-    """Wraps help at the width of the terminal.
-
-    On a narrow terminal the text of an option starts on the line after its name.
-    """
+    """Wraps help at the terminal's width; on a narrow one texts start on their own line."""
 
     def __init__(
         self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
@@ -54,9 +51,7 @@ class HelpContext(click.Context):
 class LazyGroup(click.Group):
     """A group that lists its verbs in `sections` and imports no verb until it runs.
 
-    `sections` maps each title to verbs with their one-line help. `package` has a module for each
-    verb with its `command`. The module has the name of the verb, plus `_` if that is a Python
-    keyword. `moved` maps former names and synonyms of verbs to the current full name.
+    `package` has a module for each, plus `_` if its name is a keyword. `moved` has former names.
     """
 
     context_class = HelpContext

@@ -144,7 +144,6 @@ def _show_topologies(out: Console, checked: LintResult) -> None:
 
 
 def _counts(issues: Sequence[LintIssue | Issue]) -> list[str]:
-    """Return how many errors, warnings and notes there are."""
     kinds = [issue.severity.value for issue in issues]
     return [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
 

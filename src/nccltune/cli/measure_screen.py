@@ -32,10 +32,7 @@ _Result = TypeVar("_Result")
 
 
 class RunScreen:
-    """Base class for the output of a run into the study at `path`. Handles an early end.
-
-    `command` is the command line that resumes the run; by default the current one.
-    """
+    """Handles an early end of a run into the study at `path`; `command` resumes it."""
 
     def __init__(self, path: Path, command: str | None = None) -> None:
         self.command = command or command_line()
@@ -54,11 +51,7 @@ class RunScreen:
         note(f"resume:  {self.command}")
 
     def run(self, run: Callable[[], _Result]) -> _Result:
-        """Return the result of `run`.
-
-        If signal n stops `run` after `stopped` was called, exit with code 128 + n. If `stopped` was
-        not called, KeyboardInterrupt is raised again, so that the caller prints a message.
-        """
+        """Return the result of `run`, or exit with 128 + n if signal n stopped it."""
         try:
             with terminated_like_interrupted():
                 return run()
@@ -161,10 +154,7 @@ _Plan = TypeVar("_Plan")
 
 
 class Watch(Progress, Generic[_Plan]):
-    """Shows the status of a sweep or a verification.
-
-    `table` returns a table of the plan's results so far.
-    """
+    """Shows the status of a sweep or a verification, with a `table` of its results so far."""
 
     def __init__(
         self,
@@ -222,10 +212,7 @@ def rules_so_far(plan: ProofPlan) -> RenderableType:
 
 
 def point_words(status: SweepStatus) -> str:
-    """Return the last point, such as `allreduce 64 KiB  tree/simple 141 us (default 211)`.
-
-    If the point has no timing, the reason replaces the time. Without a point the text is empty.
-    """
+    """Return the last point, such as `allreduce 64 KiB tree/simple 141 us (default 211)`."""
     point = status.point
     if point is None or status.collective is None:
         return ""
@@ -239,10 +226,7 @@ def point_words(status: SweepStatus) -> str:
 
 
 def best_table(plan: Plan) -> RenderableType:
-    """Return a table of the fastest choice so far, by size and collective, with its gain.
-
-    With many sizes the table shows only some of them.
-    """
+    """Return a table of the fastest choice so far by collective, at some of the sizes."""
     known = [item for item in plan.statuses() if item.states]
     names = ["\n".join(filter(None, (item.collective.value, item.calls.title))) for item in known]
     table = plain_table(">best so far", *names)

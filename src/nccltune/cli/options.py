@@ -19,11 +19,7 @@ _NUMBER: dict[str, Any] = {"type": click.IntRange(1), "metavar": "N"}
 
 
 class Percent(click.ParamType[float]):
-    """A share written as `3%`, `3` or `0.03`.
-
-    A number below 0.1 is a fraction, from 1 on it is a percentage. A number between them is
-    ambiguous and needs the `%` sign.
-    """
+    """A share written as `3%`, `3` or `0.03`; one from 0.1 to 1 needs the `%` sign."""
 
     name = "percent"
 
@@ -196,9 +192,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
     },
 }
-"""The attributes of each flag. `name` is the name of the parameter, if it differs from the flag.
-`help` is the first part of the help text in every verb. `more` is the last part, by default `.`; a
-verb can replace it."""
+"""The attributes of each flag.
+
+`name` is that of the parameter, `help` the text in every verb, `more` its end (by default `.`),
+which a verb can replace.
+"""
 _ADVANCED = (
     "--assume-noise",
     "--channel-tolerance",
@@ -215,12 +213,7 @@ _ADVANCED = (
 def option(
     flag: str, *names: str, more: str | None = None, advanced: bool = False, **attributes: Any
 ) -> Decorator:
-    """Return a decorator that adds `flag` of `FLAGS`.
-
-    `names` are short flags, and the name of the parameter if it differs from the name in `FLAGS`.
-    `more` replaces the last part of the help text. `attributes` are added to the attributes of the
-    flag, or replace them.
-    """
+    """Return a decorator that adds `flag` of `FLAGS`, changed by names and `attributes`."""
     merged = {**FLAGS[flag], **attributes}
     usual, name = merged.pop("more", "."), merged.pop("name", None)
     merged["help"] += usual if more is None else more
@@ -245,8 +238,8 @@ def options(*added: str | Decorator) -> Decorator:
 def binds(**places: str) -> Decorator:
     """Return a decorator that gives options to the verb as structs.
 
-    `places` maps an argument of the verb to its class, `MODULE:CLASS`, which is imported when the
-    verb runs. An option that is no argument of the verb sets the field of the same name.
+    `places` maps an argument to its class, `MODULE:CLASS`. Other options set the field of their
+    name.
     """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -318,8 +311,7 @@ COPIES = options(
     "--nccl",
     "--seed",
 )
-"""Options of comparisons of NCCL with copy engines. Copy engines reach only the GPUs of one node,
-so there is no option for nodes."""
+"""Options of comparisons with copy engines, which reach only the GPUs of one node."""
 
 JOB = options(
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="JOB.toml|-- PROGRAM ..."),
@@ -351,10 +343,7 @@ def scale_options(more: str) -> Decorator:
 
 
 def tune_options(*, advanced: bool = False) -> Decorator:
-    """Return the options of the rule search, the same for every verb that runs it.
-
-    Options about statistics are advanced; with `advanced` all options are.
-    """
+    """Return the options of the rule search; those about statistics may be advanced."""
     return options(
         option("--weights", advanced=advanced),
         option("--min-gain", more=": a rule must beat the default by this.", advanced=advanced),

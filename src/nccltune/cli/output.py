@@ -12,12 +12,14 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from nccltune.cli.verbosity import is_quiet
 from nccltune.model.errors import UnwritableError
@@ -28,6 +30,27 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+
+class PlainConsole(Console):
+    """A console that prints markup and emoji names literally, and makes control characters visible.
+
+    Pass styles separately from the text: `styled(("verdict", "bold"), "  ", words)`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(  # noqa: D102
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control is None and not text.isprintable():
+                yield Segment(harmless(text), style)
+            else:
+                yield segment
+
 
 _P = ParamSpec("_P")
 # Matches control characters and characters that reorder a line. Text of other programs must not
@@ -45,10 +68,7 @@ def harmless(text: str) -> str:
 
 
 def error_lines(message: str, hint: str | None) -> str:
-    """Return the line `error: MESSAGE` and, if there is a hint, the line `hint:  HINT`.
-
-    The labels are coloured if stderr is a terminal and NO_COLOR is not set.
-    """
+    """Return the lines `error: MESSAGE` and `hint: HINT`, coloured on a terminal."""
     coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
     lines = [f"{red}error:{end} {harmless(message)}"]
@@ -58,10 +78,7 @@ def error_lines(message: str, hint: str | None) -> str:
 
 
 def write_exact(text: str) -> None:
-    """Write text for a shell or another program to stdout.
-
-    The text is unchanged in a file or pipe. On a terminal control characters are made visible.
-    """
+    """Write text for a program; on a terminal control characters are made visible."""
     sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
 
 
@@ -94,16 +111,13 @@ def warn(sentences: Iterable[str]) -> None:
 
 
 def _console(**options: Any) -> Console:
-    from nccltune.cli.console import PlainConsole
+    from nccltune.cli.output import PlainConsole
 
     return PlainConsole(**options)
 
 
 def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
-    """Return a table without lines. The columns `>name` are aligned to the right.
-
-    These and the columns `<name` are never wrapped, the others are.
-    """
+    """Return a table without lines; columns `>name` (right) and `<name` never wrap."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=padding)
@@ -116,10 +130,7 @@ def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) 
 
 
 def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
-    """Return a text made of `parts`. Each part is a string or a pair of a string and its style.
-
-    Markup in the strings has no effect.
-    """
+    """Return a text of strings, or pairs of string and style, without markup."""
     from rich.text import Text
 
     return Text.assemble(*parts, style=style)
@@ -135,10 +146,9 @@ def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
 def hanging(
     out: Console, lead: str | tuple[str, str], indent: int, words: str, style: str = ""
 ) -> None:
-    """Print `lead` and `words`, with wrapped lines indented by `indent`.
+    """Print `lead` and `words`, with wrapped lines indented by `indent`, the width of `lead`.
 
-    `lead` must be `indent` characters wide, and may be a pair of text and style. A number and its
-    unit stay on the same line. Without a terminal the text is not wrapped.
+    A number and its unit stay together. Without a terminal nothing is wrapped.
     """
     words = harmless(words)
     lines = [words]
@@ -175,10 +185,7 @@ def print_result(
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON object on stdout that begins with `schema_version`.
-
-    msgspec structs become objects.
-    """
+    """Print a value, maybe of structs, as one JSON object that begins with `schema_version`."""
     document = msgspec.to_builtins(value)
     document = {"schema_version": SCHEMA_VERSION, **document}
     sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=False) + "\n")

@@ -60,8 +60,7 @@ def command(request: PredictRequest, export: str | None) -> None:
     A study, or a LOG with the topology of its nodes, that has runs on 2 or more but fewer nodes
     than --nodes, also gives the time to expect there, with an interval of 80 %.
     """
-    from nccltune.app.predict import predict_choices
-    from nccltune.app.predict_export import as_csv, as_simai
+    from nccltune.app.predict import as_csv, as_simai, predict_choices
     from nccltune.cli.predict_screen import as_data, show
     from nccltune.model.errors import InputError
 

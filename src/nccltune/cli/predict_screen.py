@@ -170,7 +170,6 @@ def _show(out: Console, found: Predicted) -> None:
 
 
 def _show_expected(out: Console, found: ScaleOut) -> None:
-    """Print the expected times with their intervals, and what the measurements say of the model."""
     nodes = listed([f"{count:,}" for count in found.measured_nodes])
     words = f"predicted from runs on {nodes} nodes; the interval holds 80 %, congestion included"
     hanging(out, ("expected   ", "bold"), 11, words)
@@ -244,7 +243,6 @@ def _shown(sizes: tuple[_Size, ...]) -> list[_Size]:
 
 
 def _show_model(out: Console, prediction: Prediction) -> None:
-    """Print latency and bandwidth of each choice, and why the others are missing."""
     factor = prediction.collective.bus_factor(prediction.communicator.ranks)
     head = f"  {'what NCCL has':<16} {'latency':>8} {'GB/s':>6}"
     out.print(styled((head + ("  limited by" if out.width >= _WIDE else ""), "bold")))
@@ -266,7 +264,7 @@ def _show_model(out: Console, prediction: Prediction) -> None:
 
 
 def _show_difference(out: Console, version: str, other: VersionDifference) -> None:
-    """Print the sizes at which another version chooses differently, and how its times differ."""
+    """Print where another version chooses differently, and how its times differ."""
     changed = [one for one in other.sizes if one.before != one.after]
     moved = [one for one in other.sizes if abs(one.ratio - 1) >= _MOVED]
     words = f"from NCCL {version} to {other.version}: "

@@ -24,10 +24,9 @@ _NAME_WIDTH = 11
 
 
 class Step(NamedTuple):
-    """The progress of a run.
+    """The progress of a run: completed `share`, and seconds left, if known.
 
-    `share` is the completed fraction, `left_s` the remaining time in seconds; None if unknown.
-    `note` is shown on a line below. `table` is drawn below the note on a terminal.
+    `note` and `table` stand below.
     """
 
     words: str = ""
@@ -38,10 +37,9 @@ class Step(NamedTuple):
 
 
 class Progress:
-    """Shows the steps of a run inside a `with` statement.
+    """Shows the steps of a run: live on a terminal, else a line every five seconds.
 
-    On a terminal a live line appears after one second. Elsewhere a line is printed every five
-    seconds. `name` begins each line. With `-q` nothing is shown.
+    `name` begins each line. With `-q` nothing is shown.
     """
 
     def __init__(self, name: str, console: Console | None = None, words: str = "") -> None:
@@ -84,10 +82,7 @@ class Progress:
         return self._live is not None
 
     def show(self, step: Step) -> None:
-        """Show the progress.
-
-        The displayed share never decreases, although estimates change, and stays below 100 %.
-        """
+        """Show the progress, whose share never decreases and stays below 100 %."""
         if step.share is not None:
             self._share = max(self._share, min(step.share, 0.99))
             step = step._replace(share=self._share)

@@ -24,10 +24,9 @@ from nccltune.model.sizes import parse_range
 def bound(
     command: Callable[..., Any], places: Mapping[str, str], values: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a verb: the classes of `places` built from its options, and others.
+    """Return the arguments of a verb: classes of `places` built from its options, and others.
 
-    An option that is None leaves the default of its field. Raises InputError for invalid
-    collectives, sizes or threshold.
+    An option that is None leaves the default of its field. Raises InputError.
     """
     own = inspect.signature(command).parameters
     arguments = {name: values.pop(name) for name in list(values) if name in own}
@@ -59,11 +58,7 @@ def class_at(place: str) -> type[Any]:
 
 
 def launch_at(request: LaunchRequest) -> Launch:
-    """Return the launch that a verb's options describe.
-
-    Raises InputError for options that contradict each other, and StudyError for an invalid
-    recording.
-    """
+    """Return the launch that a verb's options describe. Raises InputError, StudyError."""
     return launch_of(request, site())
 
 
@@ -73,10 +68,7 @@ def site() -> Site:
 
 
 def sizes_from(text: str) -> tuple[int, int]:
-    """Return the two sizes in bytes of a range such as `1K-64M`.
-
-    Raises InputError for other text, and if the first size is below 4 bytes.
-    """
+    """Return both sizes of `1K-64M` in bytes. Raises InputError, also below 4 bytes."""
     low, high = parse_range(text)
     if low < 4:
         raise InputError(f"{text!r}: sizes begin at 4 bytes, one element", where="--sizes")
@@ -84,10 +76,7 @@ def sizes_from(text: str) -> tuple[int, int]:
 
 
 def collectives_from(text: str) -> list[Collective]:
-    """Return the collectives in a list such as `allreduce,allgather`, or all tuned ones for `all`.
-
-    Raises InputError for other names.
-    """
+    """Return the collectives in a list, or all tuned ones for `all`. Raises InputError."""
     if text.strip() == "all":
         return list(reversed(TUNED))
     valid = {item.value: item for item in TUNED}

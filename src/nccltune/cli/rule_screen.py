@@ -28,11 +28,8 @@ _NARROW = 66
 
 
 def rules_text(tuning: Tuning) -> str:
-    """Return a summary of the rules.
-
-    For example `3 rules · expected: all-reduce 1.40x between 2 and 256 KiB · 41 of 51 sizes left
-    alone`.
-    """
+    """Return `3 rules · expected: all-reduce 1.40x between 2 and 256 KiB · 41 of 51 sizes left
+    alone`."""
     gains = []
     for group in tuning.groups:
         if group.expected_gain is not None:
@@ -47,10 +44,7 @@ def rules_text(tuning: Tuning) -> str:
 
 
 def counted_rules(tuning: Tuning) -> str:
-    """Return the number of rules, and how many of them are candidates or proven.
-
-    For example `4 candidates, none proven` or `3 rules, 1 of them a candidate`.
-    """
+    """Return `4 candidates, none proven` or `3 rules, 1 of them a candidate`."""
     rules = len(tuning.rules)
     states = [item.state for group in tuning.groups for item in group.rules]
     candidates = states.count(RuleState.CANDIDATE)
@@ -144,10 +138,7 @@ def _show_group(group: TunedGroup) -> None:
 
 
 def rule_words(item: RuleEvidence) -> str:
-    """Return a rule's gain with its interval, its gains by size, its sureness and its SMs as text.
-
-    For example `1.21x  95 % CI 1.15-1.28  (per size 1.03-1.43)  sure  SMs 16 (default 24)`.
-    """
+    """Return `1.21x 95 % CI 1.15-1.28 (per size 1.03-1.43) sure SMs 16 (default 24)`."""
     if item.gain is None:
         return f"{item.state}  {item.reason}"
     parts = [gain_text(item.gain), interval_text(item.gain_low, item.gain_high)]
@@ -176,10 +167,7 @@ def show_proof(proof: Proof | None, out: Console) -> None:
 
 
 def proof_tables(proof: ProofReport, out: Console, *, brief: bool = False) -> None:
-    """Print the tables of a proof: the most informative sizes, then the rules.
-
-    With `brief`, print the same sizes, but only the rules that do not hold.
-    """
+    """Print the most informative sizes, then the rules; if `brief`, those that fail."""
     if proof.replay and not brief:
         hanging(out, ("replay     ", "dim"), 11, f"of {proof.replay}", "yellow")
     if proof.remark:
@@ -212,10 +200,8 @@ def proof_tables(proof: ProofReport, out: Console, *, brief: bool = False) -> No
 def informative_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
     """Return the most informative sizes of a proof.
 
-    For each range of adjacent sizes whose rule has the same choice, these are the first size, the
-    last size, the size with the largest gain, and the next size on each side. Sizes that are
-    slower, not decided or not what the default ran are always included. If no size has a rule, only
-    sizes that are not what the default ran are returned.
+    By range of one choice they are its ends, the largest gain, and a neighbour on each side; always
+    what is slower, undecided or not the default's.
     """
     rows = group.sizes
     if not any(row.choice for row in rows):

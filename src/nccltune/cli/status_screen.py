@@ -76,7 +76,6 @@ def _alike(processes: Sequence[AuditedProcess]) -> list[list[AuditedProcess]]:
 
 
 def _show_group(out: Console, group: Sequence[AuditedProcess], node: str) -> None:
-    """Print processes that are alike, as one; `node` leads their numbers."""
     first = group[0]
     pids = ", ".join(str(process.pid) for process in group[:_PIDS])
     pids += f" and {len(group) - _PIDS} more" if len(group) > _PIDS else ""

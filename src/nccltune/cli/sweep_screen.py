@@ -15,8 +15,7 @@ from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout,
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.size_state import choice_ranges
 from nccltune.measure.bench.conditions import CallKind
-from nccltune.measure.bench.conversation import BenchPoint
-from nccltune.measure.bench.round_request import PointKey
+from nccltune.measure.bench.conversation import BenchPoint, PointKey
 from nccltune.model.choice import AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
@@ -104,10 +103,7 @@ def show_result(swept: SweepResult, path: Path) -> None:
 
 
 def _would_be_rules(plan: Plan) -> Iterator[Text]:
-    """Yield one line for every range that a rule would cover, with the mean gain in the range.
-
-    For a collective without such a range, yield one line that reports this.
-    """
+    """Yield a line for every range that a rule would cover, with its gain, or for none."""
     for known in plan.statuses():
         decided = decide(known.timings)
         found = list(choice_ranges(known.states, decided.choices))
@@ -125,7 +121,6 @@ def _would_be_rules(plan: Plan) -> Iterator[Text]:
 
 
 def _name(collective: Collective, calls: CallKind) -> str:
-    """Return the collective with the kind of its calls, followed by a space if it is long."""
     return f"{collective.value}, {calls.title} " if calls.title else collective.value
 
 
@@ -138,7 +133,6 @@ def _is_variant(choice: AnyChoice) -> bool:
 
 
 def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
-    """Return lines about the points that could not be measured. Equal lines are merged."""
     counted = Counter(
         (
             _name(key.collective, key.calls).rstrip(),

@@ -83,10 +83,9 @@ def option_rows(
 def verb(
     name: str | None = None, *, epilog: str, dry_run: bool = False, **attributes: Any
 ) -> Callable[[Callable[..., Any]], Verb]:
-    """Return a decorator that makes a function a verb.
+    """Return a decorator that makes a function a verb, maybe with `dry_run`.
 
-    The function gets `dry_run` if the verb has this option. It does not get the other common
-    options: call `output.is_json` for `--json`, and `nccltune.cli.verbosity` for `-q` and `-v`.
+    Other common options are `output.is_json` and `nccltune.cli.verbosity`.
     """
 
     def decorate(function: Callable[..., Any]) -> Verb:
@@ -137,10 +136,7 @@ def given(name: str) -> bool:
 
 
 def flagged(text: str) -> str:
-    """Return `text` with the flag of each field that it names, such as ‹nodes›.
-
-    The flag is that of the current verb, else the one that other verbs have.
-    """
+    """Return `text` with the flag, of this verb or another, of each field (‹nodes›)."""
     from nccltune.cli.options import FLAGS
 
     flags = {

@@ -7,10 +7,7 @@ import sys
 
 
 class Verbosity(enum.IntEnum):
-    """The amount of output on stderr.
-
-    `QUIET` omits progress and hints. `VERBOSE` adds messages about files and processes.
-    """
+    """What stderr gets: `QUIET` no progress and hints, `VERBOSE` also messages on files."""
 
     QUIET = -1
     NORMAL = 0

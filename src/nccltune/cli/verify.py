@@ -121,8 +121,7 @@ def _verify_program(
 ) -> int:
     """Run the user's program without and with the plugin. Return the exit code.
 
-    `bench` is True if options of our bench were given. Raises InputError if it is True or the
-    request has other options that a program does not use, and what `verify_program` raises.
+    Raises InputError for options of our `bench`, or others without use.
     """
     from nccltune.app.bench_launch import mpi_launch_of
     from nccltune.app.verify_program import verify_program

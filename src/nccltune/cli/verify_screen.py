@@ -91,11 +91,7 @@ def show_plan(plan: VerifyPlan) -> None:
 
 
 def show_proof_in_full(proof: Proof, study: Study, *, is_changed: bool) -> None:
-    """Print the result of a proof, the most important sizes, every rule, and the next step.
-
-    `is_changed` is True if the verification changed the configuration. Then also print the path of
-    the configuration and the path of its previous version.
-    """
+    """Print a proof, every rule, the next step, and if it is changed, the configurations."""
     out = stdout()
     built = build_proof(proof)
     out.print(f"{'verify':<11}{built.sentence}")

@@ -89,7 +89,6 @@ def _saved(item: RuleWorth, worth: JobWorth) -> str:
 
 
 def _scales(item: RuleWorth) -> str:
-    """Return the scales that the study did not measure."""
     more = len(item.elsewhere) - _SCALES
     words = [str(scale) for scale in item.elsewhere[:_SCALES]]
     return " and on ".join([*words, *([f"{more} more scales"] if more > 0 else [])])

@@ -153,10 +153,7 @@ def run_peaks(runs: Sequence[MeasuredRun]) -> list[RunPeak]:
 
 
 class _Band(msgspec.Struct):
-    """A band of sizes: `values` of the runs, and what is usual at the size that is reported.
-
-    `shown` has what each run reached at this size; NaN if it did not measure it.
-    """
+    """A band of sizes: `values` of the runs, and what they reach at the `shown` size, or NaN."""
 
     values: Floats
     bytes: int
@@ -252,10 +249,7 @@ def _node_value(name: str, band: _Band, inside: Members, low: int) -> NodeValue:
 
 
 def _bands(test: MeasuredTest, curves: list[RunCurve]) -> list[_Band]:
-    """Return the values of the runs where latency counts, in between, and where bandwidth counts.
-
-    The last band ends at the largest common size.
-    """
+    """Return the runs' values where latency counts, in between, and where bandwidth counts."""
     rows = [_by_size(curve) for curve in curves]
     every = sorted({size for row in rows for size in row})
     sizes = [s for s in every if 5 * sum(s in row for row in rows) >= 4 * len(rows)] or every
@@ -294,10 +288,6 @@ def _by_size(curve: RunCurve) -> dict[int, float]:
 
 
 def _units(runs: Sequence[MeasuredRun]) -> dict[tuple[str, ...], Members]:
-    """Return the nodes with the runs that each took part in.
-
-    Nodes that ran only together are one unit. Empty if hosts are unknown or always the same.
-    """
     if not all(run.hosts for run in runs) or len({run.hosts for run in runs}) < 3:
         return {}
     members: dict[bytes, tuple[list[str], Members]] = {}
@@ -315,10 +305,7 @@ def _units(runs: Sequence[MeasuredRun]) -> dict[tuple[str, ...], Members]:
 def _slow_nodes(
     band: _Band, units: dict[tuple[str, ...], Members], critical: float, left_out: Members
 ) -> tuple[list[SlowPart], Members]:
-    """Return the nodes that are slower than the others, and the runs that they took part in.
-
-    The runs `left_out` are not judged, and count as those of slow nodes.
-    """
+    """Return the slow nodes, and the runs that they took part in; `left_out` runs are theirs."""
     used = left_out.copy()
     found: list[SlowPart] = []
     left = dict(units)
@@ -374,7 +361,6 @@ def _critical_of_units(members: tuple[bytes, ...], level: float) -> float:
 def _slow_runs(
     band: _Band, runs: Sequence[MeasuredRun], rows: Members, level: float
 ) -> list[SlowPart]:
-    """Return periods of one machine that are slower, and single slow runs among `rows`."""
     found: list[SlowPart] = []
     where: list[int] = np.flatnonzero(rows).tolist()
     values = band.values[where]
@@ -399,10 +385,7 @@ def _slow_runs(
 def _periods(
     band: _Band, runs: Sequence[MeasuredRun], where: list[int], level: float
 ) -> list[tuple[list[int], float]]:
-    """Return the places of runs in a row in which the same machines were slower, with the ratio.
-
-    None if nothing shows the order of the runs.
-    """
+    """Return the runs in a row in which machines were slower, with the ratio, if times show."""
     by_hosts: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i in where:
         by_hosts[runs[i].hosts].append(i)

@@ -28,11 +28,9 @@ class NodeGroups(NamedTuple):
 def node_groups(
     values: Floats, pairs: Sequence[tuple[str, ...]], least: float
 ) -> NodeGroups | None:
-    """Return the groups of the nodes; None if there are not two of at least two nodes.
+    """Return the groups of the nodes, from log times of pairs and the least gap, or None.
 
-    `values` are the log times of the `pairs`, and `least` is the least gap between fast and slow
-    ones. Of a single node that is slow with all others, nothing shows whether the node is slow or
-    its path. So it is a group only beside others.
+    A single node that is slow with all is a group only beside others: the path may be slow.
     """
     if len(pairs) < FEWEST_PAIRS or any(len(pair) != 2 for pair in pairs):
         return None
@@ -55,7 +53,6 @@ def node_groups(
 
 
 def _all_tested(groups: list[list[str]], pairs: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether each two groups have a pair between them."""
     place = {name: i for i, names in enumerate(groups) for name in names}
     tested = {frozenset(place[name] for name in pair) for pair in pairs}
     return all(frozenset(item) in tested for item in combinations(range(len(groups)), 2))

@@ -59,11 +59,10 @@ class NothingInCommonError(ValueError):
 
 
 def paired_tests(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[PairedTests]:
-    """Return the pairs of tests of both sides to compare.
+    """Return the pairs of tests of both sides to compare: equal, or the clearly nearest.
 
-    Without equal tests, tests that differ in the least are compared, if it is clear which ones. The
-    default is compared if both sides have it. Else a single choice of each side, or else the
-    choices that both have. Raises NothingInCommonError, with the reason as its text.
+    The default if both have it, else a single choice of each, else those that both have. Raises
+    NothingInCommonError.
     """
     sides = [_labels(runs) for runs in (first, second)]
     for loosened in _LOOSENED:
@@ -84,7 +83,6 @@ def paired_tests(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) ->
 
 
 def _labels(runs: Iterable[MeasuredRun]) -> dict[MeasuredTest, list[str]]:
-    """Return the choice labels of each test."""
     found: dict[MeasuredTest, dict[str, None]] = {}
     for test, label in (key for run in runs for key in run.curves):
         found.setdefault(test, {})[label] = None

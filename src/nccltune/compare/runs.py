@@ -110,10 +110,7 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
 def curves_of(
     samples: Iterable[Sample],
 ) -> tuple[dict[tuple[MeasuredTest, str], RunCurve], dict[str, int]]:
-    """Return the curves of the samples of one run, and counts of what was left out.
-
-    Repeats of a point become their median. Only samples made for tuning are used.
-    """
+    """Return the curves (medians) of the samples of one run, and counts of what was left out."""
     times: dict[tuple[MeasuredTest, str], dict[TimedPoint, list[float]]] = {}
     curves: dict[tuple[MeasuredTest, str], RunCurve] = {}
     left_out: dict[str, int] = defaultdict(int)
@@ -144,11 +141,7 @@ def curves_of(
 
 
 def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
-    """Return the runs with the default labelled by what NCCL ran, if not all ran the same.
-
-    This holds for all runs of a collective in which two runs of one test and size ran different
-    choices. The label is what a run ran at most of its sizes.
-    """
+    """Return the runs with the default labelled by what NCCL mostly ran, where that differs."""
     seen: dict[tuple[MeasuredTest, int], str] = {}
     mixed = {
         test.collective
@@ -195,10 +188,7 @@ class FactDifference(msgspec.Struct, frozen=True):
 def fact_differences(
     first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]
 ) -> list[FactDifference]:
-    """Return the facts that all runs of both sides show and that differ between the sides.
-
-    Limits of the choice are also returned if only one side shows them.
-    """
+    """Return the facts that all show and that differ; limits of the choice also of one side."""
     one, other = _subject(first), _subject(second)
     if {run.scale for run in first} == {run.scale for run in second}:
         # Equal scales count as one, also if the number of nodes is unknown.
@@ -222,10 +212,7 @@ def fact_differences(
 
 
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:
-    """Return the names of the facts that at least one side does not show.
-
-    Registered buffers are left out, because only timings that agree in them are compared.
-    """
+    """Return the names of the facts that at least one side does not show, but of buffers."""
     missing = missing_facts(_subject(first)) | missing_facts(_subject(second))
     return [text for text, name in FACTS_COMPARED.items() if name in missing]
 
@@ -258,10 +245,7 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
 
 
 def runs_by_platform(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
-    """Return the runs in groups whose facts do not differ; hosts and their NICs may.
-
-    A run that fits several groups, because it does not show in what these differ, is in none.
-    """
+    """Return runs of equal facts, but of hosts; one that fits several groups is in none."""
     groups = PlatformGroups()
     found: list[list[MeasuredRun]] = []
     subjects = [_platform(run) for run in runs]
@@ -286,10 +270,7 @@ def _platform(run: MeasuredRun) -> Subject:
 
 
 def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
-    """Return the runs with one size, the largest, for sizes that differ only by rounding.
-
-    nccl-tests rounds sizes down to a multiple of 16 bytes for each rank.
-    """
+    """Return the runs with one size for those that nccl-tests rounded differently by ranks."""
     most: dict[Collective, dict[int, int]] = defaultdict(dict)
     for run in runs:
         for (test, _), curve in run.curves.items():
@@ -323,7 +304,6 @@ def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
 
 
 def _varied(runs: Sequence[MeasuredRun]) -> set[str]:
-    """Return the settings that are not the same in all runs."""
     settings = [set(run.facts.settings.items()) for run in runs]
     return {name for name, _ in settings[0].union(*settings) - settings[0].intersection(*settings)}
 

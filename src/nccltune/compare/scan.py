@@ -84,11 +84,7 @@ def _dense(
     stop: int,
     critical: float,
 ) -> list[Stretch]:
-    """Return the parts of a window in which every place differs beyond the allowance.
-
-    A strong part carries its neighbourhood beyond the critical value. Of the parts, those beyond it
-    themselves are kept, or else the strongest one.
-    """
+    """Return the parts of a window that differ everywhere: beyond `critical`, or the strongest."""
     sign = math.copysign(1.0, smooth[start:stop].mean())
     inside = [start <= i < stop and bool(sign * smooth[i] > allowed[i]) for i in range(len(series))]
     edges = np.flatnonzero(np.diff([False, *inside, False])).tolist()
@@ -110,8 +106,7 @@ def _dense(
 def scatter(series: Floats, found: Sequence[Stretch] = ()) -> Floats:
     """Return the noise of one value at each place, as a natural log.
 
-    It is the larger of the scatter of the whole series and of its neighbourhood, so that a quiet
-    part does not vouch for a noisy one. The stretches `found` count only if too little is left.
+    At least that of the whole series, so that a quiet part does not vouch for a noisy one.
     """
     distances = np.abs(np.diff(series)) / math.sqrt(2)
     kept = np.ones(len(distances), dtype=bool)

@@ -31,13 +31,10 @@ _MOST_SCALES = 0.8
 
 
 class ScaleRow(msgspec.Struct, frozen=True):
-    """One scale: median bus bandwidth at each size, and `efficiency` at the largest size.
+    """One scale: median bus bandwidth at each size; `nodes` is 0 if unknown.
 
-    `nodes` is 0 if the number is unknown.
-
-    The efficiency is relative to the smallest scale of more than one node. It is None for one node,
-    and if the ranks of each node vary. `outlier` states that the scale is below both its neighbours
-    at most sizes.
+    `efficiency` is by the smallest scale of several nodes; None for one, and uneven nodes. An
+    `outlier` is below both neighbours at most sizes.
     """
 
     nodes: int
@@ -49,10 +46,7 @@ class ScaleRow(msgspec.Struct, frozen=True):
 
 
 class ScalingSeries(msgspec.Struct, frozen=True):
-    """A test over the number of nodes with equal ranks on each, or over ranks on equal nodes.
-
-    Without a common size there are no rows, and a sentence has the reason.
-    """
+    """A test over nodes, or over ranks on equal nodes; no rows without a common size."""
 
     title: str
     sizes: list[int]
@@ -70,10 +64,7 @@ _Times = dict[int, list[float]]
 
 
 def scaling(runs: Sequence[MeasuredRun]) -> list[ScalingSeries]:
-    """Return the series of each test with at least three numbers of nodes, or of ranks.
-
-    Runs whose facts differ, such as those of two GPUs, are not in one series.
-    """
+    """Return the series, of runs with equal facts, of tests of at least three scales."""
     return [item for own, facts in _platforms(runs) for item in _of_platform(own, facts)]
 
 

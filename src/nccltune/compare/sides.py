@@ -44,8 +44,7 @@ _UNCLEAR = 1.1
 _MOVED_BYTES = 1 << 16
 """Sizes from which they count: a short disturbance spans several smaller ones."""
 _ALONE = 3
-"""Timings of fewer sizes than FEWEST are taken to be this much noisier than usual: nothing shows
-that they are not, and timings of 15 % noise are common on busy networks."""
+"""Timings of fewer sizes than FEWEST may be so much noisier, as on busy networks."""
 
 
 class SizeRatio(msgspec.Struct, frozen=True):
@@ -71,10 +70,9 @@ class SizeRatio(msgspec.Struct, frozen=True):
 
 
 class RangeFound(msgspec.Struct, frozen=True):
-    """A range of sizes in which the sides differ beyond noise; `ratio` is second over first.
+    """Sizes in which the sides differ beyond noise by `ratio`; `beyond` of them that way.
 
-    `sizes` is the number of sizes, and `beyond` the number of those that differ in the direction of
-    the range. `ran` names what NCCL ran on both sides, if that is known and differs.
+    `ran` names what NCCL ran on both sides, if that is known and differs.
     """
 
     low_bytes: int
@@ -153,7 +151,6 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(parts) + words
 
     def _of_few(self, first: str, second: str) -> str:
-        """Return what fewer than FEWEST sizes show, if nothing shows the noise of a run."""
         ratios = sorted(max(x.ratio, 1 / x.ratio) for x in self.points)
         range_text = "x to ".join(
             f"{ratio:.2f}" for ratio in dict.fromkeys((ratios[0], ratios[-1]))
@@ -172,7 +169,6 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _of_range(self, item: RangeFound, first: str, second: str) -> str:
-        """Return a range with its ratio, and with its largest ratio if that is much larger."""
         sizes = size_form(point.bytes for point in self.points)
         slower = item.ratio > 1
         where = f"at {sizes(item.low_bytes)}"
@@ -225,10 +221,9 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare_sides(
     first: Sequence[MeasuredRun], second: Sequence[MeasuredRun], assumed: float
 ) -> list[CurveComparison]:
-    """Return a comparison of each test that both sides measured.
+    """Return a comparison of each test of both; `assumed` is a run's noise if unmeasured.
 
-    `assumed` is the noise of a timing and of a run as a fraction, used where it cannot be measured.
-    Raises NothingInCommonError, with the reason as its text.
+    Raises NothingInCommonError.
     """
     pairs = paired_tests(first, second)
     series = [item for pair in pairs for item in _series(pair, first, second, assumed)]
@@ -402,8 +397,7 @@ class _Series(msgspec.Struct):
     def _moved(self, found: list[Stretch]) -> list[Stretch]:
         """Return neighbouring sizes that differ alike, and far, in both placements.
 
-        A crossover that moved is such a range. It is no noise, but the scatter along the sizes
-        includes it.
+        Such a crossover that moved is no noise, but counts in the scatter along the sizes.
         """
         near = self._near()
         counts = near > max(math.log(_MOVED), self._disagreement())
@@ -450,7 +444,7 @@ class _Series(msgspec.Struct):
     def _errors(self) -> tuple[Floats, int]:
         """Return the standard error of the log ratio at each size, and its degrees of freedom.
 
-        The variance is at least the usual one of all sizes: with few runs, some agree by chance.
+        The variance is at least the usual one: with few runs, some agree by chance.
         """
         means = [[trimmed_mean(list(column)) for column in side.T] for side in self._sides]
         degrees = [side[0].degrees for side in means]
@@ -509,10 +503,7 @@ def _series(
     second: Sequence[MeasuredRun],
     assumed: float,
 ) -> list[_Series]:
-    """Return the series of a test: both placements as one if their ratios agree, else each.
-
-    A difference of the placements below the noise that is `assumed` for a run is none.
-    """
+    """Return the series of a test: placements as one if their ratios agree beyond `assumed`."""
     found = []
     for labels in pair.labels:
         curves = _curves(pair.first, labels[0], first), _curves(pair.second, labels[1], second)
@@ -549,10 +540,7 @@ def _placed(
     *,
     across: bool = False,
 ) -> _Series | None:
-    """Return the series of some placements; None if no size is common to all runs that remain.
-
-    With `across`, the second side has the other placements.
-    """
+    """Return the series of some placements, `across` of both; None without a common size."""
     sides, kept = [], []
     places = placements, [place != across for place in placements]
     for side, own_places in zip(curves, places, strict=True):

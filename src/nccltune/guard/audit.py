@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nccltune.doctor.evidence.redacting import kept_value
-from nccltune.guard.job_log import JobLog, LoggedProcess
-from nccltune.guard.jobs import job_of, job_scale
+from nccltune.guard.jobs import JobLog, LoggedProcess, job_of, job_scale
 from nccltune.guard.loaded_rules import (
     LoadedConfiguration,
     loaded_configuration,
@@ -89,7 +88,7 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
 def audit_process(
     folder: Path, reader: LibraryReader, log: JobLog | None = None, host: str = ""
 ) -> AuditedProcess:
-    """Return the audit of the process `/proc/PID`; with `log`, also what it logged on this `host`.
+    """Return the audit of `/proc/PID`; with `log`, also what it logged on this `host`.
 
     Raises OSError where this user may not look, or if the process has ended.
     """
@@ -268,7 +267,6 @@ def _password_home(folder: Path, user: str) -> str | None:
 
 
 def _user_inside(folder: Path, user: int) -> int:
-    """Return the number of a user in the user namespace of a process."""
     for line in (folder / "uid_map").read_text().splitlines():
         first, outside, many = map(int, line.split())
         if outside <= user < outside + many:

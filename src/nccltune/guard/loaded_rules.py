@@ -13,7 +13,7 @@ from nccltune.formats.tuner_config.csv_rules import (
     config_hash,
     parse_rules,
 )
-from nccltune.guard.job_log import LoggedProcess
+from nccltune.guard.jobs import LoggedProcess
 from nccltune.model.choice import Choice
 from nccltune.model.errors import InputError
 from nccltune.model.rule import RuleState
@@ -83,11 +83,7 @@ def loaded_configuration(
     run: NcclLog | None,
     hits: Sequence[RuleHits] = (),
 ) -> LoadedConfiguration:
-    """Return the configuration `place` of a process `/proc/PID`.
-
-    `scale` is that of the job by its environment. `logged` and `run` are what NCCL's log states of
-    the process and of the whole run; `hits` are what its plugin counts.
-    """
+    """Return the configuration `place` of a process `/proc/PID`, as counted and logged."""
     hashes = [each.content for each in hits]
     hashes += [each.content for each in logged.loaded] if logged else []
     hashes = list(dict.fromkeys(hashes))
@@ -121,10 +117,7 @@ def loaded_configuration(
 
 
 def logged_configuration(logged: LoggedProcess, run: NcclLog) -> LoadedConfiguration | None:
-    """Return the configuration that a process of a log loaded.
-
-    Its rules are those of the file with this path and this content here, if there is one.
-    """
+    """Return the configuration that a process of a log loaded, with its rules if it is here."""
     if not logged.loaded:
         return None
     found = loaded_configuration(
@@ -172,10 +165,9 @@ def _fits(item: FileRule, scales: Sequence[Scale]) -> bool | None:
 def _decided(
     rules: Sequence[FileRule], scales: Sequence[Scale], run: NcclLog | None
 ) -> list[tuple[int, int]] | None:
-    """Return for each rule at how many logged sizes it decides, and is followed.
+    """Return at how many logged sizes each rule decides, and is followed.
 
-    A line of a choice does not name its communicator. So with several scales nothing is known. The
-    sizes are those of plain calls: the log does not name groups and registration.
+    None with several scales: lines of choices do not name the communicator. Only plain calls count.
     """
     if run is None or not run.has_choices or len(scales) != 1:
         return None

@@ -53,10 +53,8 @@ class LibraryReader:
     def read(
         self, folder: Path, files: Collection[MappedFile], named: Collection[str]
     ) -> list[MappedLibrary]:
-        """Return the libraries of interest among `files` of the process `/proc/PID`.
-
-        They are those with `nccl` in their names, and the plugins that settings name (`named`).
-        """
+        """Return those `files` of `/proc/PID` with `nccl` in their names, and plugins of
+        `named`."""
         found = []
         for file in files:
             name = file.path.rpartition("/")[2]

@@ -39,10 +39,7 @@ _CONNECTION = (
 
 
 def metrics_text(status: NodeStatus, traffic: Sequence[NetProcess]) -> str:
-    """Return the counters of the processes in Prometheus' text format.
-
-    A counter starts anew with its process, whose number is a label.
-    """
+    """Return the counters of the processes, labelled with their numbers, in Prometheus' format."""
     lines = []
     for family in (_conflicts(status), *_rules(status), *_connections(traffic)):
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from nccltune.guard.audit import AuditedProcess, audit_process, logged_process
-from nccltune.guard.job_log import JobLog
-from nccltune.guard.jobs import is_across_nodes
+from nccltune.guard.jobs import JobLog, is_across_nodes
 from nccltune.guard.mapped import NCCL, LibraryReader
 from nccltune.guard.sources import COMMUNICATOR, UNKNOWN, AuditedSetting
 from nccltune.native.processes import (
@@ -47,11 +46,7 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """The status of a node, or of several.
-
-    `hidden` is the number of processes that this user may not read. `unread` are sentences on nodes
-    that could not be looked at.
-    """
+    """The status of nodes; `hidden` processes this user may not read, `unread` nodes likewise."""
 
     host: str
     jobs: list[JobStatus]
@@ -69,8 +64,8 @@ def node_status(
 ) -> NodeStatus:
     """Return the status of the processes `pids`, or of all with NCCL that this user may read.
 
-    The processes of `log` are one job, also those on other nodes. Raises InputError for a process
-    of `pids` that does not exist, and PlatformError for one that this user may not read.
+    The processes of `log` are one job, also elsewhere. Raises InputError for a missing process,
+    PlatformError for one that this user may not read.
     """
     # NCCL logs the name up to the first dot.
     host = (host or os.uname().nodename).partition(".")[0]
@@ -91,10 +86,7 @@ def node_status(
 
 
 def joined(nodes: Sequence[NodeStatus], unread: Sequence[str] = ()) -> NodeStatus:
-    """Return the status of several nodes as one: processes of a job on all of them are compared.
-
-    Processes that only their parent ties together are jobs of their own node.
-    """
+    """Return the status of several nodes as one: a job's processes on all are compared."""
     found = [
         msgspec.structs.replace(process, job=f"{process.job}, on {process.host}")
         if not is_across_nodes(process.job)
@@ -146,7 +138,6 @@ def _all(
 
 
 def _conflicts(group: Sequence[AuditedProcess]) -> list[StatusConflict]:
-    """Return the conflicts within processes, the same ones once, and those between processes."""
     found: dict[tuple[str, str], list[int]] = {}
     for process in group:
         for kind, text in _own_conflicts(process):

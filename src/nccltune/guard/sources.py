@@ -96,10 +96,7 @@ class AuditedSetting(msgspec.Struct, frozen=True):
 def configuration_files(
     folder: Path, named: str | None, home: str | None
 ) -> list[ConfigurationFile]:
-    """Return the files that a process `/proc/PID` reads, those whose settings win first.
-
-    `named` is its NCCL_CONF_FILE if its NCCL knows that, and `home` its home folder.
-    """
+    """Return the files that a process `/proc/PID` reads, those whose settings win first."""
     found = []
     for given in conf_files(named, home):
         path = absolute(folder, given)
@@ -133,8 +130,7 @@ def winners(
 ) -> list[AuditedSetting]:
     """Return who sets each setting of a process, by name.
 
-    `plugin` is the path of its env plugin. `logged` and `communicator` are what NCCL's log states:
-    settings that NCCL read, and properties of communicators by NCCL's labels.
+    `plugin` is its env plugin. `logged` and `communicator` are what NCCL's log states.
     """
     claims: dict[str, list[SettingClaim]] = {}
     for name, value in environment.items():
@@ -182,7 +178,6 @@ def _winner(
 
 
 def _won(name: str, claims: Sequence[SettingClaim], known_by: str) -> AuditedSetting:
-    """Return a setting whose first claim wins."""
     first, losers = claims[0], claims[1:]
     overrides = [claim for claim in losers if not is_same(claim.value, first.value)]
     repeats = [claim.source for claim in losers if claim not in overrides]

@@ -3,8 +3,7 @@
 
 job.py         a job: the keys of a job file
 flavor.py      launchers and their versions
-find.py        installed launchers and their versions
-allocation.py  nodes that a queue gave to this shell
+find.py        installed launchers, and what a queue gave to this shell
 placement.py   processes and GPUs of each node
 program.py     arguments of nccl-tests: GPUs, sizes
 options.py     meaning of nccl-tests' and nccltune-bench's arguments
@@ -14,7 +13,6 @@ batch.py       submit, watch and cancel a Slurm job
 kubernetes/    create, watch and delete a Kubernetes job
 follow.py      parse the output of a running job
 process.py     the signal that caused an interruption
-judge.py       decide from the output how a run ended
-state.py       the ways in which a run can end
+state.py       the ways in which a run can end, judged by its output
 keep.py        store a run and its samples in a study
 """

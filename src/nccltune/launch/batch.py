@@ -43,11 +43,9 @@ class SlurmStatus(NamedTuple):
 
 
 class SlurmBatchJob:
-    """One job in Slurm's queue.
+    """One job in Slurm's queue, whose `output` file is passed to `follower`.
 
-    `output` is the file that the job writes; its content is passed to `follower`. `on_change` is
-    called with a sentence when the job is submitted and when the job's state or reason changes.
-    Slurm's commands run with `environment`.
+    `on_change` is called with a sentence when the job's state or reason changes.
     """
 
     def __init__(
@@ -69,9 +67,8 @@ class SlurmBatchJob:
     def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
         """Submit the job with the command `words`, follow it to its end and return how it ended.
 
-        A job that has not started after `start_within_s` seconds is cancelled; the returned state
-        is then PENDING. None waits without limit. KeyboardInterrupt cancels the job; the returned
-        state is then STOPPED. Raises LaunchError if Slurm refuses the job or does not answer, and
+        Not started after `start_within_s` seconds (None: no limit) it is cancelled, as PENDING; by
+        KeyboardInterrupt as STOPPED. Raises LaunchError if Slurm refuses or does not answer,
         PlatformError if sbatch cannot be started.
         """
         try:
@@ -172,11 +169,7 @@ class SlurmBatchJob:
         )
 
     def _cancel(self) -> str:
-        """Cancel the job and return a sentence on the result.
-
-        The job's end is awaited for at most `_CANCEL_LIMIT_S` seconds. KeyboardInterrupt ends the
-        wait.
-        """
+        """Cancel the job, wait at most `_CANCEL_LIMIT_S` for its end; return a sentence."""
         number = self.number.partition(";")[0]
         with contextlib.suppress(KeyboardInterrupt):
             asked = self._ask(["scancel", number])
@@ -196,19 +189,13 @@ class SlurmBatchJob:
                 self._follower.feed(data)
 
     def _ask(self, command: list[str]) -> str | None:
-        """Return the output of a Slurm command.
-
-        None if the command is not installed, fails or takes too long.
-        """
+        """Return the output of a Slurm command; None if it fails or takes too long."""
         done = run_tool(command, _COMMAND_LIMIT_S, self._environment)
         return _plain(done.out) if done is not None and done.status == 0 else None
 
 
 def _number_of(out: bytes) -> str:
-    """Return the job number that `sbatch --parsable` printed: `123` or `123;cluster`.
-
-    Return an empty text if the last line is no such number.
-    """
+    """Return the number that `sbatch --parsable` printed (`123;cluster`), or empty text."""
     last = _plain(out).splitlines()[-1:]
     return last[0] if last and re.fullmatch(r"\d+(;\S+)?", last[0]) else ""
 

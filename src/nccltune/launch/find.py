@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the installed launchers, and their versions from the output of `--version`."""
+"""Find the installed launchers and their versions, and what a queue gave to this shell."""
 
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher, flavor_of
 from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.kubectl import KUBECTL
 from nccltune.launch.render import RenderContext
-from nccltune.model.errors import PlatformError
+from nccltune.model.errors import InputError, PlatformError
 from nccltune.native.child import run_tool
 
 PROGRAMS = {
@@ -63,11 +63,7 @@ def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> Ins
 
 
 def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the wanted launcher.
-
-    Raises PlatformError if it is not installed, or if `wanted` has a version and another one is
-    installed.
-    """
+    """Return the wanted launcher; PlatformError if it, or its version, is not installed."""
     found = find(wanted.launcher, environment)
     if found.flavor.version[: len(wanted.version)] != wanted.version:
         raise PlatformError(f"{wanted.words} is not here: it is {found.flavor.words}")
@@ -75,20 +71,15 @@ def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> 
 
 
 def installed_version(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
-    """Return the launcher and version that `PROGRAM --version` prints.
-
-    None if the program is not installed or cannot be run, or if it is not a known launcher.
-    """
+    """Return the launcher and version that `PROGRAM --version` prints, if it is one."""
     text = _output_of([program, "--version"], environment)
     return flavor_of(text) if text is not None else None
 
 
 def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the first installed launcher that can start the job. Use this if the user names none.
+    """Return the first installed launcher for the job: Slurm, LOCAL, Open MPI, hydra.
 
-    The order is Slurm, `Launcher.LOCAL` (no launcher), Open MPI, hydra. If the job names hosts,
-    Slurm and LOCAL are left out. LOCAL is possible only for a single process. Raises PlatformError
-    if no possible launcher is installed.
+    Not Slurm and LOCAL if it names hosts; LOCAL for a single process. Raises PlatformError.
     """
     order = [Launcher.OPENMPI, Launcher.HYDRA]
     if not job.hosts:
@@ -107,11 +98,7 @@ def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLa
 
 
 def slurm_mpi(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the value for `srun --mpi=`; None if no suitable value is found.
-
-    SLURM_MPI_TYPE, an environment variable of srun, is used if it is set. Otherwise the value is
-    `pmix` or else `pmi2`, whichever srun supports.
-    """
+    """Return the value for `srun --mpi=`: SLURM_MPI_TYPE, else `pmix` or `pmi2` as it supports."""
     if chosen := environment.get("SLURM_MPI_TYPE"):
         return chosen
     text = _output_of(["srun", "--mpi=list"], environment) or ""
@@ -126,3 +113,54 @@ def _output_of(command: list[str], environment: Mapping[str, str]) -> str | None
     done = run_tool([path, *command[1:]], _LIMIT_S, environment)
     # `srun --mpi=list` prints to standard error, so return both outputs.
     return done and (done.out + b"\n" + done.errors).decode(errors="replace")
+
+
+JOB = "SLURM_JOB_ID"
+NODES = "SLURM_JOB_NUM_NODES"
+_HOSTS_KNOWN = (
+    JOB,
+    "PBS_NODEFILE",
+    "LSB_HOSTS",
+    "LSB_DJOB_HOSTFILE",
+    "PE_HOSTFILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_prte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST_FILE",
+)
+"""Environment variables from which mpirun or mpiexec reads its hosts."""
+
+
+class Allocated(NamedTuple):
+    """The number of nodes that Slurm allocated. `words` states the number and its source."""
+
+    nodes: int
+    words: str
+
+
+def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
+    """Return the nodes of this shell's Slurm job; None outside one and for other launchers."""
+    nodes = environment.get(NODES, "")
+    if launcher is not Launcher.SLURM or JOB not in environment or not nodes.isdecimal():
+        return None
+    return Allocated(int(nodes), f"{nodes}, as job {environment[JOB]} of Slurm has ({NODES})")
+
+
+def knows_hosts(
+    flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
+) -> bool:
+    """Return whether the launcher knows its hosts: only an mpirun on several nodes may not."""
+    mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
+    return not mpirun or nodes < 2 or bool(hosts) or any(map(environment.get, _HOSTS_KNOWN))
+
+
+def check_hosts(
+    flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    """Raise InputError if an mpirun must start on several nodes but no host is named."""
+    if not knows_hosts(flavor, nodes, hosts, environment):
+        raise InputError(
+            f"{flavor.words} is to start on {nodes} nodes, and none is named",
+            hint="--set hosts=node1,node2",
+        )

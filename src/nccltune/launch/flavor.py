@@ -49,11 +49,7 @@ class Flavor(NamedTuple):
 
     @property
     def is_intel(self) -> bool:
-        """Return whether the launcher is the hydra of Intel MPI.
-
-        Versions of Intel MPI are years (2021.18); those of MPICH are 4 and 5. False if the version
-        is unknown.
-        """
+        """Return whether it is Intel MPI's hydra: its versions are years, MPICH's 4 and 5."""
         return self.launcher is Launcher.HYDRA and self.version[:1] >= (_FIRST_YEAR,)
 
     @property

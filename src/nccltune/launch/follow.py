@@ -67,12 +67,10 @@ class Follower:
 
     @property
     def last_words(self) -> list[str]:
-        """Return the last lines that are neither table nor comment.
+        """Return the last lines that are neither table nor comment: the program's, the launcher's.
 
-        First come the program's lines, then the launcher's. Each of the two has its own list. In a
-        common list, the launcher's lines about a failure would displace the program's lines, which
-        have the reason. If a node was lost while the program ran, the launcher's lines are left
-        out, because they only guess the reason.
+        Each has a list, so that a launcher's lines on a failure do not displace the reason. After
+        the loss of a node they are guesses, and left out.
         """
         if self._lost is not None and self._tables:
             return list(self._last)
@@ -80,11 +78,7 @@ class Follower:
 
     @property
     def seen(self) -> Participants | None:
-        """Return the ranks and processes that took part; None if no device list was printed.
-
-        Processes without a common MPI job print a device list each. Then only the first list
-        counts.
-        """
+        """Return the ranks and processes of the first device list; None without one."""
         if not self._tables:
             return None
         ranks = next(iter(self._tables.values()))
@@ -120,10 +114,7 @@ class Follower:
             self._rest = self._rest[-_LONGEST_LINE:]
 
     def finish(self) -> None:
-        """Process the end of the output.
-
-        A last line without a newline never counts as a row, because it may be cut off.
-        """
+        """Process the end of the output; an unfinished last line may be cut off: no row."""
         if self._rest.strip():
             self._remember(*strip_prefix(self._rest.decode(errors="replace")))
         self._rest = b""
@@ -151,10 +142,7 @@ class Follower:
 
 
 def placement_differences(promised: Placement, follower: Follower) -> list[str]:
-    """Return sentences on ranks and processes that differ from `promised`.
-
-    The list is empty if nothing differs, or if the output has no device list.
-    """
+    """Return sentences on ranks and processes that differ from `promised`, if any are shown."""
     seen = follower.seen
     if seen is None:
         return []

@@ -21,9 +21,8 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Slurm.
 
-    `mpi` is the value of `srun --mpi=`. If `mpi` is None, `find.slurm_mpi` chooses a value that
-    srun supports, or else the value is `pmix`. `gpus` is False at a site where Slurm does not
-    manage GPUs as a resource. `options` are further options of sbatch or srun.
+    `mpi` is srun's --mpi; None: what it supports. `gpus` is False where Slurm does not manage them.
+    `options` are further ones of sbatch or srun.
     """
 
     partition: str | None = None
@@ -38,12 +37,9 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Kubernetes.
 
-    - `context`: the name of a context in kubectl's configuration; None is its current context.
-    - `resources`: limits of a worker besides its GPUs, such as `rdma/ib = 1`.
-    - `shm`: the size of a worker's /dev/shm.
-    - `ssh_secret`: the secret with the SSH key pair for the pods of a JobSet.
-    - `ssh_path`: the folder where the MPI Operator mounts the SSH key that it makes. It is `.ssh`
-      in the home of the image's user.
+    `context` is one of kubectl's configuration, `resources` are limits of a worker besides GPUs
+    (`rdma/ib = 1`), `shm` sizes its /dev/shm. `ssh_secret` has the key pair of a JobSet's pods; the
+    MPI Operator mounts its own at `ssh_path`, `.ssh` in the home of the image's user.
     """
 
     kind: Literal["MPIJob", "JobSet"] = "MPIJob"
@@ -62,10 +58,9 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A test to run, and where.
 
-    `program` is a binary with its arguments. The arguments must not contain the number of GPUs of a
-    process, because that number follows from `processes`. `interface`, `hcas` and `nvls` set
-    NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_NVLS_ENABLE. `inherit` names variables whose values the
-    processes get from the launcher's environment. Inherited values appear on no command line.
+    The arguments of `program` do not contain the GPUs of a process, which follow from `processes`.
+    `interface`, `hcas` and `nvls` set NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_NVLS_ENABLE. Values
+    of `inherit` come from the launcher's environment, and stand on no command line.
     """
 
     program: list[str]
@@ -118,10 +113,7 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file as plain Python values.
-
-    Raises InputError if the file cannot be read, or is not TOML in UTF-8.
-    """
+    """Return the content of a TOML file. Raises InputError if it is none."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -157,7 +149,6 @@ _TABLES = {"": Job, "slurm": SlurmOptions, "kubernetes": KubernetesOptions}
 
 
 def _invalid(message: str, where: str) -> InputError:
-    """Return the error for an unknown key or a value of a wrong type."""
     every = "docs/reference/job-files.md has every key"
     unknown = _UNKNOWN_KEY.fullmatch(message)
     table = _TABLES.get(unknown[2] or "") if unknown is not None else None
@@ -172,10 +163,7 @@ def _invalid(message: str, where: str) -> InputError:
 
 
 def check(job: Job, where: str) -> None:
-    """Raise InputError for values that are not valid or contradict each other.
-
-    `where` names the source of the job in messages.
-    """
+    """Raise InputError, at `where`, for values that are invalid or contradict each other."""
     if not job.program or not job.program[0]:
         raise InputError("program names no binary", where=where)
     for name, number in (("nodes", job.nodes), ("gpus_per_node", job.gpus_per_node)):

@@ -45,10 +45,7 @@ def new_folder(study: Path, now: datetime) -> Path:
 
 
 def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
-    """Write the job and the files rendered from it into the folder of a run.
-
-    No file contains the values of inherited variables. Raises OSError if a file cannot be written.
-    """
+    """Write the job and its rendered files, without inherited values. Raises OSError."""
     (folder / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(job), indent=2))
     (folder / "command.txt").write_text(rendered.command + "\n", encoding="utf-8")
     for name, text in rendered.files.items():
@@ -63,8 +60,7 @@ def command_in(rendered: Rendered, folder: Path) -> list[str]:
 def import_output(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
     """Import the tables of `output` into the study, as `nccltune import` does.
 
-    `choice` is the choice that ran, if it is known. Raises InputError if `output` cannot be read,
-    StudyError if the study is damaged, and UnwritableError if the study cannot be written.
+    Raises InputError for an unreadable output, StudyError and UnwritableError for the study.
     """
     return import_files(
         study,

@@ -57,7 +57,6 @@ def _nccl_tests(words: list[str], program: Program) -> list[tuple[str, str]]:
 
 
 def _others(words: list[str]) -> list[tuple[str, str]]:
-    """Return each option of a program other than nccl-tests, with its values and its meaning."""
     options: list[list[str]] = []
     for word in words[1:]:
         if word.startswith("-") or not options:

@@ -16,7 +16,6 @@ _BINARY = re.compile(
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the long names of options with their letters, from `NAME:LETTER NAME:LETTER`."""
     pairs = (word.partition(":") for word in listed(text))
     return {name: letter for name, _, letter in pairs}
 
@@ -57,10 +56,7 @@ DEFAULT_STEP = 1 << 20
 
 
 class Argument(NamedTuple):
-    """One option of the program: its letter and value.
-
-    The option takes `length` words, from index `at` on.
-    """
+    """One option: its letter and value, in `length` words from index `at` on."""
 
     flag: str
     value: str
@@ -69,10 +65,9 @@ class Argument(NamedTuple):
 
 
 class Program(NamedTuple):
-    """An nccl-tests binary with its arguments.
+    """An nccl-tests binary, at index `at` of a command, with its arguments.
 
-    `at` is the index of the binary in the words of the command. `unknown` are the words that
-    nccl-tests refuses, and `ignored` are the words that it never reads, each with its index.
+    `unknown` are the words that nccl-tests refuses, `ignored` those that it never reads.
     """
 
     binary: str
@@ -98,26 +93,18 @@ class Program(NamedTuple):
         return match[1] if match is not None else ""
 
     def value(self, flag: str) -> str | None:
-        """Return the value of an option; None if the option is missing.
-
-        If the option is repeated, the last value counts.
-        """
+        """Return the last value of an option; None if it is missing."""
         return next((a.value for a in reversed(self.arguments) if a.flag == flag), None)
 
     def number(self, flag: str, default: int) -> int:
-        """Return the value of an option as C's strtol reads it; `default` if the option is missing.
-
-        strtol reads the leading digits, and gives 0 if the value begins with no digit.
-        """
+        """Return the value as strtol reads it (leading digits, else 0), or `default` without
+        one."""
         value = self.value(flag)
         return default if value is None else strtol(value)
 
     @property
     def gpus(self) -> int | None:
-        """Return the GPUs of a process: threads times GPUs of a thread.
-
-        None if one of the two is a shell variable or a placeholder, or may be in one.
-        """
+        """Return the GPUs of a process, threads times GPUs; None if a placeholder may be in one."""
         if self.hidden and self.value("g") is None:
             return None
         given = [self.value(flag) or "" for flag in "tg"]
@@ -126,10 +113,7 @@ class Program(NamedTuple):
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
     def size(self, flag: str) -> int | None:
-        """Return the value of the option `b` or `e` in bytes; None if it is not a valid size.
-
-        If the option is missing, return nccl-tests' default of 32 MiB.
-        """
+        """Return `b` or `e` in bytes, 32 MiB by default; None if it is not a valid size."""
         value = self.value(flag)
         return DEFAULT_BYTES if value is None else parse_size(value)
 
@@ -151,10 +135,7 @@ class Program(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes from `first` to `last` in bytes.
-
-    Each size is `factor` times the one before. If `factor` is 1, each size is `step` bytes larger.
-    """
+    """The sizes from `first` to `last`: times `factor`, or if that is 1, `step` bytes apart."""
 
     first: int
     last: int
@@ -234,10 +215,9 @@ def is_nccl_test(word: str) -> bool:
 
 
 def nearest_nccl_test(word: str) -> str | None:
-    """Return the nccl-tests binary that a misspelt name means; None for any other word.
+    """Return the nccl-tests binary that a misspelt name means (`allreduce_perf`), else None.
 
-    None also for a name that is spelt well, and for one of a fork, such as `nccl_alltoall_perf`.
-    `allreduce_perf` gives `all_reduce_perf`. The folder of the word is kept.
+    Names of forks, such as `nccl_alltoall_perf`, are none.
     """
     path = PurePosixPath(word)
     if _BINARY.fullmatch(path.name) or not re.fullmatch(r"(?!nccl_)[\w.-]+", path.name):
@@ -266,11 +246,7 @@ def nearest_nccl_test(word: str) -> str | None:
 
 
 def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
-    """Return the index of a word such as `all_reduce`, and the binary that it means.
-
-    Only a word that is followed by the options -b and -e of nccl-tests counts. None if there is no
-    such word.
-    """
+    """Return index and binary of a word such as `all_reduce` before -b and -e; else None."""
     for at, word in enumerate(words):
         name = PurePosixPath(word).name
         family = _SQUEEZED.get(name.lower().replace("-", "_").replace("_", ""))

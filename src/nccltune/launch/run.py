@@ -23,10 +23,7 @@ from nccltune.native.child import Child, start
 GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 """Signals that ask the launcher to end its job, and the seconds to wait after each signal."""
 MARK = "_NCCLTUNE_RUN"
-"""The environment variable that marks the processes of a run on this machine.
-
-Its name does not begin with NCCLTUNE_, because unknown settings with that prefix cause a warning.
-"""
+"""Marks the processes of a run here; unknown names with NCCLTUNE_ would cause a warning."""
 _STEP_S = 0.1
 _LAST_OUTPUT_S = 2.0
 _KILL_LIMIT_S = 10.0
@@ -76,8 +73,6 @@ def _end_by_status(status: int, name: str) -> RunEnd:
 
 
 class _Job:
-    """A running launcher. Its output goes to the file `kept` and to `follower`."""
-
     def __init__(self, process: Child, kept: IO[bytes], follower: Follower) -> None:
         assert process.stdout is not None
         self._process = process
@@ -87,10 +82,7 @@ class _Job:
         os.set_blocking(self._pipe.fileno(), False)
 
     def follow(self, limit_s: float | None) -> bool:
-        """Process output until the launcher ends; return whether it has ended.
-
-        Stop after `limit_s` seconds. None sets no limit.
-        """
+        """Process output until the launcher ends, or for `limit_s`; return whether it has ended."""
         until = None if limit_s is None else time.monotonic() + limit_s
         gone_at: float | None = None
         while until is None or time.monotonic() < until:
@@ -109,10 +101,7 @@ class _Job:
         return self._process.poll() is not None
 
     def _take(self) -> bool | None:
-        """Process the output that has arrived; return whether there was any.
-
-        None at the end of the output.
-        """
+        """Process the output that has arrived, if any; None at its end."""
         try:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -125,10 +114,7 @@ class _Job:
         return True
 
     def end(self) -> None:
-        """Send the launcher each signal of `GRACE_S` until it ends.
-
-        KeyboardInterrupt skips the wait before the next signal.
-        """
+        """Send each signal of `GRACE_S` until it ends; KeyboardInterrupt skips a wait."""
         for number, patience_s in GRACE_S:
             self._process.send_signal(number)
             with contextlib.suppress(KeyboardInterrupt):

@@ -47,10 +47,7 @@ MAX_CHANNELS = 64
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An algorithm and a protocol, with an optional number of channels and chunk size in bytes.
-
-    `None` leaves channels or chunk size to NCCL.
-    """
+    """An algorithm and a protocol; channels and chunk size in bytes are NCCL's if None."""
 
     algorithm: Algorithm
     protocol: Protocol
@@ -88,9 +85,7 @@ PartialChoice = Literal[
     "NCCL_PROTO=LL128",
     "NCCL_PROTO=Simple",
 ]
-"""A forced algorithm or protocol, with the rest chosen by NCCL. Such a run can be shown, but is
-neither the default nor a choice that a rule could name. The order is that of `ALGORITHMS` and
-`PROTOCOLS`."""
+"""A forced algorithm or protocol, in order, with the rest NCCL's: no default, and in no rule."""
 PARTIAL_CHOICES: tuple[PartialChoice, ...] = get_args(PartialChoice)
 AnyChoice = Choice | Literal["default", "tuned"] | PartialChoice
 
@@ -131,10 +126,7 @@ def parse_choice(text: str) -> AnyChoice:
 
 
 def parse_algorithm(text: str) -> Algorithm:
-    """Return the algorithm for any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`).
-
-    Raises InputError, with the nearest name, for any other word.
-    """
+    """Return the algorithm of any of NCCL's spellings. Raises InputError with the nearest."""
     plain = text.strip().lower()
     for algorithm in ALGORITHMS:
         if plain in (algorithm.value, algorithm.value.replace("_", "")):
@@ -143,10 +135,7 @@ def parse_algorithm(text: str) -> Algorithm:
 
 
 def parse_protocol(text: str) -> Protocol:
-    """Return the protocol for NCCL's name of it, in upper or lower case.
-
-    Raises InputError, with the nearest name, for any other word.
-    """
+    """Return the protocol in upper or lower case. Raises InputError with the nearest."""
     plain = text.strip().lower()
     for protocol in PROTOCOLS:
         if plain == protocol.value:

@@ -12,18 +12,14 @@ _ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
 
 
 def chunk_grain(choice: Choice) -> int:
-    """Return the number of bytes of which NCCL makes every chunk size a multiple.
-
-    NCCL rounds down, so a chunk size below this number becomes 0.
-    """
+    """Return the bytes of which NCCL makes chunks a multiple, rounding down to 0 below."""
     return _GRAIN[choice.protocol]
 
 
 def largest_chunk(collective: Collective, choice: Choice) -> int | None:
     """Return the largest chunk in bytes, with NCCL's default buffer sizes. NCCL cuts larger chunks.
 
-    None for the CollNet and NVLS algorithms: NCCL checks their chunks against a buffer that they do
-    not use.
+    None for CollNet and NVLS, which NCCL checks against a buffer that they do not use.
     """
     if choice.algorithm not in _CUT:
         return None

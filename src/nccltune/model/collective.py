@@ -34,10 +34,7 @@ class Collective(StrEnum):
 
     @property
     def nccl_id(self) -> int:
-        """Return the collective's `ncclFunc_t` value (tuner interfaces v2 to v7).
-
-        Raises ValueError for a collective that is not `tuned`.
-        """
+        """Return the `ncclFunc_t` value (tuner v2 to v7). Raises ValueError if not `tuned`."""
         return TUNED.index(self)
 
     @property
@@ -51,11 +48,7 @@ class Collective(StrEnum):
         return _NCCL_TESTS.get(self, self.value)
 
     def bus_factor(self, ranks: int) -> float:
-        """Return the ratio of bus bandwidth to algorithm bandwidth for `ranks` ranks.
-
-        As in nccl-tests, the ratio is 0 for a single rank if the collective's formula contains
-        `ranks - 1`.
-        """
+        """Return bus over algorithm bandwidth, of one rank maybe 0 as in nccl-tests."""
         if self is Collective.ALLREDUCE:
             return 2 * (ranks - 1) / ranks
         if self in _SCATTERED:

@@ -15,9 +15,8 @@ Exit code 1 is not an error: a check found a problem.
 class NccltuneError(Exception):
     """An error, with the place where it happened and a hint.
 
-    `where` names the place: FILE, FILE:LINE, or the field of a request. `hint` names one action
-    that may help. In all texts the name of a field is written ‹nodes›, which the command line
-    replaces by its flag (--nodes).
+    `where` is FILE, FILE:LINE, or a field of a request; `hint` is one action. Fields are written
+    ‹nodes›, which the command line replaces by its flag (--nodes).
     """
 
     exit_code = 70

@@ -66,10 +66,7 @@ def forced(algorithms: str | None, protocols: str | None, collective: Collective
 def _allowed(
     setting: str | None, collective: Collective, names: tuple[str, ...]
 ) -> list[str] | None:
-    """Return the names that a setting allows for a collective.
-
-    None if the setting allows all names, or if it allows no known name.
-    """
+    """Return the names that a setting allows for a collective; None for all or no known one."""
     if setting is None:
         return None
     allowed: list[str] | None = None

@@ -10,10 +10,7 @@ _NEAR = 8
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return a hint: the nearest valid word if one is similar, and the valid words.
-
-    Of a long list only words that resemble `word` are named, or the first ones if none does.
-    """
+    """Return a hint: the nearest valid word, and the valid words, of many the first or similar."""
     words = [str(item) for item in valid]
     plain = word.strip().lower()
     close = difflib.get_close_matches(plain, words, n=1, cutoff=0.5)

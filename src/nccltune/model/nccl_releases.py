@@ -52,10 +52,7 @@ RUN_ON_GPUS = ("2.28.3", "2.28.9", "2.32.3")
 
 
 def nccl_release(text: str) -> NcclRelease | None:
-    """Return what a release such as `2.28.9` has; None for other text and before the first row.
-
-    A version of two numbers, such as `2.27`, is taken for the first release of that name.
-    """
+    """Return what a release such as `2.28.9` has (`2.27` is the first); None if unknown."""
     match = re.match(r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?![\d.])", text)
     if match is None:
         return None

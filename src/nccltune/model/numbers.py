@@ -12,11 +12,7 @@ _UNITS = {
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a plain decimal with `digits` significant digits and trailing zeros.
-
-    For example `0.470`, `91.7` and `745`. Numbers with more digits before the point keep all these
-    digits: `12,345`.
-    """
+    """Return a plain decimal with `digits` significant digits: `0.470`, `745`, `12,345`."""
     if value == 0:
         return "0"
     rounded = float(f"{value:.{digits - 1}e}")
@@ -41,11 +37,7 @@ def gain_text(gain: float) -> str:
 
 
 def size_form(sizes: Iterable[int]) -> Callable[[int], str]:
-    """Return the function that formats all sizes of one column or list.
-
-    If every size is a whole number of its unit, sizes are plain (`32 KiB`). Else all sizes have
-    three significant digits (`1.11 KiB`, `32.0 KiB`, `240 KiB`).
-    """
+    """Return how to write all sizes of a column: plain if whole, else with three digits."""
     return format_bytes if all(map(_is_whole, sizes)) else _three_digits
 
 

@@ -40,10 +40,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stand_in(self) -> str | None:
-        """Return how the measurement differs from one of real nodes; None if it does not.
-
-        For example `in a replay of h200x4, with 4 emulated nodes`.
-        """
+        """Return how it differs from real nodes: `in a replay of h200x4, with 4 emulated nodes`."""
         parts = [f"in a replay of {self.replay}"] if self.replay else []
         parts += [f"with {self.nodes} emulated nodes"] if self.emulated_nodes else []
         many = self.ranks_per_gpu

@@ -23,9 +23,9 @@ class RuleState(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One line of a tuner configuration. None matches every value (`-1` in the file).
+    """One line of a tuner configuration; None matches all (`-1`).
 
-    The range of sizes includes both ends. Sizes are in bytes, counted as NCCL's tuner counts them.
+    Sizes are in bytes, both ends included, counted as NCCL's tuner counts them.
     """
 
     collective: Collective
@@ -46,11 +46,7 @@ class Rule(msgspec.Struct, frozen=True):
         pipe_ops: int = 1,
         registered: bool = False,
     ) -> bool:
-        """Return whether a call of `size` bytes meets every condition of this rule.
-
-        If several rules of a configuration match, the first one applies. NVIDIA documents this
-        order for its example plugin.
-        """
+        """Return whether a call meets every condition; of several rules the first one applies."""
         return (
             self.collective is collective
             and self.min_bytes <= size <= self.max_bytes

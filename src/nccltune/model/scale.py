@@ -5,11 +5,7 @@ import msgspec
 
 
 class Scale(msgspec.Struct, frozen=True, order=True):
-    """The number of nodes and ranks of a communicator. One rank drives one GPU.
-
-    `nodes` or `ranks` is 0 if it is unknown. Then timings show a curve, but no rule can be made of
-    them.
-    """
+    """Nodes and ranks of a communicator, 0 if unknown: then timings show only a curve."""
 
     nodes: int
     ranks: int

@@ -41,11 +41,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Return the first and last size of a range such as `64K-8M` in bytes, both inclusive.
-
-    A single size is returned twice. Raises InputError if a size cannot be read or the first size is
-    larger than the last.
-    """
+    """Return first and last size of `64K-8M` in bytes, inclusive, or one twice; InputError."""
     first, dash, last = text.partition("-")
     low = parse_bytes(first)
     high = parse_bytes(last) if dash else low

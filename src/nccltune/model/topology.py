@@ -37,11 +37,9 @@ class C2c(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU.
+    """A GPU; `index` is NVML's, `sm` is 90 for 9.0, `gdr` whether it supports GPUDirect RDMA.
 
-    `index` is its NVML index, `sm` its compute capability (90 is 9.0), and `gdr` whether it
-    supports GPUDirect RDMA. `detected` means that `sm` and `nvlinks` are not from the file: they
-    are predictions of what NCCL will detect. `assumed` means that these values may be wrong.
+    `detected`: `sm` and `nvlinks` are predictions of what NCCL will detect. `assumed` may be wrong.
     """
 
     index: int | None = None
@@ -56,11 +54,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of a NIC.
-
-    `mbit_per_s` is its speed. `gdr` is whether the NIC can read and write GPU memory. `assumed`
-    names the source of the speed if it is not from the file.
-    """
+    """A port of a NIC; `gdr`: it accesses GPU memory, `assumed`: where the speed is from."""
 
     name: str | None = None
     index: int | None = None
@@ -79,8 +73,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
 class Pci(msgspec.Struct, frozen=True, kw_only=True):
     """A PCI device or bridge. `speed` ("16.0 GT/s PCIe") and `width` describe its upstream link.
 
-    `switch_links` are the bus ids of switches that this switch reaches without the CPU (`pcilink`
-    in the XML).
+    `switch_links` are switches that it reaches without the CPU (`pcilink`).
     """
 
     bus_id: str
@@ -115,11 +108,9 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """The hardware of one node.
+    """The hardware of one node, from a file or place `source`.
 
-    `source` is the file's name, or the place from which the hardware was read. `unread` lists parts
-    of the source that were skipped. `assumed` lists data that was added because the file leaves it
-    to detection.
+    `unread` lists what was skipped, `assumed` what was added for detection.
     """
 
     source: str

@@ -31,8 +31,8 @@ _libc = ctypes.CDLL(None)
 class Child(subprocess.Popen[bytes]):
     """A `Popen` whose `poll` and `wait` may be interrupted by a signal handler that raises.
 
-    In `Popen` itself such an exception, for example KeyboardInterrupt, can leave an internal lock
-    acquired. The next caller of `wait` then waits forever. This was seen with Python 3.11.
+    In `Popen` that can leave a lock acquired, for which the next `wait` waits forever (Python
+    3.11).
     """
 
     def poll(self) -> int | None:
@@ -40,10 +40,7 @@ class Child(subprocess.Popen[bytes]):
         return self._status(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the child and return its exit status.
-
-        Raises subprocess.TimeoutExpired after `timeout` seconds; None waits without limit.
-        """
+        """Return the exit status. Raises subprocess.TimeoutExpired after `timeout` seconds."""
         if timeout is None:
             status = self._status(0)
             assert status is not None
@@ -140,9 +137,8 @@ def end_with_parent() -> None:
 def _deferred_interruptions() -> Iterator[None]:
     """Defer the handling of SIGINT and SIGTERM to the end of the block.
 
-    Python runs hooks around a fork (`logging` has some) and discards what a signal handler raises
-    in a hook. Without this function, 8 of 471 interruptions were lost with Python 3.11. Only the
-    main thread handles signals, so in other threads nothing is deferred.
+    Hooks around a fork discard what a handler raises: 8 of 471 interruptions were lost (Python
+    3.11). Other threads handle no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -8,26 +8,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from nccltune.native.child import Child, start
 
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
-"""Seconds for which standard error is still read after the first process closed its output.
-
-Other processes of the job may keep standard error open for longer.
-"""
+"""Seconds to read on after the first process closed its output: others may hold stderr."""
 _KILL_LIMIT_S = 10.0
 _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class ProcessEnded(Exception):  # noqa: N818 - it may have ended well
-    """The process ended instead of answering.
-
-    `status` has the meaning of `Popen.returncode`. `stderr` is the last 64 KiB of standard error.
-    """
+    """The process ended instead of answering; `stderr` is the last 64 KiB of it."""
 
     def __init__(self, status: int, stderr: str) -> None:
         super().__init__(ending(status))
@@ -115,8 +108,7 @@ class LineProcess:
     def receive(self, limit_s: float) -> bytes:
         """Return the next line of standard output, without its newline.
 
-        Raises ProcessEnded if the process ends first. After `limit_s` seconds, and for a line of
-        over 64 MiB, it kills all processes of the job and raises NoAnswer.
+        Raises ProcessEnded. After `limit_s`, or 64 MiB, it kills the job and raises NoAnswer.
         """
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._answers:
@@ -138,11 +130,7 @@ class LineProcess:
         return line
 
     def receive_all(self, limit_s: float) -> list[bytes]:
-        """Return the next line, and every further line that can be read without waiting.
-
-        Raises ProcessEnded if the process ends before the first line. After `limit_s` seconds, and
-        for a line of over 64 MiB, it kills all processes of the job and raises NoAnswer.
-        """
+        """Return the next line, and all that can be read without waiting. Raises as `receive`."""
         lines = [self.receive(limit_s)]
         if not self._output_closed():
             self._read(0.0)
@@ -150,7 +138,6 @@ class LineProcess:
         return lines + whole
 
     def _output_closed(self) -> bool:
-        """Return whether the process has closed its standard output."""
         return self._stdout not in {key.fileobj for key in self._selector.get_map().values()}
 
     def _read(self, wait_s: float) -> None:
@@ -171,10 +158,7 @@ class LineProcess:
             raise NoAnswer from None
 
     def finish(self, limit_s: float) -> int | None:
-        """Close standard input, wait for the end of the job and return the first process's status.
-
-        If a process of the job has not ended after `limit_s` seconds, kill all and return None.
-        """
+        """Close the input, wait for the end of the job; return the first status, None if killed."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
         deadline = time.monotonic() + limit_s
@@ -201,12 +185,7 @@ class LineProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if any(process.poll() is None for process in self._all):
             self.kill()
         self._selector.close()

@@ -17,42 +17,27 @@ BENCH = Path("bin", "nccltune-bench")
 
 
 def tuner_path() -> Path:
-    """Return the absolute path of nccltune's tuner plugin.
-
-    Raises PlatformError if it is not installed.
-    """
+    """Return the path of the tuner plugin. Raises PlatformError if it is not installed."""
     return _find(TUNER, "the tuner plugin")
 
 
 def net_path() -> Path:
-    """Return the absolute path of nccltune's network plugin.
-
-    Raises PlatformError if it is not installed.
-    """
+    """Return the path of the network plugin. Raises PlatformError if it is not installed."""
     return _find(NET, "the network plugin")
 
 
 def sendrecv_path() -> Path:
-    """Return the absolute path of the send/recv library, which is preloaded before NCCL.
-
-    Raises PlatformError if it is not installed.
-    """
+    """Return the path of the send/recv library, to be preloaded. Raises PlatformError."""
     return _find(SENDRECV, "the library for sends and receives")
 
 
 def host_path() -> Path:
-    """Return the absolute path of the program that loads a tuner plugin as NCCL does.
-
-    Raises PlatformError if it is not installed.
-    """
+    """Return the path of the program that loads a tuner plugin as NCCL does; PlatformError."""
     return _find(HOST, "the plugin host")
 
 
 def bench_path() -> Path:
-    """Return the absolute path of the program that times collectives.
-
-    Raises PlatformError if it is not installed.
-    """
+    """Return the path of the program that times collectives. Raises PlatformError."""
     return _find(BENCH, "the bench")
 
 

@@ -55,10 +55,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 class NetWatch:
-    """Repeated readings of processes, with rates between two readings.
-
-    `pids` are the processes to read. If `pids` is empty, all that use the plugin are read.
-    """
+    """Repeated readings of the processes `pids`, or all of the plugin, with rates."""
 
     def __init__(self, pids: Iterable[int] = (), proc: Path = PROC) -> None:
         self._pids = list(dict.fromkeys(pids))
@@ -69,9 +66,8 @@ class NetWatch:
     def read(self) -> list[NetProcess]:
         """Return the processes and their connections now, with rates since the last reading.
 
-        A process of `pids` that has ended since an earlier reading is left out. Raises InputError
-        for a process of `pids` that never existed or has not loaded the plugin. Raises
-        PlatformError for a process that this user may not read.
+        Raises InputError for one of `pids` that never existed or has no plugin, PlatformError for
+        one that this user may not read.
         """
         found = self._wanted() if self._pids else self._all()
         before, self._before = self._before, {}
@@ -146,10 +142,9 @@ def _read_process(folder: Path, pid: int) -> _Read:
 
 
 def _read_page(fd: int) -> Page | None:
-    """Return a consistent reading of a page; None while the plugin is still creating the page.
+    """Return a consistent reading of a page; None while the plugin is still creating it.
 
-    The page is read, not mapped. If its owner truncated the memory, access to a mapping would end
-    this process with SIGBUS. Raises PlatformError for a page that is damaged or has another layout.
+    It is not mapped: an owner's truncation would end us with SIGBUS. Raises PlatformError.
     """
     page = None
     for _ in range(_TRIES):

@@ -29,10 +29,9 @@ _FLOW = struct.Struct("=2Q64s64s12Q")
 
 
 class NetFlow(msgspec.Struct, frozen=True):
-    """A flow: one TCP connection of a connection of NCCL.
+    """A TCP connection of a connection of NCCL; None is what this end does not know.
 
-    `bytes` are the bytes delivered (at the sender) or read (at the receiver). A field is None if
-    this end does not know its value.
+    `bytes` are delivered (at the sender) or read (at the receiver).
     """
 
     express: bool
@@ -95,10 +94,9 @@ class NetConnection(msgspec.Struct, frozen=True):
 
 
 class Page(NamedTuple):
-    """One reading of a page.
+    """One reading of a page, of process `pid` in its own namespace.
 
-    `pid` is the id of the process that made the page, in its own namespace. `sequences` has a
-    number for each flow, which is odd while the plugin writes the flow's addresses (a seqlock).
+    `sequences` are odd while the plugin writes the addresses of a flow (a seqlock).
     """
 
     connection: NetConnection
@@ -111,10 +109,9 @@ class Page(NamedTuple):
 
 
 def decode(data: bytes, now_ns: int) -> Page | None:
-    """Return the page in `data`; None while the plugin is still creating the page.
+    """Return the page in `data`, at CLOCK_MONOTONIC `now_ns`; None during its creation.
 
-    `now_ns` is the time of CLOCK_MONOTONIC. Raises PlatformError for a page that is damaged or has
-    another layout.
+    Raises PlatformError for a page that is damaged or has another layout.
     """
     if len(data) < _CONNECTION or data[:8] == bytes(8):
         if len(data) >= _CONNECTION or not data:
@@ -166,10 +163,7 @@ def decode(data: bytes, now_ns: int) -> Page | None:
 
 
 def with_rates(now: NetConnection, before: NetConnection, seconds: float) -> NetConnection:
-    """Return `now` with rates in bytes/s since the reading `before`, `seconds` ago.
-
-    Both readings must have the same number of flows.
-    """
+    """Return `now` with rates since `before`, of as many flows, `seconds` ago."""
     flows = [
         msgspec.structs.replace(flow, bytes_per_s=max(flow.bytes - old.bytes, 0) / seconds)
         for flow, old in zip(now.flows, before.flows, strict=True)

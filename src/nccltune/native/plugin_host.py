@@ -4,7 +4,6 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
@@ -92,16 +91,11 @@ class PluginHost:
             if self._init.error is not None:
                 self._raise_start_failure(self._init)
         except BaseException:
-            self._process.__exit__(None, None, None)
+            self._process.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._process is not None
         process, self._process = self._process, None
         with process:

@@ -82,11 +82,9 @@ def memories(folder: Path, name: str) -> Iterator[int]:
 
 
 def start_environment(folder: Path) -> dict[str, str] | None:
-    """Return the environment that a process was started with.
+    """Return the environment that a process was started with, without its own changes.
 
-    What a program changes in its own environment later is not visible here. The first value of a
-    name counts, as for `getenv`. None if the program has put its title in that place, as
-    `setproctitle` does in the processes of Ray and vLLM.
+    The first value counts, as for `getenv`. None if its title stands there (`setproctitle`).
     """
     found: dict[str, str] = {}
     raw = (folder / "environ").read_bytes()
@@ -105,10 +103,9 @@ def absolute(folder: Path, path: str) -> str:
 
 
 def inside(folder: Path, path: str) -> Path:
-    """Return where this process finds an absolute path of another process.
+    """Return where this process finds an absolute path of another, maybe in a container.
 
-    The other may be in a container. Links are followed below its root; the kernel would follow
-    absolute ones below ours.
+    Links are followed below its root; the kernel would follow absolute ones below ours.
     """
     root = current = folder / "root"
     parts = deque(PurePosixPath(path).parts[1:])
@@ -155,10 +152,7 @@ def command_of(folder: Path) -> str:
 
 
 def started_at(folder: Path) -> float:
-    """Return when a process started, in seconds since 1970; the kernel's clock counts hundredths.
-
-    Raises ValueError if the kernel's text is of another form.
-    """
+    """Return the start of a process in seconds since 1970, to hundredths; else ValueError."""
     # The name of the program, in brackets, may itself have brackets and blanks.
     ticks = int((folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     for line in (folder.parent / "stat").read_text().splitlines():

@@ -24,10 +24,7 @@ class Caution(msgspec.Struct, frozen=True):
 
 
 class PluginFailure(msgspec.Struct, frozen=True):
-    """The reason why the plugin could not be loaded or initialised, or why a call failed.
-
-    docs/reference/plugin-host.md lists the values of `kind`.
-    """
+    """Why a plugin was not loaded, initialised or failed; `kind`: docs/reference/plugin-host.md."""
 
     kind: str
     text: str
@@ -41,10 +38,7 @@ class AlgorithmProtocol(msgspec.Struct, frozen=True):
 
 
 class TableChange(msgspec.Struct, frozen=True):
-    """An entry of the cost table that the plugin changed. Costs are in us.
-
-    A cost of -1 means that NCCL cannot use the entry. None stands for a number that is not finite.
-    """
+    """A changed cost in us: -1 if NCCL cannot use it, None if it is not finite."""
 
     algorithm: Algorithm
     protocol: Protocol
@@ -81,9 +75,8 @@ class TunerAnswer(msgspec.Struct, frozen=True):
 class PluginDecision(msgspec.Struct, frozen=True):
     """The result of one call of getCollInfo, as the emulated NCCL version uses it.
 
-    `decided` is `default` if the plugin left everything to NCCL. If NCCL fails the call, `decided`
-    is None and `error` gives the reason. `selected` is what NCCL runs; None if NCCL's own predicted
-    times would decide and were not given.
+    `decided` is `default` if all is left to NCCL, None with an `error`. `selected` is what runs;
+    None if NCCL's predicted times would decide and were not given.
     """
 
     collective: Collective
@@ -117,10 +110,7 @@ class ConstantChange(msgspec.Struct, frozen=True):
 
 
 class HostInit(msgspec.Struct, frozen=True):
-    """The result of loading a plugin and of its init.
-
-    `interface` is the version of the tuner interface that the emulated NCCL uses.
-    """
+    """The result of loading a plugin and its init; `interface` is the version in use."""
 
     ok: bool
     schema_version: int

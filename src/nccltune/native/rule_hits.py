@@ -20,11 +20,7 @@ _LARGEST = _HEAD.size + 8 * (2**16 + 1)
 
 
 class RuleHits(msgspec.Struct, frozen=True):
-    """The counts of a process for a configuration file.
-
-    `content` is the hash of what the process loaded. `calls` are by line of the file, of the lines
-    that decided any. `undecided` are the calls that NCCL decided.
-    """
+    """Counts of a process for a file with the hash `content`: by line, and undecided calls."""
 
     path: str
     content: str
@@ -33,10 +29,7 @@ class RuleHits(msgspec.Struct, frozen=True):
 
 
 def rule_hits(folder: Path) -> list[RuleHits]:
-    """Return the counts that the process `/proc/PID` made itself, in the order of its files.
-
-    Pages of another layout are left out. Raises OSError where this user may not look.
-    """
+    """Return the counts of `/proc/PID` in this layout. Raises OSError if it may not be read."""
     found = []
     for fd in memories(folder, NAME):
         page = decode(os.pread(fd, _LARGEST, 0))
@@ -47,10 +40,7 @@ def rule_hits(folder: Path) -> list[RuleHits]:
 
 
 def decode(data: bytes) -> tuple[int, RuleHits] | None:
-    """Return the id of the process that made a page, and its counts.
-
-    None for a page that is incomplete, damaged or of another layout.
-    """
+    """Return the process id and counts of a page; None if it is incomplete or of no use."""
     if len(data) < _HEAD.size:
         return None
     magic, layout, size, offset, lines, pid, content, _, path = _HEAD.unpack_from(data)

@@ -12,8 +12,7 @@ from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.size_state import axis_shares
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
-from nccltune.measure.bench.round_request import PointKey, RoundRequest
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule

@@ -8,8 +8,7 @@ from functools import partial
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.time_estimate import TimeEstimator
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint
-from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
+from nccltune.measure.bench.conversation import BenchPoint, PointKey, RequestSource, RoundRequest
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale, count

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, CallKind
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
-from nccltune.measure.bench.round_request import PointKey
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointKey
 from nccltune.measure.engine.record import LineFile
 from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
 from nccltune.model.collective import Collective

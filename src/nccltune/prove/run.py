@@ -17,9 +17,8 @@ from nccltune.analyze.timings import sort_samples
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.measure.adaptive.nccl_tables import ask_pipe_ops, refuse_unable
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint, Hello
+from nccltune.measure.bench.conversation import BenchPoint, Hello, PointKey
 from nccltune.measure.bench.process import Bench, Launch
-from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.communicator import PlanRun, Watcher
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.measure.engine.replayed_bench import open_bench

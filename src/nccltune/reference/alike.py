@@ -81,19 +81,13 @@ def gpu_class(name: str | None) -> str | None:
 
 
 def node_range(nodes: int) -> tuple[int, int]:
-    """Return the numbers of nodes that are alike.
-
-    One and two nodes are like no other number: NCCL has other algorithms for them. From three on,
-    half to double is alike.
-    """
+    """Return the numbers of nodes that are alike: of one and two only these, else half to
+    double."""
     return (nodes, nodes) if nodes <= 2 else (max(3, -(-nodes // 2)), 2 * nodes)
 
 
 def unlike(system: SystemShown, collective: Collective, curve: ReferenceCurve) -> list[str]:
-    """Return the names of the rules that a curve breaks; none if its system is alike.
-
-    A fact of the system that is unknown breaks no rule.
-    """
+    """Return the names of the rules that a curve breaks by what is known; none if it is alike."""
     other = SystemShown(
         gpu=curve.gpu,
         nodes=curve.nodes,
@@ -114,10 +108,7 @@ def unlike(system: SystemShown, collective: Collective, curve: ReferenceCurve) -
 
 
 def _has_default_only(system: SystemShown, curve: ReferenceCurve) -> bool:
-    """Return whether a curve shows what only NCCL's default reaches.
-
-    NVLS, and trees on two nodes, exceed the bus bandwidth of rings.
-    """
+    """Return whether NVLS, or trees on two nodes, exceed the rings' bandwidth in a curve."""
     if curve.settings is not None and _LIMITED.search(curve.settings):
         return False
     return system.nodes == 2 or gpu_class(system.gpu) in _WITH_NVLS
@@ -131,10 +122,7 @@ def _same_rate(system: SystemShown, other: SystemShown) -> bool:
 
 
 def rule_text(system: SystemShown, limits: str) -> str:
-    """Return what systems must share to be alike, as far as the system is known.
-
-    `limits` are the settings that keep NCCL from its default.
-    """
+    """Return what systems must share to be alike, as far as the system is known."""
     parts = []
     if gpu_class(system.gpu) is not None:
         parts.append(f"GPU {gpu_class(system.gpu)}")

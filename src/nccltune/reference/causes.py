@@ -32,10 +32,7 @@ _WITHIN_NODES = frozenset({"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISAB
 
 
 def limiting_settings(facts: PlatformFacts, label: str) -> str:
-    """Return the settings, or the choice `label`, that keep NCCL from its default for large sizes.
-
-    The result is empty if nothing does.
-    """
+    """Return the settings, or the choice, that keep NCCL from its default for large sizes."""
     limits = {name: facts.settings.get(name, "") for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE")}
     if label != "default":
         limits["NCCL_ALGO"] = label.removeprefix("NCCL_ALGO=").partition("/")[0]
@@ -54,10 +51,7 @@ def causes(
     largest: int,
     label: str,
 ) -> list[str]:
-    """Return sentences on what can make the run slow; no guesses, only what it shows.
-
-    `label` is the choice that was measured, `largest` the largest size.
-    """
+    """Return sentences on what can make the run slow; no guesses, only what it shows."""
     found: list[str] = []
     if nodes != 1:
         found += _network(facts, gpus if nodes is None else -(-gpus // nodes))

@@ -98,10 +98,7 @@ def published_curves() -> tuple[ReferenceCurve, ...]:
 
 
 def read_curves(path: Path) -> list[ReferenceCurve]:
-    """Read a reference file, or all `*.jsonl` files of a folder.
-
-    Raises InputError with file and line for a curve that is invalid.
-    """
+    """Read a reference file, or a folder's `*.jsonl`. Raises InputError with file and line."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     found = []
     for file in files:

@@ -7,8 +7,8 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import C2c, Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
+from nccltune.topology.hardware.classify import NVIDIA, GpuModel, gpu_models
 from nccltune.topology.hardware.fill_in import filled
-from nccltune.topology.hardware.gpu_models import NVIDIA, GpuModel, gpu_models
 
 _SPEEDS = {70: "8.0 GT/s PCIe", 80: "16.0 GT/s PCIe", 90: "32.0 GT/s PCIe", 100: "64.0 GT/s PCIe"}
 """PCIe of boards by the compute capability from which on they have it."""
@@ -71,7 +71,6 @@ def _nic(index: int, gbit_per_s: float, speed: str) -> Pci:
 def _board(
     model: GpuModel, gpus: int, nics: int, gbit_per_s: float, groups: int
 ) -> tuple[Cpu, ...]:
-    """Return two CPUs with switches, each with an equal share of the GPUs and NICs."""
     speed = _SPEEDS[max(least for least in _SPEEDS if least <= model.sm)]
     switches = []
     for group in range(groups):

@@ -16,8 +16,7 @@ from nccltune.reference.alike import SystemShown, unlike
 from nccltune.reference.curves import ReferenceCurve
 
 CLEARLY = 0.9
-"""Below this share of the lowest alike system, a bandwidth is low. Ten runs on 4 nodes of Alps
-differ by 3 % at 1 GiB."""
+"""Below this share of the lowest alike system it is low; ten runs on Alps differ by 3 %."""
 CLEARLY_OF_ONE = 0.75
 """The same if only one system is alike."""
 SLOW = 1.5
@@ -43,10 +42,9 @@ class Verdict(StrEnum):
 
 
 class SystemFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """The bus bandwidth of a reference system in GB/s at one size.
+    """The median bus bandwidth of a system in GB/s at one size, with extremes.
 
-    It is the median of its runs; `low` and `high` are their extremes. `unlike` names the rules by
-    which the system is not alike.
+    `unlike` names the rules by which the system is not alike.
     """
 
     system: str
@@ -71,10 +69,9 @@ class SystemFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SizeRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The range of the alike systems at one size, in GB/s of bus bandwidth, as thresholds.
+    """The range of the alike systems at one size, in GB/s; quartiles only for four or more.
 
-    `busbw_gb_per_s` and `time_us` are those of the run. Quartiles are None for fewer than 4
-    systems. `sources` are where the figures of `systems` were published.
+    `busbw_gb_per_s` and `time_us` are those of the run; `sources` published the systems' figures.
     """
 
     bytes: int
@@ -104,8 +101,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A curve among the reference systems: at its largest size, its smallest, and all.
 
-    `by_rate` has a sentence for each NIC rate if the rate of the run is unknown. `nearest` are the
-    systems that are most like it if none is alike.
+    `by_rate` has a sentence for each NIC rate if that is unknown; `nearest` are for want of alike
+    ones.
     """
 
     bandwidth: Placed
@@ -121,10 +118,7 @@ def place(
     times_us: Mapping[int, float],
     curves: Sequence[ReferenceCurve],
 ) -> Placement:
-    """Return where a curve (times in us by size) is among the reference systems.
-
-    `system.gpus` must be known.
-    """
+    """Return where a curve is among the reference systems; `system.gpus` must be known."""
     alike = [curve for curve in curves if not unlike(system, collective, curve)]
     same = [curve for curve in alike if curve.nodes == system.nodes]
     largest = max(times_us)
@@ -233,10 +227,7 @@ def _judged(busbw: float, values: Sequence[float], *, latency: bool) -> tuple[Ve
 
 
 def figures(curves: Sequence[ReferenceCurve], size: int, nodes: int | None) -> list[SystemFigure]:
-    """Return the figures of the curves at a size: one for each system, faulty ones apart.
-
-    Of a system with several scales, the one nearest to `nodes` counts.
-    """
+    """Return each system's figure at a size, faulty apart, at the scale nearest to `nodes`."""
     groups: dict[tuple[str, str | None], list[tuple[ReferenceCurve, float]]] = defaultdict(list)
     for curve in curves:
         value = curve.busbw_at(size)
@@ -269,7 +260,6 @@ def figures(curves: Sequence[ReferenceCurve], size: int, nodes: int | None) -> l
 
 
 def _away(nodes: int, own: int | None) -> float:
-    """Return the ratio of two numbers of nodes, 1 or more."""
     return max(nodes, own or nodes) / min(nodes, own or nodes)
 
 

@@ -6,10 +6,8 @@ data.py         the report as plain data
 charts.py       columns of the two charts
 verdict.py      the verdict in a few sentences
 proof.py        the report of a proof
-proven.py       proven gain for each collective and scale
-alike.py        group findings that differ only in files, choices or numbers
 words.py        format numbers and ranges
-remarks.py      the words for each kind of finding, and notes below tables
+remarks.py      the words for each kind of finding, and equal findings as one
 templates.py    the files of the pages
 html.py         the page
 examination.py  the doctor's findings as a page

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.findings import NOT_TUNING
-from nccltune.analyze.ran import ran_text
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
@@ -14,7 +14,6 @@ from nccltune.model.numbers import counted, percent_text
 from nccltune.model.platform import Platform
 from nccltune.prove.result import Proof, ProofGroup
 from nccltune.report import remarks, words
-from nccltune.report.alike import AlikeFindings, grouped
 from nccltune.report.charts import (
     choice_map,
     model_series,
@@ -38,8 +37,15 @@ from nccltune.report.data import (
     SizeRow,
 )
 from nccltune.report.proof import build_proof
-from nccltune.report.proven import ProvenGain, proven_gains
-from nccltune.report.verdict import firm_rules, group_summary, notes, verdict
+from nccltune.report.remarks import AlikeFindings, grouped
+from nccltune.report.verdict import (
+    ProvenGain,
+    firm_rules,
+    group_summary,
+    notes,
+    proven_gains,
+    verdict,
+)
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 
 
@@ -70,10 +76,7 @@ def header_facts(
 
 
 def _when(platform: Platform, analysis: Analysis, tuning: Tuning) -> HeaderFact:
-    """Return the date of the measurement, and the scale if there is only one.
-
-    If the date of the measurement is unknown, return the date of the analysis.
-    """
+    """Return the date of the measurement, else of the analysis, and the scale if it is one."""
     scales = {item.condition.scale for item in analysis.conditions}
     where = f", {scales.pop()}" if len(scales) == 1 else ""
     date = words.printable((platform.recorded_at or tuning.created)[:10])
@@ -81,7 +84,6 @@ def _when(platform: Platform, analysis: Analysis, tuning: Tuning) -> HeaderFact:
 
 
 def _timings(analysis: Analysis) -> str:
-    """Return the number of timings: `3,128 timings in 8 rounds`."""
     count = counted(analysis.samples, "timing")
     rounds = sorted({item.rounds for item in analysis.conditions})
     if not rounds:
@@ -92,11 +94,7 @@ def _timings(analysis: Analysis) -> str:
 
 
 def _noise_facts(noises: Sequence[Noise], proof: Proof | None) -> list[HeaderFact]:
-    """Return the noise floor over all conditions; empty if there are no conditions.
-
-    If any condition has measured noise, conditions with assumed noise are ignored. The proof has a
-    noise floor of its own, because it is another run.
-    """
+    """Return the noise floor, measured if any is; the proof, another run, has its own."""
     if not noises:
         return []
     known = [noise for noise in noises if noise.known]
@@ -212,11 +210,7 @@ def build(
 
 
 def _labels(conditions: Sequence[ConditionAnalysis]) -> list[str]:
-    """Return the shortest labels that distinguish the conditions.
-
-    A label is the name of the collective. If such labels are not all different, all labels get more
-    of the title, and at last a number.
-    """
+    """Return the shortest labels that distinguish the conditions: collective, title, number."""
     for name in (_short, _without_scale, _title):
         labels = [name(condition) for condition in conditions]
         if len(set(labels)) == len(labels):
@@ -322,10 +316,7 @@ def _condition(
 
 
 def _proof_of(condition: Condition, proof: Proof | None) -> ProofGroup | None:
-    """Return the proof of a condition; None if it was not proven.
-
-    A proof measures out of place, without registered buffers and without a CUDA graph.
-    """
+    """Return the proof of a condition: out of place, without registered buffers and graph."""
     if proof is None or condition.in_place or condition.registered or condition.graph:
         return None
     for group in proof.groups:
@@ -339,10 +330,7 @@ def _condition_id(index: int) -> str:
 
 
 def _places(finding: Finding, conditions: Sequence[ConditionAnalysis]) -> list[int]:
-    """Return the indexes of the conditions that show a finding.
-
-    The list is empty for a finding without a range of sizes.
-    """
+    """Return the indexes of the conditions that show a finding with a range of sizes."""
     if finding.min_bytes is None or finding.max_bytes is None:
         return []
     return [
@@ -354,10 +342,7 @@ def _places(finding: Finding, conditions: Sequence[ConditionAnalysis]) -> list[i
 
 
 def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
-    """Return the shortest labels that distinguish the groups.
-
-    A label is the collective, registration and pipe ops, with the scale if it is needed.
-    """
+    """Return the shortest labels that distinguish the groups."""
     for scale in (False, True):
         labels = [_group_name(group, scale) for group in groups]
         if len(set(labels)) == len(labels):

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from nccltune.analyze.ran import ran_label
+from nccltune.analyze.default_runs import ran_label
 from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint, ModelCurve
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
 from nccltune.model.numbers import percent_text
@@ -15,10 +15,7 @@ from nccltune.tune.result import Decision
 
 
 def series(curve: Curve, predicted: bool = False) -> Series:
-    """Return the columns of one measured curve.
-
-    `predicted` is whether what the default ran is what NCCL's cost table predicts.
-    """
+    """Return the columns of one measured curve; `predicted`: by NCCL's cost table."""
     role: Role = "choice"
     if curve.choice == DEFAULT:
         role = "default"
@@ -34,10 +31,7 @@ def series(curve: Curve, predicted: bool = False) -> Series:
 def tuned_series(
     item: ConditionAnalysis, decisions: dict[int, Decision], label: str = "tuned, expected"
 ) -> Series:
-    """Return the curve expected with the rules.
-
-    Each size has the time of the choice that the rules select; without a rule, of the default.
-    """
+    """Return the curve expected with the rules; sizes without a rule keep the default."""
     by_choice = {curve.choice: {p.bytes: p for p in curve.points} for curve in item.curves}
     sizes = sorted({point.bytes for curve in item.curves for point in curve.points})
     cells: list[tuple[int, CurvePoint | None]] = []
@@ -69,10 +63,7 @@ def model_series(model: ModelCurve, bus_factor: float) -> Series:
 
 
 def proven_series(group: ProofGroup, bus_factor: float) -> list[Series]:
-    """Return the curves of default and tuned as `verify` measured them.
-
-    The band of the tuned curve is the 95 % interval of its gain over the default.
-    """
+    """Return the curves of default and tuned as `verify` measured them, with its 95 % band."""
     sizes = [size for size in group.sizes if size.default_us and size.tuned_us]
 
     def line(
@@ -154,10 +145,7 @@ def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Choic
 
 
 def saturation_text(item: ConditionAnalysis) -> str | None:
-    """Return a sentence on the peak of a curve and the sizes that reach half and 90 % of the peak.
-
-    None if the peak is unknown.
-    """
+    """Return a sentence on the peak of a curve and the sizes that reach half and 90 % of it."""
     found = item.saturation
     if found is None:
         return None
@@ -179,8 +167,5 @@ def saturation_text(item: ConditionAnalysis) -> str | None:
 
 
 def _rounded(value: float) -> float:
-    """Return a value with six significant digits.
-
-    No timing is more precise, and the shorter numbers halve the size of the page.
-    """
+    """Return a value with six significant digits, which halve the size of the page."""
     return float(f"{value:.6g}")

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as plain data: the output of `--json`, and the input of the page.
 
-- Times are in microseconds, bandwidth is in GB/s (1e9 bytes a second).
-- Sizes are bytes as NCCL's tuner counts them.
-- Noise and shares are fractions.
-- A gain is the old time divided by the new time.
-- A missing value is None.
+Times are in microseconds, bandwidth in GB/s (1e9 bytes a second), sizes as NCCL's tuner counts
+them, noise and shares fractions. A gain is old time over new time. None is missing.
 """
 
 from typing import Literal
@@ -74,11 +71,7 @@ class ChoiceMap(msgspec.Struct, frozen=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True):
-    """The noise: by which fraction two medians of the same choice differ.
-
-    `typical` is the median over sizes, `high` the 90th percentile. `words` describe how the noise
-    was measured. If `known` is False, the noise is assumed.
-    """
+    """The noise between two medians of one choice over sizes: median and 90th percentile."""
 
     typical: float
     high: float
@@ -87,11 +80,9 @@ class NoiseRow(msgspec.Struct, frozen=True):
 
 
 class SizeRow(msgspec.Struct, frozen=True):
-    """The effect of the rules at one measured size.
+    """The effect of the rules at one measured size; without a `choice` it keeps the default.
 
-    If `choice` is None, the size keeps the default. `tuned_us` is the expected time with the rules.
-    `best` is the fastest measured choice. `compared` is whether a choice was compared with the
-    default.
+    `compared` is whether a choice was compared with the default.
     """
 
     bytes: int
@@ -109,13 +100,10 @@ class SizeRow(msgspec.Struct, frozen=True):
 
 
 class RuleRow(msgspec.Struct, frozen=True):
-    """A rule with its evidence.
+    """A rule with its evidence, over its measured sizes `first_bytes` to `last_bytes`.
 
-    - `first_bytes` and `last_bytes`: the smallest and the largest measured size in the range.
-    - `gain` and its interval: for the whole range.
-    - `least` and `most`: the smallest and the largest gain of a single size.
-    - `channels` and `default_channels`: the largest numbers at any size. A channel uses one SM.
-    - `decided_by`: the runs that would make a candidate sure.
+    `least` and `most` are gains of a single size. `channels` are the largest numbers at any size; a
+    channel uses one SM. `decided_by` are runs that would make a candidate sure.
     """
 
     min_bytes: int
@@ -149,11 +137,9 @@ class LeftRow(msgspec.Struct, frozen=True):
 class GroupRow(msgspec.Struct, frozen=True):
     """The decisions of one collective at one scale.
 
-    `outcome` summarises the decisions. `label` is the shortest text that distinguishes the groups.
-    `recovered` is the share of the possible gain that the rules reach; the possible gain takes the
-    fastest choice at every size. `left_alone` are the ranges that keep the default. `proven_gain`
-    is None if there is no proof, if no rule holds in it, or if it did not measure every written
-    rule.
+    `label` is the shortest text that tells groups apart. `recovered` is the share of the gain of
+    the fastest choice at every size that the rules reach. `proven_gain` is None unless a proof
+    measured every written rule, and one holds.
     """
 
     id: str
@@ -178,13 +164,11 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class ConditionRow(msgspec.Struct, frozen=True):
-    """One condition with its curves. Timings of one condition differ only in size and choice.
+    """One condition with its curves, which differ only in size and choice.
 
-    `group` is the id of the group with the decisions. It is None without such a group, as for a
-    collective that NCCL's tuner does not handle. `label` is the shortest text that distinguishes
-    the conditions of this report. `bus_factor` is bus bandwidth divided by algorithm bandwidth.
-    `ran` is what NCCL ran as its default, as text; None if this is unknown. `model` compares NCCL's
-    own cost model with the default; None if there is no model.
+    `group` is the id of the group with the decisions, if NCCL's tuner handles the collective.
+    `bus_factor` is bus over algorithm bandwidth. `ran` is what NCCL ran as its default, as text.
+    `model` compares NCCL's own cost model with the default.
     """
 
     id: str
@@ -215,11 +199,7 @@ class ConditionRow(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True):
-    """A finding. `conditions` are the ids of the conditions that show the finding.
-
-    `heading` is the name of the kind. `more` are the sentences of findings that differ only in
-    files, places, choices or numbers.
-    """
+    """A finding; `more` are the sentences of findings that differ only in files or numbers."""
 
     number: int
     id: str
@@ -235,11 +215,7 @@ class FindingRow(msgspec.Struct, frozen=True):
 
 
 class ProofSizeRow(msgspec.Struct, frozen=True):
-    """One size of the proof.
-
-    `choice` is None if there is no rule; then tuned runs the same choice as the default. `between`
-    is True if the size was not measured for the rule search. `words` is the verdict as text.
-    """
+    """One size of the proof; `between` if the rule search did not measure it."""
 
     bytes: int
     choice: str | None
@@ -289,10 +265,7 @@ class ProofGroupRow(msgspec.Struct, frozen=True):
 
 
 class ProofReport(msgspec.Struct, frozen=True):
-    """The result of a proof: timings of default and tuned, in alternating order.
-
-    `sentence` is the outcome, `how` the method, and `remark` a caveat.
-    """
+    """The result of a proof: timings of default and tuned, in alternating order."""
 
     sentence: str
     how: str
@@ -304,11 +277,10 @@ class ProofReport(msgspec.Struct, frozen=True):
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands that the user can copy.
+    """Commands to copy; None for what there is nothing to do.
 
-    `reproduce` measures again, into a new study; `reproduce_note` is a remark about this command.
-    `rebuild` makes rules and report from the same samples. `prove` proves the rules; None without
-    rules, or with a proof. `deploy` is None if there is nothing to deploy.
+    `reproduce` measures again into a new study, `rebuild` makes rules and report from the same
+    samples, `prove` proves the rules, `deploy` deploys them.
     """
 
     reproduce: str
@@ -330,12 +302,8 @@ class Checks(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """The whole report, in reading order.
 
-    - `tone`: `gain`, `right` (NCCL's default is right) or `unknown`. It sets the colour of the
-      verdict.
-    - `replay`: the recording that the timings come from.
-    - `sources`: the files read.
-    - `remarks`: how the timings were measured.
-    - `rules_note`: the requirements for a rule.
+    `tone` is `gain`, `right` (NCCL's default is right) or `unknown`. `remarks` are on how the
+    timings were measured, `rules_note` on the requirements for a rule.
     """
 
     study: str

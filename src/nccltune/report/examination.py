@@ -26,10 +26,7 @@ class SourceLink(NamedTuple):
 
 
 class VerdictGroup(NamedTuple):
-    """The doctor's rules that have the same verdict.
-
-    Rules with a finding are not in such a group.
-    """
+    """The doctor's rules without a finding that have the same verdict."""
 
     title: str
     rules: tuple[RuleResult, ...]
@@ -67,10 +64,7 @@ def render(examined: Examination) -> str:
 
 
 def checks_of(examined: Examination, nodes: int = 1) -> Checks:
-    """Return the doctor's part of a study's report: its findings, and counts of the other rules.
-
-    `nodes` is the number of nodes that the study measured on.
-    """
+    """Return the doctor's part of a report: its findings, and counts of the other rules."""
     looked_at = node_words(examined)
     if len(examined.nodes) == 1 and nodes > 1:
         looked_at += f" · one of {nodes} nodes; the others were not looked at"

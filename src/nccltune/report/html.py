@@ -49,10 +49,7 @@ class GlanceRow(msgspec.Struct, frozen=True):
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """The table below the verdict. Every row has a cell for each size that any row has.
-
-    `first` and `last` are the smallest and the largest size in bytes.
-    """
+    """The table below the verdict, with a cell for each size that any row has."""
 
     first: int
     last: int
@@ -94,31 +91,23 @@ def render(report: Report) -> str:
 
 
 def ordered_conditions(report: Report) -> list[ConditionRow]:
-    """Return the conditions in the order of the tabs. The first tab is open at the start.
-
-    Conditions with rules come first. They are sorted by gain, the largest first.
-    """
+    """Return the conditions in the order of the tabs: those with rules first, by gain."""
     gains = {group.id: _gain(group) or 1.0 for group in report.groups if group.rules}
     return sorted(report.conditions, key=lambda item: -gains.get(item.group or "", 0.0))
 
 
 def _gain(group: GroupRow) -> float | None:
-    """Return the displayed gain of a group: the proven gain, else the expected gain.
-
-    None if the group has no rules, or if both gains are unknown.
-    """
+    """Return the displayed gain of a group: the proven gain, else the expected one."""
     if not group.rules:
         return None
     return group.expected_gain if group.proven_gain is None else group.proven_gain
 
 
 def _ends(rows: Sequence[RuleRow | ProofRuleRow | LeftRow]) -> list[int]:
-    """Return both ends of the ranges of all rows."""
     return [end for row in rows for end in (row.min_bytes, row.max_bytes)]
 
 
 def _sms(rule: RuleRow) -> str:
-    """Return the SMs of a rule: `16 (default 24)` or `unknown`."""
     return words.sms_text(rule.channels, rule.default_channels).removeprefix("SMs ")
 
 
@@ -128,26 +117,17 @@ def typeset(text: str) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Return the pieces of `text`, split at hyphenated names.
-
-    Every second piece is such a name. The page must not break a name over two lines.
-    """
+    """Return the pieces of `text`; every second is a hyphenated name, not to be broken."""
     return _NAMES.split(text)
 
 
 def embedded_json(report: Report) -> str:
-    """Return the report as JSON for a script element.
-
-    Special characters are escaped, so the JSON cannot end the element.
-    """
+    """Return the report as JSON that cannot end its script element."""
     return msgspec.json.encode(report).decode().translate(_BARE)
 
 
 def packed_plotly() -> str:
-    """Return plotly.js from the plotly package as base64 of gzip.
-
-    This has a third of the original size.
-    """
+    """Return plotly.js as base64 of gzip, a third of its size."""
     source = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js")
     return base64.b64encode(gzip.compress(source.read_bytes(), 9, mtime=0)).decode("ascii")
 

@@ -97,7 +97,6 @@ def _remark(proof: Proof) -> str | None:
 
 
 def _differs(item: RuleProof) -> bool:
-    """Return whether the expected gain is outside the interval of the proven one."""
     if item.expected is None or item.gain_low is None or item.gain_high is None:
         return False
     return not item.gain_low <= item.expected <= item.gain_high

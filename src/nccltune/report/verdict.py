@@ -1,20 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State the verdict of a report in a few sentences, and its caveats."""
+"""State the verdict of a report in a few sentences, with proven gains and caveats."""
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccltune.analyze.compared import comparisons
 from nccltune.analyze.result import Analysis
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import counted, gain_text, percent_text
-from nccltune.model.rule import RuleState
-from nccltune.prove.result import Proof
-from nccltune.report.alike import AlikeFindings
+from nccltune.model.rule import Rule, RuleState
+from nccltune.prove.result import Proof, ProvenSize, RuleProof
 from nccltune.report.data import Note, Tone
-from nccltune.report.proven import ProvenGain, proven_gains
-from nccltune.report.remarks import REMARKS
+from nccltune.report.remarks import REMARKS, AlikeFindings
 from nccltune.report.words import listed, range_text, where_text
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
+
+
+class ProvenGain(NamedTuple):
+    """The proven gain of the rules of one group that hold: their geometric mean by octaves.
+
+    `sizes` are those that such a rule covers, `measured` all of the proof, ascending.
+    """
+
+    gain: float
+    rules: int
+    sizes: list[int]
+    measured: list[int]
+
+
+def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
+    """Return the proven gain of every group; None unless all rules were measured and one holds."""
+    if proof is None:
+        return [None] * len(groups)
+    judged = {item.rule: item for item in proof.rules}
+    return [_of_group(proof, group, judged) for group in groups]
+
+
+def _of_group(proof: Proof, group: TunedGroup, judged: dict[Rule, RuleProof]) -> ProvenGain | None:
+    rules = [evidence.rule for evidence in group.rules]
+    if any(rule not in judged for rule in rules):
+        return None
+    sizes = next(
+        (
+            found.sizes
+            for found in proof.groups
+            if (found.collective, found.scale) == (group.collective, group.scale)
+            and found.registered == bool(group.registered)
+            and found.pipe_ops == (group.pipe_ops or 1)
+        ),
+        [],
+    )
+    holding = [
+        (item, covered)
+        for rule in rules
+        if (item := judged[rule]).verdict == "holds"
+        and item.gain is not None
+        and (covered := _covered(item, sizes))
+    ]
+    if not holding:
+        return None
+    weights = [_octaves(covered) for _, covered in holding]
+    mean = math.fsum(
+        weight * math.log(item.gain or 1.0)
+        for weight, (item, _) in zip(weights, holding, strict=True)
+    ) / math.fsum(weights)
+    return ProvenGain(
+        gain=math.exp(mean),
+        rules=len(holding),
+        sizes=sorted({size for _, covered in holding for size in covered}),
+        measured=sorted(size.bytes for size in sizes),
+    )
+
+
+def _covered(item: RuleProof, sizes: Sequence[ProvenSize]) -> list[int]:
+    rule = item.rule
+    return [
+        size.bytes
+        for size in sizes
+        if size.choice is not None
+        and size.gain is not None
+        and rule.min_bytes <= size.bytes <= rule.max_bytes
+    ]
+
+
+def _octaves(sizes: Sequence[int]) -> float:
+    """Return the octaves from the smallest to the largest size, at least 0.1."""
+    return max(0.1, math.log2(max(1, *sizes) / max(1, min(sizes))))
+
 
 NAMED = 3
 """The largest number of collectives that the verdict names."""
@@ -25,11 +98,7 @@ PLACES = 2
 def verdict(
     analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None = None
 ) -> tuple[str, Tone]:
-    """Return the verdict and its tone.
-
-    The verdict states the proven gains if there are any, else the expected gains. `proof` is the
-    proof of the configuration that has the rules of `groups`.
-    """
+    """Return the verdict and its tone: proven gains if there are any, else expected ones."""
     if not analysis.samples:
         return "Nothing was measured yet.", "unknown"
     if not groups:
@@ -72,10 +141,7 @@ def group_summary(analysis: Analysis, group: TunedGroup, proven: ProvenGain | No
 
 
 def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
-    """Return the caveats of the verdict, worst first.
-
-    Each caveat links to the first finding of its kind.
-    """
+    """Return the caveats of the verdict, worst first, each with its first finding."""
     found = []
     for kind, remark in REMARKS.items():
         alike = [(n, item) for n, item in enumerate(findings, 1) if item.first.kind is kind]
@@ -96,7 +162,6 @@ def firm_rules(group: TunedGroup) -> list[RuleEvidence]:
 def _proven(
     ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
 ) -> list[str]:
-    """Return sentences about the proven gains; empty if there are none."""
     if proof is None:
         return []
     gains = [
@@ -128,7 +193,6 @@ def _proven(
 def _expected(
     firm: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
 ) -> list[str]:
-    """Return sentences about the gains of rules that are sure."""
     known = [group for group in firm if group.expected_gain is not None]
     known.sort(key=lambda group: -(group.expected_gain or 1.0))
     clauses = [f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}" for group in known]
@@ -152,7 +216,6 @@ def _faster(gains: list[str], where: str) -> str:
 
 
 def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more: bool) -> list[str]:
-    """Return a sentence about the candidates; empty without any. They have no expected gain."""
     found = [
         (group, item)
         for group in ruled
@@ -174,7 +237,6 @@ def _candidates(ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], more:
 
 
 def _without_groups(analysis: Analysis) -> str:
-    """Return why nothing could be compared: no tuner, an unknown scale, or half a choice."""
     if not any(item.condition.collective.tuned for item in analysis.conditions):
         return "No rules: NCCL asks no tuner about the collectives measured here."
     reasons = dict.fromkeys(
@@ -231,11 +293,8 @@ def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
 
 
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
-    """Return whether the timings show that the default is right at every size that keeps it.
-
-    This is so if the noise is known, the default was compared with other choices at these sizes,
-    and no bad crossover includes such a size.
-    """
+    """Return whether the default is right at every size that keeps it: compared, and no
+    crossover."""
     if not all(left.compared for left in group.left_alone):
         return False
     kept = [row for row in group.decisions if row.choice is None]
@@ -277,10 +336,7 @@ def _places(findings: Sequence[Finding]) -> str:
 
 
 def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
-    """Return the name of the collective.
-
-    Add scale, registration and pipe ops if the groups differ in them.
-    """
+    """Return the name of the collective, with scale, registration and pipe ops if they differ."""
     parts = []
     if len({other.scale for other in groups}) > 1:
         parts.append(str(group.scale))
@@ -290,5 +346,4 @@ def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
 
 
 def _first(parts: list[str], whole: int) -> list[str]:
-    """Return `parts`. If `whole` exceeds NAMED, return NAMED parts and the number of others."""
     return parts if whole <= NAMED else [*parts[:NAMED], f"{whole - NAMED} more"]

@@ -38,21 +38,14 @@ def interval_text(low: float | None, high: float | None) -> str:
 
 
 def per_size_text(least: float | None, most: float | None) -> str:
-    """Return the smallest and largest gain at one size of a range: `per size 1.03-1.43`.
-
-    The text is empty if they are unknown or equal.
-    """
+    """Return the smallest and largest gain at one size of a range, if they differ."""
     if least is None or most is None or f"{least:.2f}" == f"{most:.2f}":
         return ""
     return f"per size {least:.2f}-{most:.2f}"
 
 
 def sms_text(channels: int | None, default: int | None) -> str:
-    """Return text with the number of SMs that a choice uses, and that of the default.
-
-    A channel uses one SM. For example `SMs 16 (default 24)`, or `SMs unknown` if neither number is
-    known.
-    """
+    """Return `SMs 16 (default 24)`, as a channel uses one SM, or `SMs unknown`."""
     if channels is None and default is None:
         return "SMs unknown"
     known = ["unknown" if number is None else str(number) for number in (channels, default)]
@@ -62,10 +55,7 @@ def sms_text(channels: int | None, default: int | None) -> str:
 def range_text(
     low: int, high: int, dash: str = "–", form: Callable[[int], str] = format_bytes
 ) -> str:
-    """Return a range such as `2 KiB – 41 KiB`; one size if both ends are equal.
-
-    A range without an upper limit is `90.5 MiB and more`.
-    """
+    """Return a range such as `2 KiB – 41 KiB`, one size, or `90.5 MiB and more`."""
     if high >= MAX_BYTES:
         return f"{form(low)} and more"
     return form(low) if low == high else f"{form(low)} {dash} {form(high)}"
@@ -115,9 +105,7 @@ def listed(parts: Sequence[str]) -> str:
 def no_shapes(sizes: int, *, rates: bool, known: bool) -> str:
     """Return what curves without findings show: one size has no shape, nor have times alone.
 
-    - `sizes`: the number of sizes of the longest curve
-    - `rates`: whether the curves have bandwidths, of which dips and plateaus are
-    - `known`: whether the noise of every curve was measured
+    `rates`: the curves have bandwidths. `known`: the noise of every curve was measured.
     """
     if sizes < 2:
         return "one size: it shows no shape"
@@ -128,11 +116,7 @@ def no_shapes(sizes: int, *, rates: bool, known: bool) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return `text` with a full stop and a capital.
-
-    Text that starts with a name (`tree/ll`, `a.txt`) or a command (`nccltune sweep`) gets no
-    capital.
-    """
+    """Return `text` with a full stop, and a capital unless it starts with a name or command."""
     text = text.strip()
     if _WORD.match(text):
         text = text[0].upper() + text[1:]
@@ -145,10 +129,7 @@ def unbroken(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` without control characters.
-
-    A name in a file then cannot control the terminal.
-    """
+    """Return `text` without control characters, which could control the terminal."""
     return "".join(
         " " if char in "\n\r\t" else char
         for char in text

@@ -58,11 +58,8 @@ class Study:
 
     @classmethod
     def open(cls, path: Path) -> "Study":
-        """Return an existing study.
-
-        Raises StudyError if `path` is missing, is a file, or is a folder that has neither
-        `samples.jsonl` nor `platform.json`.
-        """
+        """Return an existing study. Raises StudyError if `path` has neither samples nor
+        platform."""
         study = cls(path)
         if path.is_file():
             raise StudyError(
@@ -86,10 +83,8 @@ class Study:
 
     @classmethod
     def create(cls, path: Path) -> "Study":
-        """Return the study at `path`. If its folder is missing, create it.
-
-        Raises StudyError if the folder cannot be created.
-        """
+        """Return the study at `path`, with its folder. Raises StudyError if that cannot be
+        created."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -152,10 +147,8 @@ class Study:
         return next((path for path in paths if path.is_file()), None)
 
     def platform(self) -> Platform:
-        """Return the platform that was measured. If it was not recorded, only its name is set.
-
-        Raises StudyError if `platform.json` is damaged or was written by a newer nccltune.
-        """
+        """Return the measured platform, at least its name. Raises StudyError, as for newer
+        files."""
         if not self.platform_path.is_file():
             return Platform(name=self.name)
         return self.read_json(self.platform_path, Platform)
@@ -165,12 +158,10 @@ class Study:
         yield from self.read_lines(self.samples_path, Sample)
 
     def append_lines(self, path: Path, items: Iterable[Any], *, to_disk: bool = True) -> int:
-        """Append `items` to a JSON Lines file of this study in whole lines; return their number.
+        """Append whole lines to a file of this study, locked; return their number.
 
-        After the return, the lines survive the end of this process. With `to_disk` they also
-        survive a crash of the machine. If an interruption left an incomplete last line, this line
-        is repaired first. A file lock serialises writers. Raises UnwritableError if the file cannot
-        be written; earlier lines are then unchanged.
+        They survive the end of this process, and with `to_disk` a crash of the machine. A cut last
+        line is repaired first. Raises UnwritableError; earlier lines are then unchanged.
         """
         encoder = msgspec.json.Encoder()
         written = 0
@@ -200,18 +191,11 @@ class Study:
         return written
 
     def imports(self, kind: type[T]) -> list[T]:
-        """Return the lines of `imports.jsonl` as `kind`; empty without the file.
-
-        Raises StudyError as `read_lines` does.
-        """
+        """Return the lines of `imports.jsonl` as `kind`; empty without it. Raises StudyError."""
         return list(self.read_lines(self.imports_path, kind)) if self.imports_path.is_file() else []
 
     def read_json(self, path: Path, kind: type[T]) -> T:
-        """Return the content of a JSON file of this study as `kind`.
-
-        Raises StudyError if the file cannot be read, is damaged, or was written by a newer
-        nccltune.
-        """
+        """Return the content of a JSON file as `kind`. Raises StudyError, as for newer files."""
         try:
             raw = path.read_bytes()
         except OSError as error:
@@ -223,25 +207,17 @@ class Study:
             raise StudyError(f"is damaged: {error}", where=str(path)) from error
 
     def write_json(self, path: Path, value: object) -> None:
-        """Replace a JSON file of this study atomically.
-
-        Raises UnwritableError as `write_whole` does.
-        """
+        """Replace a JSON file of this study atomically. Raises UnwritableError."""
         self.write_text(path, msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
     def write_text(self, path: Path, text: str) -> None:
-        """Replace a text file of this study atomically.
-
-        Raises UnwritableError as `write_whole` does.
-        """
+        """Replace a text file of this study atomically. Raises UnwritableError."""
         write_whole(path, text)
 
     def read_lines(self, path: Path, kind: type[T]) -> Iterator[T]:
-        """Yield each line of a JSON Lines file of this study as `kind`.
+        """Yield each line of a file as `kind`, without a last one that was cut short.
 
-        If an interruption cut the last line short, this line is left out. Raises StudyError if the
-        file cannot be read. Also raises it, with the line number, if any other line is damaged or
-        was written by a newer nccltune.
+        Raises StudyError, with the line number, if it is damaged or of a newer nccltune.
         """
         decoder = msgspec.json.Decoder(kind)
         try:
@@ -271,11 +247,7 @@ class Study:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the content of the file `path` with `text` atomically.
-
-    The file has the old or the new content, never a part. Raises UnwritableError if the file cannot
-    be written; the old content is then unchanged.
-    """
+    """Replace the content of a file, wholly or not at all. Raises UnwritableError."""
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -304,11 +276,7 @@ def _umask() -> int:
 
 
 def _end_torn_line(path: Path, handle: int) -> None:
-    """Repair a last line without a newline.
-
-    If the line is valid JSON, the newline is added; else the line is removed. So an interruption
-    loses at most one line.
-    """
+    """Complete a last line without a newline if it is valid JSON; else remove it."""
     size = os.fstat(handle).st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 1))
@@ -341,10 +309,7 @@ class _Versioned(msgspec.Struct):
 
 
 def _check_schema(raw: bytes, where: str) -> None:
-    """Raise StudyError if a newer nccltune wrote the file.
-
-    Without this check, such a file would be reported as damaged.
-    """
+    """Raise StudyError if a newer nccltune wrote the file, which else seems damaged."""
     try:
         version = msgspec.json.decode(raw, type=_Versioned).schema_version
     except _UNREADABLE:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nccltune.analyze import analyze, sort_samples
-from nccltune.analyze.ran import ran_text
+from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.result import Condition, titles
 from nccltune.model.choice import Choice, parse_choice
 from nccltune.model.collective import Collective

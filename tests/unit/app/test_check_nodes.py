@@ -8,7 +8,7 @@ import pytest
 
 from nccltune.app.check import CheckResult, Fact
 from nccltune.app.check_nodes import joined
-from nccltune.app.each_node import NodeOutput
+from nccltune.app.status import NodeOutput
 from nccltune.cli.check_screen import show_check
 
 SAME = Fact("driver", "580.1", "580.1", "same")

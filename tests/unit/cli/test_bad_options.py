@@ -16,6 +16,15 @@ BENCH = "are for measuring with our bench"
 CALLS = "the recording h200x4-as-4-nodes holds no"
 SHARED = "--gpus 1 --ranks-per-gpu 4"
 SETTINGS = "sendrecv sweep -o s --gpus 2"
+TESTS = Path(__file__).parents[2]
+PLACES = {
+    "dgx": TESTS / "data" / "topologies" / "dgx.xml",
+    "graph": TESTS / "data" / "topologies" / "flat-vm-graph.xml",
+    "vm": TESTS / "data" / "topologies" / "flat-vm.xml",
+    "l40s": TESTS.parent / "examples" / "l40s-one-switch" / "topo.xml",
+    "run": TESTS / "data" / "field" / "node-01-h100-two-nodes" / "all_reduce_2n.txt",
+}
+NICS = "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s"
 
 
 @pytest.fixture
@@ -108,17 +117,61 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"CUDA_DEVICE_MAX_CONNECTIONS=1 {SETTINGS}", "CUDA_DEVICE_MAX_CONNECTIONS=1 is set"),
         (f"CUDA_DEVICE_MAX_CONNECTIONS=7 {SETTINGS}", "CUDA_DEVICE_MAX_CONNECTIONS=7 is set"),
         (f"NCCL_COMM_BLOCKING=0 {SETTINGS}", "NCCL_COMM_BLOCKING=0 is set"),
+        ("sendrecv env --format nccl.conf", "--format: NCCL reads nccl.conf when"),
+        ("env", "Missing argument"),
+        ("env --net", "hint:  it is now: nccltune net env"),
+        ("check study --max-age soon", "is not a number of days; write 90d or 12w"),
+        ("check study --against-nccl libmissing.so", "libmissing.so"),
+        ("check study --against-nccl 2.30.7", "no such library"),
+        ("check study --budget -1", "--budget"),
+        ("doctor --rule none", "no rule is called 'none'"),
+        ("doctor --rule 18 --collect-script", "take one"),
+        ("doctor --rule 18 .", "takes neither"),
+        ("doctor --fix-script --json", "take one"),
+        ("doctor . x.log", "one folder, or files"),
+        ("doctor no-such-file.log", "no such file"),
+        ("report study --terminal --json", "error:"),
+        ("report study --terminal -o x.html", "error:"),
+        ("report study --json --open", "error:"),
+        ("compare {run} /nonexistent", "error: /nonexistent: no such file or folder"),
+        ("compare {run} {l40s} --nics 8x400", "one input is placed among reference systems"),
+        *((f"compare {{run}} --nics {nics}", NICS) for nics in ("400", "8x", "0x400", "eight")),
+        ("predict {dgx} --nccl-version new", "--nccl-version: 'new' is not an NCCL version"),
+        ("predict {dgx} --nccl missing.so", "--nccl: 'missing.so' is not an NCCL version"),
+        ("predict {dgx} --against 2.18.1", "older than the oldest known model"),
+        ("predict {dgx} NCCL_NTHREADS=64", "NCCL_NTHREADS is not modelled"),
+        ("predict {dgx} NCCL_NVLS_ENABLE", "is not NAME=VALUE"),
+        ("predict {dgx} --collectives alltoall", "is not a collective that NCCL tunes"),
+        ("predict {dgx} --gpus 9", "names 8 GPUs, not 9"),
+        ("topo show /nonexistent.xml", "cannot be read: No such file"),
+        ("topo show {graph}", "is a graph file"),
+        ("topo show {dgx} --nccl-version new", "'new' is not an NCCL version"),
+        ("topo show {dgx} --env P2P_LEVEL=SYS", "is not an NCCL setting"),
+        ("topo convert --switches 2", "no GPU is given"),
+        ("topo convert {vm}", "the link of 0001:00:00.0 is not known"),
+        ("topo what-if none.xml", "cannot be read"),
+        ("topo what-if {l40s} NCCL_ALGO", "is not NAME=VALUE"),
+        ("topo what-if {l40s} --collective alltoall", "has no flows here"),
+        ("topo what-if {l40s} --nccl-version new", "is not an NCCL version"),
+        ("topo what-if {l40s} --move-nic mlx5_7=CPU0", "no device 'mlx5_7'"),
+        ("topo what-if {l40s} --add-switch CPU0=", "needs devices below it"),
+        ("topo what-if {l40s} --gpus 9", "names 4 GPUs, not 9"),
+        ("topo calibrate", "--from STUDY"),
     ],
 )
 def test_options_are_refused_with_the_reason(
     words: str, message: str, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verb = shlex.split(words)
+    verb = shlex.split(words.format_map(PLACES))
     while "=" in verb[0]:
         name, _, value = verb.pop(0).partition("=")
         monkeypatch.setenv(name, value)
     before = sorted(folder.rglob("*"))
-    assert message in cli(*verb, code=2).err
+    # Without a GPU it is the machine that cannot check for another release.
+    out, err = cli(*verb, code=(2, 3) if "--against-nccl" in words else 2)
+    assert message in err
+    assert (out, "bug" in err) == ("", False)
+    assert "hint:" in err or not words.startswith(("topo show", "topo convert"))
     assert sorted(folder.rglob("*")) == before
 
 

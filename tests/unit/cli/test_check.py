@@ -239,19 +239,6 @@ def test_a_dry_run_lists_rules_by_what_they_carry(study: Path, cli: Cli) -> None
     assert "for at most 20 s" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--max-age", "soon"], "is not a number of days; write 90d or 12w"),
-        (["--against-nccl", "libmissing.so"], "libmissing.so"),
-        (["--against-nccl", "2.30.7"], "no such library"),
-        (["--budget", "-1"], "--budget"),
-    ],
-)
-def test_unusable_options(study: Path, cli: Cli, words: list[str], message: str) -> None:
-    assert message in cli("check", study, *words, code=(2, 3)).err
-
-
 def test_a_file_without_rules_needs_no_gpu(study: Path, cli: Cli) -> None:
     (study / "tuner.conf").write_text("# nothing\n")
     assert "the file holds no rule" in cli("check", study, code=(0, 1)).out

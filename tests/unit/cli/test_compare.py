@@ -147,8 +147,3 @@ def test_an_input_without_a_measurement_is_an_error(tmp_path: Path, cli: Cli) ->
     err = cli("compare", file, code=2).err.splitlines()
     assert err[0].startswith(f"error: {file}: no measurement to compare: notes.txt: nothing in it")
     assert err[1].startswith("hint:  known are output and JSON of nccl-tests")
-
-
-def test_a_missing_file_is_named(cli: Cli) -> None:
-    err = cli("compare", BEFORE, "/nonexistent", code=2).err
-    assert "error: /nonexistent: no such file or folder" in err

@@ -195,12 +195,6 @@ def test_json_has_thresholds_with_sources(cli: Cli) -> None:
     assert all(item["sources"][0].startswith("https://") for item in figures)
 
 
-@pytest.mark.parametrize("nics", ["400", "8x", "0x400", "eight"])
-def test_a_bad_nic_option_is_explained(nics: str, cli: Cli) -> None:
-    err = cli("compare", GOOD, "--nics", nics, code=2).err
-    assert "hint:  --nics 8x400 for 8 NICs of 400 Gbit/s" in err
-
-
 def test_nothing_alike_is_refused_and_the_nearest_is_named(tmp_path: Path, cli: Cli) -> None:
     out = cli("compare", h100_log(tmp_path, 150, hosts=100), "--nics", "8x200", code=2).out
     assert "not known  150 GB/s at 4 GiB: no published system is like it" in out
@@ -308,11 +302,6 @@ def test_emulated_nodes_are_like_no_system(cli: Cli) -> None:
     out = cli("compare", study, "--nics", "1x400", code=2).out
     assert "notice     the nodes are parts of one machine" in out
     assert "needed" not in out
-
-
-def test_options_of_a_reference_need_one_input(cli: Cli) -> None:
-    err = cli("compare", LOW, GOOD, "--nics", "8x400", code=2).err
-    assert "one input is placed among reference systems, and 2 are named" in err
 
 
 def test_a_host_name_with_a_blank_is_read(tmp_path: Path, cli: Cli) -> None:

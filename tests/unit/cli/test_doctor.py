@@ -132,20 +132,5 @@ def test_the_collecting_script_is_printed(cli: Cli) -> None:
     assert cli("doctor", "--collect-script").out.startswith("#!/bin/sh\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--rule", "none"], "no rule is called 'none'"),
-        (["--rule", "18", "--collect-script"], "take one"),
-        (["--rule", "18", "."], "takes neither"),
-        (["--fix-script", "--json"], "take one"),
-        ([".", "x.log"], "one folder, or files"),
-        (["no-such-file.log"], "no such file"),
-    ],
-)
-def test_arguments_that_contradict_are_refused(arguments: list[str], words: str, cli: Cli) -> None:
-    assert words in cli("doctor", *arguments, code=2).err
-
-
 def test_an_empty_folder_is_an_error(tmp_path: Path, cli: Cli) -> None:
     assert "is empty" in cli("doctor", tmp_path, code=2).err

@@ -292,11 +292,6 @@ def test_settings_of_experiments_are_deployed_without_a_rule(tmp_path: Path, cli
     assert "has no rule" in err
 
 
-def test_env_without_a_study_is_a_usage_error(cli: Cli) -> None:
-    assert "Missing argument" in cli("env", code=2).err
-    assert "hint:  it is now: nccltune net env" in cli("env", "--net", code=2).err
-
-
 def test_a_plugin_that_is_not_installed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,11 +77,6 @@ def test_connections_are_requested_unless_their_number_is_set(
     assert sendrecv_deployment(library=LIBRARY).settings[name] == "1"
 
 
-def test_the_form_nccl_conf_is_refused(cli: Cli) -> None:
-    err = cli("sendrecv", "env", "--format", "nccl.conf", code=2).err
-    assert "--format: NCCL reads nccl.conf when" in err
-
-
 def test_a_library_that_is_not_installed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

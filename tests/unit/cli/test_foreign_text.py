@@ -17,8 +17,7 @@ from rich.table import Table
 
 import nccltune
 from nccltune.cli import output, run
-from nccltune.cli.console import PlainConsole
-from nccltune.cli.output import error_lines, hanging, harmless, styled
+from nccltune.cli.output import PlainConsole, error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes, study_of

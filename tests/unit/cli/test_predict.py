@@ -117,22 +117,6 @@ def test_bandwidths_for_simai(cli: Cli) -> None:
     assert "excludes --json" in cli("predict", *words, "--json", code=2).err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--nccl-version", "new"], "--nccl-version: 'new' is not an NCCL version"),
-        (["--nccl", "missing.so"], "--nccl: 'missing.so' is not an NCCL version"),
-        (["--against", "2.18.1"], "older than the oldest known model"),
-        (["NCCL_NTHREADS=64"], "NCCL_NTHREADS is not modelled"),
-        (["NCCL_NVLS_ENABLE"], "is not NAME=VALUE"),
-        (["--collectives", "alltoall"], "is not a collective that NCCL tunes"),
-        (["--gpus", "9"], "names 8 GPUs, not 9"),
-    ],
-)
-def test_what_cannot_be_predicted(words: list[str], message: str, cli: Cli) -> None:
-    assert message in cli("predict", DGX, *words, code=2).err
-
-
 def test_the_page_shows_what_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "reference" / "predict.md").read_text(encoding="utf-8")

@@ -204,15 +204,6 @@ def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: C
     assert "proof.json is of another configuration" in err
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["--terminal", "--json"], ["--terminal", "-o", "x.html"], ["--json", "--open"]],
-)
-def test_options_that_contradict_are_refused(study: Path, options: list[str], cli: Cli) -> None:
-    assert "error:" in cli("report", study, *options, code=2).err
-    assert not (study / "report.html").exists()
-
-
 def test_a_study_without_samples_is_an_error_with_a_hint(tmp_path: Path, cli: Cli) -> None:
     empty = study_of(tmp_path / "empty", [])
     assert "hint:  add measurements: nccltune import" in cli("report", empty.path, code=2).err

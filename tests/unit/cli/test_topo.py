@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER, MATRIX
 from tests.unit.topology.skeletons import P4D, skeleton_xml
@@ -65,24 +63,6 @@ def test_show_reads_a_folder_with_a_matrix(tmp_path: Path, cli: Cli) -> None:
 
 def test_show_without_a_file_reads_this_machine(cli: Cli) -> None:
     assert "CPU" in out_of(cli, "show").splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["show", "/nonexistent.xml"], "cannot be read: No such file"),
-        (["show", path("flat-vm-graph")], "is a graph file"),
-        (["show", path("dgx"), "--nccl-version", "new"], "'new' is not an NCCL version"),
-        (["show", path("dgx"), "--env", "P2P_LEVEL=SYS"], "is not an NCCL setting"),
-        (["convert", "--switches", "2"], "no GPU is given"),
-        (["convert", path("flat-vm")], "the link of 0001:00:00.0 is not known"),
-    ],
-)
-def test_bad_input(words: list[str], message: str, cli: Cli) -> None:
-    out, err = cli("topo", *words, code=2)
-    assert out == ""
-    assert message in err
-    assert "hint:" in err
 
 
 def test_lint(cli: Cli) -> None:

@@ -73,28 +73,6 @@ def test_changes_that_do_not_help_are_reported(cli: Cli) -> None:
     assert "nothing asked here raises the ceiling" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["none.xml"], "cannot be read"),
-        (["{l40s}", "NCCL_ALGO"], "is not NAME=VALUE"),
-        (["{l40s}", "--collective", "alltoall"], "has no flows here"),
-        (["{l40s}", "--nccl-version", "new"], "is not an NCCL version"),
-        (["{l40s}", "--move-nic", "mlx5_7=CPU0"], "no device 'mlx5_7'"),
-        (["{l40s}", "--add-switch", "CPU0="], "needs devices below it"),
-        (["{l40s}", "--gpus", "9"], "names 4 GPUs, not 9"),
-    ],
-)
-def test_questions_that_cannot_be_answered_are_refused(
-    arguments: list[str], words: str, cli: Cli
-) -> None:
-    err = cli(
-        "topo", "what-if", *[one.format(l40s=L40S / "topo.xml") for one in arguments], code=2
-    ).err
-    assert words in err
-    assert "bug" not in err
-
-
 def test_a_study_gives_a_calibration_that_what_if_takes(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "calibration.json"
     captured = cli("topo", "calibrate", "--from", H200, "-o", path)
@@ -115,10 +93,6 @@ def test_calibrate_json(cli: Cli) -> None:
 def test_emulated_nodes_cannot_calibrate_nics(cli: Cli) -> None:
     err = cli("topo", "calibrate", "--from", EXAMPLES / "h200x4-as-4-nodes", code=2).err
     assert "no NIC was in the way" in err
-
-
-def test_calibrate_needs_a_study(cli: Cli) -> None:
-    assert "--from STUDY" in cli("topo", "calibrate", code=2).err
 
 
 def test_calibrate_without_a_gpu_exits_with_3(

@@ -9,7 +9,7 @@ import nccltune
 from nccltune.cli.status_screen import show
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.guard.audit import AuditedProcess
-from nccltune.guard.job_log import read_job_log
+from nccltune.guard.jobs import read_job_log
 from nccltune.guard.node_status import NodeStatus, joined, node_status
 from nccltune.model.errors import InputError, PlatformError
 from tests.unit.guard.process_trees import ProcessTree, nccl_library, plugin_library

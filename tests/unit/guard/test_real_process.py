@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.cli import run
-from nccltune.guard.job_log import read_job_log
+from nccltune.guard.jobs import read_job_log
 from nccltune.guard.node_status import node_status
 from nccltune.native.locate import tuner_path
 from tests.unit.guard.process_trees import PASSWD, nccl_library, plugin_library

@@ -16,11 +16,10 @@ from nccltune.launch.batch import SlurmBatchJob
 from nccltune.launch.find import slurm_mpi
 from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.job import Job
-from nccltune.launch.judge import end_by_output
 from nccltune.launch.keep import import_output
 from nccltune.launch.placement import block
 from nccltune.launch.run import run
-from nccltune.launch.state import RunEnd, RunState
+from nccltune.launch.state import RunEnd, RunState, end_by_output
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, PlatformError
 from tests.programs import write_program

@@ -12,8 +12,13 @@ from nccltune.measure.adaptive.collective_plan import CollectivePlan, PlanOption
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.time_estimate import point_us
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
-from nccltune.measure.bench.round_request import PointKey, RoundRequest
+from nccltune.measure.bench.conversation import (
+    BenchPoint,
+    ExecutedChoice,
+    PointError,
+    PointKey,
+    RoundRequest,
+)
 from nccltune.measure.engine.communicator import MeasurementPlan
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective

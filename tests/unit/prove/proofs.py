@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nccltune.measure.bench.conditions import CallKind
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
-from nccltune.measure.bench.round_request import PointKey
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError, PointKey
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from nccltune.model.finding import Finding, FindingKind
-from nccltune.report.alike import grouped
+from nccltune.report.remarks import grouped
 
 
 def suspect(sentence: str) -> Finding:

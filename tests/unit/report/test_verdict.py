@@ -10,9 +10,8 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.prove.result import RemovedRule
-from nccltune.report.alike import grouped
-from nccltune.report.proven import proven_gains
-from nccltune.report.verdict import group_summary, notes, verdict
+from nccltune.report.remarks import grouped
+from nccltune.report.verdict import group_summary, notes, proven_gains, verdict
 from nccltune.tune.result import TunedGroup
 from tests.unit.report.fixture import SCALE, SIZES, analysis, proof, tuning
 

@@ -124,10 +124,9 @@ def words_of(placement: Placement) -> str:
 
 
 def show_result(result: LaunchResult, study: Path | None) -> int:
-    """Print the table of results and the end state of the job. Return the exit code.
+    """Print the results and the end of the job; return 0, 1 for findings, or 128 + signal.
 
-    It is 0 for a finished job, 1 if findings put the numbers in doubt, and 128 + n if signal n
-    stopped the job. Raises LaunchError if the job failed, never started, or was lost.
+    Raises LaunchError if the job failed, never started, or was lost.
     """
     end = result.end
     if is_json():
@@ -180,10 +179,7 @@ _STATES = {"failed": "failed", "pending": "never started", "lost": "is lost"}
 
 
 def _show_table(samples: list[Sample]) -> None:
-    """Print a row for each size with the median over rounds: time, algbw, busbw.
-
-    Each row has the values out of place and in place.
-    """
+    """Print each size's median time, algbw and busbw, out of place and in place."""
     rows: dict[tuple[str, int], dict[bool, list[Sample]]] = {}
     for sample in samples:
         places = rows.setdefault((sample.collective.value, sample.bytes), {})

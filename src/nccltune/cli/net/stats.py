@@ -107,10 +107,7 @@ def document(found: Sequence[NetProcess], interval: float) -> dict[str, object]:
 
 
 def screen(found: Sequence[NetProcess], *, brief: bool, width: int | None) -> Text:
-    """Return every process with its connections and their flows as text; with `brief` no flows.
-
-    The last columns of a table wider than `width` are omitted.
-    """
+    """Return processes, connections and flows (not if `brief`) as text of this width."""
     from rich.text import Text
 
     lines: list[Text] = []

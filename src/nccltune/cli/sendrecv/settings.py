@@ -106,7 +106,6 @@ def _label(effects: Effects) -> str:
 
 
 def _table(out: Console, champion: Effects) -> None:
-    """Print the times of send/recv by size."""
     from nccltune.measure.engine.workload import RACED
 
     out.print(f"{'size':>10}{'default':>12}{'settings':>12}{'GB/s':>7}{'gain':>8}   95 % CI")
@@ -132,7 +131,6 @@ def _memory(out: Console, verdict: RaceVerdict) -> None:
 
 
 def _in_short(part: Effects) -> str:
-    """Return the effect of settings in one line."""
     from nccltune.app.sendrecv_settings import interval_words
 
     words = []

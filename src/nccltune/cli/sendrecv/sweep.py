@@ -98,7 +98,6 @@ def show(verdict: CopiesVerdict, study: Path) -> None:
 
 
 def _table(out: Console, verdict: CopiesVerdict) -> None:
-    """Print the times with NCCL and with copy engines by size, and which of them is taken."""
     if not verdict.points:
         return
     out.print(
@@ -118,7 +117,7 @@ def _table(out: Console, verdict: CopiesVerdict) -> None:
 
 
 def _loads(point: SizePoint) -> str:
-    """Return how much NCCL and copy engines slow down a compute load; empty without a load."""
+    """Return how much both slow down a compute load; empty without a load."""
     both = (point.native_load_slower, point.copy_engine_load_slower)
     if both == (None, None):
         return ""
@@ -126,7 +125,6 @@ def _loads(point: SizePoint) -> str:
 
 
 def _policies(out: Console, verdict: CopiesVerdict) -> None:
-    """Print the gain of each policy over the sizes that copy engines carry, best policy first."""
     from nccltune.measure.engine.settings import Settings
     from nccltune.measure.experiments.copies.settings import label
 

@@ -77,7 +77,6 @@ def as_data(shown: "ShownTopology") -> dict[str, Any]:
 
 
 def _left_open(topology: Topology, graph: LinkGraph) -> Iterator[str]:
-    """Yield notes on hardware that the file does not name, and on what was assumed instead."""
     gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
     yield from (f"assumed: {words}" for words in topology.assumed)
     if not gpus:
@@ -130,10 +129,7 @@ def _print_row(out: Console, text: str, wide: int, link: Link | None) -> None:
 
 
 def bandwidth_words(link: Link) -> str:
-    """Return a bandwidth as text, such as `48.0 GB/s`.
-
-    A guessed bandwidth ends with `?`. A link inside a chip has the text `no limit`.
-    """
+    """Return `48.0 GB/s`, with `?` if it is guessed, or `no limit` inside a chip."""
     if link.gb_per_s >= _NO_LIMIT:
         return "no limit  "
     value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"
@@ -141,7 +137,6 @@ def bandwidth_words(link: Link) -> str:
 
 
 def _show_across(out: Console, across: tuple[Link, ...], wide: int) -> None:
-    """Print the links outside the tree. Equal links are one line."""
     names = {
         LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
         LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",

@@ -96,7 +96,6 @@ def _show_table(out: Console, rows: list[tuple[str, Expected, float | None]]) ->
 
 
 def _show_list(out: Console, rows: list[tuple[str, Expected, float | None]]) -> None:
-    """Print the rows of the table as several lines each, for a narrow terminal."""
     for words, expected, gain in rows:
         mark = "" if expected.sure else "?"
         change = styled(" (", _gain(gain), ")") if gain is not None else ""
@@ -126,10 +125,7 @@ def _carries(expected: Expected) -> str:
 
 
 def _notes(now: Expected, answers: list[WhatIfResult]) -> list[str]:
-    """Return the notes, each with the names of the changes to which the note applies.
-
-    Notes on the present platform apply to all changes, so they have no name.
-    """
+    """Return the notes, with the changes to which they apply, or all those of now."""
     rows: dict[str, list[str]] = {}
     for answer in answers:
         for note in answer.expected.notes:
@@ -139,7 +135,6 @@ def _notes(now: Expected, answers: list[WhatIfResult]) -> list[str]:
 
 
 def _show_costs(out: Console, now: Expected, answers: list[WhatIfResult]) -> None:
-    """Print the other costs of a change: CPU time and traffic of host memory."""
     for answer in answers:
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
@@ -151,10 +146,7 @@ def _show_costs(out: Console, now: Expected, answers: list[WhatIfResult]) -> Non
 
 
 def _show_proofs(out: Console, now: Expected, answers: list[WhatIfResult]) -> None:
-    """Print the commands that verify each improvement, best first, or a message if there is none.
-
-    Changes are not recommended if their ceiling depends on assumed values.
-    """
+    """Print the commands that verify improvements not by assumptions, best first."""
     if not answers:
         return
     if not now.sure:

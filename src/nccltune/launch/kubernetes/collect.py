@@ -12,11 +12,10 @@ _WORKERS_LINES = 1000
 
 
 def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) -> None:
-    """Write `pods.json`, `events.txt` and the last lines of each worker's log to `folder`.
+    """Write `pods.json`, `events.txt` and the ends of the workers' logs to `folder`.
 
-    Data that cannot be read is left out. `born` is the job's creationTimestamp. Older events are
-    left out, because they belong to an earlier job with the same name. Raises PlatformError if
-    kubectl cannot be started, and OSError if a file cannot be written.
+    What cannot be read, and events before `born`, of an earlier job, are left out. Raises
+    PlatformError without kubectl, OSError if a file cannot be written.
     """
     listed, _ = kubectl.read("get", "pods", "-l", f"{kind.job_label}={job}")
     if listed is not None:
@@ -42,8 +41,5 @@ def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) 
 
 
 def _is_of(job: str, name: str) -> bool:
-    """Return whether `name` is the job or an object made for the job, such as a pod.
-
-    A name such as `JOB-2` is another job, although it begins with the job's name.
-    """
+    """Return whether `name` is the job or an object made for it; `JOB-2` is another job."""
     return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

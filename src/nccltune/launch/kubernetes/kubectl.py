@@ -16,10 +16,7 @@ KUBECTL = "kubectl"
 EXEC_FAILED = "command terminated with exit code"
 """The start of the last line that a failed `kubectl exec` prints."""
 REQUEST_LIMIT_S = 20
-"""Seconds for one request.
-
-One call of kubectl may make several requests: it also asks the server which resources it has.
-"""
+"""Seconds for one request, of which a call of kubectl may make several."""
 _CALL_LIMIT_S = 3 * REQUEST_LIMIT_S
 _OPERATORS = {
     "MPIJob": "install the MPI Operator (github.com/kubeflow/mpi-operator, 0.5 or later), or take "
@@ -38,10 +35,7 @@ class KubectlResult(NamedTuple):
 
 
 class Kubectl:
-    """Calls of kubectl for one cluster and namespace.
-
-    If `context` or `namespace` is None, kubectl uses the one of the user's configuration.
-    """
+    """Calls of kubectl for one cluster and namespace; None is that of its configuration."""
 
     def __init__(
         self,
@@ -66,19 +60,12 @@ class Kubectl:
         return self._call(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
 
     def write(self, pod: str, path: str, data: bytes) -> KubectlResult:
-        """Write a file in the first container of a pod.
-
-        Raises PlatformError if kubectl cannot be started.
-        """
+        """Write a file in the first container of a pod. Raises PlatformError without kubectl."""
         words = ("exec", "-i", pod, "--", "sh", "-c", 'cat > "$0"', path)
         return self._call(*words, data=data)
 
     def take(self, pod: str, pattern: str) -> KubectlResult:
-        """Return the content of the files that match a shell pattern, and remove the files.
-
-        The files are in the first container of a pod. It is no error if no file matches. Raises
-        PlatformError if kubectl cannot be started.
-        """
+        """Return the files that match a pattern, if any, and remove them. Raises PlatformError."""
         # Leave `$0` without quotes, so that the shell expands the pattern.
         script = "cat $0 2>/dev/null; rm -f $0"
         return self._call("exec", pod, "--", "sh", "-c", script, pattern)
@@ -99,10 +86,10 @@ class Kubectl:
         return KubectlResult(process.returncode, out, errors.decode(errors="replace").strip())
 
     def read(self, *arguments: str) -> tuple[dict[str, Any] | None, str]:
-        """Return the JSON that `kubectl get` prints, and an empty text.
+        """Return the JSON of `kubectl get` (None if unreadable or absent), and why it is
+        unreadable.
 
-        If the JSON cannot be read, return None and the reason. If the object does not exist, return
-        None and an empty text. Raises PlatformError if kubectl cannot be started.
+        Raises PlatformError if kubectl cannot be started.
         """
         answer = self.ask(*arguments, "-o", "json", "--ignore-not-found")
         if answer.status != 0:
@@ -126,10 +113,7 @@ def base_words(context: str | None = None, namespace: str | None = None) -> tupl
 
 
 def refusal(kind: str, errors: str) -> NccltuneError:
-    """Return the error for a job of this kind that `kubectl create` did not create.
-
-    `errors` is the text that kubectl printed to standard error.
-    """
+    """Return the error for a job of this kind that `kubectl create` refused, saying `errors`."""
     last = _last(errors)
     if re.search(r"no matches for kind|could not find the requested resource", errors):
         return PlatformError(f"the cluster knows no {kind}", hint=_OPERATORS[kind])
@@ -154,9 +138,6 @@ def refusal(kind: str, errors: str) -> NccltuneError:
 
 
 def _last(errors: str) -> str:
-    """Return the last line that is not empty, without `error: `. Return an empty text if none.
-
-    Earlier lines are retries and warnings.
-    """
+    """Return the last line that is not empty, without `error: `; earlier ones are retries."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ").strip() if lines else ""

@@ -35,10 +35,8 @@ class PodLog:
         self._again_at = 0.0
 
     def take(self) -> bool:
-        """Process the lines that have arrived; return whether there were any.
-
-        A broken connection is opened again. Raises PlatformError if kubectl cannot be started.
-        """
+        """Process the lines that have arrived, if any; reopen a broken log. Raises
+        PlatformError."""
         if self._process is None:
             if time.monotonic() < self._again_at:
                 return False
@@ -62,10 +60,7 @@ class PodLog:
         return True
 
     def finish(self) -> bool:
-        """Process the remaining lines of the log; return whether the log was read to its end.
-
-        Raises PlatformError if kubectl cannot be started.
-        """
+        """Process the rest; return whether the log was read to its end. Raises PlatformError."""
         self.close()
         for attempt in range(_TRIES):
             answer = self._kubectl.ask(*self._since())

@@ -29,18 +29,12 @@ _CREATE_LIMIT_S = 90
 _UNKNOWN_LIMIT = 15
 """Number of failed status queries in a row after which the job counts as lost."""
 _TAKEN_UP_S = 3.0
-"""Seconds in which a running controller notices a new job.
-
-A job that no controller has noticed is reported only after this time.
-"""
+"""Seconds in which a running controller notices a new job; only later it is reported."""
 LOST_LIMIT_S = 60.0
 """Seconds in which a job that lost a pod may end by itself. Then the job counts as failed."""
 DELETE_LIMIT_S = 60.0
 SILENT_LIMIT_S = 5.0
-"""Seconds to wait for the deletion of pods whose node does not answer.
-
-Such pods end only when the node answers again.
-"""
+"""Seconds to wait for pods whose node does not answer, which end only when it does."""
 
 
 class Created(NamedTuple):
@@ -53,11 +47,10 @@ class Created(NamedTuple):
 
 
 class ClusterJob:
-    """One MPIJob or JobSet.
+    """One MPIJob or JobSet; its launcher's log is written to `output`.
 
-    `on_change` is called with a sentence at every change of state. The launcher's log is written to
-    `output`. If `run` ends without success, the job's pods, events and worker logs are saved in the
-    folder of `output`.
+    `on_change` gets a sentence at every change of state. After a failed `run`, pods, events and
+    worker logs are saved beside `output`.
     """
 
     def __init__(
@@ -89,12 +82,10 @@ class ClusterJob:
     def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
         """Create the job with the command `words`, follow it to its end and return how it ended.
 
-        At the end the job and its pods are always deleted. After KeyboardInterrupt the returned
-        state is STOPPED. If the job has not started after `start_within_s` seconds, the state is
-        PENDING; None waits without limit. Raises InputError, LaunchError or PlatformError if the
-        cluster refuses the job, and LaunchError if kubectl does not answer. Raises PlatformError if
-        kubectl cannot be started or the secret of a JobSet is missing, and OSError if `output`
-        cannot be written.
+        Then it is deleted. KeyboardInterrupt gives STOPPED, no start in `start_within_s` seconds
+        (None: no limit) PENDING. Raises InputError, LaunchError or PlatformError if the cluster
+        refuses it, LaunchError if kubectl does not answer, PlatformError without kubectl or a
+        JobSet's secret.
         """
         self._output.touch()
         self._prepare()
@@ -113,12 +104,10 @@ class ClusterJob:
         return end
 
     def hold(self, words: Sequence[str], start_within_s: float | None = None) -> list[Pod]:
-        """Create the job, wait until all of its pods run, and return the pods.
+        """Create the job, wait until all of its pods run, and return the pods; then `release`.
 
-        `release` deletes the job later. Raises InputError, LaunchError or PlatformError if the
-        cluster refuses the job. Raises LaunchError if kubectl does not answer, or if the job ended,
-        was lost or did not start in time. Raises PlatformError if kubectl cannot be started or the
-        secret of a JobSet is missing. After an error the job is deleted.
+        Raises what `run` raises, and LaunchError if it ended, was lost or did not start in time; it
+        is then deleted.
         """
         try:
             self._prepare()
@@ -133,10 +122,7 @@ class ClusterJob:
         raise LaunchError(f"the pods are {end.state.value}: {why}")
 
     def release(self) -> str:
-        """Delete a job that `hold` created.
-
-        Return a sentence on the job or the pods that remain, or an empty text.
-        """
+        """Delete a job that `hold` created; return a sentence on what remains, if anything."""
         return self._delete()
 
     @property
@@ -192,10 +178,8 @@ class ClusterJob:
         return f"{self._job.kubernetes.kind} {self._job.name}"
 
     def _watch(self, start_within_s: float | None, *, held: bool = False) -> RunEnd | None:
-        """Return how the job ended. The states PENDING and LOST mean that the watch gave up.
-
-        With `held`, return None as soon as all pods of the job run.
-        """
+        """Return how the job ended, also PENDING or LOST; with `held` None as soon as all pods
+        run."""
         begun = time.monotonic()
         before = ""
         lost_since: float | None = None
@@ -236,10 +220,9 @@ class ClusterJob:
             self._take_log(self._poll_s)
 
     def _ask(self) -> tuple[dict[str, Any] | None, list[Pod] | None]:
-        """Return the job and its pods. Each is None if it cannot be read or does not exist.
+        """Return the job and its pods, None if unreadable (`_unread` has why) or absent.
 
-        Sets `_unread` to the reason. The reason is empty if the job does not exist. A later job
-        with the same name does not count.
+        A later job with the same name does not count.
         """
         assert self._created is not None
         job, self._unread = self._kubectl.read("get", self._kind.resource, self._created.name)
@@ -287,10 +270,7 @@ class ClusterJob:
         )
 
     def _clear(self, end: RunEnd) -> str:
-        """Save the logs, delete the job and its pods, and return sentences on what failed.
-
-        The text is empty if nothing failed.
-        """
+        """Save the logs, delete the job and its pods, and return sentences on what failed."""
         if self._created is None:
             return ""
         remains = []
@@ -307,10 +287,7 @@ class ClusterJob:
         return "; ".join(filter(None, remains))
 
     def _delete(self) -> str:
-        """Delete the job and wait until its pods are gone.
-
-        Return a sentence on the job or the pods that remain, or an empty text.
-        """
+        """Delete the job, wait until its pods are gone; return a sentence on what remains."""
         if self._created is None:
             return ""
         resource, (name, namespace, uid, _) = self._kind.resource, self._created
@@ -335,7 +312,6 @@ class ClusterJob:
 
 
 def _rest_of(process: Child, limit_s: float) -> bytes:
-    """Return the output of a process. Kill the process after `limit_s` seconds."""
     try:
         return process.communicate(timeout=limit_s)[0]
     except subprocess.TimeoutExpired:

@@ -16,7 +16,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """A struct that accepts only its own fields, spelled as in Kubernetes (`camelCase`)."""
+    """Only its own fields, spelled as in Kubernetes (`camelCase`)."""
 
 
 class _Container(msgspec.Struct, kw_only=True):
@@ -147,10 +147,7 @@ SPECS = {
 
 
 def check_manifest(document: dict[str, Any]) -> None:
-    """Raise InputError with the place of the first wrong field of an MPIJob or a JobSet.
-
-    Manifests of other kinds are not checked.
-    """
+    """Raise InputError with the place of the first wrong field of an MPIJob or a JobSet."""
     kind = document.get("kind")
     if kind not in SPECS:
         return

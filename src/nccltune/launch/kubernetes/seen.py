@@ -9,7 +9,7 @@ from nccltune.launch.state import RunEnd, RunState
 
 
 class JobKind(NamedTuple):
-    """One kind of job: its resource name, the labels of its pods, and its condition for success.
+    """A kind of job: its resource, labels of pods, and condition for success.
 
     `nobody` is the message for a job that no controller has noticed.
     """
@@ -67,11 +67,7 @@ class Pod(NamedTuple):
 
 
 class JobSnapshot(NamedTuple):
-    """The state of a job at one moment.
-
-    `end` is None until the job ends. `reason` is why the job has not started yet; otherwise it is
-    empty. `lost` has a sentence on each lost pod.
-    """
+    """The state of a job: its `end`, else the `reason` why it has not started, and lost pods."""
 
     end: RunEnd | None
     started: bool
@@ -93,10 +89,7 @@ def launcher_of(pods: Iterable[Pod]) -> Pod | None:
 def snapshot_of(
     kind: JobKind, job: Mapping[str, Any], pods: list[Pod], workers: int
 ) -> JobSnapshot:
-    """Return the state of a job from its conditions and pods.
-
-    `workers` is the number of workers that the job should have.
-    """
+    """Return the state of a job of so many workers from its conditions and pods."""
     conditions = _true_conditions(job)
     launcher = launcher_of(pods)
     started = launcher is not None and launcher.started
@@ -130,10 +123,8 @@ def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
 
 
 def _why(condition: Mapping[str, Any], launcher: Pod | None, pods: list[Pod]) -> str:
-    """Return the reason of a failure.
-
-    The end of the launcher's program comes first. It explains more than the controller's message.
-    """
+    """Return the reason of a failure: the launcher's end, which explains more, else the
+    controller's."""
     reasons = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble and pod.role != LAUNCHER]
     if launcher is not None and (launcher.ended or launcher.trouble):
         reasons.insert(0, f"{launcher.name} {launcher.ended or launcher.trouble}")
@@ -174,11 +165,7 @@ def _pod(raw: Mapping[str, Any], kind: JobKind) -> Pod:
 
 
 def _silent(status: Mapping[str, Any]) -> bool:
-    """Return whether the cluster marked the pod as not ready.
-
-    A running pod is marked so if its node does not answer. Its container is then still reported as
-    running.
-    """
+    """Return whether a running pod is not ready, as when its node does not answer."""
     conditions = status.get("conditions") or []
     return any(one.get("type") == "Ready" and one.get("status") == "False" for one in conditions)
 
@@ -226,5 +213,5 @@ def _exit_text(terminated: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the first sentence. Further sentences of the scheduler are about preemption."""
+    """Return the first sentence; the scheduler's further ones are about preemption."""
     return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]

@@ -2,7 +2,6 @@
 """Render a job as the exact command, script or manifests of a launcher. Nothing is started.
 
 rendered.py    the result of a renderer
-local.py       no launcher
 openmpi.py     Open MPI 4 and 5
 hydra.py       MPICH and Intel MPI
 slurm.py       sbatch script or srun line
@@ -28,7 +27,7 @@ def render(job: Job, flavor: Flavor, context: RenderContext = RenderContext()) -
     """
     # Import lazily: a call needs the module of one launcher only.
     if flavor.launcher is Launcher.LOCAL:
-        from nccltune.launch.render.local import render_local
+        from nccltune.launch.render.rendered import render_local
 
         return render_local(job)
     if flavor.launcher is Launcher.OPENMPI:

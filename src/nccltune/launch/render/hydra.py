@@ -31,8 +31,7 @@ def render_hydra(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
 def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
     """Return the options between mpiexec and the program, without the hosts.
 
-    hydra passes its whole environment to every process, so `job.inherit` needs no option. With
-    `tagged` each output line gets a prefix with the rank.
+    hydra passes its environment on, so `job.inherit` needs none. `tagged` lines name the rank.
     """
     total, per_node = job.placement.processes, job.processes_per_node
     parts = [
@@ -58,10 +57,7 @@ def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
 
 
 def _unbound(job: Job, flavor: Flavor) -> list[CommandPart]:
-    """Return the options that switch off the binding of processes to cores.
-
-    If the version is unknown, the options of MPICH and of Intel MPI are both returned.
-    """
+    """Return the options against binding to cores, of both MPIs if the version is unknown."""
     parts = []
     if not flavor.is_intel:
         parts.append(

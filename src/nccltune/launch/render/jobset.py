@@ -50,10 +50,9 @@ def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
 
 
 def wait_for_workers(job: Job) -> str:
-    """Return the shell lines that wait until every worker accepts ssh.
+    """Return the shell lines that wait until every worker accepts ssh, or exit with 1.
 
-    They exit with status 1 if a worker does not answer. ssh reads /dev/null, because the standard
-    input is for the program.
+    ssh reads /dev/null, because the standard input is for the program.
     """
     return (
         f"for host in {' '.join(_hosts(job))}; do\n"
@@ -69,10 +68,9 @@ def _hosts(job: Job) -> list[str]:
 
 
 def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
-    """Return the manifest of a JobSet and the meanings of its parts.
+    """Return the manifest of a JobSet, `held` to wait for commands, and what its parts mean.
 
-    With `held` the launcher pod does not start the program but waits for commands. Raises
-    InputError for another MPI than Open MPI.
+    Raises InputError for another MPI than Open MPI.
     """
     options = job.kubernetes
     if options.mpi != "OpenMPI":

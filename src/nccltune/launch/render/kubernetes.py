@@ -20,10 +20,7 @@ ROOTS_SSH = "/root/.ssh"
 """The folder in which the MPI Operator mounts its SSH key by default."""
 ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
 HOLD_S = 300
-"""A held launcher pod ends if the file `ALIVE` has not been touched for this many seconds.
-
-The job then ends, too, which frees its GPUs.
-"""
+"""Seconds after the last touch of `ALIVE` at which a held launcher pod ends, freeing GPUs."""
 # Process 1 of a container ignores every signal for which it has no handler. Hence the trap.
 HOLD = f"""\
 trap 'exit 0' TERM
@@ -35,9 +32,8 @@ while [ $(($(date +%s) - $(stat -c %Y {ALIVE}))) -lt {HOLD_S} ]; do sleep 2 & wa
 def render_kubernetes(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
     """Return the manifest and the command that creates the job on a cluster.
 
-    With `context.conversation` the pods are held: the launcher pod waits, and `inner` gives the
-    command to run in it later. Raises InputError for a job that has no image or inherits variables,
-    and for a JobSet with another MPI than Open MPI.
+    In a conversation the pods are held, for the command of `inner`. Raises InputError without an
+    image, for inherited variables, and for a JobSet with another MPI than Open MPI.
     """
     if job.kubernetes.image is None:
         raise InputError(
@@ -119,11 +115,7 @@ def hosts_part(job: Job) -> list[CommandPart]:
 
 
 def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
-    """Return shell lines, and the command to run after them in the held launcher pod.
-
-    The shell lines wait for the workers of a JobSet; for an MPIJob they are empty. With
-    `context.conversation` the output of the command has no rank prefixes.
-    """
+    """Return shell lines that wait for a JobSet's workers, and the command of a held pod."""
     tagged = not context.conversation
     if job.kubernetes.kind == "MPIJob":
         return "", _launcher(job, tagged=tagged)
@@ -133,11 +125,7 @@ def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
 
 
 def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
-    """Return the manifest of an MPIJob and the meanings of its parts.
-
-    The format is v2beta1, of MPI Operator 0.5 and later. With `held` the launcher pod does not
-    start the program but waits for commands.
-    """
+    """Return an MPIJob (v2beta1, MPI Operator 0.5 on), maybe held, and what its parts mean."""
     options = job.kubernetes
     parts = [CommandPart(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
     command = list(words_of(parts))
@@ -193,10 +181,7 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]
 
 
 def _launcher(job: Job, *, tagged: bool = True) -> list[CommandPart]:
-    """Return the command of the launcher pod, for the MPI that the image has.
-
-    With `tagged` each output line gets a prefix with the rank.
-    """
+    """Return the command of the launcher pod, for the MPI that the image has."""
     if job.kubernetes.mpi == "OpenMPI":
         hostfile = CommandPart(("--hostfile", HOSTFILE), "the operator writes the workers there")
         # The version of Open MPI in the image is unknown. Use only options that both 4 and 5 have.

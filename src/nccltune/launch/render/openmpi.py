@@ -22,11 +22,7 @@ def render_openmpi(job: Job, flavor: Flavor, context: RenderContext) -> Rendered
 def mpirun_parts(
     job: Job, flavor: Flavor, *, where: list[CommandPart], tagged: bool
 ) -> list[CommandPart]:
-    """Return the options between mpirun and the program, without `--allow-run-as-root`.
-
-    `where` are the options that name the hosts. With `tagged` each output line gets a prefix with
-    the rank.
-    """
+    """Return the options between mpirun and the program; `where` are those of the hosts."""
     per_node = job.processes_per_node
     parts = [
         *where,

@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nccltune.launch.flavor import Flavor
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import Job
 from nccltune.launch.placement import Placement
+from nccltune.model.errors import InputError
 
 RIGHT_MARGIN = 100
 
@@ -35,11 +37,9 @@ class CommandPart(NamedTuple):
 
 
 class Rendered(NamedTuple):
-    """The command that starts a job.
+    """The command `words` that starts a job, with the content of files that it reads.
 
-    `words` is the command. `files` maps the names of files that the command reads to their content.
-    `parts` are the launcher's options with their meanings, whether in the command or in a file.
-    `placement` is where the processes should run.
+    `parts` are the launcher's options with their meanings, `placement` where processes should run.
     """
 
     flavor: Flavor
@@ -67,12 +67,28 @@ def words_of(parts: Iterable[CommandPart]) -> tuple[str, ...]:
 
 
 def shell_lines(parts: Iterable[CommandPart], words: tuple[str, ...]) -> str:
-    """Return `words` quoted for a shell.
-
-    Each part has its own line if the command is longer than one line and consists of `parts`.
-    """
+    """Return `words` quoted for a shell, if they are long with a line for each part."""
     line = shlex.join(words)
     parts = tuple(parts)
     if len(line) <= RIGHT_MARGIN or words_of(parts) != words:
         return line
     return " \\\n    ".join(shlex.join(part.words) for part in parts)
+
+
+def render_local(job: Job) -> Rendered:
+    """Return the program as the command. Raises InputError for several processes."""
+    total = job.placement.processes
+    if total > 1:
+        raise InputError(
+            f"this job is {total} processes; without a launcher there is one",
+            where="--launcher local",
+            hint="on one node let a process drive all GPUs: --set processes=per-node"
+            if job.nodes == 1
+            else "name a launcher: openmpi, hydra, slurm or kubernetes",
+        )
+    parts = []
+    if job.variables:
+        pairs = tuple(f"{name}={value}" for name, value in job.variables.items())
+        parts.append(CommandPart(("env", *pairs), "the variables of the job"))
+    parts.append(CommandPart(tuple(job.words), "the program"))
+    return Rendered(Flavor(Launcher.LOCAL), words_of(parts), {}, tuple(parts), job.placement)

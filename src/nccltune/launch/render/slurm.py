@@ -24,11 +24,7 @@ ONCE = CommandPart(
 
 
 def render_slurm(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
-    """Return an sbatch script and the command that submits it, or an srun line.
-
-    An srun line is returned if Slurm has already allocated the nodes, or if the program on rank 0
-    reads commands from standard input (`context.conversation`).
-    """
+    """Return an sbatch script and its submission; an srun line in an allocation or conversation."""
     step = _step(job, context)
     program = CommandPart(tuple(job.words), "the program")
     if context.in_allocation or context.conversation:
@@ -57,11 +53,7 @@ def render_slurm(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
 
 
 def _exports(job: Job) -> list[CommandPart]:
-    """Return the `export` lines of the script, one for each variable.
-
-    srun's own option `--export=NAME=VALUE` ends a value at its first comma, and lists of HCAs have
-    commas.
-    """
+    """Return `export` lines: srun's --export ends a value at a comma, which lists of HCAs have."""
     return [
         CommandPart(
             ("export", f"{name}={value}"), f"sets {name}, which srun takes to every process"

@@ -21,19 +21,16 @@ from nccltune.model.chunks import chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 
 CHANNEL_TOLERANCE = 0.02
-"""How much slower fewer channels may be, as a natural log: about 2 %. The rule search has the same
-default."""
+"""How much slower fewer channels may be (a log), as in the rule search."""
 _MOST_CHANNELS = 64
-"""The largest channel count that a rule can name. NCCL uses at most the channels of the
-communicator."""
+"""The largest channel count that a rule can name."""
 _PROBE_ROUNDS = 2
 _ROUNDS = 4
 _TIMINGS = 4
 """Timings in one round of a trial: one of the variant, one of the unchanged choice, and two of the
 default."""
 _MOST_COST = 0.3
-"""A trial may cost this share of the time that the sweep has spent so far. The limit is low because
-large sizes, whose timings take longest, seldom run as fast with fewer channels."""
+"""Share of the time spent so far that a trial may cost: large sizes seldom need fewer channels."""
 
 
 class ChannelTrial(NamedTuple):
@@ -53,13 +50,10 @@ def next_trial(
     *,
     chunks: bool,
 ) -> ChannelTrial | None:
-    """Return the next trial for a rule with the choice `base`.
+    """Return the next trial for a rule with the choice `base` at the sizes of `states`, if any.
 
-    Return None if nothing is left to try, or if `base` was not measured at every size of `states`.
-
-    `states` are the sizes of the rule. `ran` maps each size to what NCCL executed when `base` was
-    forced. `impossible` are choices that could not run at one of the sizes. `chunks` is whether the
-    tuner interface can set chunk sizes.
+    `ran` maps each size to what NCCL executed when `base` was forced. `impossible` are choices that
+    could not run at one of the sizes. `chunks`: the tuner interface can set chunk sizes.
     """
     if any(base not in state.estimates for state in states):
         return None
@@ -90,10 +84,7 @@ def next_trial(
 
 
 def affordable(states: Sequence[SizeState], timings: Timings) -> bool:
-    """Return whether a trial of one variant is cheap enough.
-
-    A trial at all sizes of `states` must cost less than `_MOST_COST` of the time spent so far.
-    """
+    """Return whether a trial at all these sizes costs less than `_MOST_COST` of the time so far."""
     cost_us = math.fsum(_TIMINGS * _ROUNDS * timing_us(timings, state.bytes) for state in states)
     return cost_us < _MOST_COST * spent_us(timings)
 
@@ -103,10 +94,9 @@ def _judge(
 ) -> tuple[ChannelTrial | None, bool]:
     """Return the rounds still needed to judge `variant`, and whether it is good enough.
 
-    The variant is good enough if its mean gain exceeds the mean gain of `base` by at least
-    `least_lead` (log). While this is not known, the first value is the next trial and the second is
-    False; afterwards the first value is None. The returned trial names only `base`: the caller adds
-    the variant. The largest size is tried first, because it needs channels most.
+    It is if its mean gain exceeds that of `base` by `least_lead` (log); False while that is
+    unknown. The trial names only `base`: the caller adds the variant. The largest size is tried
+    first, because it needs channels most.
     """
     largest = states[-1]
     probe = largest.estimates.get(variant)
@@ -132,7 +122,6 @@ def _judge(
 
 
 def _channel_ladder(ran: Mapping[int, ExecutedChoice | None]) -> list[int]:
-    """Return the powers of two below the highest channel count that ran, in falling order."""
     most = _most_channels(ran)
     return [1 << power for power in range(7, -1, -1) if 1 << power < most]
 
@@ -149,10 +138,7 @@ def _most_channels(ran: Mapping[int, ExecutedChoice | None]) -> int:
 def _chunk_variants(
     collective: Collective, base: Choice, ran: Mapping[int, ExecutedChoice | None]
 ) -> list[Choice]:
-    """Return variants with half and twice the largest chunk size that ran.
-
-    Chunk sizes outside NCCL's limits are left out, because NCCL would replace them.
-    """
+    """Return variants with half and twice the largest chunk size that ran, within NCCL's limits."""
     most = max((item.chunk_bytes or 0 for item in ran.values() if item), default=0)
     limit = largest_chunk(collective, base) or most * 2
     return [

@@ -39,24 +39,29 @@ from nccltune.measure.adaptive.size_state import (
     size_states,
 )
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
-from nccltune.measure.bench.round_request import FurtherRounds, PointKey, RoundRequest
+from nccltune.measure.bench.conversation import (
+    BenchPoint,
+    ExecutedChoice,
+    FurtherRounds,
+    PointKey,
+    RoundRequest,
+)
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 
 LEAST_DISADVANTAGE = 0.15
-"""How much slower than another choice a dominated choice is at least, as a natural log. At the
-larger of the two sizes, its time and its slope must be worse by this, with confidence. At the
-smaller size its time must also be worse by this, so that one disturbed timing does not decide. The
-margin is large because curves are not quite straight."""
+"""How much slower (a log) a dominated choice is at least, in time and in slope.
+
+It must be so at both sizes, so that one disturbed timing does not decide; the margin is large
+because curves are not quite straight.
+"""
 
 
 class _Line(NamedTuple):
-    """The times of one choice at the last two sizes: `before` at the smaller, `time` at the larger.
+    """The times of one choice at the last two sizes, and their difference `slope`.
 
-    `slope` is `time` minus `before`. The unit is the default's time at the last size. Errors are
-    relative standard errors.
+    The unit is the default's time at the last size. Errors are relative standard errors.
     """
 
     before: float
@@ -69,8 +74,7 @@ class _Line(NamedTuple):
 def dominated_choices(before: SizeState, last: SizeState, growth: float) -> set[Choice]:
     """Return the choices that cannot be the fastest at any size above `last`.
 
-    Only choices that were measured at both sizes are judged. `growth` is the natural log of the
-    default's time at `last` over its time at `before`.
+    `growth` is the natural log of the default's time at `last` over its time at `before`.
     """
     known: list[AnyChoice] = [DEFAULT, *last.estimates]
     lines = {
@@ -109,21 +113,16 @@ def _behind(line: _Line, other: _Line) -> bool:
 
 
 Decide = Callable[[Timings], SizeDecisions]
-"""Runs the rule search on the timings. Returns, for every measured size, the choice that the rules
-give it."""
+"""Runs the rule search: the choice that the rules give each measured size."""
 
 COARSE_FACTOR = 4
 MOST_TRIAL_ROUNDS = 64
-"""The most rounds at one size that channel trials may reach; other stages stop at `MOST_ROUNDS`.
-Every step requests a new size or a new round, so these limits make every plan end."""
+"""The most rounds that channel trials may reach. Every step adds a size or a round, so plans end.
+"""
 
 
 class PlanOptions(NamedTuple):
-    """The user options of a plan.
-
-    `threshold` is the smallest gain that is worth a measurement, as a fraction (0.01 is 1 %).
-    `chunks` is whether the tuner interface can set chunk sizes.
-    """
+    """`threshold` is the smallest gain worth a measurement, as a fraction (0.01 is 1 %)."""
 
     threshold: float = 0.01
     chunks: bool = False
@@ -132,8 +131,7 @@ class PlanOptions(NamedTuple):
 class CollectivePlan:
     """The plan of one collective. `step` returns what to measure next; `feed` takes each answer.
 
-    `calls` is how its calls are made. `legal` are the choices that NCCL can run. `predicted` maps
-    sizes to the choice that is the fastest by NCCL's own cost model.
+    `predicted` maps sizes to the choice that is the fastest by NCCL's own cost model.
     """
 
     def __init__(
@@ -189,11 +187,8 @@ class CollectivePlan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain that further measurements may still find, as a natural log.
-
-        Each size has an expected loss from choosing a wrong leader (its stake). The result is the
-        mean of these losses over the size axis.
-        """
+        """Return the gain (a log) that further measurements may still find: the mean of the
+        stakes."""
         return gain_left(self.states)
 
     @property
@@ -213,8 +208,8 @@ class CollectivePlan:
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one requested point.
 
-        A choice is not requested again at a size where it failed, gave a wrong result or was not
-        executed by NCCL. If the default failed, nothing more is measured at that size.
+        A choice that failed or was not executed is not requested there again; after a failed
+        default, nothing is.
         """
         self._states = None
         if key.bytes in self._lost or key.choice in self._excluded.get(key.bytes, ()):
@@ -236,10 +231,7 @@ class CollectivePlan:
             self.timings.cells.pop(key.bytes, None)
 
     def step(self) -> list[RoundRequest]:
-        """Return the next requests; an empty list when no further measurement is worth its time.
-
-        The answers to all returned requests must be passed to `feed` before the next call.
-        """
+        """Return the next requests, all to be answered before the next call; empty at the end."""
         stages = {
             "explore": self._explore,
             "settle": self._settle,
@@ -301,8 +293,7 @@ class CollectivePlan:
         )
 
     def unsettled(self) -> list[int]:
-        """Return the sizes where one more round is worth most for its cost. The list is empty if
-        `gain_left` is below the threshold."""
+        """Return the sizes where one more round is worth most; none if little gain is left."""
         return unsettled(self.states, self.timings, self._next_round, self.threshold)
 
     def worth_repeating(self, state: SizeState) -> list[Choice]:
@@ -366,10 +357,8 @@ class CollectivePlan:
     def _again(
         self, wanted: Mapping[int, FurtherRounds], most: int = MOST_ROUNDS
     ) -> list[RoundRequest]:
-        """Return requests for the wanted rounds whose numbers are below `most`.
-
-        Sizes that need the same choices and rounds share a request.
-        """
+        """Return requests for the wanted rounds below `most`, shared by sizes that need the
+        same."""
         grouped: dict[FurtherRounds, list[int]] = {}
         for size, repeat in wanted.items():
             rounds = tuple(number for number in repeat.rounds if number < most)
@@ -394,14 +383,11 @@ class CollectivePlan:
         return asks
 
     def _next(self, size: int) -> tuple[int]:
-        """Return the number of the next round at a size, as a tuple of one."""
         return (self._next_round[size],)
 
     def _before_switches(self) -> list[int]:
-        """Return each size after which NCCL's prediction changes to another choice.
-
-        If NCCL changes its choice too late, the loss is largest at these sizes.
-        """
+        """Return each size after which NCCL's prediction changes: a late change loses most
+        there."""
         return [
             size
             for (size, choice), (_, after) in pairwise(sorted(self._predicted.items()))
@@ -409,8 +395,6 @@ class CollectivePlan:
         ]
 
     def _same(self) -> dict[int, list[Choice]]:
-        """Return, by size, the choices for which NCCL executed exactly the same as for the
-        default."""
         same: dict[int, list[Choice]] = {}
         for (size, choice), ran in self._ran.items():
             if (

@@ -16,29 +16,23 @@ from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, Choice
 
 CONFIDENCE = 0.99
-"""Confidence of the bounds by which a choice is excluded. It is high because a sweep makes this
-decision some hundred times."""
+"""Confidence to exclude a choice. A sweep does so some hundred times."""
 LEAST_NOISE = 0.002
-"""Lower limit of the relative noise of one timing. Two timings may agree better than this only by
-chance."""
+"""Lower limit of the relative noise of one timing; two agree better only by chance."""
 UNKNOWN_NOISE = 0.05
 """Assumed relative noise of one timing while no choice has two timings at any size."""
 _PRIOR_WEIGHT = 4.0
-"""The usual noise of the collective counts as this many timings when it is combined with the
-timings of one size."""
+"""The usual noise counts as this many timings beside those of one size."""
 _OUTLIER = 3.0
-"""The largest distance from the median in standard deviations. A value that is farther away is
-moved to this distance, so that one slow round does not decide."""
+"""Values farther from the median, in standard deviations, are moved to this distance."""
 _PER_PAIR = 1.5
-"""Variance of the gain in one round, relative to the variance of one timing. A gain compares one
-timing of the choice (1) with the mean of two timings of the default (1/2)."""
+"""Variance of a gain (one timing by the mean of two of the default) over that of a timing."""
 
 
 class Estimate(NamedTuple):
     """A gain with its standard error, from `n` rounds.
 
-    `torn` is True if there are exactly two rounds and they contradict each other. Only a third
-    round can show which of the two was disturbed.
+    `torn`: exactly two rounds that contradict each other, so a third must decide.
     """
 
     gain: float
@@ -58,10 +52,7 @@ class Estimate(NamedTuple):
 
 
 def estimates(timings: Timings) -> dict[int, dict[Choice, Estimate]]:
-    """Return, by size and choice, the gain over the default.
-
-    A choice is left out at a size where it or the default was not measured.
-    """
+    """Return the gains over the default, by size and choice, where both were measured."""
     gains = {
         size: {
             choice: list(values.values())
@@ -85,11 +76,7 @@ def estimates(timings: Timings) -> dict[int, dict[Choice, Estimate]]:
 
 
 def expected_loss(lead: float, error: float) -> float:
-    """Return the expected loss of choosing the leader instead of a rival, as a log.
-
-    `lead` is the leader's gain minus the rival's, with standard error `error`. If the rival is in
-    fact faster, the loss is the difference; otherwise it is 0.
-    """
+    """Return the expected loss (a log) of choosing the leader, ahead by `lead`, over a rival."""
     if error <= 0:
         return max(0.0, -lead)
     distance = lead / error
@@ -99,10 +86,7 @@ def expected_loss(lead: float, error: float) -> float:
 
 
 def _squares(timings: Timings, size: int, gains: Iterable[Sequence[float]]) -> list[float]:
-    """Return independent estimates of the variance of one timing at a size.
-
-    Each estimate has one degree of freedom. `gains` are the gains of each choice over its rounds.
-    """
+    """Return estimates of the variance of one timing, each with one degree of freedom."""
     series = timings.series(size, DEFAULT)
     found = [
         math.log(time / series[round_, 1]) ** 2 / 2
@@ -118,10 +102,7 @@ def _squares(timings: Timings, size: int, gains: Iterable[Sequence[float]]) -> l
 
 
 def _usual_variance(by_size: Iterable[Sequence[float]]) -> float:
-    """Return the usual variance of one timing of a collective: the median over its sizes.
-
-    `by_size` holds the estimates of `_squares` for each size.
-    """
+    """Return the usual variance of one timing of a collective: the median over its sizes."""
     found = []
     for squares in by_size:
         if squares:
@@ -134,11 +115,7 @@ def _usual_variance(by_size: Iterable[Sequence[float]]) -> float:
 
 
 def _estimate(values: Sequence[float], variance: float, usual: float) -> Estimate:
-    """Return the estimate from the gains of one choice, one gain per round.
-
-    `variance` is the variance of one gain at this size. `usual` is the usual variance over all
-    sizes of the collective.
-    """
+    """Return the estimate from one gain per round, and the variance here and usually."""
     n = len(values)
     centre = median(values)
     if n >= 3:

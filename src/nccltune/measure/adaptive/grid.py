@@ -10,17 +10,15 @@ _SCATTERED = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
 ELEMENT_BYTES = 4
 """Bytes of one element of the measured data type (float)."""
 _VECTOR_BYTES = 16
-"""Bytes that NCCL's kernels load at once. All but tiny messages of programs are multiples of 16
-bytes. For another size NCCL runs a slower loop over the remaining elements. All but tiny sizes of
-the grid are therefore multiples of 16 bytes."""
+"""Bytes that NCCL's kernels load at once, so sizes are multiples, as those of most programs."""
 
 
 @dataclass(frozen=True)
 class Grid:
     """Sizes of one collective of `ranks` ranks, from `low` to `high` bytes inclusive.
 
-    The size of an all-gather or reduce-scatter is the sum over all ranks. Their sizes are therefore
-    multiples of `ranks` elements. The size of a group is the sum over its `group_calls` calls.
+    The size of an all-gather or reduce-scatter is the sum over all ranks, that of a group the sum
+    over its `group_calls` calls; sizes are multiples accordingly.
 
     >>> Grid(Collective.ALLREDUCE, 4, 1024, 65536).every(4)
     [1024, 4096, 16384, 65536]
@@ -47,10 +45,8 @@ class Grid:
         return max(1, round(size / step)) * step
 
     def around(self, edge: int) -> tuple[int, int]:
-        """Return the largest measurable size below `edge` and the smallest one at or above it.
-
-        The first is 0 if no measurable size is below `edge`.
-        """
+        """Return the largest measurable size below `edge` (else 0) and the smallest one from it
+        on."""
         near = self.aligned(edge)
         step = self._step(near)
         low, high = near, near
@@ -61,10 +57,7 @@ class Grid:
         return max(0, low), high
 
     def middle(self, left: int, right: int) -> int | None:
-        """Return the measurable size halfway between two sizes on a log axis.
-
-        Return None if no measurable size is between them.
-        """
+        """Return the measurable size halfway (log) between two sizes; None if there is none."""
         size = self.aligned(round(math.sqrt(left * right)))
         return size if left < size < right else None
 

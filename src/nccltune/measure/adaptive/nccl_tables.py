@@ -19,16 +19,9 @@ _PROBE_BYTES = 1 << 16
 
 
 class CollectiveTables(NamedTuple):
-    """NCCL's own tables of one collective.
+    """NCCL's own tables of one collective: legal choices, its picks and times in us by size.
 
-    legal      the choices that NCCL can run
-    predicted  by size in bytes, the choice that NCCL would pick
-    costs      by size in bytes, the time in us that NCCL predicts for each choice, by its label
-               `algorithm/protocol`
-
-    calls      how the calls are made
-
-    Sizes and choices without a prediction are missing in `predicted` and `costs`.
+    Costs are by label. Sizes and choices without a prediction are missing.
     """
 
     grid: Grid
@@ -45,10 +38,10 @@ def ask_tables(
     high: int,
     kinds: Sequence[CallKind] = (PLAIN,),
 ) -> list[CollectiveTables]:
-    """Return NCCL's own tables for `collectives` and kinds of calls, at sizes from `low` to `high`.
+    """Return NCCL's own tables for `collectives` and kinds of calls, from `low` to `high`.
 
-    Raises InputError for calls that the bench cannot measure, PlatformError if NCCL offers
-    no choice for any collective, and the errors of `Bench` if it ends or gives no answer.
+    Raises InputError for calls that the bench cannot measure, PlatformError if NCCL offers no
+    choice for any collective, and the errors of `Bench`.
     """
     able = bench.hello.can.collectives
     found = []
@@ -89,8 +82,7 @@ def ask_tables(
 def ask_pipe_ops(bench: Bench, collective: Collective, calls: CallKind) -> int | None:
     """Return NCCL's `numPipeOps` for such calls; None if they cannot be made.
 
-    It depends only on the calls of a group and on the channels of the communicator. NCCL before
-    2.22 has no table that shows it, and always passes 1.
+    NCCL before 2.22 has no table that shows it, and always passes 1.
     """
     if calls.group_calls == 1:
         return 1
@@ -140,10 +132,7 @@ def _collective_tables(grid: Grid, rows: Sequence[TableRow]) -> CollectiveTables
 
 
 def _choice(label: str) -> Choice | None:
-    """Return the choice with this label; None if it is not a choice that this nccltune knows.
-
-    A newer NCCL, for example, may have another algorithm or protocol.
-    """
+    """Return the choice with this label; None if a newer NCCL's is unknown here."""
     try:
         choice: AnyChoice = parse_choice(label)
     except InputError:

@@ -15,8 +15,7 @@ from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.size_state import SizeStates
 from nccltune.measure.adaptive.time_estimate import Predictions, TimeEstimator, seconds_left
 from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint
-from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
+from nccltune.measure.bench.conversation import BenchPoint, PointKey, RequestSource, RoundRequest
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 
@@ -41,10 +40,9 @@ class CollectiveStatus(NamedTuple):
 class Plan:
     """The adaptive plan: the plans of several collectives and kinds of calls, joined.
 
-    Each function in `turns` returns the next requests of one collective, or an empty list at the
-    end. All answers must be passed to `feed` before the same function is called again. The
-    functions do not wait for each other. A plan depends only on the answers. A plan that is fed the
-    samples of a study therefore reaches the same state as the run that measured them.
+    All answers to a function of `turns` must be fed before it is called again; the functions do not
+    wait for each other. A plan depends only on the answers, so that one fed the samples of a study
+    continues the run that measured them.
     """
 
     def __init__(
@@ -59,16 +57,12 @@ class Plan:
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return one function for each collective; it returns the next requests of the
-        collective."""
+        """Return one function for each collective; it returns the next requests, none at the
+        end."""
         return [plan.step for plan in self._plans.values()]
 
     def outline(self) -> list[RoundRequest]:
-        """Return the first round, with all legal choices, of every coarse size not yet requested.
-
-        Coarse sizes are those that a run explores first, about a factor of 4 apart. The run itself
-        may request fewer choices at large sizes.
-        """
+        """Return the first round of every coarse size not yet requested, with all legal choices."""
         return [
             RoundRequest(
                 plan.collective,
@@ -92,11 +86,7 @@ class Plan:
         return self._estimator((ask.collective, ask.calls)).seconds(ask)
 
     def iterations(self, collective: Collective, size: int, calls: CallKind = PLAIN) -> int:
-        """Return the number of timed calls in one timing at a size.
-
-        The first call of this method decides the number. The number does not change later, so that
-        all timings at a size are comparable.
-        """
+        """Return the number of timed calls in one timing; it stays, so that timings compare."""
         key = collective, calls
         decided = self._iterations[key]
         if size not in decided:
@@ -111,10 +101,7 @@ class Plan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain that further measurements may still find, as a fraction.
-
-        Each collective has its own value; the largest one is returned.
-        """
+        """Return the gain that further measurements may still find, as a fraction: the largest."""
         return math.expm1(max((plan.gain_left for plan in self._plans.values()), default=0.0))
 
     def statuses(self) -> list[CollectiveStatus]:
@@ -160,16 +147,11 @@ class ExhaustivePlan(Plan):
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return a single function for all collectives. Each call returns the requests of one
-        round, so that all collectives are measured close together in time."""
+        """Return one function; each call gives a round of all collectives, close in time."""
         return [self._step]
 
     def _step(self) -> list[RoundRequest]:
-        """Return the requests of the next round; an empty list after the last round.
-
-        A choice that failed at a size is not tried there again. A size where the default failed is
-        left out.
-        """
+        """Return the requests of the next round, without choices that failed at a size."""
         if self._round == self._rounds:
             return []
         asks = [ask for plan in self._plans.values() for ask in self._whole(plan, self._round)]

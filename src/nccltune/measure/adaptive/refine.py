@@ -10,29 +10,22 @@ from nccltune.measure.adaptive.size_state import SizeState, SizeStates
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 BOUNDARY_RATIO = 1.1
-"""A boundary between two decisions is known well enough when the ratio of the two neighbouring
-sizes is at most this."""
+"""A boundary is known well enough when its two sizes are within this ratio."""
 WIDE_RATIO = 2.1
-"""Between two sizes farther apart than this ratio, the default may be slower than another choice
-even if it is not slower at the two sizes themselves."""
+"""Between sizes farther apart, the default may lose even if it is not slower at either."""
 _SMALL_SHARE = 1 / 16
-"""As a share of the threshold: the least loss in a gap between two sizes that is worth a timing.
-The loss is weighted with the width of the gap on the size axis."""
+"""Share of the threshold: the least weighted loss in a gap that is worth a timing."""
 _CLOSE = 0.1
-"""Natural log of a time ratio: a choice that is slower than the fastest by less than this, by
-interpolation, may be the fastest. The margin grows to twice this for sizes a factor of 4 apart,
-because curves bend."""
+"""A choice this close (a log) to the fastest by interpolation may be it. Doubled for sizes a factor
+of 4 apart, because curves bend."""
 _ALIKE = 0.1
-"""A choice may be the one that the default runs if its gain (a natural log) differs from 0 by at
-most this, and by no more than noise."""
+"""The default may run a choice whose gain (a log) is within this of 0, or within noise."""
 
 
 class Curves:
-    """The time of each choice over size: medians, with log-log interpolation between measured
-    sizes.
+    """The time of each choice over size: medians, with log-log interpolation between sizes.
 
-    The curves of forced choices are smooth. The curve of the default jumps where NCCL changes its
-    choice.
+    Curves of forced choices are smooth; the default's jumps where NCCL changes its choice.
     """
 
     def __init__(self, timings: Timings) -> None:
@@ -44,8 +37,7 @@ class Curves:
                     self._logs.setdefault(choice, {})[size] = math.log(time)
 
     def log_time(self, size: int, choice: AnyChoice) -> float | None:
-        """Return the log of the time in us at `size`; None outside the sizes measured with
-        `choice`."""
+        """Return the log of the time in us; None outside the sizes measured with `choice`."""
         known = self._logs.get(choice, {})
         if size in known:
             return known[size]
@@ -57,8 +49,7 @@ class Curves:
         return known[left] + share * (known[right] - known[left])
 
     def nearest(self, size: int, choice: AnyChoice) -> tuple[int, float] | None:
-        """Return the measured size of `choice` nearest to `size`, and the log of the time in us
-        there. Return None if `choice` was not measured at any size."""
+        """Return the measured size of `choice` nearest to `size`, and the log of its time in us."""
         known = self._logs.get(choice)
         if not known:
             return None
@@ -71,13 +62,10 @@ def open_gaps(
 ) -> list[tuple[SizeState, SizeState]]:
     """Return the pairs of neighbouring sizes between which the best choice is not known.
 
-    There are two kinds of pairs. In both, the possible loss must exceed `threshold` (a log). Narrow
-    gaps with a small loss are left out (`_SMALL_SHARE`).
+    The possible loss must exceed `threshold` (a log), and in narrow gaps `_SMALL_SHARE`:
 
-    - The two sizes have different leaders, and using only one of them in the whole gap could lose
-      time. Such a gap stays open until the ratio of the two sizes is at most `BOUNDARY_RATIO`.
-    - The ratio of the two sizes is above `WIDE_RATIO`, the default is not beaten with confidence at
-      both, and the default may lose time between them.
+    - The two sizes have different leaders, until they are within `BOUNDARY_RATIO`.
+    - They are farther apart than `WIDE_RATIO`, and the default may lose time between them.
 
     `predicted` maps sizes to the choice that NCCL would pick by its own cost model.
     """
@@ -99,11 +87,7 @@ def open_gaps(
 def candidates(
     size: int, states: SizeStates, curves: Curves, legal: Sequence[Choice]
 ) -> list[Choice]:
-    """Return the choices that may be the fastest at `size`, which is between two measured sizes.
-
-    These are the leaders at the two measured sizes, and every choice that is close to the fastest
-    by interpolation.
-    """
+    """Return the leaders of both sides of `size`, and what is close by interpolation."""
     left = states[max(other for other in states if other < size)]
     right = states[min(other for other in states if other > size)]
     logs = {choice: curves.log_time(size, choice) for choice in legal}
@@ -118,13 +102,10 @@ def candidates(
 
 
 def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
-    """Return how much time is certainly lost if the leader of one size is used in the whole gap.
+    """Return the log of the time certainly lost if one leader is used in the whole gap.
 
-    The result is a natural log. A leader that was not measured at the other size counts as an
-    infinite loss there. The curves of two forced choices are smooth. The curves cross near the
-    size where the two times are close, so the smaller of the two losses is the bound. The default
-    jumps where NCCL changes its choice, so the larger loss may begin anywhere in the gap. With
-    `smooth`, the default does not jump in this gap, and the smaller loss is the bound.
+    Smooth curves cross where the times are close, so the smaller loss is the bound. The default,
+    unless `smooth`, jumps, so the larger loss may begin anywhere in the gap.
     """
     before = left.lead(left.best, right.best)
     after = right.lead(right.best, left.best)
@@ -136,11 +117,7 @@ def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
 
 
 def _same_prediction(left: SizeState, right: SizeState, predicted: Mapping[int, Choice]) -> bool:
-    """Return whether the default runs the same choice in the whole gap.
-
-    The result is True if NCCL predicts one choice for the gap, and the default is as fast as that
-    choice at both sizes.
-    """
+    """Return whether the default runs one choice in the gap, by prediction and by time."""
     below = max((size for size in predicted if size <= left.bytes), default=None)
     above = min((size for size in predicted if size >= right.bytes), default=None)
     if below is None or above is None:
@@ -152,11 +129,7 @@ def _same_prediction(left: SizeState, right: SizeState, predicted: Mapping[int, 
 def _may_hide(
     left: SizeState, right: SizeState, curves: Curves, predicted: Mapping[int, Choice]
 ) -> float:
-    """Return how much time the default may lose halfway between two sizes, as a natural log.
-
-    Halfway, the default may run any choice that it may run at either of the two sizes. The result
-    is the largest loss of these choices, or 0.
-    """
+    """Return the log of the time that the default may lose halfway between two sizes."""
     middle = round(math.sqrt(left.bytes * right.bytes))
     choice_ranges = {*_alike(left), *_alike(right)}
     if all(predicted.get(state.bytes) in _alike(state) for state in (left, right)):
@@ -177,7 +150,6 @@ def _may_hide(
 
 
 def _alike(state: SizeState) -> list[Choice]:
-    """Return the choices that the default may run at this size: those equally fast within noise."""
     return [
         choice
         for choice, estimate in state.estimates.items()

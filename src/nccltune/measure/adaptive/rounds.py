@@ -17,34 +17,30 @@ from nccltune.measure.adaptive.size_state import (
     choice_ranges,
     gain_left,
 )
-from nccltune.measure.bench.round_request import FurtherRounds
+from nccltune.measure.bench.conversation import FurtherRounds
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 SETTLE_ROUNDS = 8
-"""The most rounds at a size for deciding which choice leads. More rounds would bring little:
-halving an error needs four times the rounds."""
+"""The most rounds to decide which choice leads: half an error needs four times the rounds."""
 PROOF_ROUNDS = (4, 6, 9, 12, 16)
-"""Numbers of rounds after which the rule search tries to prove a rule. 5 and 10 are left out: with
-them the trimmed mean discards one more value at each end than with 4 and 9."""
+"""Numbers of rounds after which the rule search tries to prove a rule.
+
+With 5 and 10 the trimmed mean discards one more value at each end than with 4 and 9.
+"""
 MOST_ROUNDS = 16
 """The most rounds at one size for all stages but channel trials."""
 RULE_PRICE = 0.05
-"""A range is worth a proof if its gains beyond the threshold (natural logs), summed over its sizes,
-are at least this. The rule search requires about as much of a rule."""
+"""Summed gains beyond the threshold (logs) from which a range is worth a proof, as a rule is."""
 _SMALL_STAKE = 0.1
-"""As a share of the threshold: a choice whose expected loss (stake) is smaller gets no further
-timing."""
+"""Share of the threshold: choices of smaller expected loss get no further timing."""
 _LEAST_WORTH = 0.25
-"""As a share of the threshold: a range is worth a proof only if the present rules miss a larger
-gain in it. The gain is weighted with the range's share of the size axis."""
+"""Share of the threshold: the weighted gain that the rules must miss for a proof."""
 _PROOF_COST = 0.2
-"""A proof that may bring a gain of one threshold may cost this share of the time spent so far. The
-limit is proportional to the gain."""
+"""Share of the time spent so far that a proof of one threshold's gain may cost."""
 _START_US = 3e6
 """Assumed time from the start of a run to its first measurement, in us. It counts as time spent."""
 _LEAST_PROOF = 1.5
-"""The least ratio of a range's gain to the standard error expected after the next rounds. Below
-this ratio the next rounds would not prove the rule."""
+"""The least ratio of gain to expected standard error with which a proof can succeed."""
 _LEAST_US = 2e3
 """About the shortest time of all calls of one timing, in us. It is used only to compare sizes."""
 _PROOF_TIMINGS = 3
@@ -52,11 +48,7 @@ _PROOF_TIMINGS = 3
 
 
 class SizeDecisions(NamedTuple):
-    """What the rule search makes of the timings so far.
-
-    `choices` is the choice of the present rules at each size. `candidates` are the sizes with a
-    rule that is not sure yet.
-    """
+    """The choices of the present rules, and the sizes with a rule that is not sure yet."""
 
     choices: Mapping[int, AnyChoice]
     candidates: frozenset[int] = frozenset()
@@ -67,9 +59,8 @@ def unsettled(
 ) -> list[int]:
     """Return the sizes for one more round, ordered by benefit for cost.
 
-    Further rounds are to reduce `gain_left` to `threshold` (a log). A round at each returned size
-    removes about half of the difference. The list is empty if `gain_left` is not above `threshold`.
-    `rounds` is the number of rounds that each size has had.
+    A round at each removes about half of what `gain_left` exceeds `threshold` (a log) by. `rounds`
+    is the number of rounds that each size has had.
     """
     excess = gain_left(states) - threshold
     share = axis_shares(states)
@@ -108,10 +99,8 @@ def unproven(
 ) -> dict[int, FurtherRounds]:
     """Return, by size, the rounds that are still needed to be sure of rules.
 
-    Two kinds of ranges get rounds:
-
-    - The range of a present rule, until the rule is sure and has enough rounds to show its noise.
-    - A range where the leader has a gain that the present rules do not use.
+    They are for the range of a present rule until it is sure and shows its noise, and for a range
+    where the leader has a gain that the present rules do not use.
     """
     wanted: dict[int, FurtherRounds] = {}
     for choice, covered in choice_ranges(states, decided.choices):
@@ -142,10 +131,7 @@ def unproven(
 def _next_proof(
     choice: Choice, states: Sequence[SizeState], timings: Timings, rounds: Mapping[int, int]
 ) -> dict[int, FurtherRounds]:
-    """Return, by size, the rounds missing until the next attempt to prove a range.
-
-    The result is empty if the gain would still be too uncertain after these rounds.
-    """
+    """Return, by size, the rounds missing until the next proof; empty if it would fail."""
     common = len(_common(_measured(choice, states, timings)))
     target = next((number for number in PROOF_ROUNDS if number > common), common)
     more = target - common
@@ -163,11 +149,10 @@ def _lacking(
     rounds: Mapping[int, int],
     target: int,
 ) -> dict[int, FurtherRounds]:
-    """Return, by size, the rounds missing until all sizes have `target` common rounds of `choice`.
+    """Return, by size, the rounds missing until all have `target` common rounds of `choice`.
 
-    The rule search uses only rounds that all sizes of a range have. The missing rounds that cost
-    least are chosen: those that most sizes already have. A size gets only rounds that come after
-    its last round. The result is empty if `target` is reached already or cannot be reached.
+    The rule search uses only common rounds. The cheapest missing ones are chosen, after the last
+    round of a size. Empty if `target` is reached already or cannot be reached.
     """
     measured = _measured(choice, states, timings)
     common = _common(measured)
@@ -190,7 +175,6 @@ def _lacking(
 
 
 def _measured(choice: Choice, states: Sequence[SizeState], timings: Timings) -> dict[int, set[int]]:
-    """Return, by size, the rounds that have timings of both `choice` and the default."""
     return {state.bytes: set(timings.log_gains(state.bytes, choice)) for state in states}
 
 
@@ -200,16 +184,13 @@ def _common(measured: Mapping[int, set[int]]) -> set[int]:
 
 
 def _missed(state: SizeState, decided: Mapping[int, AnyChoice]) -> float:
-    """Return the leader's gain minus the gain of the choice that the rules use at this size."""
+    """Return by how much the leader gains more than the choice of the rules."""
     chosen = state.estimate(decided.get(state.bytes, DEFAULT))
     return state.gain - (chosen.gain if chosen else 0.0)
 
 
 def timing_us(timings: Timings, size: int) -> float:
-    """Return about how long one timing with all its calls takes at a size, in us.
-
-    The value is rough and is used only to compare sizes.
-    """
+    """Return roughly how long one timing with all its calls takes, in us, to compare sizes."""
     us = timings.median(size, DEFAULT) or 0.0
     return us + max(_LEAST_US, us)
 

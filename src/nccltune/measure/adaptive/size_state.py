@@ -15,12 +15,10 @@ from nccltune.measure.adaptive.estimates import Estimate, estimates, expected_lo
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 FAR_BEHIND = 0.4
-"""Difference of gains (natural logs): a choice this far behind the best is excluded after one
-timing if it is also behind at the neighbouring sizes."""
+"""A choice this far behind (a log), also at the neighbours, is excluded after one timing."""
 _EXACT = Estimate(0.0, 0.0, 0)
 _SHARED = 2 / 3
-"""Variance of the difference of two gains, relative to the sum of their variances. It is below 1
-because both gains use the same timings of the default, whose noise cancels."""
+"""Variance of the difference of two gains over their sum: they share the default's noise."""
 _BEYOND = math.log(2) / 2
 """Half an octave on the natural log axis of sizes."""
 
@@ -28,14 +26,10 @@ _BEYOND = math.log(2) / 2
 class SizeState(NamedTuple):
     """The state of one size. Gains are natural logs of default time over choice time.
 
-    estimates  the gain of every choice measured at this size
-    alive      the choices that may still be the fastest; only choices without a channel count or
-               chunk size are considered
-    best       the leader
-    gain       the gain of the leader; 0 if the leader is the default
-    stakes     for each rival, the expected loss of using the leader instead
-    unsure     the choices that need another timing, because one timing alone would decide about
-               them or because their two timings contradict each other
+    alive   the choices without channels or chunk size that may still be the fastest
+    gain    the gain of the leader `best`; 0 if that is the default
+    stakes  for each rival, the expected loss of using the leader instead
+    unsure  choices with one timing that would decide, or two that contradict each other
     """
 
     bytes: int
@@ -49,10 +43,10 @@ class SizeState(NamedTuple):
 
     @property
     def stake(self) -> float:
-        """Return the mean gain that is lost because the fastest choice is not known for certain.
+        """Return the mean gain lost because the fastest choice is not known for certain.
 
-        Only one rival can be the fastest, so the value is between the largest stake and the sum of
-        all stakes. The 1.5-norm approximates the mean of the largest loss for independent rivals.
+        It is between the largest and the sum of all stakes, as only one rival can be the fastest;
+        the 1.5-norm approximates the mean of the largest loss.
         """
         return math.pow(math.fsum(stake**1.5 for stake in self.stakes.values()), 1 / 1.5)
 
@@ -62,17 +56,13 @@ class SizeState(NamedTuple):
         return isinstance(self.best, Choice) and self.estimates[self.best].low > 0
 
     def estimate(self, choice: AnyChoice) -> Estimate | None:
-        """Return the gain of `choice` at this size.
-
-        The gain is exactly 0 for the default. Return None for a choice that was not measured.
-        """
+        """Return the gain of `choice`: exactly 0 for the default, None if it was not measured."""
         return self.estimates.get(choice) if isinstance(choice, Choice) else _EXACT
 
     def lead(self, choice: AnyChoice, over: AnyChoice) -> float | None:
-        """Return by how much `choice` is certainly faster than `over` at this size, as a log.
+        """Return by how much (a log) `choice` is faster than `over`, less two standard errors.
 
-        The value is the difference of the gains minus two standard errors. It is infinite if `over`
-        was not measured, and None if `choice` was not measured.
+        Infinite if `over` was not measured, None if `choice` was not.
         """
         if self.estimate(choice) is None:
             return None
@@ -82,10 +72,7 @@ class SizeState(NamedTuple):
         return lead - 2 * error
 
     def difference(self, choice: AnyChoice, over: AnyChoice) -> tuple[float, float]:
-        """Return the gain of `choice` minus the gain of `over` (a log), and its standard error.
-
-        Both choices must have been measured at this size.
-        """
+        """Return the gain of `choice` less that of `over` (a log), and its standard error."""
         mine, other = self.estimate(choice), self.estimate(over)
         assert mine is not None
         assert other is not None
@@ -104,9 +91,8 @@ def size_states(
 ) -> SizeStates:
     """Return the state of every size that has timings of the default, in rising order.
 
-    A choice must gain more than `toll` (a log) to be preferred to the default. `excluded` are the
-    choices that cannot run at each size. `same` are the choices for which NCCL executes exactly the
-    same as for the default; their gain is 0.
+    A choice must gain more than `toll` (a log). `excluded` cannot run at a size; `same` are
+    executed exactly as the default, so their gain is 0.
     """
     found = estimates(timings)
     sizes = sorted(found)
@@ -124,21 +110,14 @@ def size_states(
 
 
 def gain_left(states: SizeStates) -> float:
-    """Return the gain that further measurements may still find, as a natural log.
-
-    The result is the mean, over the size axis (log bytes), of the expected losses from a wrong
-    leader (`SizeState.stake`).
-    """
+    """Return the mean stake over the size axis: what measurements may still gain (a log)."""
     share = axis_shares(states)
     return math.fsum(share[size] * state.stake for size, state in states.items())
 
 
 def axis_shares(states: Collection[int]) -> dict[int, float]:
-    """Return the share of the size axis (log bytes) that each size represents; the sum is 1.
-
-    The first and the last size also represent half an octave outside the range, because programs
-    use sizes beyond it, too.
-    """
+    """Return the share of the size axis (log bytes) of each size; the ends count half an octave
+    more."""
     logs = [math.log(size) for size in states]
     if not logs:
         return {}
@@ -153,10 +132,7 @@ def axis_shares(states: Collection[int]) -> dict[int, float]:
 def choice_ranges(
     states: SizeStates, chosen: Mapping[int, AnyChoice]
 ) -> Iterator[tuple[Choice, list[SizeState]]]:
-    """Yield each range of neighbouring sizes with the same choice in `chosen`, and that choice.
-
-    Ranges of the default, and of sizes that are not in `chosen`, are left out.
-    """
+    """Yield each range of neighbouring sizes with one choice in `chosen`, but the default."""
     current: list[SizeState] = []
     for size, state in states.items():
         if current and chosen.get(size) != chosen.get(current[-1].bytes):
@@ -222,11 +198,7 @@ def _state(
 def _far_behind(
     choice: Choice, ordered: Sequence[Mapping[Choice, Estimate]], place: int, bar: float
 ) -> bool:
-    """Return whether one timing is enough to exclude `choice`.
-
-    The choice must be behind by `FAR_BEHIND` at this size, and by half of that at the neighbouring
-    sizes where it was measured. At least one such size is needed.
-    """
+    """Return whether one timing excludes `choice`: behind here, and by half where near."""
     if ordered[place][choice].gain > bar - FAR_BEHIND:
         return False
     neighbours = [

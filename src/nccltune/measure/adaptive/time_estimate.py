@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.refine import BOUNDARY_RATIO, Curves
-from nccltune.measure.bench.round_request import RoundRequest
+from nccltune.measure.bench.conversation import RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice
 
 Predictions = Mapping[int, Mapping[str, float]]
@@ -16,31 +16,24 @@ Predictions = Mapping[int, Mapping[str, float]]
 TARGET_US = 1500.0
 """A timing repeats the call until the timed calls take about this long together, in us."""
 MOST_ITERATIONS = 50
-"""The most timed calls in one timing. More would bring little: inside a node the mean of 20 calls
-already repeats within 0.3 %."""
+"""The most timed calls: the mean of 20 within a node already repeats within 0.3 %."""
 _SMALL_BYTES = 1 << 20
 _UNTIMED_CALLS = 3
-"""Untimed calls before each timing at sizes up to `_SMALL_BYTES`. The bench checks the result of
-the first, the second synchronises the ranks, and the third warms up. Larger sizes have only the
-first."""
+"""Untimed calls up to `_SMALL_BYTES`: to check, to synchronise, to warm up. Larger have one."""
 _UNKNOWN_US = 20.0
 _UNKNOWN_BYTES_PER_US = 25e3
-"""Assumed speed of a call that has neither a timing nor a prediction, in addition to `_UNKNOWN_US`.
-The value is between the speeds of sockets and NVLink."""
+"""Assumed speed of an unknown call beyond `_UNKNOWN_US`, between sockets and NVLink."""
 _OVERHEAD_US = 300.0
-"""Time that a timing takes in addition to its calls, in us: to switch the choice, to synchronise
-the ranks and to report the result."""
+"""Time of a timing beside its calls, in us: switching, synchronising, reporting."""
 _ROUNDS_TO_COME = 3
 """Rounds that a new size typically needs until its leader is decided."""
 _MOST_ROUNDS_AHEAD = 8
 _AFTER_EXPLORING = 1.5
-"""Assumed time of the stages after `explore`, as a multiple of the time that `explore` still takes.
-It is used only while sizes are unexplored."""
+"""Assumed time of all stages as a multiple of what `explore` still takes."""
 
 
 class TimeEstimator:
-    """Estimates times of one collective from its timings. Without timings it uses NCCL's
-    predictions.
+    """Estimates times of one collective from its timings, else from NCCL's predictions.
 
     `decided` holds, by size, the numbers of timed calls that must not change.
     """
@@ -80,10 +73,7 @@ class TimeEstimator:
         )
 
     def iterations(self, size: int) -> int:
-        """Return the number of timed calls in one timing at a size, the same for every choice.
-
-        A number in `decided` does not change.
-        """
+        """Return the number of timed calls in one timing at a size, the same for every choice."""
         if size in self._decided:
             return self._decided[size]
         return min(math.ceil(TARGET_US / self.call_us(size, DEFAULT)), MOST_ITERATIONS)
@@ -102,19 +92,13 @@ class TimeEstimator:
 
 
 def point_us(size: int, call_us: float, iterations: int) -> float:
-    """Return about how long one timing takes with all its calls, in us.
-
-    One call takes `call_us`; `iterations` is the number of timed calls.
-    """
+    """Return about how long one timing takes with all its calls, in us."""
     untimed = _UNTIMED_CALLS if size <= _SMALL_BYTES else 1
     return call_us * (untimed + iterations) + _OVERHEAD_US
 
 
 def seconds_left(plan: CollectivePlan, estimator: TimeEstimator) -> float:
-    """Return about how long a plan still takes, in seconds.
-
-    The estimate is rough, because later results decide what is measured.
-    """
+    """Return roughly how long a plan still takes, in seconds."""
     exploring = math.fsum(
         estimator.seconds(
             RoundRequest(plan.collective, (size,), (DEFAULT, *plan.legal), 0, check=True)

@@ -5,7 +5,6 @@ conversation.py   requests and answers (docs/design/bench.md)
 process.py        the bench on this machine
 with_launcher.py  the bench under mpirun, srun or kubectl
 pods.py           Kubernetes pods that several benches and programs use one after the other
-round_request.py  one requested round, and which of its points a study lacks
 identity.py       the platform that a bench runs on, and its topology file; whether a study is of it
 gpus.py           GPUs and driver version, from the driver
 mps.py            NVIDIA's MPS daemon, for ranks that share a GPU

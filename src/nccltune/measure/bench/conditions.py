@@ -39,11 +39,7 @@ PLAIN = CallKind()
 
 
 def conditions(collective: Collective) -> tuple[str, str | None, int | None]:
-    """Return the data type, reduction and root that a collective is measured with.
-
-    The reduction is None for collectives that do not reduce. The root is None for collectives
-    without a root.
-    """
+    """Return the data type, reduction and root that a collective is measured with, if any."""
     return (
         DTYPE,
         REDOP if collective in _REDUCING else None,
@@ -52,8 +48,7 @@ def conditions(collective: Collective) -> tuple[str, str | None, int | None]:
 
 
 FILTERING = ("NCCL_ALGO", "NCCL_PROTO")
-"""If one of these variables is set, NCCL offers a tuner plugin only the algorithms or protocols
-that the variable allows. This holds for all versions of NCCL."""
+"""If set, NCCL offers a tuner plugin only what these allow, in all versions."""
 _RESTRICTING = {
     "NCCL_ALGO": "only these algorithms can be chosen",
     "NCCL_PROTO": "only these protocols can be chosen",
@@ -85,10 +80,8 @@ _OFF = {
 
 
 def restrictions(settings: Mapping[str, str]) -> list[str]:
-    """Return a text for each setting in `settings` that changes the results.
-
-    For example: `NCCL_P2P_DISABLE=1 (no direct transfers between GPUs)`.
-    """
+    """Return a text for each setting that changes the results, such as `NCCL_P2P_DISABLE=1
+    (...)`."""
     found = []
     for name, value in sorted(settings.items()):
         meaning = _RESTRICTING.get(name) or _OFF.get((name, value.strip().upper()))

@@ -5,23 +5,26 @@ Unknown fields in answers are ignored, because a newer bench may send more. The 
 request with a field that it does not know.
 """
 
+from collections.abc import Callable, Container, Iterator
+from typing import NamedTuple
+
 import msgspec
 
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 
 SCHEMA_VERSION = 1
 LASTING_ERRORS = frozenset({"wrong", "timeout", "nccl", "cuda", "memory", "unsupported"})
-"""Kinds of failure that would occur again if the same point were measured again. A study
-records a point with an error only if the error is of one of these kinds."""
+"""Kinds of failure that would occur again; only these are recorded with a point."""
 
 
 class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     """A request to time every choice at every size once in each of `rounds` rounds.
 
-    The order within a round is shuffled by `seed`. The default is timed `default_repeats` times in
-    each round. With `group_calls`, each call is a group of that many equal calls, and `bytes` and
-    the times are those of the group. With `load`, the GPUs run compute kernels during the calls.
+    The order within a round is shuffled by `seed`. The default is timed `default_repeats` times.
+    `bytes` and times are those of a group of `group_calls` calls. With `load`, the GPUs run compute
+    kernels during the calls.
     """
 
     id: int
@@ -65,10 +68,7 @@ class BenchGpu(msgspec.Struct, frozen=True):
 
 
 class Nccl(msgspec.Struct, frozen=True):
-    """The NCCL library that the bench opened.
-
-    `came_from` names the source of the path, for example `torch`; in JSON the key is `from`.
-    """
+    """The NCCL library that the bench opened; `came_from` (JSON: `from`) as `torch`."""
 
     version: str | None = None
     path: str | None = None
@@ -76,11 +76,7 @@ class Nccl(msgspec.Struct, frozen=True):
 
 
 class Tuner(msgspec.Struct, frozen=True):
-    """Our tuner plugin in the processes of the bench.
-
-    `control` is the version of the plugin's control interface. `interface` is the version of NCCL's
-    tuner interface in use.
-    """
+    """Our tuner plugin in the bench: its control interface's and NCCL's interface's version."""
 
     path: str | None = None
     control: int | None = None
@@ -88,8 +84,7 @@ class Tuner(msgspec.Struct, frozen=True):
 
 
 class Abilities(msgspec.Struct, frozen=True):
-    """The collectives, data types and options that the bench supports with this NCCL and these
-    GPUs."""
+    """What the bench supports with this NCCL and these GPUs."""
 
     collectives: list[str] = []
     dtypes: list[str] = []
@@ -101,10 +96,7 @@ class Abilities(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """The first answer of the bench: its versions, ranks, GPUs and abilities.
-
-    `replay` is the name of the recording that the timings are drawn from; None for real GPUs.
-    """
+    """The first answer of the bench; `replay` names the recording of drawn timings, if any."""
 
     schema_version: int
     version: str
@@ -128,10 +120,7 @@ class ExecutedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     chunk_bytes: int | None = None
 
     def choice(self) -> Choice | None:
-        """Return what NCCL executed as a `Choice`.
-
-        Return None if the algorithm or the protocol is missing, or if nccltune does not know it.
-        """
+        """Return what NCCL executed as a `Choice`; None if a part is missing or unknown."""
         try:
             return msgspec.convert(
                 {
@@ -163,13 +152,10 @@ class TunerInputs(msgspec.Struct, frozen=True):
 class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One timing, or the reason why there is none.
 
-    ran               what NCCL executed; None if unknown
-    seen              what NCCL's tuner got besides the size; None if unknown
-    applied           False if NCCL did not execute the requested choice
-    time_us           time of one call or group of calls on the slowest rank
-    load_us           time of one compute kernel while the calls ran
-    load_alone_us     time of one compute kernel without the calls
-    wrong             number of wrong elements in the result; None if the result was not checked
+    ran      what NCCL executed; None if unknown
+    seen     what NCCL's tuner got besides the size; None if unknown
+    applied  False if NCCL did not execute the requested choice
+    time_us  of one call or group of calls on the slowest rank; `load_us` of a compute kernel
     """
 
     id: int = 0
@@ -191,11 +177,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_kept(self) -> bool:
-        """Return whether this point is recorded in a study.
-
-        A point whose error may not occur again, for example because a rank died, is not recorded. A
-        later run then tries the point again.
-        """
+        """Return whether a study records this point: not if its error may not occur again."""
         return self.error is None or self.error.kind in LASTING_ERRORS
 
     @property
@@ -212,9 +194,9 @@ class Predicted(msgspec.Struct, frozen=True):
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """The times that NCCL predicts at one size, in us, by `algorithm/protocol`.
+    """NCCL's predicted times at one size in us, by `algorithm/protocol`; None without one.
 
-    A combination that NCCL cannot run has no entry. The value is None if NCCL predicts no time.
+    A combination that NCCL cannot run has no entry.
     """
 
     bytes: int
@@ -225,11 +207,7 @@ class TableRow(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """Any answer, decoded before its type (`op`) is known.
-
-    `kind`, `text` and `hint` are set in an error, `rows` in a table, and `points` in `done`, the
-    end of a measurement.
-    """
+    """Any answer, before its type (`op`) is known: an error, a table, or `done`."""
 
     op: str
     id: int | None = None
@@ -238,3 +216,66 @@ class Op(msgspec.Struct, frozen=True):
     hint: str | None = None
     rows: list[TableRow] = []
     points: int | None = None
+
+
+DEFAULT_REPEATS = 2
+"""The number of timings of the default in every round. Their difference shows the noise."""
+
+
+class PointKey(NamedTuple):
+    """The key of one point of a sweep."""
+
+    collective: Collective
+    bytes: int
+    choice: AnyChoice
+    round: int
+    repeat: int
+    calls: CallKind = PLAIN
+
+
+class RoundRequest(NamedTuple):
+    """One round of some choices at some sizes of one collective.
+
+    `repeats` are those of the default. With `check`, the bench compares results with a reference.
+    """
+
+    collective: Collective
+    sizes: tuple[int, ...]
+    choices: tuple[AnyChoice, ...]
+    round: int
+    check: bool = False
+    repeats: tuple[int, ...] = tuple(range(DEFAULT_REPEATS))
+    calls: CallKind = PLAIN
+
+    def points(self) -> Iterator[PointKey]:
+        """Yield the key of every requested point."""
+        for size in self.sizes:
+            for choice in self.choices:
+                for repeat in self.repeats if choice == DEFAULT else (0,):
+                    yield PointKey(self.collective, size, choice, self.round, repeat, self.calls)
+
+    def without(self, known: Container[PointKey]) -> "list[RoundRequest]":
+        """Return requests for those points of this request that are not in `known`."""
+        missing: dict[tuple[tuple[AnyChoice, ...], tuple[int, ...]], list[int]] = {}
+        for size in self.sizes:
+            keys = self._replace(sizes=(size,)).points()
+            left = [key for key in keys if key not in known]
+            if left:
+                choices = tuple(dict.fromkeys(key.choice for key in left))
+                repeats = tuple(key.repeat for key in left if key.choice == DEFAULT)
+                missing.setdefault((choices, repeats or self.repeats), []).append(size)
+        return [
+            self._replace(sizes=tuple(sizes), choices=choices, repeats=repeats)
+            for (choices, repeats), sizes in missing.items()
+        ]
+
+
+class FurtherRounds(NamedTuple):
+    """Further rounds at one size: the choices beside the default, and the rounds' numbers."""
+
+    choices: tuple[Choice, ...]
+    rounds: tuple[int, ...]
+
+
+RequestSource = Callable[[], list[RoundRequest]]
+"""Returns the next requests, which must be answered before the next call; empty at the end."""

@@ -17,10 +17,9 @@ _TOOL_LIMIT_S = 20.0
 
 
 def visible_gpus(hint: str) -> int:
-    """Return the number of GPUs that CUDA sees; CUDA_VISIBLE_DEVICES limits it.
+    """Return the number of GPUs that CUDA sees. Raises PlatformError, with `hint`, without one.
 
-    CUDA takes half a second to start. NVML is asked instead if CUDA_VISIBLE_DEVICES is not set and
-    no GPU is split (MIG). Raises PlatformError, with `hint`, if there is no GPU or no driver.
+    CUDA takes half a second to start, so NVML is asked where it must agree.
     """
     if "CUDA_VISIBLE_DEVICES" not in os.environ and (count := _whole_gpus()):
         return count
@@ -38,10 +37,7 @@ def visible_gpus(hint: str) -> int:
 
 
 def _whole_gpus() -> int | None:
-    """Return the number of GPUs that NVML reports.
-
-    Return None if NVML does not work, or if a GPU is split (MIG): CUDA then sees another number.
-    """
+    """Return the number of GPUs by NVML; None where CUDA sees another (MIG) or it fails."""
     try:
         nvml = ctypes.CDLL(NVML)
     except OSError:

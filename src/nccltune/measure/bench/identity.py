@@ -41,8 +41,10 @@ _OF_ONE_RUN = (
     "NCCL_TUNER_PLUGIN",
     "NCCL_VERSION",
 )
-"""Prefixes of settings that do not change what is measured, or that the bench itself sets.
-NCCL_VERSION is not a setting: CUDA's container images set it to the version that they ship."""
+"""Prefixes of settings that do not change what is measured, or that the bench sets.
+
+NCCL_VERSION is none: CUDA's container images set it to the version that they ship.
+"""
 
 
 def platform_of(
@@ -56,8 +58,7 @@ def platform_of(
     mps: bool = False,
     recording: Platform | None = None,
 ) -> Platform:
-    """Return the platform of a run, from the bench's first answer or from the recording that it
-    replays."""
+    """Return the platform of a run, from the bench's first answer or its recording."""
     if recording is not None:
         return msgspec.structs.replace(
             recording,
@@ -100,10 +101,7 @@ def check_same_platform(
     *,
     hint: str = OTHER_STUDY,
 ) -> None:
-    """Raise StudyError, with `hint`, if the study is of another platform than `now`.
-
-    Also raise StudyError if the study holds measurements but does not name their platform.
-    """
+    """Raise StudyError, with `hint`, if the study's measurements are not of `now`."""
     if not study.platform_path.exists():
         if study.samples_path.exists():
             raise StudyError(
@@ -146,10 +144,9 @@ DUMP = "NCCL_TOPO_DUMP_FILE"
 
 @contextmanager
 def topology_dump(launch: Launch) -> Iterator[Path | None]:
-    """Yield the path to which NCCL writes the topology of a node.
+    """Yield the path to which NCCL writes the topology: the user's, or a temporary file.
 
-    The path is the one that the user has set (`NCCL_TOPO_DUMP_FILE`). Otherwise it is a temporary
-    file that is deleted at the end. Yield None in a replay, with emulated nodes, and in pods.
+    Yield None in a replay, with emulated nodes, and in pods.
     """
     with_launcher = launch.with_launcher
     far = with_launcher is not None and with_launcher.pods is not None
@@ -169,11 +166,9 @@ def dump_settings(file: Path | None) -> Mapping[str, str]:
 
 
 def keep_topology(study: Study, launch: Launch, file: Path | None) -> None:
-    """Copy the topology into the study if the study has none.
+    """Copy the topology (of the replayed study in a replay) into a study without one.
 
-    `file` is the file that NCCL wrote. In a replay the topology of the replayed study is copied
-    instead. If `file` is None or does not exist, nothing is copied: process 0 may run on another
-    node. Raises StudyError for a failed write.
+    Without `file` nothing is copied: process 0 may run elsewhere. Raises StudyError.
     """
     if launch.replay is not None:
         file = Study(launch.replay).topology_path

@@ -37,11 +37,7 @@ _LOCK = "lock"
 
 
 def running_daemon(environment: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the environment variables with which a process uses the running daemon.
-
-    Return None if no daemon runs for this user. A daemon that root started serves every user. A
-    daemon of another user is not used.
-    """
+    """Return the variables to use the running daemon, of root or this user; None without one."""
     folder = Path(environment.get(PIPES, _DEFAULT_PIPES))
     try:
         owner = (folder / "control").stat().st_uid
@@ -53,14 +49,11 @@ def running_daemon(environment: Mapping[str, str]) -> dict[str, str] | None:
 
 
 class MpsDaemon:
-    """An MPS daemon that nccltune starts. `variables` are the environment variables of its
-    clients."""
+    """An MPS daemon of ours; `variables` are the environment variables of its clients."""
 
     def __init__(self) -> None:
-        """Start the daemon and wait until it accepts clients.
-
-        Raises PlatformError if the daemon is not installed or does not start.
-        """
+        """Start the daemon, and wait until it accepts clients. Raises PlatformError if it does
+        not."""
         _remove_abandoned_folders()
         # The folder gets its name when it is locked, so that nobody takes it for an abandoned one.
         unlocked = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
@@ -120,7 +113,7 @@ class MpsDaemon:
         return lines[-1].strip() if lines else "it logged nothing"
 
     def _quit(self) -> None:
-        """Ask the daemon to end its server. The answer can take long while a client hangs."""
+        """Ask the daemon to end its server, which takes long while a client hangs."""
         try:
             asking = start(
                 [CONTROL],
@@ -139,7 +132,6 @@ class MpsDaemon:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the folders that this user's killed runs have left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if folder.lstat().st_uid != os.getuid():
@@ -150,10 +142,7 @@ def _remove_abandoned_folders() -> None:
 
 
 def _has_ended(folder: Path) -> bool:
-    """Return whether the daemon that made `folder` has ended and left its files.
-
-    Return False if the process id of the daemon cannot be read.
-    """
+    """Return whether the daemon that made `folder` is known to have ended."""
     try:
         number = int((folder / f"{CONTROL}.pid").read_text(encoding="ascii"))
     except (OSError, ValueError):

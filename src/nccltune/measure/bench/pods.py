@@ -61,11 +61,7 @@ _FIND = "from nccltune.native import bench_path; print(bench_path())"
 
 
 class Pods:
-    """A Kubernetes job whose pods wait for commands.
-
-    The job is created by the first call of `command` or `program`. `close` deletes it; `close` may
-    also be called if no job was created.
-    """
+    """A Kubernetes job whose pods wait for commands, created at the first; `close` deletes it."""
 
     def __init__(
         self,
@@ -73,10 +69,7 @@ class Pods:
         on_line: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """Check the job, but create nothing. `job.program` is ignored.
-
-        `on_line` receives messages on the progress. Raises InputError for an invalid job.
-        """
+        """Check the job, but create nothing; `job.program` is ignored. Raises InputError."""
         self._job = replace(job, program=[BENCH])
         check(self._job, "‹launcher› kubernetes")
         self._around = RenderContext(conversation=True)
@@ -91,13 +84,11 @@ class Pods:
     def command(
         self, options: Sequence[str], port: int, environment: Mapping[str, str]
     ) -> tuple[list[str], list[bytes]]:
-        """Return the command that starts the bench in the pods, and the lines for its input.
+        """Return the command that starts the bench in the pods, and the first lines of its input.
 
-        The caller writes these lines to the command's standard input before any request. Every
-        process gets the variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and a copy of the
-        file that NCCLTUNE_CONFIG names. Raises InputError for a configuration file that cannot be
-        read or a variable of several lines, LaunchError or PlatformError where the cluster provides
-        no pods.
+        Every process gets the variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and a copy of
+        NCCLTUNE_CONFIG's file. Raises InputError for one that cannot be read or a variable of
+        several lines, LaunchError or PlatformError where the cluster provides no pods.
         """
         cluster = self._open()
         variables = self._variables(cluster, environment)
@@ -117,14 +108,10 @@ class Pods:
     def program(
         self, program: Sequence[str], environment: Mapping[str, str], also: Collection[str] = ()
     ) -> tuple[list[str], list[bytes]]:
-        """Return the command that runs an MPI program in the pods, and the lines for its input.
+        """Return the command that runs an MPI program, and its input, whose end stops it.
 
-        The caller writes these lines to the command's standard input, and closes the input to stop
-        the program. For a program of nccl-tests, -g is set to the GPUs of a process. Every process
-        gets the variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and those that `also` names.
-        Raises InputError for a program that sets its GPUs itself, a configuration file that cannot
-        be read or a variable of several lines, LaunchError or PlatformError where the cluster
-        provides no pods.
+        For nccl-tests, -g is set to the GPUs of a process. Also the variables `also` are passed.
+        Raises what `command` raises, and InputError for a program that sets its GPUs itself.
         """
         job = replace(self._job, program=list(program))
         check(job, "‹launcher› kubernetes")
@@ -136,11 +123,7 @@ class Pods:
         return self._exec(cluster, script), _lines(variables)
 
     def take(self, pattern: str) -> bytes:
-        """Delete the files that match a shell pattern in the pod of process 0; return their
-        content.
-
-        The result is empty if no file matches or the pod does not answer.
-        """
+        """Delete the files that match a pattern in the pod of process 0; return their content."""
         if self._cluster is None:
             return b""
         answer = self._cluster.kubectl.take(self._workers[0].name, pattern)
@@ -153,10 +136,7 @@ class Pods:
     def _variables(
         self, cluster: ClusterJob, environment: Mapping[str, str], also: Collection[str] = ()
     ) -> dict[str, str]:
-        """Return the variables that every process gets.
-
-        Also copy the file that NCCLTUNE_CONFIG names into the pods.
-        """
+        """Return the variables of every process; copy NCCLTUNE_CONFIG's file into the pods."""
         variables = {
             name: value
             for name, value in environment.items()
@@ -208,5 +188,4 @@ class Pods:
 
 
 def _lines(variables: Mapping[str, str]) -> list[bytes]:
-    """Return one line NAME=VALUE for each variable, and an empty line as the end mark."""
     return [*(f"{name}={value}".encode() for name, value in sorted(variables.items())), b""]

@@ -8,7 +8,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
@@ -34,14 +33,12 @@ if TYPE_CHECKING:
     from nccltune.measure.bench.with_launcher import WithLauncher
 
 START_LIMIT_S = 150.0
-"""Seconds until the first answer. The bench gives its processes 120 s to connect and to make the
-communicator."""
+"""Seconds until the first answer; the bench gives its processes 120 s to connect."""
 END_LIMIT_S = 40.0
 _CTAS_OF_A_GPU = 8
 """The number of channels (CTAs) that all ranks on one GPU share, if a node has several ranks."""
 _BEYOND_TIMEOUT_S = 30.0
-"""Seconds to wait for an answer in addition to the time limit of a point. The bench itself enforces
-the time limit of the point."""
+"""Seconds beyond the time limit of a point, which the bench itself enforces."""
 NO_GPU_HINT = "try the whole loop on a recording: nccltune auto --replay h200x4-as-4-nodes"
 ONE_GPU_HINT = (
     "several ranks can share it, as nodes: ‹ranks_per_gpu› 4 ‹mps› measures how NCCL's choices "
@@ -51,13 +48,11 @@ _T = TypeVar("_T")
 
 
 class Launch(NamedTuple):
-    """What to run: a replay of the study `replay`, or NCCL on `gpus` GPUs (None: all visible ones).
+    """What to run: a replay of the study `replay`, or NCCL on `gpus` GPUs (None: all visible).
 
-    There is one process for each GPU, or a single process with `one_process`. If `ranks_per_gpu` is
-    above 1, that many processes share each GPU, and `gpus` and `emulate_nodes` must be given. `mps`
-    are the variables of an MPS daemon for these processes, if one runs. `with_launcher` is the
-    site's launcher, if a launcher starts the processes. `config` is the file of the rules that the
-    choice `tuned` applies. If it is None, the environment (NCCLTUNE_CONFIG) names the file.
+    There is one process for each GPU, or one with `one_process`; with `ranks_per_gpu` above 1
+    several share a GPU, and `gpus` and `emulate_nodes` must be given. `mps` are the variables of an
+    MPS daemon. `config` has the rules of the choice `tuned`; None leaves that to the environment.
     """
 
     replay: Path | None = None
@@ -72,10 +67,10 @@ class Launch(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment variables for ranks that share a GPU; empty if none is needed.
+        """Return the variables for ranks that share a GPU.
 
-        Ranks of one node wait for each other in their kernels, so all kernels on a GPU must run at
-        once. Each rank therefore gets few channels (CTAs).
+        Kernels of one node's ranks wait for each other, so all on a GPU must run at once: each rank
+        gets few channels (CTAs).
         """
         found = dict(self.mps or {})
         ranks = (self.gpus or 0) * self.ranks_per_gpu
@@ -86,8 +81,7 @@ class Launch(NamedTuple):
 
     @property
     def rule_variables(self) -> dict[str, str]:
-        """Return the environment variables that make the rules of `config` apply, even if this
-        shell sets these variables otherwise; empty without `config`."""
+        """Return the variables with which the rules of `config` apply, whatever this shell sets."""
         if self.config is None:
             return {}
         return {
@@ -99,11 +93,10 @@ class Launch(NamedTuple):
 
 
 class Bench:
-    """A running bench, for use in a `with` statement. Entering starts it and requests its hello.
+    """A running bench. Entering starts it; leaving leaves no process, whatever ends it.
 
-    No process is left at the end of the `with`, whatever ends it. If this process is killed, the
-    processes of the bench end themselves. Raises PlatformError where this machine cannot run it,
-    LaunchError where it failed or died, InputError for unusable input.
+    If this process is killed, the bench ends itself. Raises PlatformError where this machine cannot
+    run it, LaunchError where it failed or died, InputError for unusable input.
     """
 
     def __init__(
@@ -114,10 +107,9 @@ class Bench:
         meanwhile: Callable[[], None] = lambda: None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare a bench; entering starts it.
+        """`program` replaces the installed bench, with additional variables `settings`.
 
-        `program` replaces the installed bench. `meanwhile` is called while the bench starts, which
-        takes seconds on GPUs. `settings` are additional environment variables for it.
+        `meanwhile` is called while the bench starts, which takes seconds on GPUs.
         """
         self._launch = launch
         self._program = program
@@ -133,10 +125,7 @@ class Bench:
 
     @property
     def stderr_tail(self) -> str:
-        """Return the last part of the standard error of the bench's processes.
-
-        It is empty until the `with` statement has ended without an exception.
-        """
+        """Return the end of the standard error, once the `with` has ended well."""
         return self._stderr_tail
 
     @property
@@ -167,16 +156,11 @@ class Bench:
             self._meanwhile()
             self._hello = self._await("hello", Hello, START_LIMIT_S)
         except BaseException:
-            self._process.__exit__(None, None, None)
+            self._process.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._process is not None
         process, self._process = self._process, None
         with process:
@@ -186,27 +170,22 @@ class Bench:
                 self._stderr_tail = process.stderr
 
     def tables(self, request: TableRequest) -> list[TableRow]:
-        """Return NCCL's predictions. Sizes with neither a prediction nor an error are left out.
-
-        Raises the errors of `Bench`.
-        """
+        """Return NCCL's predictions, without sizes that have none and no error."""
         request.id = next(self._ids)
         self._send(request)
         limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
         return [row for row in self._await("table", Op, limit).rows if row.costs or row.error]
 
     def ask(self, request: Measure) -> None:
-        """Send a request. `answer` returns its results. Several requests may be sent before the
-        first answer."""
+        """Send a request for `answer`; several may be sent before the first answer."""
         request.id = next(self._ids)
         self._asked.append(request)
         self._send(request)
 
     def answer(self) -> tuple[list[BenchPoint], bool]:
-        """Wait for points of the oldest request. Return them, and whether the request is finished.
+        """Return the points that arrived for the oldest request, and whether it is finished.
 
-        If the bench ends after a failed point, this point is still returned, and the next call
-        raises the error. Raises the errors of `Bench`.
+        After a failed point the bench may end: the next call then raises.
         """
         if not self._lines:
             self._lines.extend(self._receive(self._asked[0].timeout_s + _BEYOND_TIMEOUT_S))
@@ -224,10 +203,7 @@ class Bench:
         return points, False
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """Send a request, and yield its points as they arrive, all available ones at a time.
-
-        Raises the errors of `Bench`.
-        """
+        """Send a request, and yield its points as they arrive, all available ones at a time."""
         self.ask(request)
         done = False
         while not done:
@@ -236,7 +212,6 @@ class Bench:
                 yield points
 
     def _receive(self, limit_s: float) -> list[bytes]:
-        """Return the lines that have arrived, at least one."""
         assert self._process is not None, "the bench is used outside of its with statement"
         try:
             return self._process.receive_all(limit_s)
@@ -258,12 +233,8 @@ class Bench:
         return self._await(op, kind, limit_s)
 
     def _unexpected(self, answer: Op) -> None:
-        """Handle an answer that was not expected.
-
-        An error of a kind other than "request" states why the bench is about to end. The error is
-        stored for the exception that is raised when the bench has ended. Any other answer is our
-        bug: NccltuneError is raised.
-        """
+        """Keep an error other than "request", which states why the bench ends; else
+        NccltuneError."""
         if answer.op == "error" and answer.kind != "request":
             self._trouble = answer
             return
@@ -295,10 +266,10 @@ class Bench:
 
 
 def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[list[str]]:
-    """Return the command of every process. The first one is the process that answers requests.
+    """Return the command of every process, first the one that answers.
 
-    Raises InputError if more nodes than processes are to be emulated. Raises PlatformError if there
-    is no GPU, or a single GPU with a single rank.
+    Raises InputError for more emulated nodes than processes, PlatformError for fewer than two
+    ranks.
     """
     # nccltune itself may run under a launcher. The launcher's variables do not describe these
     # processes, so the bench must ignore them.
@@ -344,18 +315,16 @@ def _decode(line: bytes, kind: type[_T]) -> _T:
 
 
 def _lost(stderr: str) -> str | None:
-    """Return the message of a launcher that could not start the bench on a node, or lost the
-    connection to that node. Return None if there is no such message."""
+    """Return a launcher's message that it could not start or lost a node; None without one."""
     follower = Follower()
     follower.feed(stderr.encode())
     return follower.lost
 
 
 def _explaining_line(stderr: str) -> str | None:
-    """Return the line of standard error that explains the end, as a hint.
+    """Return the line of standard error that explains the end.
 
-    If a launcher lost a node, it is the first line, because a launcher prints the reason before its
-    guesses. Otherwise it is the last line. Return None if nothing was printed.
+    A launcher that lost a node says so before its guesses; otherwise it is the last line.
     """
     lines = [line for line in stderr.splitlines() if line.strip(" \t-=*")]
     lines = [line for line in lines if not line.startswith(EXEC_FAILED)]

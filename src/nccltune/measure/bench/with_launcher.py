@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from nccltune.launch.allocation import check_hosts
-from nccltune.launch.find import InstalledLauncher
+from nccltune.launch.find import InstalledLauncher, check_hosts
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job, SlurmOptions, check
 from nccltune.launch.render import Rendered, render
@@ -25,11 +24,10 @@ _SCONTROL_LIMIT_S = 20
 
 
 class WithLauncher(NamedTuple):
-    """An installed launcher, and the processes that it starts.
+    """An installed launcher, and the processes that it starts: one a GPU, or `per_node`.
 
-    There is one process for each GPU; with `per_node`, one for each node. `hosts` are passed to the
-    launcher; without them the launcher must know the hosts itself. `mpi` is the value of srun's
-    option --mpi for MPI programs. `pods` is set if Kubernetes starts the processes.
+    Without `hosts` the launcher must know them. `mpi` is srun's --mpi. `pods` is set for
+    Kubernetes.
     """
 
     found: InstalledLauncher
@@ -44,12 +42,11 @@ class WithLauncher(NamedTuple):
 def command(
     program: Sequence[str], with_launcher: WithLauncher, port: int, environment: Mapping[str, str]
 ) -> tuple[list[str], list[bytes]]:
-    """Return the command that starts our bench on all nodes, and the lines for its input.
+    """Return the command that starts our bench on all nodes, and the first lines of its input.
 
-    The caller writes these lines to the command's standard input before any request. The processes
-    connect to process 0, on the given port of its node. Every process gets the variables `NCCL_*`
-    and `NCCLTUNE_*` of `environment`. Raises InputError where the nodes are unknown, PlatformError
-    where Slurm does not name them, and with pods the errors of `Pods.command`.
+    The processes connect to this port of process 0's node, and get `NCCL_*` and `NCCLTUNE_*` of
+    `environment`. Raises InputError where the nodes are unknown, PlatformError where Slurm does not
+    name them, and what `Pods.command` raises.
     """
     if with_launcher.pods is not None:
         return with_launcher.pods.command(program[1:], port, environment)
@@ -69,9 +66,8 @@ def program_with_launcher(
 ) -> Rendered:
     """Return the command that starts an MPI program on all nodes.
 
-    For a program of nccl-tests, -g is set to the GPUs of a process. Every process gets the
-    variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and those that `also` names. Raises
-    InputError where the nodes are unknown.
+    For nccl-tests, -g is set to the GPUs of a process. Every process gets `NCCL_*`, `NCCLTUNE_*`
+    and what `also` names. Raises InputError where the nodes are unknown.
     """
     flavor = with_launcher.found.flavor
     if flavor.launcher is Launcher.SLURM:
@@ -88,12 +84,7 @@ def program_command(
     *,
     also: Collection[str] = (),
 ) -> tuple[list[str], list[bytes]]:
-    """Return the command that starts a program on all nodes, and the lines for its input.
-
-    With pods, `Pods.program` makes the command, and the caller writes the lines to its standard
-    input. Otherwise `program_with_launcher` makes it, and there are no lines. Raises InputError
-    where the nodes are unknown, LaunchError or PlatformError where a cluster provides no pods.
-    """
+    """Return the command that starts a program on all nodes or in pods, and its input."""
     if with_launcher.pods is not None:
         return with_launcher.pods.program(program, environment, also)
     return list(program_with_launcher(program, with_launcher, environment, also=also).words), []
@@ -125,10 +116,7 @@ def _job(
 
 
 def _first_host(with_launcher: WithLauncher, environment: Mapping[str, str]) -> str:
-    """Return an address of process 0's node that the other processes can reach.
-
-    Raises InputError where the nodes are unknown, PlatformError where Slurm does not name them.
-    """
+    """Return an address of process 0's node that the other processes can reach."""
     if with_launcher.hosts:
         return with_launcher.hosts[0]
     if with_launcher.found.flavor.launcher is Launcher.SLURM:
@@ -144,7 +132,6 @@ def _first_host(with_launcher: WithLauncher, environment: Mapping[str, str]) -> 
 
 
 def _first_allocated(environment: Mapping[str, str]) -> str:
-    """Return the address of the first node that Slurm allocated to this job."""
     first, *_ = _scontrol(["show", "hostnames", _nodelist(environment)], environment).split()
     # The name of the node may not be in DNS, so prefer the address that Slurm uses.
     found = re.search(r"\bNodeAddr=(\S+)", _scontrol(["show", "node", first], environment))
@@ -152,10 +139,7 @@ def _first_allocated(environment: Mapping[str, str]) -> str:
 
 
 def _nodelist(environment: Mapping[str, str]) -> str:
-    """Return the nodes that Slurm allocated to this job, in Slurm's compact form.
-
-    Raises InputError outside an allocation.
-    """
+    """Return the nodes of this job in Slurm's form. Raises InputError outside an allocation."""
     nodes = environment.get(_ALLOCATED)
     if not nodes:
         raise InputError(

@@ -6,7 +6,6 @@ scheduler.py            runs tasks in order until no task is left or the budget 
 
 Executors:
 communicator.py         one bench with one communicator; the choice is switched between calls
-settings_processes.py   one process for each set of settings
 replay.py               recorded processes instead of GPUs
 replayed_bench.py       a bench without GPUs, whose timings are drawn from a recording
 recording.py            the timings and predictions of a recording

@@ -12,9 +12,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nccltune.measure.adaptive.time_estimate import point_us
 from nccltune.measure.bench.conditions import PLAIN, CallKind, conditions
-from nccltune.measure.bench.conversation import BenchPoint, Measure
+from nccltune.measure.bench.conversation import (
+    BenchPoint,
+    Measure,
+    PointKey,
+    RequestSource,
+    RoundRequest,
+)
 from nccltune.measure.bench.process import Bench
-from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.measure.engine.scheduler import Budget, Scheduler, TaskSource
 from nccltune.model.choice import DEFAULT
@@ -23,25 +28,20 @@ from nccltune.model.collective import Collective
 _REQUEST_S = 0.5
 """Target seconds of one request. The bench can only be stopped between requests."""
 _AHEAD = 2
-"""The number of requests that the bench has at a time. While the answers to one request are
-analysed, the bench works on the next request."""
+"""Requests that the bench has at a time: it works on one while another is analysed."""
 _WARMUP = 1
-"""The number of warm-up calls. In this call NCCL makes the connections that a choice needs, and the
-bench checks the result."""
+"""Warm-up calls, in which NCCL connects and the bench checks the result."""
 _UPDATE_EVERY_S = 0.1
 """The least time between two status updates, in seconds: computing a status takes time."""
 _TIMEOUT_S = 30.0
 _TIMEOUT_FACTOR = 20.0
-"""A point counts as hung if it takes this many times longer than expected, but at least
-`_TIMEOUT_S`."""
+"""A point hangs if it takes this many times longer than expected, and `_TIMEOUT_S`."""
 
 
 class SweepStatus(NamedTuple):
-    """The progress of a sweep.
+    """The progress of a sweep: `points` are new, `known` are from the study.
 
-    `point` is the newest point, and `default_us` the default's time at the same size. `points` is
-    the number of new points, `known` the number of points taken from the study. `left_s` is a rough
-    estimate of the remaining seconds.
+    `default_us` is the default's time at the size of the newest `point`.
     """
 
     spent_s: float
@@ -80,8 +80,7 @@ class Watcher(Protocol[_Watched_contra]):
 class SweepOutcome(NamedTuple):
     """How a sweep ended: `reason` is `done` or `budget`.
 
-    `points` is the number of new points, `known` the number of points taken from the study.
-    `failures` are the points without a valid timing, both new and taken from the study.
+    `points` are new, `known` are from the study; `failures` have no valid timing.
     """
 
     reason: str
@@ -92,8 +91,6 @@ class SweepOutcome(NamedTuple):
 
 
 class _Request:
-    """A task of the scheduler: one request to the bench, for the points of `ask`."""
-
     def __init__(
         self,
         request: Measure,
@@ -120,8 +117,7 @@ class _Request:
 class PlanRun(Generic[AnyPlan]):
     """One run of a plan in one communicator, for at most `budget_s` seconds.
 
-    `seed` shuffles the points of a request. `now` is a clock in seconds. In a replay the recorded
-    times count instead of the clock.
+    `seed` shuffles the points of a request. In a replay the recorded times count, not `now`.
     """
 
     def __init__(
@@ -165,10 +161,9 @@ class PlanRun(Generic[AnyPlan]):
         return self._now() - self._started
 
     def run(self) -> SweepOutcome:
-        """Measure until the plan has no request left or the budget is spent.
+        """Measure until the plan ends or the budget is spent; every point is in the study.
 
-        All measured points are in the study when this returns or raises. Raises the errors of
-        `Bench`, and StudyError for a damaged line or a failed write.
+        Raises the errors of `Bench`, and StudyError for a damaged line or a failed write.
         """
         try:
             known = self._record.known()
@@ -179,10 +174,7 @@ class PlanRun(Generic[AnyPlan]):
             self._record.close()
 
     def _source(self, turn: RequestSource, known: Mapping[PointKey, BenchPoint]) -> TaskSource:
-        """Return a task source for the requests that `turn` returns.
-
-        Points that are in `known` are fed to the plan and need no task.
-        """
+        """Return a source of the requests of `turn`; points in `known` need no task."""
 
         def tasks() -> Sequence[_Request] | None:
             asks = turn()
@@ -207,20 +199,13 @@ class PlanRun(Generic[AnyPlan]):
         ]
 
     def _slowness(self) -> float:
-        """Return how many times longer requests took than expected, limited to 0.2 to 5.
-
-        Return 1 while too few requests have been answered.
-        """
+        """Return how much longer requests took than expected, 0.2 to 5; 1 at first."""
         if self._expected_s < _REQUEST_S:
             return 1.0
         return min(max(self.spent_s / self._expected_s, 0.2), 5.0)
 
     def _requests(self, ask: RoundRequest) -> Iterator[tuple[Measure, RoundRequest]]:
-        """Yield the requests to the bench for one request of the plan.
-
-        Sizes with the same number of iterations share a request. A request that would exceed
-        `_REQUEST_S` is split where possible.
-        """
+        """Yield requests of equal iterations for one of the plan, none above `_REQUEST_S`."""
         grouped: dict[int, list[int]] = {}
         for size in ask.sizes:
             grouped.setdefault(self._plan.iterations(ask.collective, size, ask.calls), []).append(
@@ -266,11 +251,7 @@ class PlanRun(Generic[AnyPlan]):
     def _take_points(
         self, ask: RoundRequest, points: Sequence[BenchPoint], expected_s: float
     ) -> None:
-        """Record the points that arrived for `ask`, and feed them to the plan.
-
-        `expected_s` is how long the request was expected to take; it is 0 while more points will
-        arrive.
-        """
+        """Record points, and feed them to the plan; `expected_s` is 0 until the last ones."""
         self._expected_s += expected_s
         keyed = [(self._key(ask, point), point) for point in points]
         self._record.append(keyed)
@@ -286,11 +267,6 @@ class PlanRun(Generic[AnyPlan]):
 
     @staticmethod
     def _key(ask: RoundRequest, point: BenchPoint) -> PointKey:
-        """Return the key of a point that was measured for `ask`.
-
-        The bench counts repeats from 0. The bench's repeat n is the repeat `ask.repeats[n]` of the
-        plan.
-        """
         repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
         return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat, ask.calls)
 

@@ -19,11 +19,9 @@ from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.workload import RACED, Call
 
 CONFIDENCE = 0.99
-"""Confidence of the bounds by which settings are excluded. It is high because an experiment makes
-this decision some dozen times."""
+"""Confidence to exclude settings, which an experiment does some dozen times."""
 _PRIOR_NOISE = 0.02
-"""Assumed standard deviation of the mean gain of one process. In the estimate from measured
-defaults it counts as `_PRIOR_WEIGHT` further defaults."""
+"""Assumed standard deviation of a process's mean gain, worth `_PRIOR_WEIGHT` defaults."""
 _PRIOR_WEIGHT = 2.0
 LEAST_NOISE = 0.002
 
@@ -51,10 +49,9 @@ Gains = Sequence[Mapping[Call, float]]
 
 
 class ProcessGain(msgspec.Struct, frozen=True):
-    """A gain: default time over candidate time (1.4 is 1.4 times as fast), with its 95 % interval.
+    """A gain (1.4 is 1.4 times as fast) with its 95 % interval, from `processes` candidates.
 
-    `processes` is the number of candidates. `known` is False if there are too few of them to show
-    their noise; the noise is then assumed.
+    `known` is False if the noise is assumed, because there are too few to show it.
     """
 
     gain: float
@@ -74,11 +71,7 @@ class NeighbourGains:
         self._failed: dict[Settings, str] = {}
 
     def add(self, run: ProcessRun) -> None:
-        """Add a process that has ended.
-
-        If the process failed or has no time for a call, its settings count as failed. If it is a
-        default, it is ignored instead.
-        """
+        """Add a process. A failed one makes its settings fail; a failed default is ignored."""
         missing = [call for call in self.calls if call not in run.times_us]
         if run.error is None and not missing:
             self._runs[run.process] = run
@@ -92,10 +85,7 @@ class NeighbourGains:
         return self._failed
 
     def candidates_since_default(self) -> int | None:
-        """Return the number of candidates that ran after the last default.
-
-        Return None if no default has run.
-        """
+        """Return how many candidates ran after the last default; None if none has run."""
         newest_first = [self._runs[process] for process in sorted(self._runs, reverse=True)]
         return next(
             (count for count, run in enumerate(newest_first) if run.settings == DEFAULT), None
@@ -108,9 +98,8 @@ class NeighbourGains:
     def gains(self, settings: Settings) -> list[dict[Call, float]]:
         """Return, for each process with these settings, the gain of each call.
 
-        The reference is the mean log time of the default just before and the default just after the
-        process. If only one of these defaults exists, it is the reference. A process with neither
-        is left out.
+        The reference is the mean log time of the defaults just before and after, or of one; a
+        process with neither is left out.
         """
         found = []
         for run in self.runs_with(settings):
@@ -127,11 +116,10 @@ class NeighbourGains:
     def pair_gains(
         self, settings: Settings, since: int, *, over: Settings = DEFAULT
     ) -> list[dict[Call, float]]:
-        """Return, for each pair of neighbouring processes, the gain of `settings` over `over`.
+        """Return, for each pair of neighbours in one session, the gain of `settings` over `over`.
 
-        A pair is one process with `settings` and one with `over`, in either order and in the same
-        session. No process is in two pairs, so the gains are independent. Only processes numbered
-        `since` or higher count.
+        No process is in two pairs, so the gains are independent. Processes before `since` do not
+        count.
         """
         runs = [self._runs[process] for process in sorted(self._runs) if process >= since]
         found = []
@@ -146,15 +134,11 @@ class NeighbourGains:
         return found
 
     def score(self, settings: Settings, first: int | None = None) -> Score:
-        """Return the score of the processes with these settings.
-
-        With `first`, only that many of the earliest processes count.
-        """
+        """Return the score of the processes with these settings, or of the `first` of them."""
         return self.score_of(self.gains(settings)[:first])
 
     def score_of(self, gains: Sequence[Mapping[Call, float]]) -> Score:
-        """Return the score of processes with these gains; without gains, 0 with an infinite
-        error."""
+        """Return the score of these gains; without any, 0 with an infinite error."""
         if not gains:
             return Score(0.0, math.inf, 0)
         means = [_mean([gain[call] for call in self.raced]) for gain in gains]
@@ -163,8 +147,7 @@ class NeighbourGains:
     def noise(self, calls: Sequence[Call]) -> float:
         """Return the standard deviation of one process's mean gain over `calls`.
 
-        The estimate uses the differences between each default and the defaults before and after it.
-        While there are few of these differences, the assumed `_PRIOR_NOISE` dominates.
+        It is of the differences of neighbouring defaults, and at first mostly `_PRIOR_NOISE`.
         """
         squares = [
             _mean([_gain(run, beside, call) for call in calls]) ** 2
@@ -188,11 +171,7 @@ class NeighbourGains:
         ]
 
     def _beside(self, run: ProcessRun) -> list[ProcessRun]:
-        """Return the defaults just before and just after a process in the same session.
-
-        The mean of the two cancels slow drift of the machine. Either of them may be missing. A
-        session is one run of the nccltune command.
-        """
+        """Return the defaults beside a process in its session; their mean cancels slow drift."""
         defaults = [other for other in self.runs_with(DEFAULT) if other.session == run.session]
         before = [other for other in defaults if other.process < run.process]
         after = [other for other in defaults if other.process > run.process]
@@ -205,10 +184,9 @@ def pooled(
     calls: Sequence[Call],
     confidence: float = 0.95,
 ) -> Interval:
-    """Return the mean gain over `calls` and over processes, as a natural log with its interval.
+    """Return the mean gain over `calls` and processes, as a natural log with its interval.
 
-    `gains` and `calls` must not be empty. The interval of fewer than four processes uses the noise
-    of the defaults.
+    Neither may be empty. Fewer than four processes use the noise of the defaults.
     """
     values = [math.fsum(gain[call] for call in calls) / len(calls) for gain in gains]
     found = estimate(values, assumed_sd=results.noise(calls), confidence=confidence)

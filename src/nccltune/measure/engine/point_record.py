@@ -16,8 +16,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from nccltune.measure.bench.conditions import CallKind, conditions
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, Hello, PointError
-from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
+from nccltune.measure.bench.conversation import (
+    DEFAULT_REPEATS,
+    BenchPoint,
+    ExecutedChoice,
+    Hello,
+    PointError,
+    PointKey,
+)
 from nccltune.measure.engine.record import LineFile, source_of, timestamp
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -32,11 +38,7 @@ _TO_DISK_EVERY_S = 1.0
 
 
 class FailedPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A point without a valid timing.
-
-    A recorded failure is not tried again. A choice that hangs therefore stops a sweep only once,
-    not again after each resumption.
-    """
+    """A point without a valid timing; it is not tried again, so a hang stops a sweep once."""
 
     schema_version: int = SCHEMA_VERSION
     collective: Collective
@@ -68,8 +70,7 @@ class TableLine(msgspec.Struct, frozen=True, kw_only=True):
 class PointRecord:
     """Appends the points of a sweep to its study, and returns the recorded points.
 
-    Each start of the bench needs its own object: all timings that it writes have the same process
-    id.
+    All timings of an object have one process id, so each start of the bench needs its own.
     """
 
     def __init__(self, study: Study, hello: Hello, *, verifying: bool = False) -> None:
@@ -88,10 +89,7 @@ class PointRecord:
         )
 
     def known(self) -> dict[PointKey, BenchPoint]:
-        """Return every point that earlier runs with the same nodes and ranks have recorded.
-
-        Raises StudyError for a damaged line.
-        """
+        """Return every point of earlier runs with the same nodes and ranks. Raises StudyError."""
         found: dict[PointKey, BenchPoint] = {}
         for sample in self._samples.stream():
             if self._is_ours(sample):
@@ -110,11 +108,9 @@ class PointRecord:
         return found
 
     def append(self, points: Iterable[tuple[PointKey, BenchPoint]]) -> None:
-        """Record points. A point whose error may not occur again is not recorded.
+        """Record points, except those whose error may not occur again. Raises StudyError.
 
-        When this returns, the points survive the end of this process. About once a second they are
-        synced to disk, and then also survive a crash of the machine. Raises StudyError for a failed
-        write.
+        They then survive the end of this process, and within a second a crash of the machine.
         """
         at = timestamp()
         samples, failures = [], []
@@ -133,12 +129,8 @@ class PointRecord:
             self._to_disk = time.monotonic()
 
     def keep_tables(self, tables: Mapping[Collective, Mapping[int, Mapping[str, float]]]) -> None:
-        """Record the times that NCCL predicts, except those that the study already has.
-
-        `tables` holds them by collective, by size in bytes, and by `algorithm/protocol`.
-
-        Raises StudyError for a damaged line or a failed write.
-        """
+        """Record the times that NCCL predicts, by size and `algorithm/protocol`, if they are
+        new."""
         known = {
             (Scale(line.nodes, line.ranks), line.collective, line.bytes)
             for line in self._tables.stream()
@@ -159,20 +151,13 @@ class PointRecord:
             self._tables.append(lines)
 
     def close(self) -> None:
-        """Sync all recorded points to disk.
-
-        Raises StudyError for a failed write.
-        """
+        """Sync all recorded points to disk. Raises StudyError for a failed write."""
         for file in (self._samples, self._failures):
             if file.path.exists():
                 file.append([])
 
     def _is_ours(self, sample: Sample) -> bool:
-        """Return whether a sample was recorded by a run like this one.
-
-        Its tool, purpose, scale and conditions must be the same. Imported samples have a
-        `file_hash` and do not count.
-        """
+        """Return whether a run like this one recorded a sample; imported ones have a file hash."""
         return (
             (sample.source.tool, sample.source.purpose) == (self._source.tool, self._source.purpose)
             and sample.source.file_hash is None
@@ -249,11 +234,7 @@ def _as_point(sample: Sample) -> BenchPoint:
 
 
 def _what_it_was(choice: Choice, ran: Choice | None) -> AnyChoice:
-    """Return the choice to record for a timing in which NCCL did not apply the forced `choice`.
-
-    If NCCL refused only the channel count or chunk size, the result is `choice` without them.
-    Otherwise the result is the default.
-    """
+    """Return what to record where NCCL did not apply `choice`: a part of it, or the default."""
     bare = choice.without_channels()
     if choice != bare and ran is not None and ran.without_channels() == bare:
         return bare

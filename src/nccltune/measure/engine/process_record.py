@@ -28,11 +28,7 @@ from nccltune.study.files import Study
 
 
 class RecordKind(NamedTuple):
-    """The kind of experiment that recorded the processes.
-
-    `name` is the start of the file names. `what` describes the recording in messages. `verb` is the
-    nccltune command that makes the recording.
-    """
+    """The kind of experiment: start of its file names, words for messages, nccltune's verb."""
 
     name: str
     what: str
@@ -52,11 +48,8 @@ P2P = RecordKind("p2p", "race of send/recv settings", "sendrecv settings")
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process with its own settings.
 
-    process             number of the process, counted over all runs in the study
-    repeat              number of this timing among the timings of the same call in the process
-    time_us             time of one call; None if it failed, and `error` is the reason
-    load                `compute` if the GPUs ran compute kernels during the calls, else None
-    load_slower         time of a compute kernel during the calls over its time without them
+    `repeat` counts the timings of one call in the process. `load_slower` is the time of a compute
+    kernel during the calls over its time without them.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -85,13 +78,8 @@ class ProcessLine(
 ):
     """A process that has ended.
 
-    session    number of the `nccltune` run that started the process; only processes of one session
-               are compared as neighbours
-    probe      True for the first process of a study, which is not compared; the JSON key is `look`
-    load       `compute` if the GPUs ran compute kernels during the calls, else None
-    carried    number of messages by carrier (NCCL or copy engine); None if the send/recv library
-               did not report it
-    error      the reason if the process failed
+    Only processes of one `session`, a run of nccltune, are compared as neighbours. The first
+    process of a study, the `probe` (JSON: `look`), is not. `carried` has messages by carrier.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -108,11 +96,7 @@ class ProcessLine(
 
 @dataclass(frozen=True)
 class ProcessRun:
-    """A process with its results. Each mapping holds, by call, the median over the timings.
-
-    times_us            time of one call
-    loads_slower        time of a compute kernel during the calls over its time without them
-    """
+    """A process with its results: medians over the timings, by call."""
 
     process: int
     session: int
@@ -127,10 +111,7 @@ class ProcessRun:
 
 
 class ProcessRecord:
-    """The files of a study with the processes of one kind of experiment.
-
-    `samples` has every timing, `lines` every process that has ended, both oldest first.
-    """
+    """The processes of one kind of experiment in a study: timings and lines, oldest first."""
 
     def __init__(self, study: Study, kept: RecordKind = P2P) -> None:
         self.study = study
@@ -139,30 +120,20 @@ class ProcessRecord:
         self.lines = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
 
     def finished(self) -> list[ProcessRun]:
-        """Return every process that has ended, with its results.
-
-        Raises StudyError for a damaged line.
-        """
+        """Return every process that has ended, with its results. Raises StudyError."""
         times: dict[int, list[ProcessSample]] = defaultdict(list)
         for sample in self.samples.stream():
             times[sample.process].append(sample)
         return [as_run(line, times[line.process]) for line in self.lines.stream()]
 
     def next_process(self) -> int:
-        """Return an unused process number.
-
-        The timings count too, because an interrupted process has timings but no line. Raises
-        StudyError for a damaged line.
-        """
+        """Return an unused process number; interrupted processes have timings but no line."""
         used = [line.process for file in (self.samples, self.lines) for line in file.stream()]
         return max(used, default=-1) + 1
 
 
 def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:
-    """Return a process with its results, from its line and its timings.
-
-    A process with a wrong result counts as failed.
-    """
+    """Return a process with its results; one with a wrong result counts as failed."""
     by_call: dict[Call, list[float]] = defaultdict(list)
     loads: dict[Call, list[float]] = defaultdict(list)
     error = line.error

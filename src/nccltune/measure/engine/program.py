@@ -23,8 +23,7 @@ _PATIENCE_S = 5.0
 class ProgramResult(NamedTuple):
     """How a program ended, and what it printed.
 
-    `status` is the exit status, or minus the number of the signal that ended the program. It is
-    None if the program exceeded the time limit and was killed.
+    `status` is minus the number of a signal, and None if the program was killed at its limit.
     """
 
     status: int | None
@@ -49,10 +48,7 @@ class ProgramResult(NamedTuple):
 
 
 class InterruptedProgram(KeyboardInterrupt):
-    """The user interrupted nccltune while a program ran.
-
-    `output` is what the program had printed by then.
-    """
+    """The user interrupted nccltune; `output` is what the program had printed by then."""
 
     def __init__(self, reason: KeyboardInterrupt, output: bytes) -> None:
         super().__init__(*reason.args)
@@ -68,10 +64,9 @@ def run_program(
 ) -> ProgramResult:
     """Run a program for at most `limit_s` seconds.
 
-    The program has its own session, so that Ctrl-C reaches only nccltune. `lines` are written to
-    its standard input, which stays open until the program has ended. A launcher gets time to end
-    its processes before it is killed. Raises PlatformError where the program cannot be started, and
-    InterruptedProgram on Ctrl-C.
+    It has its own session, so Ctrl-C reaches only nccltune. `lines` go to its input, which stays
+    open. A launcher gets time to end its processes. Raises PlatformError where it cannot be
+    started, and InterruptedProgram on Ctrl-C.
 
     >>> run_program(["echo", "ready"], os.environ, limit_s=10).output
     b'ready\\n'
@@ -115,10 +110,7 @@ def _send(process: Child, lines: Sequence[bytes]) -> None:
 
 
 def _end(process: Child, mark: str) -> None:
-    """End the program and all processes that it started.
-
-    A killed launcher does not end its processes on other nodes. SIGTERM is therefore sent first.
-    """
+    """End the program, by SIGTERM first: a killed launcher leaves its remote processes."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         if process.poll() is None:
             process.terminate()

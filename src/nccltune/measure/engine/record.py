@@ -27,10 +27,7 @@ class LineFile(Generic[LineT]):
         self._kind = kind
 
     def stream(self) -> Iterator[LineT]:
-        """Yield every line in order. A missing file has no lines.
-
-        Raises StudyError for a damaged line.
-        """
+        """Yield every line in order, none without a file. Raises StudyError for a damaged one."""
         if self.path.exists():
             yield from self._study.read_lines(self.path, self._kind)
 
@@ -39,24 +36,15 @@ class LineFile(Generic[LineT]):
         return list(self.stream())
 
     def append(self, lines: Iterable[LineT], *, to_disk: bool = True) -> None:
-        """Append `lines`. With `to_disk`, the whole file is synced to disk when this returns.
-
-        Raises StudyError for a failed write.
-        """
+        """Append `lines`, synced if `to_disk`. Raises StudyError for a failed write."""
         self._study.append_lines(self.path, lines, to_disk=to_disk)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `sweep.json`: how a run ended.
+    """The content of `sweep.json`: how a run ended (`done`, `budget` or `interrupted`).
 
-    reason     `done`, `budget` or `interrupted`
-    points     number of points that this run measured
-    known      number of points taken from the study
-    failed     number of points without a valid timing
-    seconds    duration of the run; in a replay, how long the replayed timings took
-    gain_left  gain that further measurements may still find, as a fraction; None if not estimated
-    replay     name of the replayed recording; None for a measurement
-    command    the command that resumes the run
+    `points` are new, `known` from the study, `failed` without a valid timing. `seconds` in a replay
+    are those of the replayed timings. `gain_left` is a fraction, None if not estimated.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -71,10 +59,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_summary(study: Study, summary: Summary) -> None:
-    """Write STUDY/sweep.json.
-
-    Raises StudyError for a failed write.
-    """
+    """Write STUDY/sweep.json. Raises StudyError for a failed write."""
     study.write_json(study.path / names.SWEEP, summary)
 
 

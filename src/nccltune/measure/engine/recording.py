@@ -63,9 +63,8 @@ class Series:
     def draw(self, size: int, chance: Random) -> tuple[float, Sample]:
         """Return a time in us for a covered size, and the sample that it was drawn from.
 
-        At a recorded size, each of its timings is equally likely. Between two recorded sizes, the
-        median is interpolated (log size, log time), and the nearer size gives the spread: the ratio
-        of a random timing to the median there.
+        At a recorded size, each timing is equally likely. Between two, the median is interpolated
+        (log-log), and the nearer size gives the spread.
         """
         at = bisect_left(self._sizes, size)
         if self._sizes[at] == size:
@@ -92,9 +91,8 @@ def interpolated(size: int, low: tuple[int, float], high: tuple[int, float]) -> 
 class Recording:
     """The recorded timings and predictions of a study with a single scale.
 
-    Timings with wrong results, with the choice `tuned`, and under other settings than those of the
-    platform are left out. Raises StudyError if the study is damaged, holds no timing, has several
-    scales, or does not state its scale and its NCCL version.
+    Wrong results, `tuned`, and other settings than the platform's are left out. Raises StudyError
+    for a study that is damaged, empty, of several scales or of an unknown scale or version.
     """
 
     def __init__(self, study: Study) -> None:
@@ -130,11 +128,7 @@ class Recording:
         self._costs = self._read_costs()
 
     def find(self, request: Measure, choice: AnyChoice, size: int) -> Series | None:
-        """Return recorded timings of the requested call with `choice` that cover `size`.
-
-        Return None if there are none. Among several series, return the one with the most known
-        properties.
-        """
+        """Return the timings of such calls that cover `size`, those of most known properties."""
         call = _Call(
             request.collective,
             choice,
@@ -151,17 +145,13 @@ class Recording:
         return best[1] if best is not None and best[0].fitness(wanted) >= 0 else None
 
     def pipe_ops(self, *, registered: bool, group_calls: int) -> int | None:
-        """Return the pipe ops that NCCL's tuner got for such calls; None if they were not
-        recorded. Plain calls have 1."""
+        """Return the pipe ops that NCCL's tuner got for such calls; None if not recorded."""
         if not registered and group_calls == 1:
             return 1
         return self._pipe_ops.get((registered, group_calls))
 
     def costs(self, collective: Collective, size: int) -> Costs | None:
-        """Return NCCL's recorded predictions in us; None outside the recorded sizes.
-
-        Between two recorded sizes the costs of combinations that both have are interpolated.
-        """
+        """Return NCCL's predictions in us, interpolated; None outside the recorded sizes."""
         tables = self._costs.get(collective, {})
         if size in tables:
             return tables[size]
@@ -220,10 +210,7 @@ class Recording:
 
 
 def _can_be_drawn(sample: Sample) -> bool:
-    """Return whether a timing can stand for a call of the bench.
-
-    Imported single calls with several pipe ops were grouped in an unknown way.
-    """
+    """Return whether a timing can stand for a call; imported pipe ops are grouped unknown."""
     return (
         (isinstance(sample.choice, Choice) or sample.choice == "default")
         and sample.source.purpose is not Purpose.AB

@@ -29,7 +29,7 @@ from nccltune.measure.engine.process_record import (
     RecordKind,
 )
 from nccltune.measure.engine.settings import Effective, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.settings_experiment import BenchProcess, Starter
 from nccltune.measure.engine.workload import Call
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, StudyError
@@ -37,8 +37,6 @@ from nccltune.study.files import Study
 
 
 class _Replayed:
-    """A replayed process: a `BenchProcess` whose timings are drawn from one recorded process."""
-
     def __init__(
         self, hello: Hello, run: ProcessLine, times: dict[Call, list[ProcessSample]], seed: str
     ) -> None:
@@ -49,22 +47,17 @@ class _Replayed:
 
     @property
     def recorded_s(self) -> float | None:
-        """Return how long the process took when it was recorded, in seconds."""
         return self._run.seconds
 
     @property
     def carried(self) -> dict[str, int] | None:
-        """Return the recorded number of messages by carrier (NCCL or copy engine); None if
-        unknown."""
         return self._run.carried
 
     def effective(self) -> Effective | None:
-        """Return the recorded effective settings of NCCL."""
         return self._run.effective
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """Yield one drawn timing for each size. A size that was not recorded gives an error of the
-        kind `unsupported`."""
+        """Yield a drawn timing for each size, or the error `unsupported`."""
         yield [self._draw(request, size) for size in request.bytes]
 
     def _draw(self, request: Measure, size: int) -> BenchPoint:
@@ -86,10 +79,9 @@ class _Replayed:
 
 
 def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
-    """Return a starter of replayed processes, drawn from those recorded in a study.
+    """Return a starter of processes drawn from the study `recording`. Raises StudyError.
 
-    The starter raises LaunchError for settings that were not recorded. This function raises
-    StudyError if the study holds no recording of this kind.
+    The starter raises LaunchError for settings that were not recorded.
     """
     study = Study.open(recording)
     runs = ProcessRecord(study, kept)

@@ -5,7 +5,6 @@ decisions of the rules."""
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -61,10 +60,9 @@ def open_bench(
 class ReplayedBench(Bench):
     """A bench that draws its timings from the study `replay`.
 
-    The plugin of nccltune decides what the choice `tuned` runs. It is loaded and called as NCCL
-    would do it, in a process of its own. A draw depends only on the request's `seed`, the call, the
-    choice, the round and the repeat. Entering raises StudyError for a study that cannot be
-    replayed, and the errors of `PluginHost`.
+    Our plugin, in a process of its own, decides what the choice `tuned` runs. A draw depends only
+    on the request's `seed`, the call, the choice, the round and the repeat. Entering raises
+    StudyError, and the errors of `PluginHost`.
     """
 
     def __init__(self, launch: Launch, replay: Path, meanwhile: Callable[[], None]) -> None:
@@ -83,17 +81,12 @@ class ReplayedBench(Bench):
             self._meanwhile()
             self._hello = self._describe()
         except BaseException:
-            self._host.__exit__(None, None, None)
+            self._host.__exit__(None)
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._host.__exit__(kind, error, traceback)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._host.__exit__(kind)
 
     def ask(self, request: Measure) -> None:
         """Keep a request for `answer`."""
@@ -168,8 +161,7 @@ class ReplayedBench(Bench):
         )
 
     def _decide(self, request: Measure, size: int, choice: AnyChoice) -> AnyChoice | PointError:
-        """Return what NCCL with the plugin would run. It is the default if NCCL cannot run a forced
-        choice here."""
+        """Return what NCCL with the plugin would run: the default if it refuses a choice."""
         collective = request.collective
         if choice == DEFAULT or not collective.tuned:
             return DEFAULT
@@ -194,7 +186,7 @@ class ReplayedBench(Bench):
         return DEFAULT
 
     def _offered(self, collective: Collective, size: int) -> Costs:
-        """Return the combinations that the platform can run, with predicted or nominal times."""
+        """Return the combinations that can run, with predicted or nominal times."""
         recorded = self._recording
         return recorded.costs(collective, size) or recorded.combinations(collective)
 

@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 FIRST_GUESS_S = 5.0
-"""Assumed duration of a process in seconds, before any process has run. Most of it is the start of
-NCCL."""
+"""Assumed seconds of a process before any has run, mostly to start NCCL."""
 
 
 class Budget:
-    """A time limit of `limit_s` seconds (None: no limit).
+    """A time limit of `limit_s` seconds (None: no limit), of the recorded ones in a replay.
 
-    `spent_s` returns the seconds spent so far; in a replay, the seconds that the recorded
-    measurements took. `pace` returns how many times longer tasks take than expected.
+    `pace` returns how many times longer tasks take than expected.
     """
 
     def __init__(
@@ -39,10 +37,9 @@ class Budget:
 
 
 class ProcessTimes:
-    """The number of processes that an experiment has run, and the seconds they took.
+    """The number of processes that an experiment has run, and their seconds.
 
-    `before` are the durations, in seconds, of the processes of earlier runs of this experiment.
-    These processes count for `expected_s`, but not for `processes` and `spent_s`.
+    Those of earlier runs (`before`) count only for `expected_s`.
     """
 
     def __init__(self, before: Iterable[float]) -> None:
@@ -63,10 +60,7 @@ class ProcessTimes:
 
     @property
     def expected_s(self) -> float:
-        """Return about how long the next process takes, in seconds: the mean of all so far.
-
-        Before any process has run, return `FIRST_GUESS_S`.
-        """
+        """Return about how long the next process takes: the mean of all, or `FIRST_GUESS_S`."""
         if not self._seconds:
             return FIRST_GUESS_S
         return math.fsum(self._seconds) / len(self._seconds)
@@ -75,9 +69,7 @@ class ProcessTimes:
 class ExperimentStatus(NamedTuple):
     """The progress of an experiment: process number `process` of `processes` (None: unknown).
 
-    `what` describes the settings of the present or the last process. `gain` is the mean gain of
-    these settings over the default so far (1.1 is 1.1 times as fast); None if unknown. `stage` is
-    the stage of the experiment. `spent_s` and `left_s` are seconds.
+    `gain` is the mean gain of the settings `what` over the default (1.1: 1.1 times as fast).
     """
 
     process: int
@@ -110,10 +102,7 @@ class Task(Protocol):
         """Start the task without waiting for results."""
 
     def advance(self) -> bool:
-        """Wait for the next results and record them. Return True after the last ones.
-
-        An exception ends the run. Results that were recorded before it stay in the study.
-        """
+        """Wait for results and record them; True after the last. An exception ends the run."""
 
 
 class CallTask:
@@ -133,16 +122,14 @@ class CallTask:
 
 
 TaskSource = Callable[[], Sequence[Task] | None]
-"""A function that returns the tasks to run next, or None at the end. The function is called again
-when all tasks that it returned are finished. It returns an empty sequence if the study already had
-all results; then it is called again without waiting."""
+"""Returns the tasks to run next, when all others are finished; None at the end.
+
+An empty sequence, if the study already had all results, asks for another call.
+"""
 
 
 def sequential_source(steps: Iterator[Sequence[Task]]) -> TaskSource:
-    """Return a source whose tasks come from an iterator.
-
-    The next item of `steps` is requested only when all tasks of the last one are finished.
-    """
+    """Return a source whose tasks come from an iterator, one item after the other."""
     return lambda: next(steps, None)
 
 
@@ -165,10 +152,9 @@ class Scheduler:
         self._running: deque[tuple[TaskSource, Task]] = deque()
 
     def run(self, sources: Sequence[TaskSource]) -> EndReason:
-        """Run until no source has a task left ("done") or the next task would exceed the budget
-        ("budget").
+        """Run until no source has a task left ("done") or the next one exceeds the budget.
 
-        Running tasks are finished in both cases. An exception of a task or a source is not caught.
+        Running tasks are finished. An exception of a task or a source is not caught.
         """
         idle = deque(sources)
         while True:
@@ -192,8 +178,7 @@ class Scheduler:
                 return "done"
 
     def _start_waiting(self) -> bool:
-        """Start as many waiting tasks as may run now. Return False if the next task would
-        exceed the budget."""
+        """Start what may run now; False if the next task would exceed the budget."""
         while self._waiting and len(self._running) < self._ahead:
             _, task = self._waiting[0]
             ahead_s = math.fsum(other.expected_s for _, other in self._running)

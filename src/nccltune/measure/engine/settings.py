@@ -11,10 +11,9 @@ import msgspec
 
 @dataclass(frozen=True)
 class Settings:
-    """A set of environment settings. Settings that are not in the set keep their present values.
+    """A set of environment settings, numbers and words sorted by name; others stay as they are.
 
-    The empty set is the default. `values` are the settings whose value is a number, `words` the
-    settings with any other value. Both are sorted by name.
+    The empty set is the default.
 
     >>> Settings.of({"NCCL_BUFFSIZE": 8388608}).label
     'NCCL_BUFFSIZE=8388608'
@@ -49,8 +48,7 @@ class Settings:
 
     @property
     def label(self) -> str:
-        """Return a label for display: `NCCL_BUFFSIZE=8388608 NCCL_MIN_P2P_NCHANNELS=64`, or
-        `default`."""
+        """Return `NCCL_BUFFSIZE=8388608 NCCL_MIN_P2P_NCHANNELS=64`, or `default`."""
         return " ".join(f"{name}={value}" for name, value in self.recorded.items()) or "default"
 
     def without(self, name: str) -> "Settings":
@@ -73,12 +71,9 @@ _MOST_BYTES = 16 << 20
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """The settings that NCCL uses in fact. A setting that NCCL did not log is None.
+    """The settings that NCCL uses in fact; None for one that it did not log.
 
-    channels           number of channels of collectives
-    p2p_channels       number of channels of send/recv
-    channels_per_peer  number of channels of send/recv to one peer
-    chunk_bytes        bytes that send/recv transfers in one step
+    `chunk_bytes` are those that send/recv transfers in one step.
     """
 
     channels: int | None = None
@@ -88,10 +83,7 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 def log_settings(folder: Path) -> dict[str, str]:
-    """Return the variables that make NCCL write the log of its start to files in `folder`.
-
-    With these variables NCCL logs nothing after its start, so the log costs no time in the calls.
-    """
+    """Return the variables with which NCCL logs its start, and nothing later, to `folder`."""
     return {
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT",
@@ -100,8 +92,7 @@ def log_settings(folder: Path) -> dict[str, str]:
 
 
 def read_effective(folder: Path) -> Effective | None:
-    """Return the effective settings from the logs in `folder`; None if the logs name none of
-    them."""
+    """Return the effective settings from the logs in `folder`; None if they name none."""
     channels = chunk = None
     for path in sorted(folder.glob("nccl.*")):
         with path.open("rb") as file:

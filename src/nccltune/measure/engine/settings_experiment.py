@@ -6,36 +6,247 @@ A subclass defines the calls that a process times (`_workload`), the order of th
 earlier run, the status, and the estimate of the time left.
 """
 
+import contextlib
 import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import ClassVar, Generic, Protocol, TypedDict, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from nccltune.measure.bench.conversation import Hello
+import msgspec
+
+from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
+from nccltune.measure.bench.process import Bench
 from nccltune.measure.engine.gains import NeighbourGains
-from nccltune.measure.engine.process_record import ProcessRecord
+from nccltune.measure.engine.process_record import (
+    COMPUTE,
+    ProcessLine,
+    ProcessRecord,
+    ProcessRun,
+    ProcessSample,
+    as_run,
+    sample_of,
+)
 from nccltune.measure.engine.scheduler import (
     Budget,
     CallTask,
     EndReason,
     ExperimentStatus,
+    ProcessTimes,
     Scheduler,
     StatusCallback,
     ignore_status,
     sequential_source,
 )
-from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, SettingsProcesses, Starter
-from nccltune.measure.engine.workload import Workload
+from nccltune.measure.engine.settings import DEFAULT, Effective, Settings, read_effective
+from nccltune.measure.engine.workload import RACED, Workload
+from nccltune.model.errors import InputError, LaunchError, PlatformError
+from nccltune.model.sample import SCHEMA_VERSION
+
+
+class BenchProcess(Protocol):
+    """A running bench whose processes have the settings to measure."""
+
+    @property
+    def hello(self) -> Hello:
+        """Return the first answer of the bench."""
+
+    @property
+    def recorded_s(self) -> float | None:
+        """Return how long the recorded process took, in seconds; None if this is no replay."""
+
+    @property
+    def carried(self) -> Mapping[str, int] | None:
+        """Return the messages by carrier, after the end; None without the send/recv library."""
+
+    def effective(self) -> Effective | None:
+        """Return the effective settings from NCCL's log; None if the log does not name them."""
+
+    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
+        """Yield the points of a request as they arrive, like `Bench.measure`."""
+
+
+class RunningBench:
+    """A `BenchProcess` on the GPUs of this machine; `folder` has NCCL's log, if any."""
+
+    recorded_s = None
+    carried: Mapping[str, int] | None = None
+
+    def __init__(self, bench: Bench, folder: Path | None = None) -> None:
+        self._folder = folder
+        self.hello = bench.hello
+        self.measure = bench.measure
+
+    def effective(self) -> Effective | None:
+        """Return the effective settings from NCCL's log; None without a log."""
+        return read_effective(self._folder) if self._folder is not None else None
+
+
+Starter = Callable[[Settings, int], AbstractContextManager[BenchProcess]]
+"""Starts a bench with the given settings. The number is that of the process in the study."""
+
+
+class SettingsProcesses:
+    """The processes of one study, of which `first` runs already, with the default settings.
+
+    With `retry`, settings that failed in an earlier session are tried again. Raises PlatformError
+    for a workload that the bench cannot measure, StudyError for a damaged study.
+    """
+
+    def __init__(
+        self,
+        start: Starter,
+        first: BenchProcess,
+        files: ProcessRecord,
+        workload: Workload,
+        *,
+        seed: int,
+        retry: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.hello = first.hello
+        _check_workload(workload, first.hello)
+        self.known = 0
+        """The number of processes taken from earlier sessions."""
+        self._start = start
+        self._first: BenchProcess | None = first
+        self._files = files
+        self._seed = seed
+        self._now = now
+        before = files.finished()
+        self._recorded: dict[Settings, list[ProcessRun]] = defaultdict(list)
+        for run in before:
+            if not run.probe and not (retry and run.error is not None):
+                self._recorded[run.settings].append(run)
+        self._session = max((run.session for run in before), default=0) + 1
+        self._next = files.next_process()
+        self.times = ProcessTimes([run.seconds for run in before])
+        self.probe = next((run for run in before if run.probe and run.error is None), None)
+        """The first process, which shows how long each call takes and is not compared."""
+        self.workload = workload if self.probe is None else workload.only(self.probe.times_us)
+
+    def measure_probe(self) -> None:
+        """Run the probe. Raises LaunchError if no size of send/recv could be measured."""
+        run = self.measure(DEFAULT, probe=True)
+        self.workload = self.workload.only(run.times_us)
+        if not self.workload.sizes[RACED]:
+            raise LaunchError("no size of send/recv could be measured", hint="try smaller ‹sizes›")
+        self.probe = run
+
+    def recorded(self, settings: Settings) -> list[ProcessRun]:
+        """Return a list that ends with the next recorded process with these settings, if any.
+
+        Before a candidate come defaults that the plan did not request (see `to_measure`).
+        """
+        left = self._recorded[settings]
+        if not left:
+            return []
+        run = left.pop(0)
+        found = []
+        while settings != DEFAULT and (defaults := self._recorded[DEFAULT]):
+            # Each of these defaults was the first process of a session. It was started for the
+            # candidate that ran next, so return it together with that candidate.
+            if defaults[0].process > run.process:
+                break
+            found.append(defaults.pop(0))
+        found.append(run)
+        self.known += len(found)
+        return found
+
+    def to_measure(self, settings: Settings) -> list[Settings]:
+        """Return the settings of the processes to start when the plan requests `settings`.
+
+        Processes of different sessions are not compared, so each session needs its own default.
+        Before the first candidate of a session, a default is therefore added.
+        """
+        first = settings != DEFAULT and self._first is not None
+        return [DEFAULT, settings] if first else [settings]
+
+    def measure(self, settings: Settings, *, probe: bool = False) -> ProcessRun:
+        """Run one process to its end, record it and return it with its results.
+
+        If a candidate fails, nothing is raised; the returned process has the error.
+
+        Raises LaunchError, PlatformError or InputError if the default does not run, LaunchError if
+        the default gives wrong results, StudyError for a failed write.
+        """
+        process, self._next = self._next, self._next + 1
+        began = self._now()
+        samples: list[ProcessSample] = []
+        made: Effective | None = None
+        carried: Mapping[str, int] | None = None
+        error: str | None = None
+        recorded_s: float | None = None
+        try:
+            with self._started(settings, process) as bench:
+                recorded_s = bench.recorded_s
+                self._measure_calls(bench, settings, process, samples)
+                made = bench.effective()
+            carried = bench.carried
+        except (LaunchError, PlatformError, InputError) as failure:
+            if settings == DEFAULT:
+                raise
+            error = failure.message
+        seconds = self._now() - began if recorded_s is None else recorded_s
+        self.times.add(seconds)
+        line = ProcessLine(
+            process=process,
+            session=self._session,
+            settings=settings.recorded,
+            load=COMPUTE if self.workload.load else None,
+            probe=probe,
+            effective=made,
+            carried=dict(carried) if carried is not None else None,
+            seconds=seconds,
+            error=error,
+        )
+        self._files.lines.append([line])
+        run = as_run(line, samples)
+        if settings == DEFAULT and run.error is not None:
+            raise LaunchError(
+                f"with default settings {run.error}",
+                hint="fix this first: such timings are invalid",
+            )
+        return run
+
+    def _measure_calls(
+        self, bench: BenchProcess, settings: Settings, process: int, samples: list[ProcessSample]
+    ) -> None:
+        known_us = self.probe.times_us if self.probe is not None else {}
+        for request in self.workload.requests(known_us, self._seed + process):
+            for points in bench.measure(request):
+                kept = [
+                    sample_of(point, request, self.hello, self._files.study.name, process, settings)
+                    for point in points
+                ]
+                self._files.samples.append(kept)
+                samples += kept
+
+    def _started(self, settings: Settings, process: int) -> AbstractContextManager[BenchProcess]:
+        if settings == DEFAULT and self._first is not None:
+            first, self._first = self._first, None
+            return contextlib.nullcontext(first)
+        return self._start(settings, process)
+
+
+def _check_workload(workload: Workload, hello: Hello) -> None:
+    if RACED.value not in hello.can.collectives:
+        raise PlatformError("the bench cannot measure send/recv here")
+    if workload.load and not hello.can.load:
+        raise PlatformError(
+            "the bench cannot compute beside the calls here", hint="leave ‹load› out"
+        )
+
 
 _SPACING = 2
 """The number of candidates between two defaults."""
 
 ProcessSteps = Generator[Settings, None, None]
-"""Yields the settings of the process to start next. The results of that process must be added
-before the next value is requested."""
+"""Yields the settings of the next process, whose results must be added before the next."""
 
 
 class ProcessPlan(Protocol):
@@ -56,8 +267,7 @@ def shuffled_starts(
 ) -> ProcessSteps:
     """Yield the settings of processes until each of `settings` has run `starts` times.
 
-    The order is shuffled by `order`. A default runs before and after every two candidates. Settings
-    that have failed are skipped.
+    The order is shuffled, with a default before and after every two. Failed ones are skipped.
     """
     missing = [item for item in settings for _ in range(starts - len(results.runs_with(item)))]
     order.shuffle(missing)
@@ -73,31 +283,29 @@ def shuffled_starts(
 
 
 def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
-    """Yield `most` pairs of processes to start one after the other.
-
-    `one` is first in the first, third, ... pair, and `other` in the pairs between, so that drift
-    cancels.
-    """
+    """Yield `most` pairs of processes, in turn with `one` and `other` first: drift cancels."""
     for number in range(most):
         yield (one, other) if number % 2 == 0 else (other, one)
 
 
-class RunFacts(TypedDict):
-    """The fields that every verdict has: they describe the run, not its result.
+class ProcessVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What every verdict states of its run: `processes` of this one, `known` of others.
 
-    `failed` maps settings to the reason why a process with them failed. `processes` is the number
-    of processes that this run started, `known` the number taken from earlier runs.
+    `reason` is `done`, `budget` or `interrupted`. `failed` maps settings to the reason why a
+    process with them failed.
     """
 
+    schema_version: int = SCHEMA_VERSION
     reason: str
-    failed: dict[str, str]
+    failed: dict[str, str] = {}
     noise: float
     nodes: int
     ranks: int
     processes: int
     known: int
     seconds: float
-    replay: str | None
+    replay: str | None = None
+    command: str = ""
 
 
 class ExperimentScope(Protocol):
@@ -119,8 +327,7 @@ V = TypeVar("V")
 class SettingsExperiment(ABC, Generic[S, V]):
     """One experiment in one study, with the scope S and the verdict V.
 
-    `start` starts a process with given settings. `first` is a running process with the default
-    settings; its first answer (hello) describes this machine. `now` is a clock in seconds. Raises
+    `start` starts a process with given settings; `first` is a running one of the default. Raises
     InputError for options that cannot lead to a decision, PlatformError if this machine cannot
     measure what the experiment needs, and StudyError for a damaged study.
     """
@@ -174,11 +381,10 @@ class SettingsExperiment(ABC, Generic[S, V]):
         """Return the verdict on the results so far. `reason` is why the measurement ended."""
 
     def measure(self) -> EndReason:
-        """Measure until the result is decided or the budget is spent.
+        """Measure until the result is decided or the budget is spent; all is in the study.
 
-        All results are in the study when this returns or raises. Raises LaunchError, PlatformError
-        or InputError if the default does not run, LaunchError if the default gives wrong results or
-        no size can be measured, StudyError for a failed write.
+        Raises LaunchError, PlatformError or InputError if the default does not run or is wrong,
+        LaunchError if no size can be measured, StudyError for a failed write.
         """
         return self._scheduler.run([sequential_source(self._tasks())])
 
@@ -223,39 +429,29 @@ class SettingsExperiment(ABC, Generic[S, V]):
             )
         )
 
-    def _facts(self, reason: str) -> RunFacts:
+    def _facts(self, reason: str) -> dict[str, Any]:
         results, hello = self._plan.results, self._processes.hello
-        return RunFacts(
-            reason=reason,
-            failed={item.label: text for item, text in results.failed.items()},
-            noise=results.noise(results.raced),
-            nodes=hello.nodes,
-            ranks=hello.ranks,
-            processes=self._processes.times.processes,
-            known=self._processes.known,
-            seconds=self._processes.times.spent_s,
-            replay=hello.replay,
-        )
+        return {
+            "reason": reason,
+            "failed": {item.label: text for item, text in results.failed.items()},
+            "noise": results.noise(results.raced),
+            "nodes": hello.nodes,
+            "ranks": hello.ranks,
+            "processes": self._processes.times.processes,
+            "known": self._processes.known,
+            "seconds": self._processes.times.spent_s,
+            "replay": hello.replay,
+        }
 
     def _label(self, settings: Settings) -> str:
-        """Return settings as text for display."""
         return settings.label
 
     def _check(self, hello: Hello) -> None:
-        """Check the options and the machine.
-
-        Raises InputError for options that cannot lead to a decision, PlatformError for a machine
-        that cannot measure what the experiment needs.
-        """
+        """Raise InputError for undecidable options, PlatformError for an unfit machine."""
 
     @abstractmethod
-    def _workload(self, hello: Hello) -> Workload:
-        """Return the calls that every process times."""
+    def _workload(self, hello: Hello) -> Workload: ...
 
     @abstractmethod
     def _new_plan(self) -> ProcessPlan:
-        """Return a new plan without results.
-
-        This is called at the beginning, and again after the probe: only then is it known which
-        calls can be measured.
-        """
+        """Return a plan without results, at first and when the probe shows what can be measured."""

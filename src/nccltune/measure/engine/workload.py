@@ -16,22 +16,18 @@ from nccltune.model.collective import Collective
 
 RACED = Collective.SENDRECV
 ELSEWHERE = (Collective.ALLTOALL, Collective.ALLREDUCE)
-"""Collectives that settings of send/recv may slow down. All-to-all uses send/recv, and every
-collective uses the buffers whose size NCCL_BUFFSIZE sets."""
+"""What settings of send/recv may slow down: all-to-all uses it, every collective its buffers."""
 REPEATS = 3
-"""The number of timings of every call in one process. Their median counts as one value, because
-timings differ more between processes than within one."""
+"""Timings of a call in one process; their median counts once, as processes differ more."""
 _LEAST_ITERATIONS = 3
 _WARMUP = 1
 _FIRST_WARMUP = 3
-"""The number of untimed calls before the first timing of a size. In these calls NCCL makes
-connections and maps buffers."""
+"""Untimed calls before the first timing of a size, for connections and buffers."""
 _ELEMENT_BYTES = 4
 _VECTOR_BYTES = 16
 _GUESS_US = 10.0
 _GUESS_BYTES_PER_US = 100e3
-"""Assumed speed of a call before its first timing: about that of NVLink. Only the first process of
-a study uses it."""
+"""Assumed speed of a call before its first timing, about NVLink's."""
 _TIMEOUT_S = 60.0
 
 Call = tuple[Collective, int]
@@ -53,11 +49,9 @@ class Workload(NamedTuple):
                 yield collective, size
 
     def requests(self, known_us: Mapping[Call, float], seed: int) -> Iterator[Measure]:
-        """Yield the requests to the bench.
+        """Yield the requests to the bench, sizes shuffled by `seed`.
 
-        `known_us` is the time of each call in us. It decides how many calls make one timing. All
-        processes must get the same `known_us`, so that their timings can be compared. `seed`
-        shuffles the sizes.
+        `known_us` decides how many calls make one timing, so all processes must get the same.
         """
         for collective, sizes in self.sizes.items():
             dtype, redop, root = conditions(collective)
@@ -105,11 +99,9 @@ def workload(
     *,
     load: bool = False,
 ) -> Workload:
-    """Return a workload of send/recv and of the collectives `elsewhere` that the bench can measure.
+    """Return a workload of send/recv and what the bench can measure of `elsewhere`.
 
-    Sizes are from `low` to `high` bytes: each size of send/recv is twice the one before,
-    each size of the collectives four times. `able` are the collectives that the bench supports.
-    With `load`, the GPUs run compute kernels during the calls.
+    Each size of send/recv is twice the one before, of the collectives four times.
     """
     raced = _sizes(low, high, 2, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}

@@ -24,13 +24,9 @@ from nccltune.study.files import Study
 class SweepScope(NamedTuple):
     """What to sweep: the collectives, at sizes from `low` to `high` bytes.
 
-    `threshold` is the smallest gain that is worth a measurement, as a fraction (0.01 is 1 %).
-    `rounds` is the number of rounds of a full grid; None for an adaptive plan. `budget_s` limits
-    the time in seconds. `seed` shuffles the points of a request.
-
-    With `registered` or `group_calls`, calls with registered buffers, or that many calls in a
-    group, are measured beside plain calls. With both, the calls of the groups have registered
-    buffers.
+    `threshold` is the smallest gain worth a measurement (0.01 is 1 %). `rounds` is that of a full
+    grid; None for an adaptive plan. Calls with `registered` buffers, and groups of `group_calls`,
+    are measured beside plain ones.
     """
 
     collectives: Sequence[Collective]
@@ -57,11 +53,7 @@ def make_plan(
     *,
     chunks: bool,
 ) -> Plan:
-    """Return the plan of a sweep.
-
-    `decide` runs the rule search on timings. `chunks` is whether the tuner interface can set chunk
-    sizes.
-    """
+    """Return the plan of a sweep; `decide` runs the rule search on timings."""
     plans = [
         CollectivePlan(
             item.grid,
@@ -110,20 +102,13 @@ class ChoicesExperiment:
         self._tables = {item.grid.collective: item.costs for item in tables if item.calls == PLAIN}
 
     def record(self, study: Study) -> PointRecord:
-        """Return the record of this sweep in `study`. NCCL's tables are written to the study at
-        once.
-
-        Raises StudyError for a damaged line or a failed write.
-        """
+        """Return the record of this sweep, with NCCL's tables written. Raises StudyError."""
         record = PointRecord(study, self._bench.hello)
         record.keep_tables(self._tables)
         return record
 
     def run(self, record: PointRecord, watcher: Watcher[Plan]) -> SweepOutcome:
-        """Measure until the plan has no request left or the budget is spent.
-
-        Raises the errors of `PlanRun.run`.
-        """
+        """Measure until the plan has no request left or the budget is spent."""
         scope = self._scope
         self._run = PlanRun(
             self.plan, self._bench, record, watcher, budget_s=scope.budget_s, seed=scope.seed
@@ -137,8 +122,7 @@ class ChoicesExperiment:
         return self._run.outcome_so_far
 
     def summary(self, reason: str, command: str) -> Summary:
-        """Return the content of STUDY/sweep.json. `command` is the command that resumes the
-        sweep."""
+        """Return the content of STUDY/sweep.json; `command` resumes the sweep."""
         outcome = self.outcome_so_far
         return Summary(
             reason=reason,

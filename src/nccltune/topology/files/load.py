@@ -17,10 +17,8 @@ _HOW = "NCCL writes one: NCCL_TOPO_DUMP_FILE=topo.xml; or nvidia-smi topo -m > t
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file, cut after `MAX_BYTES` + 1 bytes.
-
-    The extra byte shows that the file is too long. Raises InputError if the file cannot be read.
-    """
+    """Return the content of a file, cut one byte after `MAX_BYTES`, which shows. Raises
+    InputError."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -29,11 +27,7 @@ def read_file(path: Path) -> bytes:
 
 
 def load(data: bytes, source: str) -> Topology | Graphs:
-    """Return the topology or the NCCL graphs in `data`.
-
-    A topology is the XML of NCCL, RCCL or FlagCX, or the matrix of `nvidia-smi topo -m`. Raises
-    InputError for other data.
-    """
+    """Return the topology (XML, or `nvidia-smi topo -m`) or NCCL's graphs; else InputError."""
     head = data[:_HEAD].decode("utf-8", errors="replace")
     if looks_like_matrix(head):
         return smi_topology(read_matrix(data, source))

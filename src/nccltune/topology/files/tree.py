@@ -70,8 +70,7 @@ def _is_up(link: Link, vertices: dict[str, Vertex]) -> bool:
 def headline(graph: LinkGraph, *, detected: bool = False) -> str:
     """Return a summary: `8 GPUs (sm90) · NVLink through NVSwitches · 8 NIC ports · 2 CPUs`.
 
-    `detected` is True if the file has no information about NVLink, because NCCL detects it. A graph
-    without NVLink then does not mean that the machine has none.
+    `detected`: NCCL detects NVLink, so a graph without it means nothing.
     """
     kinds = Counter(vertex.kind for vertex in graph.vertices)
     sms = sorted({v.sm for v in graph.vertices if v.kind is NodeKind.GPU and v.sm is not None})

@@ -27,10 +27,7 @@ class Pcie(msgspec.Struct, frozen=True):
 
 
 def parse_pcie(text: str) -> Pcie:
-    """Return the link in a text such as `5`, `gen5` or `5x16`.
-
-    Raises InputError for any other text.
-    """
+    """Return the link in a text such as `5`, `gen5` or `5x16`. Raises InputError."""
     found = re.fullmatch(r"(?:gen)?([1-6])(?:\s*x\s*(1|2|4|8|12|16|32))?", text.strip().lower())
     if found is None:
         raise InputError(f"'{text}' is not a PCIe link", hint="write it as 4, 5 or 5x16")
@@ -38,11 +35,7 @@ def parse_pcie(text: str) -> Pcie:
 
 
 def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
-    """Return the name and bus id of each entry of a list; the name is None if it is missing.
-
-    `text` is a list such as `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError for an entry that
-    is not a bus id, and for a repeated bus id.
-    """
+    """Return name (or None) and bus id of `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError."""
     found: list[tuple[str | None, str]] = []
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, sign, bus_id = word.rpartition("=")
@@ -60,10 +53,9 @@ def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
 
 
 def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
-    """Return a topology with GPUs and NICs spread evenly over switches, and switches over CPUs.
+    """Return a topology with GPUs and NICs spread evenly over switches, these over CPUs.
 
-    Bus ids are placeholders until `with_bus_ids` replaces them. Raises InputError if GPUs do not
-    divide evenly over switches, or switches over CPUs. The number of NICs need not divide evenly.
+    Bus ids are placeholders. Raises InputError if GPUs or switches do not divide evenly.
     """
     for what, number, over, whom in (
         ("switches", switches, cpus, "CPUs"), ("GPUs", gpus, switches, "switches"),
@@ -98,7 +90,7 @@ def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
 
 
 def _share(number: int, parts: int, place: int) -> range:
-    """Divide `number` indexes into `parts` groups, as equal as possible; return group `place`."""
+    """Return the indexes of group `place` of `parts` groups, as equal as possible."""
     return range(number * place // parts, number * (place + 1) // parts)
 
 
@@ -107,11 +99,10 @@ def with_bus_ids(
     gpus: Sequence[tuple[str | None, str]],
     nics: Sequence[tuple[str | None, str]],
 ) -> tuple[Topology, list[str]]:
-    """Return the topology with real bus ids, and the names of the NICs that were removed.
+    """Return the topology with real bus ids, and the NICs that were removed for want of one.
 
-    A NIC that gets no bus id is removed. GPUs are matched by index (`nvidia-smi` and NCCL number
-    them by bus id), NICs by name or else by order. Raises InputError if the number of bus ids is
-    not that of the GPUs, if no NIC has a given name, or if there are more bus ids than NICs.
+    GPUs are matched by index (by bus id in `nvidia-smi` and NCCL), NICs by name or order. Raises
+    InputError for a wrong number of GPUs, unknown names, and more bus ids than NICs.
     """
     by_gpu = _by_number(_indices(topology), gpus, "GPU")
     names = [net.name or "" for net in _nets(topology)]
@@ -159,9 +150,8 @@ def _by_number(
 def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
     """Return the topology with a speed and a width for every link.
 
-    Values of the file are kept if NCCL understands them; `pcie` replaces the others. It also
-    replaces the link of a switch below 3 GB/s, such as 2.5 GT/s x1, because the virtual machine
-    made up that value. Raises InputError if a link needs `pcie` and `pcie` is None.
+    `pcie` replaces what NCCL does not understand, and links of switches below 3 GB/s, which a
+    virtual machine made up. Raises InputError if a link needs it and it is None.
     """
 
     def changed(device: Pci) -> Pci:
@@ -234,7 +224,6 @@ def lacks_kind(cpu: Cpu) -> bool:
 
 
 def _class(device: Pci) -> str:
-    """Return a device's PCI class. NCCL needs a class for a device that is not in sysfs."""
     if device.class_code is not None:
         return device.class_code
     if device.gpu is not None:

@@ -6,8 +6,6 @@ A *ceiling* is the bandwidth that the links allow if nothing else limits the col
 expect.py       expected bandwidth of a collective, and its limiting link
 domain.py       nodes that NVLink joins (MNNVL)
 flows.py        amounts that each channel sends over each link
-loads.py        load that flows put on the links
-evidence.py     kinds of ceilings that a published measurement confirms
 ceiling.py      the ceiling, computed from loads by max-min fair shares
 settings.py     settings that change flows
 calibration.py  cost of each kind of flow (calibration.json)

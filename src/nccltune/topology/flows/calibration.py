@@ -32,8 +32,8 @@ COSTS = ("read_request", "read_beside_peer_writes")
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
     """A measured or documented number with its source.
 
-    An efficiency above 1 shows that the estimate for a link is too low. `samples` is the
-    number of timings from which `value` was derived; 0 if it was not measured with nccltune.
+    An efficiency above 1 shows that the estimate for a link is too low. `samples` is 0 if it was
+    not measured with nccltune.
     """
 
     value: Share
@@ -54,14 +54,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Figure]
 
     def __getitem__(self, name: str) -> float:
-        """Return the value of a figure."""
         return self.values[name].value
 
     def cost(self, flow: FlowKind, link: LinkKind, *, through_intel: bool = False) -> float:
-        """Return the GB/s of a link that each GB/s of a flow uses up.
-
-        `through_intel` marks P2P through an Intel CPU, which uses up more of PCIe links.
-        """
+        """Return the GB/s of a link that each GB/s of a flow uses up, more through an Intel CPU."""
         return 1.0 / self._efficiency(flow, link, through_intel)
 
     def _efficiency(self, flow: FlowKind, link: LinkKind, through_intel: bool) -> float:
@@ -91,10 +87,7 @@ def _figure_of(flow: FlowKind, link: LinkKind) -> str | None:
 
 
 def figure_of(flow: FlowKind, link: Link) -> str:
-    """Return the name of the calibration figure that applies to a flow on a link.
-
-    If no figure applies, return the name of the kind of flow.
-    """
+    """Return the name of the figure that applies to a flow on a link, else of the flow's kind."""
     return _figure_of(flow, link.kind) or flow.value
 
 
@@ -111,11 +104,7 @@ def defaults() -> Calibration:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Return the default figures, some of them replaced by those of a calibration file.
-
-    Raises InputError if the file cannot be read, is from a newer nccltune, or names an unknown
-    figure.
-    """
+    """Return the default figures with those of a file. Raises InputError, as for newer ones."""
     try:
         data = path.read_bytes()
     except OSError as error:

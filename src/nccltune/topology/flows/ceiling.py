@@ -11,8 +11,7 @@ import msgspec
 
 from nccltune.model.choice import Algorithm
 from nccltune.topology.flows.calibration import Calibration, tree_figure
-from nccltune.topology.flows.flows import Flows
-from nccltune.topology.flows.loads import loads_of
+from nccltune.topology.flows.flows import Flows, loads_of
 from nccltune.topology.hardware.links import Link
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import NodeRoutes
@@ -22,11 +21,7 @@ _EQUAL = 1e-9
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """`count` equal demands.
-
-    `loads` maps the name of a link to the GB/s that one demand takes from the link for each GB/s of
-    the demand's rate.
-    """
+    """`count` equal demands; `loads` are the GB/s on a link for each GB/s of the demand."""
 
     loads: Mapping[str, float]
     count: int = 1
@@ -35,9 +30,8 @@ class Demand(msgspec.Struct, frozen=True):
 class Shares(msgspec.Struct, frozen=True):
     """Max-min fair shares, in the order of the given demands.
 
-    `rates` are in GB/s, each for a single one of `count` equal demands. `held_by` names the link
-    that stops each demand. If several links stop it, the one with its largest load is named. `used`
-    is the load of each link in GB/s.
+    `rates` are in GB/s, for a single one of `count` demands, each `held_by` a link. `used` is the
+    load of each link in GB/s.
     """
 
     rates: tuple[float, ...]
@@ -101,10 +95,7 @@ Channels = list[dict[_Place, dict[FlowKind, float]]]
 
 
 class FullLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A link in the nodes of a role, with its load at the ceiling.
-
-    `by_kind` is the load in GB/s by kind of flow. `role` describes the nodes.
-    """
+    """A link in the nodes of a role, with its load at the ceiling in GB/s by kind of flow."""
 
     link: Link
     role: str
@@ -120,8 +111,8 @@ class FullLink(msgspec.Struct, frozen=True, kw_only=True):
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """The bandwidth that the links allow.
 
-    `channel_rates` are max-min fair rates in GB/s. NCCL gives every channel the same share of the
-    bytes, so the slowest channel determines `busbw_gb_per_s`.
+    Every channel has the same share of the bytes, so the slowest of the max-min fair
+    `channel_rates` (GB/s) determines it.
     """
 
     busbw_gb_per_s: float
@@ -134,11 +125,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ceiling(node: NodeRoutes, flows: Flows, calibration: Calibration) -> Ceiling:
-    """Return the ceiling of `flows`.
-
-    All nodes of a role are equal, so one node stands for all of them. Channels with the same loads
-    form one demand.
-    """
+    """Return the ceiling of `flows`; one node stands for all of a role."""
     by_name = {link.name: link for link in node.links}
     loads: Channels = [{} for _ in range(flows.channels)]
     for number, role in enumerate(flows.roles):
@@ -180,7 +167,6 @@ def ceiling(node: NodeRoutes, flows: Flows, calibration: Calibration) -> Ceiling
 
 
 def _key(place: _Place) -> str:
-    """Return the solver's name for a link in a role."""
     return f"{place[0]} {place[1]}"
 
 

@@ -51,11 +51,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
-    """A calibration with derived figures.
-
-    `used` maps each derived figure to its observation. `left` lists the unused observations, each
-    with the reason.
-    """
+    """A calibration with what it was derived from, and the observations left, with reasons."""
 
     calibration: Calibration
     used: dict[str, Observation]
@@ -65,8 +61,8 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 def observations(samples: Iterable[Sample]) -> list[Observation]:
     """Return the best bus bandwidth at large sizes for each collective, algorithm and scale.
 
-    Only timings of protocol Simple, at `LEAST_BYTES` or more and with at least two ranks, count.
-    Samples with wrong results and samples of `nccltune verify` are left out.
+    Only protocol Simple, `LEAST_BYTES` or more and two ranks count, without wrong results and those
+    of `nccltune verify`.
     """
     times: dict[tuple[Collective, Algorithm, int, int], dict[int, list[float]]] = defaultdict(
         lambda: defaultdict(list)
@@ -116,12 +112,10 @@ def derive(
     settings: Mapping[str, str] | None = None,
     nccl_version: Version | None = None,
 ) -> Derived:
-    """Return `base`, renamed to `name`, with the figures that follow from the observations `found`.
+    """Return `base`, renamed to `name`, with the figures that follow from the observations.
 
-    Observations of rings come first, because a ring depends on links alone. Then come trees, whose
-    own efficiency explains the remaining difference. Within each group, fewer nodes
-    come first, because they have fewer kinds of flows. Raises InputError if `expect` cannot predict
-    an observation on this topology.
+    Rings come first, because a ring depends on links alone; a tree's own efficiency explains the
+    rest. Fewer nodes come first, with fewer kinds of flows. Raises what `expect` raises.
     """
     result = base
     used: dict[str, Observation] = {}

@@ -10,9 +10,9 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Gpu, Topology
 from nccltune.topology.flows.settings import FlowSettings
 from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.change import devices_of
+from nccltune.topology.hardware.classify import model_of
 from nccltune.topology.hardware.fill_in import SWITCH
-from nccltune.topology.hardware.gpu_models import model_of
-from nccltune.topology.hardware.rebuild import devices_of
 
 _SINCE = (2, 20, 0)
 _MOST_GPUS = {90: 32, 100: 72}

@@ -3,6 +3,7 @@
 
 import functools
 from collections.abc import Mapping
+from importlib import resources
 
 import msgspec
 
@@ -13,18 +14,47 @@ from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.flows.calibration import Calibration, defaults, figure_of
 from nccltune.topology.flows.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flows.domain import joined, note
-from nccltune.topology.flows.evidence import UNMEASURED, is_measured, kind_of
 from nccltune.topology.flows.flows import algorithms, domain_flows, flows, may_use_nvls
 from nccltune.topology.flows.settings import FlowSettings, flow_settings
-from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.bandwidth import Version, nvlink_generation
+from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
-from nccltune.topology.hardware.rebuild import devices_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, SearchResult, search
 from nccltune.topology.nccl_model.settings import PathSettings
+
+UNMEASURED = (
+    "assumed: the model holds here, too. No published measurement is known of a ceiling of this "
+    "kind (algorithm, limiting link, generation of the GPUs, number of nodes)"
+)
+NEAR = 1.3
+"""A measurement confirms a ceiling that is at most this many times the measured bandwidth."""
+_OF_GPU = ("nvlink", "nvls", "nvls_blackwell")
+"""Figures of links that differ by the generation of the GPU."""
+
+
+def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: bool) -> str:
+    """Return the kind of a ceiling by its limiting link's figure, such as `nvls nvls sm90 node`."""
+    reach = "domain" if joined else {1: "node", 2: "two"}.get(nodes, "more")
+    # A ring over NICs or PCIe is alike on all GPUs. What NCCL gets out of the others is not.
+    is_alike = algorithm is Algorithm.RING and figure not in _OF_GPU
+    generation = [] if is_alike else [f"sm{nvlink_generation(sm)}"]
+    return " ".join([algorithm.value, figure, *generation, reach])
+
+
+@functools.cache
+def _measured_kinds() -> frozenset[str]:
+    data = resources.files("nccltune.topology.flows").joinpath("measured_kinds.json").read_bytes()
+    return frozenset(msgspec.json.decode(data, type=list[str]))
+
+
+def is_measured(kind: str) -> bool:
+    """Return whether a published measurement confirms a ceiling of this kind."""
+    return kind in _measured_kinds()
+
 
 _SHOWN = 0.02
 """A kind of flow with a smaller share of a link's bandwidth is not shown."""
@@ -43,20 +73,16 @@ _KEPT = 32
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling at large sizes: the bandwidth that the wires allow if nothing else limits it.
 
-    - `algorithm`: the algorithm with the highest ceiling, of those that NCCL has on this platform
-      and under these settings. NCCL may choose another one.
-    - `load_by_kind`: load of the bottleneck link in GB/s by kind of flow.
-    - `used`: the sum of these loads divided by the link's bandwidth `capacity_gb_per_s`; 1 is full.
-    - `nccl_busbw_gb_per_s`: the bandwidth that NCCL's search books for a ring; None for other
-      algorithms. The search has no kinds of flows and no host memory.
-    - `alternatives`: the ceilings of the other algorithms.
+    - `algorithm`: that with the highest ceiling of those possible here; NCCL may choose another.
+    - `load_by_kind`: load of the bottleneck in GB/s by kind of flow; `used` is its share of
+      capacity.
+    - `nccl_busbw_gb_per_s`: what NCCL's search books for a ring; None for other algorithms.
     - `flows_gb_per_s`: the largest load of each kind of flow on any link of the node.
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
-    - `calibrated_by`: the name of the calibration figure (a number of the model, such as an
-      efficiency) for the largest load on the bottleneck.
-    - `kind`: the kind of ceiling, by which a measurement confirms it (`evidence.py`).
-    - `sure`: False if a bandwidth that matters was assumed, if no measurement of this kind is
-      known, or if there are other `notes`.
+    - `calibrated_by`: the calibration figure of the largest load on the bottleneck.
+    - `kind`: by which a measurement confirms the ceiling (`measured_kinds.json`).
+    - `sure`: False if a bandwidth that matters was assumed, nothing of its kind was measured, or
+      there are other `notes`.
     """
 
     busbw_gb_per_s: float
@@ -194,10 +220,7 @@ def _search(
     several: bool,
     cross_nic: int,
 ) -> Searched:
-    """Return the cached search result, which is the same for all numbers of nodes above one.
-
-    `several` is True for more than one node.
-    """
+    """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = _node_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
@@ -214,10 +237,7 @@ def _check(collective: Collective, nodes: int) -> None:
 
 
 def check_nvlink(topology: Topology, gpus: int) -> None:
-    """Raise InputError if there are several GPUs and the NVLinks between them are unknown.
-
-    A guess would be wrong by up to a factor of ten, the ratio of NVLink to PCIe.
-    """
+    """Raise InputError if the NVLinks between GPUs are unknown: a guess may err tenfold."""
     if gpus > 1 and leaves_nvlink_out(topology):
         raise InputError(
             "leaves NVLink to detection, and the GPU model is unknown: whether NVLink joins the "
@@ -229,7 +249,6 @@ def check_nvlink(topology: Topology, gpus: int) -> None:
 
 
 def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if a link with a load has bandwidth 0: its real bandwidth is unknown."""
     for one in found.links:
         if one.link.gb_per_s > 0:
             continue
@@ -254,7 +273,6 @@ def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
 
 
 def _check_nics(topology: Topology, node: NodeRoutes) -> None:
-    """Raise InputError if a NIC has no speed: NCCL's default of 10 Gbit/s is no base."""
     ports = {net.name: net.label for net in node.nets}
     unknown = [
         ports[one.source]
@@ -272,7 +290,6 @@ def _check_nics(topology: Topology, node: NodeRoutes) -> None:
 
 
 def _check_known(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if the limiting link is one that nothing is known of."""
     link = found.bottleneck.link
     if not link.wire_is_unknown:
         return
@@ -289,10 +306,7 @@ def _check_known(topology: Topology, found: Ceiling) -> None:
 
 
 def _best(ceilings: Mapping[Algorithm, Ceiling], chosen: FlowSettings, nodes: int) -> Algorithm:
-    """Return the algorithm in NCCL_ALGO if that is available, else the one that allows most.
-
-    Within one node NCCL takes trees for small sizes only.
-    """
+    """Return NCCL_ALGO's algorithm if available, else what allows most; in a node no trees."""
     if chosen.algorithm is not None and chosen.algorithm in ceilings:
         return chosen.algorithm
     rated = [one for one in ceilings if nodes > 1 or one is not Algorithm.TREE]
@@ -313,10 +327,7 @@ def _notes(
 
 
 def _slower_than_its_ports(node: NodeRoutes, link: Link) -> list[str]:
-    """Return a note if the limiting `link` is a NIC's PCIe link, slower than the NIC's ports.
-
-    Virtual machines and clouds show such links, and their NICs are faster than that.
-    """
+    """Return a note if a NIC's PCIe link limits it, as only virtual machines show."""
     ends = {link.source, link.target}
     ports = sum(
         one.wire_gb_per_s for one in node.links if one.kind is LinkKind.NET and one.target in ends
@@ -376,7 +387,6 @@ def _expected(
 
 
 def _figure(full: FullLink) -> str:
-    """Return the calibration figure for the largest load on a link."""
     return figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link)
 
 
@@ -400,11 +410,7 @@ def _flows(found: Ceiling) -> dict[FlowKind, float]:
 
 
 def _host_memory(found: Ceiling) -> float:
-    """Return the traffic through host memory in GB/s, in the node with the most such traffic.
-
-    All nodes of a role have the same traffic, so the sum over a role's memory links is that of one
-    node.
-    """
+    """Return the traffic through host memory in GB/s, in the node with the most."""
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:
@@ -426,10 +432,7 @@ def sentence(collective: Collective, found: Ceiling) -> str:
 
 
 def load_words(full: FullLink) -> str:
-    """Return the load of a link in GB/s by kind of flow, largest first, as text.
-
-    For example `GPU writes GPU 21.5, read requests 2.47`.
-    """
+    """Return the load of a link as text, such as `GPU writes GPU 21.5, read requests 2.47`."""
     kinds = sorted(full.by_kind.items(), key=lambda item: -item[1])
     shown = [item for item in kinds if item[1] >= _SHOWN * full.link.wire_gb_per_s] or kinds[:1]
     return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)

@@ -6,7 +6,8 @@ sizes, where only bandwidth counts. All nodes have the same hardware. Nodes with
 form one *role*, so the work does not grow with the number of nodes.
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,15 +15,131 @@ import msgspec
 from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
-from nccltune.topology.flows.loads import FlowLoad
+from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.links import LinkKind
+from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.local import best_route_indexes
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route
+from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route, twins
 from nccltune.topology.nccl_model.search import Searched, SearchResult
-from nccltune.topology.nccl_model.search_goal import Ring
-from nccltune.topology.nccl_model.trees import Place, places
+from nccltune.topology.nccl_model.search_rules import Ring
+
+
+class Place(NamedTuple):
+    """The place of a node in one tree: whether it has a parent, a first and a second child."""
+
+    parent: bool
+    first: bool
+    second: bool
+
+    @property
+    def words(self) -> str:
+        """Return the kind of place: "root", "inner" or "leaf"."""
+        if not self.parent:
+            return "root"
+        return "inner" if self.first or self.second else "leaf"
+
+
+def places(nodes: int) -> dict[tuple[Place, Place], int]:
+    """Return how many nodes have each pair of places in the first and the second tree."""
+    return dict(Counter((_place(nodes, node), _mirror(nodes, node)) for node in range(nodes)))
+
+
+def _place(nodes: int, node: int) -> Place:
+    bit = 1
+    while bit < nodes and not bit & node:
+        bit <<= 1
+    if node == 0:
+        # The child of the root has a higher number, so it counts as the second child.
+        return Place(False, False, nodes > 1)
+    low = bit >> 1
+    return Place(True, low > 0, low > 0 and _second_child(nodes, node, low))
+
+
+def _second_child(nodes: int, node: int, low: int) -> bool:
+    while low > 0:
+        if node + low < nodes:
+            return True
+        low >>= 1
+    return False
+
+
+def _mirror(nodes: int, node: int) -> Place:
+    """Return the place in the second tree: mirrored if nodes are even, else shifted by one."""
+    return _place(nodes, (node - 1) % nodes if nodes % 2 else nodes - 1 - node)
+
+
+class FlowLoad(NamedTuple):
+    """A leg (section of a route) of a channel, with GB/s for each GB/s of the channel's rate."""
+
+    channel: int
+    leg: Leg
+    amount: float
+
+
+Loads = list[dict[str, dict[FlowKind, float]]]
+"""For each channel: load by link name and kind of flow, in GB/s for each GB/s of channel rate."""
+
+_PEER_WRITES = (FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET)
+
+
+def loads_of(
+    parts: Iterable[FlowLoad], channels: int, links: Sequence[Link], calibration: Calibration
+) -> Loads:
+    """Return the loads of `parts` on the links, if all `channels` channels run at the same rate."""
+    parts = list(parts)
+    twin = twins(links)
+    found: list[dict[int, dict[FlowKind, float]]] = [
+        defaultdict(lambda: defaultdict(float)) for _ in range(channels)
+    ]
+    requests: list[dict[int, float]] = [defaultdict(float) for _ in range(channels)]
+    gdr_reads: dict[int, float] = defaultdict(float)
+    peer_writes: dict[int, float] = defaultdict(float)
+    for part in parts:
+        for place in part.leg.links:
+            link = links[place]
+            cost = calibration.cost(part.leg.kind, link.kind, through_intel=part.leg.through_intel)
+            found[part.channel][place][part.leg.kind] += part.amount * cost
+            if link.kind is not LinkKind.PCI:
+                continue
+            if part.leg.kind.is_read:
+                requests[part.channel][twin[place]] += part.amount * calibration["read_request"]
+            if part.leg.kind is FlowKind.GDR_READ:
+                gdr_reads[twin[place]] += part.amount
+            if part.leg.kind in _PEER_WRITES:
+                peer_writes[place] += part.amount
+    _add_waiting_requests(parts, links, twin, requests, gdr_reads, peer_writes, calibration)
+    for channel, waiting in enumerate(requests):
+        for place, amount in waiting.items():
+            found[channel][place][FlowKind.READ_REQUEST] += amount
+    return [
+        {links[place].name: dict(kinds) for place, kinds in channel.items()} for channel in found
+    ]
+
+
+def _add_waiting_requests(
+    parts: Sequence[FlowLoad],
+    links: Sequence[Link],
+    twin: Sequence[int],
+    requests: Sequence[dict[int, float]],
+    gdr_reads: dict[int, float],
+    peer_writes: dict[int, float],
+    calibration: Calibration,
+) -> None:
+    """Raise the cost of a NIC's read requests that wait behind writes of peer GPUs.
+
+    It is lower in proportion if peers write fewer bytes than NICs read.
+    """
+    extra = calibration["read_beside_peer_writes"] - calibration["read_request"]
+    for part in parts:
+        if part.leg.kind is not FlowKind.GDR_READ:
+            continue
+        for place in part.leg.links:
+            if links[place].kind is not LinkKind.PCI:
+                continue
+            back = twin[place]
+            mixed = min(1.0, peer_writes[back] / gdr_reads[back]) if gdr_reads[back] else 0.0
+            requests[part.channel][back] += part.amount * mixed * max(0.0, extra)
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -34,10 +151,7 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Flows(msgspec.Struct, frozen=True):
-    """The flows of a collective with one algorithm, for the nodes of each role.
-
-    `channels` is the number of channels. Each channel carries the same share of the bytes.
-    """
+    """The flows of a collective by role of nodes; its channels have equal shares of the bytes."""
 
     algorithm: Algorithm
     channels: int
@@ -54,9 +168,8 @@ def algorithms(
 ) -> list[Algorithm]:
     """Return the algorithms that NCCL may use and this model knows.
 
-    Ring is for all five collectives and tree for all-reduce. NVLS is for all-reduce within one node
-    with NVSwitches and more than two GPUs of Hopper or later, NVLSTree for several such nodes.
-    `nvls` is False if the user switched NVLS off. `version` is NCCL's; None is the newest known.
+    Ring is for all, tree for all-reduce, NVLS for all-reduce in a node with NVSwitches and over two
+    GPUs of Hopper or later, unless `nvls` is False; NVLSTree for several such nodes.
     """
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
@@ -85,11 +198,8 @@ def flows(
     nodes: int,
     channels: int,
 ) -> Flows:
-    """Return the flows of `collective` on `nodes` nodes with `channels` connected channels.
-
-    The function `algorithms` must return `algorithm` for these nodes. All flows of a channel run at
-    one rate, and every channel has the same share of the bytes.
-    """
+    """Return the flows on `nodes` nodes with `channels` channels; `algorithms` has the
+    algorithm."""
     ranks = nodes * len(node.gpus)
     if algorithm is Algorithm.NVLS:
         return _in_switches(node, ranks)
@@ -101,10 +211,9 @@ def flows(
 
 
 def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:
-    """Return the flows of a ring. Each hop carries the bus bandwidth, for all five collectives.
+    """Return the flows of a ring, of which each hop carries the bus bandwidth.
 
-    In broadcast and reduce one hop carries nothing. This is ignored, because the largest load over
-    all hops is the same.
+    In broadcast and reduce one hop carries nothing, which does not change the largest load.
     """
     rings = [found.rings[number % found.channels] for number in range(channels)]
     if nodes == 1:
@@ -140,10 +249,7 @@ def _through(node: NodeRoutes, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
 
 
 class _Ends(NamedTuple):
-    """The GPUs that connect to other nodes, as positions in the chain of a node's GPUs.
-
-    `parent` connects to the parent node, `first` and `second` to the two child nodes.
-    """
+    """The positions in the chain of a node's GPUs that connect to parent and children."""
 
     parent: int
     first: int
@@ -159,8 +265,8 @@ def _ends(pattern: Pattern) -> _Ends:
 def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
     """Return the flows of a tree, which reduces upwards and broadcasts downwards.
 
-    Each edge carries the buffer once in each direction. NCCL joins the nodes in two different
-    trees. The first half of the channels uses one tree, the second half the other.
+    Each edge carries the buffer once each way. NCCL joins the nodes in two trees, of half the
+    channels each.
     """
     amount = 1.0 / factor
     rings = [found.rings[number % found.channels] for number in range(channels)]
@@ -191,10 +297,9 @@ def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, fact
 def _edges(
     node: NodeRoutes, number: int, ring: Ring, place: Place, ends: _Ends, amount: float
 ) -> list[FlowLoad]:
-    """Return a node's flows to other nodes in one channel, in both directions.
+    """Return a node's flows to other nodes in one channel, both ways.
 
-    The first GPU of the chain uses the channel's first NIC. Other GPUs use the second NIC
-    (`ncclTopoGetNetDev`).
+    The first GPU uses the channel's first NIC, others the second (`ncclTopoGetNetDev`).
     """
     parts: list[FlowLoad] = []
     for is_there, end in zip(place, ends, strict=True):
@@ -209,10 +314,7 @@ def _edges(
 
 
 def domain_flows(node: NodeRoutes, algorithm: Algorithm, ranks: int) -> Flows:
-    """Return the flows of a node whose NVSwitches join all `ranks` GPUs, those of other nodes, too.
-
-    Every GPU has the same load, so neither the order of GPUs nor the number of channels counts.
-    """
+    """Return the flows of a node whose NVSwitches join all `ranks` GPUs, equally."""
     if algorithm is Algorithm.NVLS:
         return _in_switches(node, ranks)
     # An inner GPU of a tree sends to two neighbours in its chain.
@@ -222,11 +324,7 @@ def domain_flows(node: NodeRoutes, algorithm: Algorithm, ranks: int) -> Flows:
 
 
 def _in_switches(node: NodeRoutes, ranks: int) -> Flows:
-    """Return the flows of NVLS, where the NVSwitches reduce and multicast.
-
-    Every GPU sends its whole buffer, and later the reduced part that it owns. It receives that
-    part, and later the whole buffer (`all_reduce.h`, NVLS).
-    """
+    """Return the flows of NVLS: every GPU sends its buffer and its reduced part, and back."""
     amount = (1.0 + 1.0 / ranks) / (2 * (ranks - 1) / ranks)
     parts = _on_nvlinks(node, 0, amount, _nvls_kind(node))
     return Flows(Algorithm.NVLS, 1, (Role("node", 1, parts),))
@@ -235,8 +333,7 @@ def _in_switches(node: NodeRoutes, ranks: int) -> Flows:
 def _nvls_tree(node: NodeRoutes, nodes: int, factor: float) -> Flows:
     """Return the flows of NVLSTree: NVLS in each node, trees between nodes.
 
-    Each GPU owns an equal part of the buffer and exchanges it over its nearest NICs. Half of each
-    part uses the first tree of nodes, the other half the second, so there are two channels here.
+    Each GPU exchanges its part over its nearest NICs, half in either tree.
     """
     gpus = len(node.gpus)
     inside = tuple(

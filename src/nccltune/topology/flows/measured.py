@@ -14,16 +14,13 @@ from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.flows.settings import READ
-from nccltune.topology.hardware.gpu_models import with_named_gpus
+from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.settings import known_version
 
 
 class TopologyExpectations(NamedTuple):
-    """The ceilings of collectives and scales.
-
-    `silent` are sentences with the reasons why other collectives and scales have no ceiling.
-    """
+    """The ceilings of collectives and scales; `silent` says why others have none."""
 
     expectations: list[Expectation]
     silent: list[str]
@@ -35,11 +32,9 @@ def expectations(
     asked: Iterable[tuple[Collective, Scale]],
     calibration: Calibration | None = None,
 ) -> TopologyExpectations:
-    """Return the ceiling of every collective and scale in `asked`, with the platform's settings.
+    """Return the ceiling of every collective and scale asked for, with the platform's settings.
 
-    With None for `calibration` the default efficiencies apply. Collectives that consist of send and
-    receive are left out, and so are scales whose nodes have different numbers of ranks. If one host
-    emulated several nodes, the result is empty, because the topology does not describe such nodes.
+    Send/receive, uneven nodes, and emulated nodes, which the topology does not describe, have none.
     """
     found: list[Expectation] = []
     silent: dict[str, None] = {}
@@ -80,11 +75,7 @@ def expectations(
 
 
 def limit(made: Expected) -> str:
-    """Return a text on the limiting link, its bandwidth, and the kinds of flows that load it.
-
-    For example `GPU0 -> NVS (360 GB/s) is full with GPU to GPU over NVLink`. Here `GPU to GPU over
-    NVLink` is the name of a kind of flow.
-    """
+    """Return text such as `GPU0 -> NVS (360 GB/s) is full with GPU to GPU over NVLink`."""
     state = "full" if made.used > 0.995 else f"{100 * made.used:.0f} % full"
     return f"{made.bottleneck} ({made.capacity_gb_per_s:.3g} GB/s) is {state} with {_kinds(made)}"
 

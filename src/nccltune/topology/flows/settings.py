@@ -31,10 +31,7 @@ _ALGORITHMS = (Algorithm.RING, Algorithm.TREE, Algorithm.NVLS, Algorithm.NVLS_TR
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that change flows. None is NCCL's default.
-
-    `nics` is the value of `NCCL_IB_HCA`.
-    """
+    """The settings that change flows; None is NCCL's default. `nics` is `NCCL_IB_HCA`."""
 
     path: PathSettings = PathSettings()
     nics: str | None = None
@@ -47,10 +44,7 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flow_settings(environment: Mapping[str, str]) -> FlowSettings:
-    """Return the flow settings in `environment`. Other names are ignored.
-
-    Raises InputError for a value that is not a whole number, and for an unknown NCCL_CROSS_NIC.
-    """
+    """Return the flow settings in `environment`. Raises InputError for an invalid value."""
     nvls = _whole(environment, "NCCL_NVLS_ENABLE")
     cross_nic = _whole(environment, "NCCL_CROSS_NIC")
     if cross_nic is not None and cross_nic not in (0, 1, 2):
@@ -78,10 +72,6 @@ def _whole(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def _algorithm(text: str | None) -> Algorithm | None:
-    """Return the algorithm that `NCCL_ALGO` names, if the flow model knows it; else None.
-
-    None is also the result for a list of algorithms and for a list by collective (`allreduce:tree`,
-    NCCL 2.24), because NCCL then makes a choice.
-    """
+    """Return the algorithm of `NCCL_ALGO`; None for lists, of which NCCL makes a choice."""
     named = (text or "").strip().lower().replace("nvlstree", Algorithm.NVLS_TREE)
     return Algorithm(named) if named in _ALGORITHMS else None

@@ -10,10 +10,9 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.calibration import Calibration
-from nccltune.topology.flows.evidence import UNMEASURED
-from nccltune.topology.flows.expect import Expected, expect
+from nccltune.topology.flows.expect import UNMEASURED, Expected, expect
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.rebuild import nets_of
+from nccltune.topology.hardware.change import nets_of
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
@@ -50,10 +49,8 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def changed(self, change: WhatIfChange) -> "WhatIfCase":
-        """Return the case with a change applied.
-
-        Raises InputError if the topology has no device or place that the change names.
-        """
+        """Return the case with a change applied. Raises InputError for an unknown device or
+        place."""
         return msgspec.structs.replace(
             self,
             topology=change.hardware(self.topology) if change.hardware else self.topology,
@@ -63,12 +60,9 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The ceiling after a change.
+    """The ceiling after a change; `gain` over now, None if they rest on unlike assumptions.
 
-    `gain` is the new ceiling divided by the present one; None if the two rest on different
-    assumptions, because their ratio then has no meaning. `confirm` are the commands that verify the
-    gain. There are none if one of the ceilings rests on assumptions: such a gain is no
-    recommendation.
+    `confirm` are the commands that verify it, none if a ceiling rests on assumptions.
     """
 
     change: WhatIfChange
@@ -178,9 +172,8 @@ def _exactly(names: Sequence[str]) -> str:
 def verification_commands(case: WhatIfCase, change: WhatIfChange, gpus: int) -> tuple[str, ...]:
     """Return the shell commands that verify a change.
 
-    Settings are A/B-tested in alternating runs of one command. Hardware has to be changed by hand,
-    so a sweep runs before and after the change. Several nodes need a launcher, which the user puts
-    in for `NAME`, with `gpus` ranks on each.
+    Settings are A/B-tested; around a change of hardware a sweep runs before and after. The launcher
+    of several nodes is the user's to put in for `NAME`.
     """
 
     def started(nodes: int) -> str:

@@ -67,11 +67,8 @@ def local() -> float:
 
 
 def memory(cpu: Cpu) -> Bandwidth:
-    """Return the bandwidth of a CPU's memory in each direction, which is an estimate.
-
-    What passes through host memory is written once and read once, so each direction gets half of
-    what the memory channels carry. Caches may carry more, slow or missing modules less.
-    """
+    """Return an estimate of a CPU's memory each way: half of the channels, as all is read and
+    written."""
     row = _last(_tables()["memory"], cpu)
     if row is None:
         return Bandwidth(UNKNOWN, "host memory of an unknown CPU, no limit known", False, True)
@@ -91,10 +88,8 @@ def pci_generation(speed: str | None) -> int | None:
 def pci(device: Pci) -> Bandwidth:
     """Return the bandwidth of a PCI device's upstream link: width x speed (`ncclTopoAddPci`).
 
-    NCCL reads an unknown speed as generation 3, and a width of 0 as 16. If the file has no width,
-    NCCL asks the machine; 16 is assumed here. NCCL multiplies the speed of a lane by any other
-    width, even one that PCIe does not have. With a negative width NCCL finds no ring over the link,
-    so the result is 0.
+    As NCCL does: an unknown speed is generation 3, width 0 or none is 16, any other width counts,
+    even one that PCIe lacks, and over a negative one no ring is found (0).
     """
     lane, words, sure, factor = _PCI_DEFAULT_LANE, "", True, float(_tables()["pci_wire"])
     for row in _tables()["pci"]:
@@ -161,28 +156,22 @@ def _nvlink_wire(sm: int) -> dict[str, Any]:
 
 
 def nvlink_generation(sm: int) -> int:
-    """Return the least compute capability with the NVLinks of `sm`: 90 for 90, 100 for 103.
-
-    AMD's numbers (942) are returned unchanged.
-    """
+    """Return the least compute capability with these NVLinks (90 for 90, 100 for 103), or AMD's."""
     return sm if sm >= _AMD else int(_nvlink_wire(max(sm, 60))["from"])
 
 
 def known_sm(gpu: Gpu) -> int:
-    """Return the compute capability of a GPU; 80 if it is unknown (`ncclTopoNVLinkBw`).
-
-    More than 12 NVLinks exist since Hopper only.
-    """
+    """Return the compute capability; 80 if unknown, 90 with over 12 NVLinks
+    (`ncclTopoNVLinkBw`)."""
     if gpu.sm is not None and gpu.sm >= 60:
         return gpu.sm
     return 90 if sum(link.count for link in gpu.nvlinks) > _MOST_LINKS_OF_AMPERE else 80
 
 
 def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
-    """Return the bandwidth from `cpu` to another CPU of the same host (`ncclTopoGetInterCpuBw`).
+    """Return the bandwidth to another CPU that NCCL's search books (`ncclTopoGetInterCpuBw`).
 
-    For an unknown kind of CPU NCCL assumes no limit. NCCL's figure is the one that its search
-    books. What the links between CPUs carry is unknown, and more.
+    For an unknown kind NCCL assumes no limit. What such links carry is unknown, and more.
     """
     row = _last([row for row in _tables()["cpu"] if _in_force(row, version)], cpu)
     if row is None:
@@ -193,7 +182,6 @@ def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
 
 
 def _last(rows: list[dict[str, Any]], cpu: Cpu) -> dict[str, Any] | None:
-    """Return the last row that matches a CPU; None if no row does."""
     arch = cpu.arch or "x86_64"
     model = cpu.model if cpu.model is not None else 0
     fitting = [
@@ -212,8 +200,7 @@ def _last(rows: list[dict[str, Any]], cpu: Cpu) -> dict[str, Any] | None:
 def net(mbit_per_s: int | None, *, assumed: str | None = None) -> Bandwidth:
     """Return the bandwidth of a NIC's port in each direction (`ncclTopoAddNet`).
 
-    A port without a speed gets NCCL's default, which is no base for a ceiling. `assumed` names the
-    source of a speed that is not from the file.
+    Without a speed it is NCCL's default, no base for a ceiling; `assumed` names another source.
     """
     if mbit_per_s is None or mbit_per_s <= 0:
         given = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"

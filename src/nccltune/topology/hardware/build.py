@@ -25,9 +25,9 @@ from nccltune.topology.hardware.classify import (
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 
 MAX_DEVICES = 256
-"""Limits for the devices in a file: this many GPUs and NIC ports, three times as many PCI devices.
+"""The most GPUs and NIC ports of a file, and a third of its PCI devices.
 
-256 is over three times the largest existing NVLink domain. NCCL has room for 640 of each (2.30).
+That is over three times the largest NVLink domain. NCCL has room for 640 of each (2.30).
 """
 MAX_CPUS = 128
 
@@ -82,8 +82,6 @@ def _check_size(topology: Topology) -> None:
 
 
 class _Build:
-    """The graph under construction."""
-
     def __init__(self, version: Version | None, several: bool) -> None:
         self.version = version
         self.several = several
@@ -109,15 +107,11 @@ class _Build:
         return name
 
     def both(self, one: str, other: str, kind: LinkKind, found: Bandwidth) -> None:
-        """Add a link in both directions."""
         self.one_way(one, other, kind, found)
         self.one_way(other, one, kind, found)
 
     def one_way(self, source: str, target: str, kind: LinkKind, found: Bandwidth) -> None:
-        """Add one direction of a link.
-
-        If two vertices have several links of one kind, their bandwidths are added, as in NCCL.
-        """
+        """Add one direction of a link; several of one kind are added up, as in NCCL."""
         key = (source, target, kind)
         before = self.links.get(key)
         self.links[key] = Link(
@@ -187,10 +181,7 @@ class _Host:
                     self.build.one_way(name, other, LinkKind.CPU_TO_CPU, found)
 
     def _outside_pci(self, cpu: str, node: int) -> str:
-        """Return the NIC vertex for ports that are not PCI devices.
-
-        NCCL has one such vertex, at the first CPU that has such ports.
-        """
+        """Return the vertex of NICs outside PCI: one, at the first CPU that has any."""
         if node not in self._outside:
             label = cpu.rpartition("/")[2]
             nic = self.build.vertex(f"NIC at {label}", NodeKind.NIC, node)
@@ -245,8 +236,7 @@ class _Host:
     def _below(self, device: Pci, name: str, cpu: str, node: int) -> None:
         """Add the devices below a switch.
 
-        NCCL merges the two levels of a Broadcom switch into one (`FlattenBcmSwitches`): for
-        generation 4, and since 2.20 also for generation 5.
+        NCCL joins two levels of Broadcom's (`FlattenBcmSwitches`), generation 5's since 2.20.
         """
         self.switches[node, _bus(device.bus_id)] = name
         self._switch_links += [(node, name, target) for target in device.switch_links]
@@ -295,7 +285,6 @@ class _Host:
             self._to_switch(name, to_switch, each)
 
     def _to_switch(self, name: str, links: list[NvLink], each: Bandwidth) -> None:
-        """Add the links to NVSwitches. NCCL treats all NVSwitches as one."""
         if self.nvs is None:
             node = self.build.vertices[name].node
             self.nvs = self.build.vertex("NVS", NodeKind.NVS, node)
@@ -323,7 +312,7 @@ class _Host:
 
 
 def _bus(bus_id: str) -> str:
-    """Return a bus id in a form to compare. NCCL reads only hexadecimal digits (`busIdToInt64`)."""
+    """Return a bus id to compare: NCCL reads only its hexadecimal digits (`busIdToInt64`)."""
     digits = "".join(char for char in bus_id.lower() if char in "0123456789abcdef")
     return digits.lstrip("0")
 

@@ -1,13 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware changes for a what-if question: move a NIC, add a switch."""
+"""Walk and change a topology; for a what-if question move a NIC or add a switch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from nccltune.model.errors import InputError
-from nccltune.model.topology import Cpu, Pci, Topology
-from nccltune.topology.hardware.rebuild import devices_of, rebuilt
+from nccltune.model.topology import Cpu, Net, Pci, Topology
+
+DeviceChange = Callable[[Pci], Pci | None]
+"""Returns the replacement of a device, its children replaced before, or None to remove it."""
+
+
+def devices_of(topology: Topology) -> Iterator[Pci]:
+    """Yield every PCI device; a device comes before the devices below it."""
+    for cpu in topology.cpus:
+        yield from _below(cpu.devices)
+
+
+def _below(devices: Iterable[Pci]) -> Iterator[Pci]:
+    for device in devices:
+        yield device
+        yield from _below(device.children)
+
+
+def nets_of(topology: Topology) -> list[Net]:
+    """Return every NIC port: first those of PCI devices, then the others."""
+    nets = [net for device in devices_of(topology) for net in device.nets]
+    return nets + [net for cpu in topology.cpus for net in cpu.nets]
+
+
+def rebuilt(
+    topology: Topology, device: DeviceChange, cpu: Callable[[Cpu], Cpu] = lambda cpu: cpu
+) -> Topology:
+    """Return the topology with every device replaced by `device`, and then every CPU by `cpu`."""
+    replace = msgspec.structs.replace
+
+    def each(one: Pci) -> Pci | None:
+        children = tuple(kept for child in one.children if (kept := each(child)) is not None)
+        return device(replace(one, children=children))
+
+    cpus = tuple(
+        cpu(
+            replace(
+                one, devices=tuple(kept for item in one.devices if (kept := each(item)) is not None)
+            )
+        )
+        for one in topology.cpus
+    )
+    return replace(topology, cpus=cpus)
+
 
 NEW_SWITCH = "new-switch"
 """The bus id of an added switch. A second one gets `new-switch-2`."""
@@ -35,8 +77,7 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
 def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology:
     """Return the topology with a new PCIe switch at `place` and the devices `names` below it.
 
-    The uplink of the switch is as fast as the fastest link of these devices. Raises InputError if
-    `names` is empty, or if the topology does not have a device or `place`.
+    Its uplink is as fast as their fastest link. Raises InputError for unknown or no names.
     """
     devices = [_device(topology, name) for name in names]
     if not devices:
@@ -73,10 +114,7 @@ def _names(topology: Topology) -> str:
 
 
 def _device(topology: Topology, name: str) -> Pci:
-    """Return the device with this bus id, GPU name (`GPU0`) or port name.
-
-    Raises InputError if there is none.
-    """
+    """Return the device with this bus id, GPU name or port name. Raises InputError."""
     for device in devices_of(topology):
         ports = [net.name for net in device.nets]
         index = device.gpu.index if device.gpu is not None else None

@@ -1,12 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classify a PCI device as NCCL does, from its class and ids (`graph/topo.cc`)."""
+"""Classify a PCI device as NCCL does (`graph/topo.cc`), and know the models of GPUs."""
 
+import functools
+import re
+import tomllib
 from enum import StrEnum
+from importlib import resources
 
-from nccltune.model.topology import NvLink, Pci
+import msgspec
+
+from nccltune.model.topology import Dialect, NvLink, Pci, Topology
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.gpu_models import model_of
+from nccltune.topology.hardware.change import rebuilt
 from nccltune.topology.hardware.links import NodeKind
+
+NVIDIA = "0x10de"
+
+
+class GpuModel(msgspec.Struct, frozen=True):
+    """A GPU model; the header of `gpu_models.toml` explains `nvlink`."""
+
+    name: str
+    ids: list[str]
+    sm: int
+    nvlink: str
+    links: int = 0
+
+
+@functools.cache
+def gpu_models() -> list[GpuModel]:
+    """Return every row of `gpu_models.toml`."""
+    text = (
+        resources.files("nccltune.topology.hardware").joinpath("gpu_models.toml").read_text("utf-8")
+    )
+    return msgspec.convert(tomllib.loads(text)["model"], list[GpuModel])
+
+
+def with_named_gpus(topology: Topology, name: str | None) -> Topology:
+    """Return a matrix of nvidia-smi with the compute capability of `name`, if known."""
+    sm = None if name is None else _sm_of_name(name)
+    if topology.dialect is not Dialect.SMI or sm is None:
+        return topology
+
+    def device(one: Pci) -> Pci:
+        if one.gpu is None:
+            return one
+        return msgspec.structs.replace(one, gpu=msgspec.structs.replace(one.gpu, sm=sm))
+
+    return rebuilt(topology, device)
+
+
+_PRODUCT = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]?|[2-5]0\d0")
+
+
+def _sm_of_name(name: str) -> int | None:
+    words = set(re.split(r"[^A-Za-z0-9]+", name))
+    for model in gpu_models():
+        if words & set(_PRODUCT.findall(model.name)):
+            return model.sm
+    return None
+
+
+@functools.cache
+def _by_id() -> dict[str, GpuModel]:
+    return {number: model for model in gpu_models() for number in model.ids}
+
+
+def model_of(device: Pci) -> GpuModel | None:
+    """Return the GPU model by a device's id; None if the id is missing or unknown."""
+    if (device.vendor or NVIDIA).lower() != NVIDIA or device.device is None:
+        return None
+    return _by_id().get(device.device.lower().removeprefix("0x"))
+
 
 _GPU_CLASSES = ("0x03", "0x1200")
 _GPU_VENDORS = (None, "0x10de", "0x1002")
@@ -24,8 +89,7 @@ class PciKind(StrEnum):
 def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
     """Return the kind of a device.
 
-    `has_gpus` is True if the file names its GPUs, as a file written by NCCL does. Other devices
-    with the class of a GPU are then `OTHER`, because NCCL left them out.
+    A device of a GPU's class that a file with GPUs (`has_gpus`) does not name is none of NCCL's.
     """
     if device.gpu is not None:
         return PciKind.GPU
@@ -52,16 +116,14 @@ def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
 
 
 def _is_nic(device: Pci) -> bool:
-    """Return whether the device id is that of an RDMA NIC: NVIDIA (Mellanox) or AWS EFA."""
     vendor, number = (device.vendor or "").lower(), (device.device or "").lower()
     return vendor == "0x15b3" or (vendor == "0x1d0f" and number.startswith("0xefa"))
 
 
 def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
-    """Return the kind of device at the other end of an NVLink.
+    """Return the kind of device at the other end of an NVLink: without a class, by bus id.
 
-    Without a class, the target is a GPU if a GPU has its bus id, else a switch. NCCL asks the
-    machine instead, and treats a target that it does not find as a switch.
+    NCCL asks the machine, and takes what it does not find for a switch.
     """
     code = link.target_class
     if code is None:
@@ -72,11 +134,8 @@ def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
 
 
 def broadcom_generation(device: Pci, level: int, version: Version | None = None) -> int:
-    """Return the generation of a Broadcom switch that appears as two levels (`getBcmGen`).
-
-    `level` is the level to test `device` for: upper (0) or lower (1). The result is 0 for any other
-    device.
-    """
+    """Return the generation of a Broadcom switch of two levels, at `level` 0 or 1; else 0
+    (`getBcmGen`)."""
     ids = [
         _hex(text)
         for text in (

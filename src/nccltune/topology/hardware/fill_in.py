@@ -18,9 +18,15 @@ import msgspec
 
 from nccltune.model.topology import Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.classify import PciKind, pci_kind
-from nccltune.topology.hardware.gpu_models import NVIDIA, GpuModel, gpu_models, model_of
-from nccltune.topology.hardware.rebuild import devices_of, rebuilt
+from nccltune.topology.hardware.change import devices_of, rebuilt
+from nccltune.topology.hardware.classify import (
+    NVIDIA,
+    GpuModel,
+    PciKind,
+    gpu_models,
+    model_of,
+    pci_kind,
+)
 
 SWITCH = "fffffff:ffff:ff"
 """NCCL's name for an NVSwitch that is not visible on the machine."""
@@ -57,11 +63,7 @@ def _shapes() -> list[_Shape]:
 
 
 def leaves_nvlink_out(topology: Topology) -> bool:
-    """Return whether a file has no information about NVLink, so the machine may have NVLinks.
-
-    A file written by NCCL has the compute capability of GPUs (or AMD's GPU name). If such a file
-    lists no NVLink, there is none. The matrix of `nvidia-smi` always shows NVLink.
-    """
+    """Return whether a file says nothing of NVLink, unlike NCCL's own and `nvidia-smi`'s."""
     if topology.dialect is Dialect.SMI:
         return False
     gpus = [one.gpu or Gpu() for one in _gpus(topology)]
@@ -78,8 +80,7 @@ def nvlink_is_unknown(topology: Topology) -> bool:
 def filled(topology: Topology) -> Topology:
     """Return the topology with the GPUs and NVLinks that its file leaves to detection.
 
-    `assumed` of the result names the source of the assumptions. GPUs of an unknown model only get a
-    number. A file that leaves nothing to detection is returned unchanged.
+    `assumed` of the result says from what. GPUs of an unknown model only get a number.
     """
     if not leaves_nvlink_out(topology):
         return topology
@@ -129,10 +130,7 @@ def _with_gpus(
 
 
 def _with_ports(topology: Topology, shape: _Shape | None) -> Topology:
-    """Give each NIC without a port one port, with the NIC speed of the cloud instance `shape`.
-
-    If the instance or its NIC speed is unknown, return the topology unchanged.
-    """
+    """Give each NIC without a port one, with the NIC speed of the instance `shape`, if known."""
     if shape is None or shape.nic_gbit is None:
         return topology
     words, speed = f"as {shape.name} has", shape.nic_gbit * 1000
@@ -163,9 +161,9 @@ def _sentences(model: GpuModel, gpus: int, source: str) -> tuple[str, ...]:
 
 
 def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]] | None:
-    """Return the NVLinks of each GPU by bus id; None for a number of GPUs that no board has.
+    """Return the NVLinks of each GPU by bus id; None for a number that no board has.
 
-    The result is empty for a single GPU and for models whose boards have no fixed NVLinks.
+    Empty for a single GPU and for models whose boards have no fixed NVLinks.
     """
     count = len(bus_ids)
     if model.nvlink in ("none", "bridge") or count < 2:
@@ -190,11 +188,7 @@ def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]]
 
 
 def _gpus(topology: Topology) -> list[Pci]:
-    """Return the GPUs in the order of the file.
-
-    If the file has compute capabilities, return only the GPUs that it describes as GPUs. Otherwise
-    recognise GPUs by class or device id, too.
-    """
+    """Return the GPUs in the order of the file: those it describes, else by class or id."""
     devices = list(devices_of(topology))
     named = any(one.gpu is not None and one.gpu.sm is not None for one in devices)
     return [one for one in devices if pci_kind(one, named) is PciKind.GPU]
@@ -205,10 +199,7 @@ def _has_no_port(device: Pci) -> bool:
 
 
 def _shape(topology: Topology, gpus: list[Pci]) -> _Shape | None:
-    """Return the cloud instance or board (row of `node_shapes.toml`) with the PCI tree of a file.
-
-    None if no row matches, or if a GPU is not NVIDIA's or not of class 0x0302.
-    """
+    """Return the row of `node_shapes.toml` with the PCI tree of a file of NVIDIA's GPUs, if any."""
     ids = {one.bus_id for one in gpus}
     if not all((one.class_code or "").startswith("0x0302") for one in gpus):
         return None

@@ -77,10 +77,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wire_is_sure(self) -> bool:
-        """Return whether `wire_gb_per_s` is known, not estimated or unknown.
-
-        What links between CPUs and host memory carry depends on the CPU, its settings and modules.
-        """
+        """Return whether `wire_gb_per_s` is known; between CPUs and to memory it depends on
+        much."""
         return self.sure and self.kind not in (LinkKind.CPU_TO_CPU, LinkKind.MEMORY)
 
     @property
@@ -98,10 +96,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return a name that is unique in the graph: `GPU0 -> PCI 0000:0a:00.0`.
-
-        A C2C link has the suffix ` (C2C)`, because it may join the same vertices as a PCI link.
-        """
+        """Return a unique name, such as `GPU0 -> PCI 0000:0a:00.0`, or with ` (C2C)`."""
         kind = " (C2C)" if self.kind is LinkKind.C2C else ""
         return f"{self.source} -> {self.target}{kind}"
 

@@ -17,10 +17,7 @@ class AnyRoute(Protocol):
 
 
 def best_route_indexes(routes: Sequence[AnyRoute]) -> list[int]:
-    """Return the indexes of the best routes: highest bandwidth first, then best path type.
-
-    All routes that are equally good are returned.
-    """
+    """Return the indexes of all best routes: by bandwidth, then by path type."""
     if not routes:
         return []
     best = max(routes, key=lambda route: (route.gb_per_s, -route.kind))
@@ -41,10 +38,8 @@ def local_nets(
 ) -> list[int]:
     """Return the NICs of a GPU in the order in which the GPU's channels use them, each NIC once.
 
-    `indexes` are the NVML indexes of the GPUs. GPUs that have the same nearest NICs share them
-    (`NCCL_NETDEVS_POLICY=AUTO`): each GPU starts at another NIC. The start follows from the GPU's
-    NVML index. Since NCCL 2.30.7 it follows from that index modulo the number of sharing GPUs
-    (`among_sharing`).
+    GPUs with the same nearest NICs share them (`NCCL_NETDEVS_POLICY=AUTO`): each starts at another,
+    by its NVML index, since NCCL 2.30.7 modulo the sharing GPUs (`among_sharing`).
     """
     near = best_route_indexes(gpu_net[gpu])
     if not near:
@@ -78,9 +73,6 @@ def local_gpu(
 
 
 def _mirrored(value: int, power: int) -> int:
-    """Return the lowest bits of `value` in reverse order.
-
-    `power` is a power of two; its exponent is the number of bits.
-    """
+    """Return the lowest bits of `value`, below `power` of two, in reverse order."""
     bits = power.bit_length() - 1
     return int(f"{value % power:0{bits}b}"[::-1], 2) if bits else 0

@@ -31,8 +31,7 @@ _ROW = re.compile(r"\s*(\d{1,4})\s*,\s*([0-9A-Fa-f:.]+)\s*,\s*(\d{1,2})\.(\d)\s*
 def this_machine(root: Path = Path("/")) -> Topology:
     """Return the topology from sysfs, and from `nvidia-smi` if it works.
 
-    If the output of `nvidia-smi` cannot be used, `unread` of the result has the reason. If
-    `nvidia-smi` fails, its data is left out without a reason.
+    If its output cannot be used, `unread` of the result has the reason.
     """
     topology = read_sysfs(root)
     if not any(_gpus(topology)) or shutil.which("nvidia-smi") is None:
@@ -49,10 +48,9 @@ def this_machine(root: Path = Path("/")) -> Topology:
 
 
 def capabilities(text: str) -> dict[str, tuple[int, int]]:
-    """Return the index and compute capability (90 is 9.0) of each GPU, by bus id as in sysfs.
+    """Return index and compute capability (90 is 9.0) of each GPU by bus id, from `nvidia-smi`.
 
-    `text` is the output of `nvidia-smi` with `--query-gpu=index,pci.bus_id,compute_cap
-    --format=csv,noheader`.
+    It is called with `--query-gpu=index,pci.bus_id,compute_cap --format=csv,noheader`.
     """
     found = {}
     for line in text.splitlines():
@@ -67,11 +65,9 @@ def capabilities(text: str) -> dict[str, tuple[int, int]]:
 def with_smi(
     topology: Topology, matrix: SmiMatrix | None, facts: Mapping[str, tuple[int, int]]
 ) -> Topology:
-    """Return a topology of sysfs with the indexes, compute capabilities and NVLinks of its GPUs.
+    """Return sysfs's topology with indexes, compute capabilities and NVLinks of its GPUs.
 
-    `matrix` is that of `nvidia-smi topo -m`; with None, no NVLinks are added. `facts` is the result
-    of `capabilities`. If the matrix has another number of GPUs than sysfs, nothing is added, and
-    `unread` has the reason.
+    If the matrix has another number of GPUs, nothing is added, and `unread` has the reason.
     """
     real = {}
     for device in _gpus(topology):
@@ -130,10 +126,7 @@ def _add_unread(topology: Topology, words: str) -> Topology:
 
 
 def _output(*arguments: str) -> str | None:
-    """Return the output of `nvidia-smi`.
-
-    None if `nvidia-smi` fails or hangs, as it does with a broken driver.
-    """
+    """Return the output of `nvidia-smi`; None if it fails or hangs, as with a broken driver."""
     done = run_tool(["nvidia-smi", *arguments], _TIMEOUT_S)
     if done is None or done.status != 0:
         return None

@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Net, Pci, Topology
-from nccltune.topology.hardware.rebuild import devices_of, nets_of, rebuilt
+from nccltune.topology.hardware.change import devices_of, nets_of, rebuilt
 
 _NUMBER = re.compile(r"\s*[+-]?\d{1,9}")
 _ANY_PORT = -1
@@ -49,10 +49,9 @@ def _entry(text: str) -> tuple[str, int]:
 
 
 def first_gpus(topology: Topology, count: int) -> Topology:
-    """Return the topology with the first `count` GPUs by NVML index.
+    """Return the topology with the first `count` GPUs, as `CUDA_VISIBLE_DEVICES` selects them.
 
-    `CUDA_VISIBLE_DEVICES` selects GPUs in the same way. Raises InputError if the file names fewer
-    GPUs.
+    Raises InputError if the file names fewer GPUs.
     """
     indexes = [
         place if device.gpu.index is None else device.gpu.index
@@ -79,9 +78,7 @@ def first_gpus(topology: Topology, count: int) -> Topology:
 def only_nics(topology: Topology, rule: str | None) -> Topology:
     """Return the topology with the NIC ports that `NCCL_IB_HCA=rule` selects.
 
-    NCCL applies the rule to InfiniBand and RoCE NICs; here it is applied to socket interfaces, too.
-    Without a rule all ports are kept. Raises InputError if the file has NICs and the rule selects
-    none.
+    Here it also selects socket interfaces. Raises InputError if it selects none of the NICs.
     """
     nets = nets_of(topology)
     if not rule or not nets:

@@ -8,17 +8,13 @@ from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 from nccltune.model.topology import Dialect, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.classify import PciKind, broadcom_generation, pci_kind
+from nccltune.topology.hardware.classify import PciKind, broadcom_generation, model_of, pci_kind
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
-from nccltune.topology.hardware.gpu_models import model_of
 from nccltune.topology.lint.issue import Issue, PlacedDevice, gpus, issue_about, placed, shortened
 from nccltune.topology.lint.links import is_virtual
 
 _WIRE = 60 / 80 / (8 * 128 / 130 / 8)
-"""The bandwidth that NCCL assumes for a PCIe link, divided by the link's raw bandwidth.
-
-For a Gen3 lane, NCCL assumes 0.75 GB/s; the raw bandwidth is 0.985 GB/s.
-"""
+"""What NCCL assumes of a PCIe link by its raw bandwidth: 0.75 GB/s a Gen3 lane of 0.985."""
 _HEADROOM = 0.95
 _BELOW_PORT, _SAME_CPU, _OTHER_CPU = range(3)
 
@@ -45,10 +41,7 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
 def _far(
     topology: Topology, held: list[PlacedDevice], nics: list[PlacedDevice], *, joined: bool
 ) -> Iterator[Issue]:
-    """Report GPUs that are farther from the nearest NIC than their peers.
-
-    Nothing is reported for machines with C2C or with links between switches.
-    """
+    """Report GPUs farther from a NIC than their peers, but with C2C or linked switches."""
     if not nics or any(one.device.switch_links for one in placed(topology)):
         return
     if any(gpu.c2c for _, gpu in gpus(topology)):
@@ -87,8 +80,8 @@ def _shared(
 ) -> Iterator[Issue]:
     """Report uplinks that are narrower than the devices below them need.
 
-    An uplink is too narrow if a single device below it is faster. An uplink is crowded if all GPUs
-    below it together are faster, other GPUs are elsewhere, and no NVLink joins the GPUs.
+    A single device may be faster; or all GPUs below together, if others are elsewhere without
+    NVLink.
     """
     narrow: list[tuple[Pci, str]] = []
     crowded: list[tuple[Pci, str]] = []
@@ -124,16 +117,12 @@ def _shared(
 
 
 def _is_lower_level(one: PlacedDevice) -> bool:
-    """Return whether a bridge is the lower level of a Broadcom switch.
-
-    The link above such a bridge is inside a chip, so the link is never too narrow.
-    """
+    """Return whether a bridge is a Broadcom switch's lower level, whose uplink is in the chip."""
     generation = broadcom_generation(one.above[-1], 0) if one.above else 0
     return generation > 0 and broadcom_generation(one.device, 1) == generation
 
 
 def _slots(topology: Topology, nics: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report NICs whose ports are faster than their PCIe link."""
     for one in nics:
         link = bandwidth.pci(one.device)
         speeds = [net.mbit_per_s for net in one.device.nets if (net.mbit_per_s or 0) > 0]
@@ -152,7 +141,6 @@ def _slots(topology: Topology, nics: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _uneven(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report CPUs with different numbers of GPUs."""
     numbers = Counter(str(one.cpu.numa) for one in held)
     if len(set(numbers.values())) > 1:
         words = ", ".join(f"CPU {numa} has {number}" for numa, number in numbers.items())
@@ -164,10 +152,7 @@ def _uneven(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _nvlink(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report a file that leaves NVLink to NCCL's detection.
-
-    If no GPU of another file has NVLinks, report the GPUs whose model always has NVLinks.
-    """
+    """Report a file that leaves NVLink to detection, or GPUs that must have it in no file."""
     if len(held) < 2:
         return
     if nvlink_is_unknown(filled(topology)):

@@ -24,11 +24,7 @@ from nccltune.topology.lint.shape import check_shape
 
 
 def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
-    """Report properties that differ between the nodes of several files.
-
-    The value of the majority of nodes is taken as right. If no value has a majority, the value of
-    the first file is taken.
-    """
+    """Report properties that differ between nodes from the majority's, else the first's."""
     if len(topologies) < 2:
         return
     aspects = [_aspects(topology) for topology in topologies]
@@ -54,7 +50,6 @@ def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
 
 
 def _aspects(topology: Topology) -> dict[str, str]:
-    """Return the properties that should be equal on all nodes of a job, as text."""
     held = gpus(topology)
     links = [bandwidth.pci(one.device).how for one in placed(topology)]
     switches = sum(bool(one.device.children) for one in placed(topology))
@@ -89,10 +84,7 @@ def _count(words: "Iterator[str] | list[str]") -> str:
 
 
 def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
-    """Report GPUs and NICs that only the file or only the machine has.
-
-    `root` is the directory that contains `sys`.
-    """
+    """Report GPUs and NICs that only the file or only the machine has."""
     folder = root / "sys" / "bus" / "pci" / "devices"
     here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     leaves = [one.device for one in placed(topology) if _is_end(one.device)]
@@ -120,7 +112,6 @@ def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
 
 
 def _is_end(device: Pci) -> bool:
-    """Return whether the file describes a device as a GPU or a NIC without devices below it."""
     code = device.class_code or ""
     is_end = device.gpu is not None or bool(device.nets) or code.startswith(("0x03", "0x02"))
     return is_end and not device.children

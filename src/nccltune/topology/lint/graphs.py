@@ -62,7 +62,6 @@ def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Iss
 def _members(
     graph: ChannelGraph, topologies: Sequence[Topology]
 ) -> Iterator[tuple[Severity, str, str]]:
-    """Yield the severity, id and message of each error in the GPUs that the channels name."""
     sets = []
     for number, channel in enumerate(graph.channels):
         used = Counter((gpu.host, gpu.index) for gpu in channel.gpus)

@@ -10,11 +10,7 @@ from nccltune.model.topology import Cpu, Gpu, Net, Pci, Topology
 
 
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
-    """An issue of a file.
-
-    `line` is the first line of the file that it affects; None if unknown. `devices` are the bus ids
-    of the affected devices.
-    """
+    """An issue of a file, with its first `line` if known, and bus ids of `devices`."""
 
     severity: Severity
     id: str
@@ -74,10 +70,7 @@ def issue_about(
     message: str,
     hint: str,
 ) -> Iterator[Issue]:
-    """Yield one issue about several devices; yield nothing if there are none.
-
-    `{}` in the message is replaced by the bus ids.
-    """
+    """Yield one issue about several devices, whose ids replace `{}`; nothing without any."""
     found = list(devices)
     if found:
         yield Issue(

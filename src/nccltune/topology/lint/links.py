@@ -12,10 +12,7 @@ from nccltune.topology.hardware.links import NodeKind
 from nccltune.topology.lint.issue import Issue, PlacedDevice, gpus, issue_about, placed
 
 _VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
-"""Vendor and device id of switches and ports that QEMU presents to a VM.
-
-They are TI XIO3130 (upstream, downstream) and QEMU's own port. Their link values are not real.
-"""
+"""Ids of QEMU's switches and ports in a VM, whose link values are not real: TI XIO3130, its own."""
 _WITH_LINK_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
@@ -116,10 +113,9 @@ def _widths(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _idle(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report GPUs whose link has PCIe generation 1 or 2.
+    """Report GPUs at PCIe generation 1 or 2.
 
-    NVML reports the current generation, which is lower while a GPU is idle. NCCL 2.30.7 and later
-    computes the bandwidth from that generation.
+    NVML reports the current one, lower while idle, and NCCL since 2.30.7 computes with it.
     """
     found = []
     for one in every:
@@ -136,10 +132,7 @@ def _idle(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _unlike_twins(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report devices with a slower link than others of the same model.
-
-    Usual causes are a bad slot and a loose card.
-    """
+    """Report devices with a slower link than their model's others: a bad slot or loose card."""
     twins: dict[tuple[str | None, ...], list[Pci]] = defaultdict(list)
     for one in every:
         device = one.device
@@ -206,7 +199,6 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
 
 
 def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
-    """Report GPUs with fewer NVLinks than most GPUs."""
     if len(set(counts.values())) < 2:
         return
     devices = {one.device.bus_id: one.device for one, _ in gpus(topology)}

@@ -62,11 +62,7 @@ def _version(topology: Topology) -> Iterator[Issue]:
 
 
 def _classes(topology: Topology) -> Iterator[Issue]:
-    """Report devices without a class, and files without a GPU.
-
-    For a device without a class NCCL looks up the bus id in sysfs. Only the machine that the file
-    describes has that bus id.
-    """
+    """Report files without a GPU, and devices without a class, which NCCL asks sysfs for."""
     bare = [one.device for one in placed(topology) if one.device.class_code is None]
     yield from issue_about(
         topology, Severity.WARNING, "class-missing", bare,
@@ -120,8 +116,7 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
 def _flat(topology: Topology) -> Iterator[Issue]:
     """Report GPUs directly below a CPU, where NCCL uses neither P2P nor GPUDirect RDMA.
 
-    Nothing is reported if the file has a switch. Without a NIC, a single GPU and GPUs with NVLink
-    or C2C are fine, too.
+    Not so if the file has a switch, for a single GPU without a NIC, nor with NVLink or C2C.
     """
     every = list(placed(topology))
     if topology.dialect is Dialect.SYSFS or any(one.device.children for one in every):
@@ -219,5 +214,5 @@ def _nics(topology: Topology) -> Iterator[Issue]:
 
 
 def _port(one: PlacedDevice) -> int:
-    """Return an id of the CPU port above a device. Devices below the same port have the same id."""
+    """Return an id of the CPU port above a device."""
     return id(one.above[0] if one.above else one.device)

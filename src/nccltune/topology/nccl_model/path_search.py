@@ -25,7 +25,7 @@ _KINDS = {
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """A path between two vertices: its links in order, its kind, and its lowest bandwidth in GB/s.
+    """A path: its links in order, its kind, its lowest bandwidth in GB/s.
 
     `why` is the reason if NCCL does not use the direct path; else None.
     """
@@ -39,10 +39,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hops(self) -> int:
-        """Return the number of links.
-
-        NCCL 2.30 and later counts one more for each GPU at an end.
-        """
+        """Return the number of links; NCCL 2.30 and later adds one for each GPU at an end."""
         return len(self.links)
 
     @property
@@ -73,10 +70,9 @@ class GraphIndex:
                 self.memory[link.target] = (link, self.twin(link))
 
     def _sort_links(self) -> None:
-        """Sort links in NCCL's order (`ncclTopoSortSystem`).
+        """Sort links in NCCL's order (`ncclTopoSortSystem`): wide first, up the PCI tree last.
 
-        The search takes the first of equally good paths, so the order matters. Wide links come
-        first; the link up the PCI tree comes last.
+        The search takes the first of equally good paths, so the order matters.
         """
         for links in self.leaving.values():
             links.sort(key=lambda link: -link.gb_per_s)
@@ -122,9 +118,8 @@ class GraphIndex:
     def paths_to(self, base: str, *, by_kind: bool, nvb: bool) -> dict[str, Path]:
         """Return the best path to `base` from each vertex that has one.
 
-        With `by_kind`, paths are compared by kind, then bandwidth, then hops (NCCL 2.30.7 and
-        later). Otherwise a path replaces another only if it has more bandwidth and no more hops.
-        `nvb` allows a path that passes through one other GPU over NVLink.
+        `by_kind` (2.30.7 and later) compares kind, bandwidth, hops; else a path needs more
+        bandwidth and no more hops. `nvb` allows to pass another GPU over NVLink.
         """
         local = Path(source=base, target=base, kind=PathKind.LOC, gb_per_s=bandwidth.local())
         best = {base: local}
@@ -151,11 +146,7 @@ class GraphIndex:
         return best
 
     def _may_pass(self, name: str, base: str, link: Link, path: Path, *, nvb: bool) -> bool:
-        """Return whether a path may continue through vertex `name` over `link`.
-
-        A path does not pass through a GPU, with one exception: a GPU may connect two other GPUs
-        over NVLink.
-        """
+        """Return whether a path may go on through `name`: a GPU only between two over NVLink."""
         if name == base or not self.is_a(name, NodeKind.GPU):
             return True
         return (
@@ -166,7 +157,6 @@ class GraphIndex:
         )
 
     def _kind(self, link: Link, path: Path) -> PathKind:
-        """Return the kind that `link` contributes when it extends `path`."""
         ends = (self.vertices[link.source].kind, self.vertices[link.target].kind)
         if ends == (NodeKind.PCI, NodeKind.PCI):
             return PathKind.PXB
@@ -185,7 +175,6 @@ class GraphIndex:
 def _is_better(
     kind: PathKind, width: float, path: Path, held: Path | None, *, by_kind: bool
 ) -> bool:
-    """Return whether `path`, extended by one link, is better than the path `held` so far."""
     if held is None:
         return True
     if by_kind:

@@ -67,11 +67,9 @@ class Paths:
         self._found: dict[int, _Domain] = {}
 
     def between(self, source: str, target: str) -> Path:
-        """Return the path between two vertices.
+        """Return the path: of kind NET if only the network connects them, DIS if nothing does.
 
-        The kind of the path is NET if only the network connects the vertices. The kind is DIS if
-        the vertices are in the same node but no links connect them. Raises KeyError for an unknown
-        name.
+        Raises KeyError for an unknown name.
         """
         if self._domains[source] != self._domains[target]:
             nodes = [self._graph.vertices[name].node for name in (source, target)]
@@ -85,19 +83,13 @@ class Paths:
         return same and self._domain(gpu).p2p(gpu, peer)
 
     def gdr(self, gpu: str, net: str, *, read: bool) -> Gdr:
-        """Return whether NCCL uses GPUDirect RDMA between a GPU and a port of a NIC.
-
-        `read` is True for sending (the NIC reads GPU memory) and False for receiving.
-        """
+        """Return whether NCCL uses GPUDirect RDMA; with `read` for sending, else for receiving."""
         if self._domains[gpu] != self._domains[net]:
             return Gdr(False, "not in the same node")
         return self._domain(gpu).gdr(gpu, net, read=read)
 
     def nearest_nets(self, gpu: str) -> list[str]:
-        """Return the NIC ports with the most bandwidth to a GPU.
-
-        If several have the same bandwidth, only those with the best path kind are returned.
-        """
+        """Return the NIC ports with the most bandwidth to a GPU, then the best path kind."""
         return self._domain(gpu).nearest(gpu, self._domain(gpu).nets)
 
     def _domain(self, name: str) -> "_Domain":
@@ -184,11 +176,7 @@ class _Domain:
             self._near.pop((path.source, id(among)), None)
 
     def nearest(self, source: str, among: list[str]) -> list[str]:
-        """Return the devices of `among` with the most bandwidth to `source`.
-
-        If several have the same bandwidth, only those with the best path kind are returned. `among`
-        is the list of GPUs, NICs or CPUs of this domain.
-        """
+        """Return the devices of one kind with the most bandwidth, then the best path kind."""
         key = (source, id(among))
         if key not in self._near:
             self._near[key] = self._nearest(source, among)
@@ -208,7 +196,6 @@ class _Domain:
         return min(near, key=lambda cpu: self.between(gpu, cpu).hops) if near else None
 
     def p2p_level(self) -> PathKind:
-        """Return the worst kind of path over which NCCL still uses P2P."""
         if self._settings.p2p_level is not None:
             return self._settings.p2p_level
         first = self._graph.vertices[self.cpus[0]] if self.cpus else None
@@ -296,10 +283,7 @@ class _Domain:
             self._change(msgspec.structs.replace(joined, kind=PathKind.PXN))
 
     def _gpu_of(self, net: str) -> str | None:
-        """Return the GPU that has `net` among its own NICs; None if no near GPU has it.
-
-        The source is `ncclTopoGetLocalGpu`.
-        """
+        """Return the near GPU that has `net` among its own NICs (`ncclTopoGetLocalGpu`), if any."""
         if net not in self._owners:
             self._owners[net] = self._find_gpu_of(net)
         return self._owners[net]
@@ -363,10 +347,7 @@ class _Domain:
 
 
 def _mirror(value: int, power: int) -> int:
-    """Return `value` with its bits in reverse order.
-
-    `power` is a power of two; its exponent is the number of bits.
-    """
+    """Return the bits of `value`, below `power` of two, in reverse order."""
     mirrored = 0
     low, high = 1, power >> 1
     while low < power:

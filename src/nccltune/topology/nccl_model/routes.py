@@ -17,8 +17,8 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Net, Topology
 from nccltune.topology.hardware.bandwidth import Version, known_sm, nvlink
 from nccltune.topology.hardware.build import link_graph
+from nccltune.topology.hardware.change import devices_of, nets_of
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
-from nccltune.topology.hardware.rebuild import devices_of, nets_of
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 from nccltune.topology.nccl_model.paths import Path, Paths, paths
 from nccltune.topology.nccl_model.settings import PathKind, PathSettings
@@ -27,10 +27,9 @@ _UNKNOWN_SM = 80
 
 
 class Leg(NamedTuple):
-    """A section of a route with one kind of flow. `links` are indexes into `NodeRoutes.links`.
+    """A section of a route with one kind of flow, on `links` of `NodeRoutes`.
 
-    `through_intel` marks P2P through an Intel root complex, which splits the data into small
-    packets.
+    An Intel root complex splits P2P into small packets (`through_intel`).
     """
 
     kind: FlowKind
@@ -39,11 +38,7 @@ class Leg(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A route between two devices.
-
-    `kind`, `gb_per_s` and `links` are those of NCCL's path, on which the search books bandwidth.
-    The bytes travel over `legs`.
-    """
+    """A route: the path on which the search books, and the `legs` over which bytes travel."""
 
     kind: PathKind
     gb_per_s: float
@@ -58,18 +53,11 @@ class GpuSpot(msgspec.Struct, frozen=True):
     index: int
     sm: int
     own_nvlink_gb_per_s: float = 0.0
-    """Bandwidth of NVLinks that lead back to this GPU, as in the files of some clouds.
-
-    NCCL cannot use these NVLinks, but counts them in the GPU's `totalBw`.
-    """
+    """Bandwidth of NVLinks back to this GPU in some clouds' files: unusable, but in `totalBw`."""
 
 
 class NetSpot(msgspec.Struct, frozen=True):
-    """A port of a NIC.
-
-    With `NCCL_CROSS_NIC=0`, ports with different `asic` count as different NICs. `coll` is True if
-    the network reduces in its switches (CollNet).
-    """
+    """A port of a NIC; `asic` tells NICs apart under `NCCL_CROSS_NIC=0`, `coll` is CollNet."""
 
     name: str
     label: str
@@ -82,13 +70,10 @@ class NetSpot(msgspec.Struct, frozen=True):
 
 
 class NodeRoutes(msgspec.Struct, frozen=True):
-    """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
+    """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]`, `net_gpu[n][g]`, in NCCL's order.
 
-    GPUs and NICs are in the order of the file, as NCCL numbers them.
-
-    `links` are all directed links of the node. `intel` and `amd` are True if a CPU is of that
-    vendor. `to_switch` and `from_switch` are the routes between each GPU and the NVSwitches, if
-    there are NVSwitches. `notes` lists the assumptions made.
+    `to_switch` and `from_switch` are those between GPUs and NVSwitches, if any. `notes` lists the
+    assumptions made.
     """
 
     gpus: tuple[GpuSpot, ...]
@@ -112,11 +97,9 @@ class NodeRoutes(msgspec.Struct, frozen=True):
 def node_routes(
     topology: Topology, settings: PathSettings | None = None, *, version: Version | None = None
 ) -> NodeRoutes:
-    """Return the routes between all GPUs and NICs of a node.
+    """Return the routes between all GPUs and NICs of a node. Raises InputError.
 
-    To use fewer devices, apply `topology.hardware.subset` first. `version` is the NCCL version;
-    None is the newest known. Raises InputError if the topology has no GPU, a GPU without a CPU, or
-    too many devices.
+    To use fewer devices, apply `topology.hardware.subset` first.
     """
     graph = link_graph([topology], nccl_version=version)
     found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
@@ -322,10 +305,7 @@ class _RouteFinder:
 
 
 def _sm(vertex: Vertex) -> int | None:
-    """Return the compute capability of a GPU.
-
-    None if it is unknown. Some files write 0 or -1 for unknown.
-    """
+    """Return the compute capability of a GPU; None also for the 0 or -1 of some files."""
     return vertex.sm if vertex.sm is not None and vertex.sm > 0 else None
 
 

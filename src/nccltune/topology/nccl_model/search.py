@@ -26,10 +26,15 @@ from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import NodeRoutes
 from nccltune.topology.nccl_model.search_attempts import SearchAttempts
-from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
 from nccltune.topology.nccl_model.search_heads import HeadAttempts
 from nccltune.topology.nccl_model.search_order import SearchOrder
-from nccltune.topology.nccl_model.search_rules import SearchRules, search_rules
+from nccltune.topology.nccl_model.search_rules import (
+    BestChannels,
+    Ring,
+    SearchGoal,
+    SearchRules,
+    search_rules,
+)
 from nccltune.topology.nccl_model.settings import PathKind, rules_of
 
 STEPS = 1 << 19
@@ -46,11 +51,8 @@ NEWEST: Version = (2, 31, 2)
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one search. NCCL logs it as `Pattern n, crossNic c, nChannels k, bw i/o, ...`.
 
-    - `rings`: one for each channel, with indexes into `NodeRoutes.gpus` and `NodeRoutes.nets`.
-    - `fell_back`: the search found nothing, and NCCL uses one channel of 0.1 GB/s. NCCL logs
-      "falling back to simple order".
-    - `ran_out`: an attempt used up its limit of steps before it had tried every order. NCCL's own
-      search stops at the same limit.
+    `rings` are by channel, indexes into `NodeRoutes`. `fell_back`: one channel of 0.1 GB/s
+    ("falling back to simple order"). `ran_out`: a limit of steps was reached, as in NCCL's search.
     """
 
     pattern: Pattern
@@ -145,10 +147,9 @@ def search(
 def search_nvls(
     node: NodeRoutes, *, nodes: int, version: Version | None = None
 ) -> SearchResult | None:
-    """Return the channels of NVLS: `rings` has the head of each channel and its NICs.
+    """Return the channels of NVLS: in `rings` the head of each and its NICs.
 
-    None if the node has no NVSwitches, GPUs before Hopper, or too little bandwidth. Whether the
-    driver offers multicast is not known here.
+    None without NVSwitches, Hopper, or bandwidth. Whether the driver offers multicast is not known.
     """
     if not node.nvswitch or min(gpu.sm for gpu in node.gpus) < 90:
         return None
@@ -207,10 +208,7 @@ def _tables() -> list[_Table]:
 
 
 def speeds(sm: int, *, inter: bool, version: Version) -> Sequence[float]:
-    """Return the speeds in GB/s that a search tries, fastest first.
-
-    `sm` is the compute capability times 10 (90 is 9.0).
-    """
+    """Return the speeds in GB/s that a search tries, fastest first; `sm` is 90 for 9.0."""
     fitting = [
         one
         for one in _tables()
@@ -231,18 +229,13 @@ def _search(
     *,
     coll: bool = False,
 ) -> SearchResult | None:
-    """Return the best channels of a pattern; None if a pattern that NCCL can do without has none.
-
-    `coll` restricts the search to NICs with CollNet.
-    """
+    """Return the best channels of a pattern; None if one that NCCL can do without has none."""
     found = _Search(node, pattern, version, inter, cross_nic, coll).run(least, most)
     optional = coll or found.pattern is Pattern.NVLS
     return None if optional and found.fell_back else found
 
 
 class _Search:
-    """The search for the channels of one pattern."""
-
     def __init__(
         self,
         node: NodeRoutes,
@@ -271,7 +264,6 @@ class _Search:
         self.ran_out = False
 
     def run(self, least: int, most: int) -> SearchResult:
-        """Return the best result with `least` to `most` channels."""
         if self.pattern is Pattern.RING and least == 1 and most >= 2 and self._split_nvlink():
             least = 2
         low_intra, high_intra, low_inter, high_inter = self._types()
@@ -353,9 +345,9 @@ class _Search:
         best: BestChannels,
         types: tuple[PathKind, PathKind, PathKind, PathKind],
     ) -> bool:
-        """Allow longer paths inside the node, then to NICs, then different NICs in and out.
+        """Allow longer paths in the node, then to NICs, then different NICs in and out.
 
-        Return whether there is a new goal to try. If not, the goal is reset to the shortest paths.
+        Return whether there is a new goal; if not, it is reset to the shortest paths.
         """
         low_intra, high_intra, low_inter, high_inter = types
         ceiling = goal.inter_type if self.inter else high_intra
@@ -517,9 +509,8 @@ def system_bandwidths(
 ) -> tuple[float, float]:
     """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`).
 
-    `maxBw` is the bandwidth of the fastest path: between GPUs, or with `inter` from a GPU to a NIC.
-    `totalBw` is the largest bandwidth of a GPU: of its NVLinks together or of its PCIe link. Up to
-    2.25 a C2C link counts as NVLink.
+    They are that of the fastest path (with `inter`, to a NIC), and the largest of a GPU's NVLinks
+    together, with C2C up to 2.25, or its PCIe link.
     """
     if not inter and len(node.gpus) == 1:
         return 5000.0, 5000.0

@@ -14,9 +14,8 @@ import msgspec
 from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import NodeRoutes, Route, twins
-from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
 from nccltune.topology.nccl_model.search_order import SearchOrder
-from nccltune.topology.nccl_model.search_rules import SearchRules
+from nccltune.topology.nccl_model.search_rules import BestChannels, Ring, SearchGoal, SearchRules
 from nccltune.topology.nccl_model.settings import PathKind
 
 TREES = (Pattern.BALANCED_TREE, Pattern.SPLIT_TREE, Pattern.TREE)
@@ -27,11 +26,9 @@ Bookings = tuple[tuple[int, int], ...]
 
 
 SearchStep = Iterator["SearchStep | None"]
-"""A step of the search as a generator.
+"""Yields each nested step, or None for one without work.
 
-The generator yields each nested step, and goes on when that step has ended. It yields None instead
-of a step without work. Generators replace recursion, because the search is thousands of steps deep:
-more than Python's recursion limit.
+The search is thousands of steps deep, more than Python's recursion limit.
 """
 _DONE: SearchStep = iter(())
 
@@ -88,12 +85,10 @@ class SearchAttempts:
         self._ports = [_same_port(node, net) for net in range(len(node.nets))]
 
     def run(self, steps: int) -> int:
-        """Search for the goal for at most `steps` steps.
+        """Search for the goal for at most `steps` steps; return those left, -1 if it is best.
 
-        Return the number of steps left, or -1 if no better result is possible. Two goals are
-        equivalent if they differ only in a path type that no path has. For a goal that is
-        equivalent to an earlier one, the earlier number is returned without a search, unless `best`
-        has improved since.
+        A goal that differs from an earlier one only in a path type that no path has is not searched
+        again, unless `best` has improved since.
         """
         key = (steps, *msgspec.structs.astuple(self._effective_goal()))
         if key in self._tried and self._tried[key][0] == self.found:
@@ -137,10 +132,7 @@ class SearchAttempts:
                 yield self._enter(None, gpu, to_net, to_first, "search")
 
     def _exit_steps(self) -> tuple[int, int]:
-        """Return the step at which a channel goes to its NIC, and the step at which a ring closes.
-
-        A step of -1 means never.
-        """
+        """Return the steps at which a channel goes to its NIC, and a ring closes; -1 is never."""
         if not self.inter:
             return -1, self.size - 1 if self.goal.pattern is Pattern.RING else -1
         return (self.size - 1 if self.goal.pattern is Pattern.RING else 0), -1
@@ -192,10 +184,10 @@ class SearchAttempts:
     def _enter(
         self, net: int | None, gpu: int, to_net: int, to_first: int, order: str
     ) -> SearchStep:
-        """Go to the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None.
+        """Go to the first GPU of a channel, from NIC `net` if any.
 
-        `order` selects the further GPUs: `index` goes by index, `replay` repeats the last channel,
-        and `search` tries the best GPUs first.
+        `order` of further GPUs is `index`, `replay` of the last channel, or `search`, the best
+        first.
         """
         route: Route | None = None
         bookings: Bookings = ()
@@ -211,11 +203,7 @@ class SearchAttempts:
             self._release(route, bookings)
 
     def _book(self, route: Route, back: Route, bookings: Bookings, intra: bool) -> bool:
-        """Book bandwidth on every link of a route.
-
-        Return False and book nothing if the path type is too long or a link has too little
-        bandwidth left.
-        """
+        """Book bandwidth on every link of a route; False, and nothing, if one does not fit."""
         kind = self.goal.intra_type if intra else self.goal.inter_type
         if route.kind > kind:
             return False
@@ -237,20 +225,15 @@ class SearchAttempts:
         self.hops -= self._hops(route)
 
     def _hops(self, route: Route) -> int:
-        """Return the hops of a route.
-
-        Since 2.30 NCCL models a GPU as two devices, so a route through another GPU is two hops
-        longer.
-        """
+        """Return the hops of a route; since 2.30 a GPU in between counts as two devices."""
         through_gpu = self.rules.two_devices and route.kind is PathKind.PXN
         return len(route.links) + 2 * through_gpu
 
     def _bookings_of(self, route: Route, speed: float, from_net: bool) -> Bookings:
         """Return the bandwidth in MB/s that a route books on each link.
 
-        P2P through an Intel root complex books 6/5 on PCI links, because the data is split into
-        small packets. A NIC that writes to a GPU before compute capability 8.0 also books 1/8 on
-        the other direction.
+        P2P through Intel's root complex books 6/5 on PCI; a NIC's writes to a GPU before 8.0 book
+        1/8 the other way.
         """
         key = (id(route), speed)
         found = self._known_bookings.get(key)
@@ -272,10 +255,8 @@ class SearchAttempts:
         return self._known_bookings[key]
 
     def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep | None:
-        """Continue at a GPU, which is number `step` of the channel (`ncclTopoSearchRecGpu`).
-
-        Return None if the limit of steps is reached.
-        """
+        """Continue at a GPU, number `step` of the channel (`ncclTopoSearchRecGpu`); None at the
+        limit."""
         if self.time <= 0:
             return None
         self.time -= 1
@@ -295,7 +276,7 @@ class SearchAttempts:
     def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep:
         """Continue at each next GPU whose links have enough bandwidth left.
 
-        The search spends nearly all its time in this loop, so `_book` and `_release` are inlined.
+        Nearly all time is spent here, so `_book` and `_release` are inlined.
         """
         left = self.left
         open_routes = self._open[gpu]
@@ -322,10 +303,9 @@ class SearchAttempts:
                 del self.gpus[step + 1 :]
 
     def _open_routes(self) -> list[list[Bookings | None]]:
-        """Return the bookings of each route between GPUs at the goal's speed.
+        """Return the bookings of each route between GPUs; None for one that is too long.
 
-        A route has None instead if its path type is too long for the goal. For a tree, the route
-        back counts too.
+        For a tree, the route back counts too.
         """
         goal = self.goal
         tree = goal.pattern in TREES
@@ -350,10 +330,8 @@ class SearchAttempts:
             self._release(route, bookings)
 
     def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> SearchStep:
-        """Go from a GPU to the NIC through which the channel leaves.
-
-        A balanced tree books half of its NIC speed on each of its first two GPUs.
-        """
+        """Go to the NIC through which the channel leaves; a balanced tree books half of it
+        twice."""
         goal = self.goal
         balanced = goal.pattern is Pattern.BALANCED_TREE
         speed = goal.inter_gb_per_s / (2 if balanced else 1)
@@ -372,7 +350,6 @@ class SearchAttempts:
             self._release(route, bookings)
 
     def _fits(self, start: int, net: int, step: int) -> bool:
-        """Return whether a channel that entered through NIC `start` may leave through NIC `net`."""
         goal = self.goal
         a, b = self.node.nets[start], self.node.nets[net]
         if goal.pattern is Pattern.TREE and net != start:
@@ -384,7 +361,6 @@ class SearchAttempts:
         return not (goal.pattern is Pattern.BALANCED_TREE and step != 0 and net != self.net_out)
 
     def _next(self, gpu: int, step: int, to_net: int, order: str) -> Sequence[int]:
-        """Return the GPUs to try next, best first."""
         if order == "index":
             return (step + 1,)
         if order == "replay":
@@ -418,10 +394,8 @@ class SearchAttempts:
         self.rings.pop()
 
     def _is_better(self) -> bool:
-        """Return whether the channels are better than `best` (`ncclTopoCompareGraphs`).
-
-        More bandwidth is better. If it is equal, fewer hops are better.
-        """
+        """Return whether the channels have more bandwidth, or fewer hops
+        (`ncclTopoCompareGraphs`)."""
         goal, best = self.goal, self.best
         count = len(self.rings)
         if count < goal.least:

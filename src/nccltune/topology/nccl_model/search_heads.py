@@ -55,7 +55,6 @@ class HeadAttempts(SearchAttempts):
                 return
 
     def _onward(self, gpu: int, _step: int, _net: int, _first: int, order: str) -> SearchStep:
-        """Book the bandwidth between the head and all GPUs of the node."""
         booked: list[tuple[Route, float]] = []
         if all(self._book_part(route, part, booked) for route, part in self._head_routes(gpu)):
             if self.goal.pattern is Pattern.COLLNET_DIRECT:
@@ -65,7 +64,6 @@ class HeadAttempts(SearchAttempts):
             self._add_part(route, -part)
 
     def _head_routes(self, gpu: int) -> list[tuple[Route, float]]:
-        """Return the routes that a head uses, with the part of its speed that each carries."""
         node = self.node
         if self.goal.pattern is Pattern.NVLS:
             parts = [2.0 if other == gpu else 1.0 for other in range(self.size)]
@@ -75,10 +73,8 @@ class HeadAttempts(SearchAttempts):
         return out + [(row[gpu], part) for row in node.gpu_gpu]
 
     def _book_part(self, route: Route, part: float, booked: list[tuple[Route, float]]) -> bool:
-        """Book a part of the channel's speed on a route, if it fits.
-
-        NCCL checks the path type only for the whole speed.
-        """
+        """Book a part of the channel's speed on a route; NCCL checks the path type for the
+        whole."""
         if part == 1.0 and route.kind > self.goal.intra_type:
             return False
         if any(self.left[link] < want for link, want in self._wants(route, part)):
@@ -108,7 +104,6 @@ class HeadAttempts(SearchAttempts):
         ]
 
     def _is_better(self) -> bool:
-        """Return whether the heads are better than `best`: more of them or more bandwidth."""
         if self.goal.pattern is not Pattern.NVLS:
             return super()._is_better()
         count, best = len(self.rings), self.best

@@ -40,10 +40,7 @@ class SearchOrder:
         self._next: dict[tuple[object, ...], tuple[int, ...]] = {}
 
     def nets(self, gpu: int | None, limit: PathKind) -> list[int]:
-        """Return the NICs to try from a GPU: first its own, then all with paths up to `limit`.
-
-        None as `gpu` means all GPUs.
-        """
+        """Return the NICs to try from a GPU (None: all): its own, then all up to `limit`."""
         key = (gpu, limit)
         if key not in self._nets_to_try:
             gpus = range(self.size) if gpu is None else (gpu,)
@@ -79,11 +76,10 @@ class SearchOrder:
     def next_gpus(
         self, gpu: int, used: int, net: int | None, pattern: Pattern, *, back_later: bool
     ) -> tuple[int, ...]:
-        """Return the GPUs to try after a GPU, best first.
+        """Return the GPUs to try after a GPU, best first, without those in the bits of `used`.
 
-        `used` has the bit of each GPU that the channel has already. If `net` is given, GPUs near
-        that NIC come first. `back_later` is True if the channel returns to a NIC, but not from the
-        next GPU: then equally good GPUs are tried in reverse.
+        GPUs near NIC `net` come first. `back_later`: the channel returns to a NIC, but not from the
+        next GPU, and equally good GPUs are tried in reverse.
         """
         if self.node.nvswitch and self.rules.neighbours_only:
             # The order does not matter: only the neighbours are left of it.
@@ -121,11 +117,8 @@ class SearchOrder:
     def _order_from(
         self, gpu: int, net: int | None, pci: tuple[int, ...] | None
     ) -> list[tuple[int, tuple[int, int]]]:
-        """Return all other GPUs, best first, each with its bandwidth and hops from `gpu`.
-
-        `pci` is the bandwidth in GB/s that the PCI link of each GPU has left. It counts only if
-        `net` is given.
-        """
+        """Return all other GPUs, best first, with bandwidth and hops; `pci` has what is left
+        there."""
         key = (gpu, net, pci)
         if key not in self._sorted:
             routes = self.node.gpu_gpu[gpu]
@@ -157,10 +150,7 @@ class SearchOrder:
 
 
 def _pci_links(node: NodeRoutes) -> list[tuple[int, int]]:
-    """Return the PCI link of each GPU: the indexes of both directions.
-
-    A GPU without one gets any link, the same for all such GPUs.
-    """
+    """Return the PCI link of each GPU, both ways; a GPU without one gets any, the same."""
     back = twins(node.links)
     of_gpu = {
         link.source: (number, back[number])

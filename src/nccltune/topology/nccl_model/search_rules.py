@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the channel search that differ between versions of NCCL (2.19.3 to 2.31).
+"""What the channel search looks for, and its rules by version of NCCL (2.19.3 to 2.31).
 
 The sources are `graph/search.cc`, `graph/connect.cc` and `transport/nvls.cc`.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
+from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.nccl_model.settings import PathKind, rules_of
 
@@ -19,10 +22,7 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[PathKind, ...]
     """The path types of the version, best first. C2C exists since 2.26, P2C since 2.27."""
     own_kinds: bool
-    """Since 2.25 only the path types between the best and the worst of the machine are tried.
-
-    Before 2.25 it is NVL (inside a node) or PIX (to NICs) up to SYS on every machine.
-    """
+    """Since 2.25 only path types of the machine are tried, before from NVL or PIX up to SYS."""
     far_nets_before_sm90: bool
     """Since 2.29 all paths to NICs are tried before compute capability 9.0."""
     split_nvlink: bool
@@ -36,16 +36,12 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     neighbours_only: bool
     """Since 2.21 a GPU with NVSwitches has only its neighbours as next GPUs."""
     near_gpus: bool
-    """Since 2.27 a channel begins at each GPU near its NIC: widest path, then best path type.
+    """Since 2.27 channels begin at each GPU near the NIC: widest, then best type.
 
-    Before 2.27 the GPUs are those with the widest path and the fewest hops, beginning at another
-    GPU for each channel.
+    Before, at those of the widest path and fewest hops, at another for each channel.
     """
     own_gpu_first: bool
-    """Since 2.27.5 the NIC's own GPU is tried first, and only equal channels are repeated.
-
-    Before 2.27.5 the last channel is repeated first even if channels may differ.
-    """
+    """Since 2.27.5 the NIC's own GPU is first, and only equal channels repeat; before, all do."""
     unbounded_single_gpu: bool
     """Before 2.21 the first speed of a node with one GPU is limited by its NIC only."""
     nets_on_one_node: bool
@@ -57,11 +53,8 @@ class SearchRules(msgspec.Struct, frozen=True, kw_only=True):
     shares_by_rest: bool
     """The rule of this name in `PathRules`."""
     head_search: int
-    """How heads of NVLS and CollNet find a NIC.
-
-    1 (before 2.22) tries one NIC. 2 (2.22) tries all, but a NIC whose GPU is a head already stays
-    booked. 3 (since 2.23) releases it.
-    """
+    """Heads of NVLS and CollNet try one NIC (1, before 2.22), or all: 2 (2.22) keeps, 3
+    releases."""
     nvls_heads: int | None
     """The most heads of NVLS: one for each GPU, since 2.25 at most 32."""
     collnet_heads: int | None
@@ -110,3 +103,62 @@ def search_rules(version: Version) -> SearchRules:
         nvls_channels={0: (16, 16)}
         | ({} if version < (2, 25, 0) else {100: (32 if version < (2, 27, 0) else 24, 32)}),
     )
+
+
+class Ring(NamedTuple):
+    """The GPUs of a channel in order, and its NICs in and out. A tree's GPUs start at its head."""
+
+    gpus: tuple[int, ...]
+    net_in: int | None = None
+    net_out: int | None = None
+
+
+class SearchGoal(msgspec.Struct):
+    """The conditions that an attempt of the search has to satisfy."""
+
+    pattern: Pattern
+    least: int
+    most: int
+    cross_nic: int
+    intra_type: PathKind
+    inter_type: PathKind
+    intra_gb_per_s: float = 0.0
+    inter_gb_per_s: float = 0.0
+    same_channels: bool = True
+
+    def set_speed(self, gb_per_s: float) -> None:
+        """Set the speed of a channel, the same inside the node and to NICs."""
+        self.intra_gb_per_s = self.inter_gb_per_s = gb_per_s
+
+
+class BestChannels(msgspec.Struct):
+    """The best channels so far, with the values of the goal that they satisfy."""
+
+    pattern: Pattern
+    cross_nic: int
+    intra_type: PathKind
+    inter_type: PathKind
+    intra_gb_per_s: float
+    inter_gb_per_s: float
+    same_channels: bool
+    rings: list[Ring]
+    hops: int
+
+    @property
+    def booked_gb_per_s(self) -> float:
+        """Return the bandwidth of all channels together to NICs, in GB/s."""
+        return len(self.rings) * self.inter_gb_per_s
+
+    def as_goal(self, goal: SearchGoal) -> SearchGoal:
+        """Return a goal of the best channels' values, to improve on, within `goal`'s channels."""
+        return SearchGoal(
+            pattern=self.pattern,
+            least=goal.least,
+            most=goal.most,
+            cross_nic=self.cross_nic,
+            intra_type=self.intra_type,
+            inter_type=self.inter_type,
+            intra_gb_per_s=self.intra_gb_per_s,
+            inter_gb_per_s=self.inter_gb_per_s,
+            same_channels=self.same_channels,
+        )

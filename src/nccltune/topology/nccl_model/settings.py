@@ -47,10 +47,7 @@ _DIGITS = (
 
 
 class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that change paths.
-
-    None is NCCL's default, which may depend on version and hardware.
-    """
+    """The settings that change paths; None is NCCL's default, by version and hardware."""
 
     p2p_level: PathKind | None = None
     """NCCL_P2P_LEVEL: the worst path that P2P uses. With NCCL_P2P_DISABLE=1: LOC, so no P2P."""
@@ -73,10 +70,7 @@ _LAST = 999
 
 
 def parse_version(text: str, where: str | None = None) -> Version:
-    """Return the version in a text such as `2.28.9`. `2.28` means the last release of 2.28.
-
-    Raises InputError, at `where`, for any other text.
-    """
+    """Return a version; `2.28` is the last release of 2.28. Raises InputError, at `where`."""
     found = re.fullmatch(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+.]\S*)?", text.strip())
     if found is None:
         raise InputError(f"'{text}' is not an NCCL version", where=where, hint="write it as 2.28.9")
@@ -98,10 +92,7 @@ def known_version(text: str | None) -> Version | None:
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, str]:
-    """Return the settings in words of the form `NAME=VALUE`.
-
-    Raises InputError for a word without `=` or with a name that does not start with `NCCL_`.
-    """
+    """Return the settings in words `NCCL_X=VALUE`. Raises InputError for any other word."""
     settings = {}
     for word in words:
         name, sign, value = word.partition("=")
@@ -114,10 +105,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, str]:
 
 
 def path_settings(settings: Mapping[str, str]) -> PathSettings:
-    """Return the path settings among `NCCL_*` settings.
-
-    A value that NCCL cannot parse is ignored, as NCCL does.
-    """
+    """Return the path settings among `NCCL_*`; what NCCL cannot parse is ignored, too."""
     p2p = level_of(settings.get("NCCL_P2P_LEVEL"))
     if _number(settings.get("NCCL_P2P_DISABLE")) == 1:
         p2p = PathKind.LOC
@@ -134,10 +122,7 @@ def path_settings(settings: Mapping[str, str]) -> PathSettings:
 
 
 def level_of(text: str | None) -> PathKind | None:
-    """Return the path kind of a level: a name up to SYS, or an old digit.
-
-    None if NCCL ignores the text.
-    """
+    """Return the path kind of a name up to SYS, or an old digit; None if NCCL ignores it."""
     if text is None:
         return None
     if text in PathKind.__members__ and PathKind[text] <= PathKind.SYS:
@@ -172,15 +157,10 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     """The path rules that differ between versions of NCCL."""
 
     by_kind: bool
-    """Since 2.30.7 paths are compared by kind, then bandwidth, then hops.
-
-    Before 2.30.7 a path replaces another only if it has more bandwidth and no more hops.
-    """
+    """Since 2.30.7 paths compare by kind, bandwidth, hops; before, by bandwidth without more
+    hops."""
     widest_cpu: bool
-    """Since 2.30.7 the CPU of a GPU is the one with the widest path.
-
-    Before 2.30.7 it is the CPU with the fewest hops.
-    """
+    """Since 2.30.7 the CPU of a GPU is the one of the widest path, before of the fewest hops."""
     c2c_as_nvlink: bool
     """Until 2.25 C2C counts as NVLink."""
     p2c: bool
@@ -188,10 +168,7 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     p2c_nearest_only: bool
     """Since 2.29 the kind P2C applies only to the nearest NICs of a GPU."""
     far_nics_bounce: bool
-    """Until 2.20 a path to a NIC that already crosses a CPU is also changed.
-
-    Without GPUDirect RDMA it then goes through the CPU of the GPU.
-    """
+    """Until 2.20 a path to a NIC that crosses a CPU, without GPUDirect RDMA, uses the GPU's CPU."""
     pxn_needs_gdr: bool
     """Since 2.30 PXN requires that the GPU beside the NIC can send with GPUDirect RDMA."""
     pxn_c2c: bool
@@ -201,15 +178,9 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     p2c_as_c2c: bool
     """Until 2.28 NCCL_NET_GDR_LEVEL treats a path of kind P2C like one of kind C2C."""
     amd_pairs_only: bool
-    """Since 2.23 P2P on AMD hosts crosses a CPU only if the node has at most two GPUs.
-
-    Before 2.23 it does so on all AMD hosts.
-    """
+    """Since 2.23 P2P on AMD crosses a CPU only with at most two GPUs in the node."""
     shares_by_rest: bool
-    """In 2.30.7 the first NIC of a GPU follows from its index modulo the GPUs that share it.
-
-    Before, and in 2.31.2, it follows from the index itself.
-    """
+    """In 2.30.7 a GPU's first NIC is its index modulo the sharing GPUs, else the index."""
     read_from_sm80: bool
     """Since 2.19.1 GPUDirect RDMA reads are on by default from compute capability 8.0."""
 

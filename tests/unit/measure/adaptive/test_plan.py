@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from nccltune.measure.adaptive.collective_plan import MOST_TRIAL_ROUNDS, PlanOptions
 from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
-from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
-from nccltune.measure.bench.round_request import PointKey
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError, PointKey
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.rule import Rule
 from nccltune.tune.result import TuneOptions

@@ -2,7 +2,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccltune.measure.bench.round_request import PointKey, RoundRequest
+from nccltune.measure.bench.conversation import PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from tests.unit.builders import choice

@@ -10,9 +10,9 @@ from nccltune.measure.bench.conversation import (
     BenchPoint,
     ExecutedChoice,
     PointError,
+    PointKey,
     TunerInputs,
 )
-from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.point_record import FailedPoint, PointRecord, TableLine
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective

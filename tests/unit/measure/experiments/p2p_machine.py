@@ -12,7 +12,7 @@ from nccltune.measure.bench.conversation import Abilities, BenchPoint, Hello, Me
 from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess
+from nccltune.measure.engine.settings_experiment import BenchProcess
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from nccltune.model.choice import Algorithm
 from nccltune.model.errors import InputError
 from nccltune.topology.flows.calibration import Figure, defaults
-from nccltune.topology.flows.evidence import UNMEASURED, is_measured
-from nccltune.topology.flows.expect import expect
+from nccltune.topology.flows.expect import UNMEASURED, expect, is_measured
 from tests.programs import load_script
 
 ROOT = Path(__file__).parents[4]

@@ -4,8 +4,7 @@ import pytest
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware.build import link_graph
-from nccltune.topology.hardware.change import add_switch, move_nic
-from nccltune.topology.hardware.rebuild import devices_of, nets_of
+from nccltune.topology.hardware.change import add_switch, devices_of, move_nic, nets_of
 from nccltune.topology.hardware.subset import chosen_nic_indexes, first_gpus, only_nics
 from nccltune.topology.nccl_model.paths import PathKind, paths
 from tests.unit.topology.samples import sample

@@ -10,8 +10,8 @@ from nccltune.model.topology import Dialect
 from nccltune.topology.files.tree import headline
 from nccltune.topology.flows.expect import expect
 from nccltune.topology.hardware.build import link_graph
+from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
-from nccltune.topology.hardware.rebuild import devices_of
 from tests.unit.topology.samples import sample
 from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton, skeleton_xml
 

@@ -22,7 +22,7 @@ from nccltune.topology.nccl_model.search import (
     speeds,
     system_bandwidths,
 )
-from nccltune.topology.nccl_model.search_goal import Ring
+from nccltune.topology.nccl_model.search_rules import Ring
 from nccltune.topology.nccl_model.settings import PathKind, PathSettings
 from tests.unit.topology.samples import FOLDER, changed, sample
 

@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from nccltune.topology.nccl_model.trees import Place, places
+from nccltune.topology.flows.flows import Place, places
 
 
 def parent_of(nodes: int, node: int) -> int | None:

@@ -20,17 +20,14 @@ from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.sample import Sample, Source
 
 FACTOR = 4
-"""Ratio of each size to the size before. It can be large, because the effect of a setting changes
-smoothly with the size."""
+"""Ratio of each size to the one before: effects of settings change smoothly."""
 
 
 class BenchRunner:
-    """Runs the bench with the options in `launch`. It times `collectives` from `low` to `high`
-    bytes.
+    """Runs the bench with the options in `launch`; it times `collectives` from `low` to `high`.
 
-    `tried` are the settings that `read_facts` searches for in NCCL's log. `program` replaces the
-    bench. Raises InputError if `tried` has a setting to unset, because the bench can only set
-    variables.
+    `tried` are searched for in NCCL's log. Raises InputError if a setting is to be unset: the bench
+    can only set variables.
     """
 
     def __init__(
@@ -65,11 +62,9 @@ class BenchRunner:
         *,
         choices: bool = False,  # noqa: ARG002 - the bench always has them
     ) -> ProcessResult:
-        """Run one process, as specified in `TrialRunner.run`.
+        """Run one process; the times of the first decide how many calls make a timing.
 
-        The times of the first process decide how many calls make one timing in all later processes,
-        so that those processes can be compared. Raises the errors of `Bench`, and PlatformError for
-        a collective that the bench cannot measure.
+        Raises the errors of `Bench`, and PlatformError for a collective that it cannot measure.
         """
         times: dict[Call, list[float]] = {}
         error: str | None = None
@@ -110,7 +105,6 @@ def _able(hello: Hello) -> list[str]:
 
 
 def _error(points: Sequence[BenchPoint], collective: Collective) -> str | None:
-    """Return the reason why these points make their process invalid; None if they do not."""
     for point in points:
         if point.wrong:
             return (

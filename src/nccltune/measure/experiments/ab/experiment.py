@@ -35,12 +35,9 @@ from nccltune.model.sample import Purpose, Sample
 
 
 class ProcessResult(NamedTuple):
-    """The result of a process.
+    """The result of a process: None for a `hello` if it did not start, and `facts` without a log.
 
-    hello       the platform that the process ran on; None if it did not start
-    facts       the effective settings of NCCL; None without a log
-    error       the reason if the process does not count
-    recorded_s  in a replay, how long the recorded process took, in seconds
+    `error` is why it does not count; `recorded_s`, in a replay, how long the recorded one took.
     """
 
     hello: Hello | None
@@ -60,13 +57,11 @@ class TrialRunner(Protocol):
         *,
         choices: bool = False,
     ) -> ProcessResult:
-        """Run one process with these settings. Pass its timings to `keep` when they arrive.
+        """Run process `number` (two a round) with these settings; pass timings to `keep`.
 
-        With `choices`, the timings have what NCCL ran, where that can be known; NCCL's log of it
-        may slow the process down. `number` is the number of the process: `number // 2` is the same
-        for both processes of a round. Raises LaunchError, PlatformError or InputError if the
-        process cannot be started. If the process has the default settings, such an error ends the
-        trial. If it has the proposed settings, the error is the result of these settings.
+        With `choices` they have what NCCL ran; its log may slow the process down. Raises
+        LaunchError, PlatformError or InputError if it cannot be started, which ends a trial if the
+        settings are the default, and else is their result.
         """
 
 
@@ -81,12 +76,8 @@ class TrialScope(NamedTuple):
 class TrialOutcome(NamedTuple):
     """How a trial ended: `reason` is `done`, `budget`, `failed` or `interrupted`.
 
-    rounds         numbers of the rounds in which both sides ran to their end
-    known          number of these rounds that are from earlier runs
-    processes      number of processes that this run started
-    error          the error of a process with the proposed settings; None if none failed
-    default_facts  effective settings of NCCL without the proposed settings
-    set_facts      effective settings of NCCL with the proposed settings
+    In `rounds` both sides ran to their end; `known` of these are from earlier runs. `error` is that
+    of the proposed settings, if any.
     """
 
     reason: str
@@ -100,11 +91,7 @@ class TrialOutcome(NamedTuple):
 
 
 class TrialExperiment:
-    """One trial in one study.
-
-    With `anew`, rounds of earlier runs are ignored. `now` is a clock in seconds. Raises StudyError
-    for a damaged study.
-    """
+    """One trial in one study; `anew` ignores rounds of earlier runs. Raises StudyError."""
 
     def __init__(
         self,
@@ -131,12 +118,11 @@ class TrialExperiment:
         """The results of `probe`."""
 
     def probe(self) -> Hello | None:
-        """Run the probe: the first process, a default. Return the platform that it ran on.
+        """Run the first process, a default (of two libraries, both, with choices logged).
 
-        For two libraries, run one process with each, and make NCCL log its choices. Return None,
-        and run nothing, if nothing is left to measure. `keep_probe` writes the results to the
-        study. Raises LaunchError if the probe fails or prints no timing, InputError if it has only
-        one rank, and the errors of `TrialRunner.run`.
+        Return its platform; None, without a run, if nothing is left to measure. Raises LaunchError
+        if it fails or prints no timing, InputError if it has one rank, and the errors of
+        `TrialRunner.run`.
         """
         if len(self._rounds()) >= self._scope.rounds or self._error() is not None:
             return None
@@ -159,10 +145,9 @@ class TrialExperiment:
         return self.probed["default"][0].hello
 
     def keep_probe(self) -> None:
-        """Write the results of `probe` to the study. The study must exist, and be locked.
+        """Write the results of `probe` to the study, which must exist and be locked.
 
-        Another trial may have ended since the study was read, so the rounds are counted anew.
-        Raises StudyError for a failed write and for a damaged study.
+        Another trial may have ended since, so rounds are counted anew. Raises StudyError.
         """
         probes = self._lines[len(self._lines) - len(self.probed) :]
         self._lines, self._next_round = self._read()
@@ -179,8 +164,8 @@ class TrialExperiment:
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until all rounds are complete, the settings fail or the budget is spent.
 
-        All timings are in the study when this returns or raises. Raises LaunchError, PlatformError
-        or InputError if the default does not run, StudyError for a failed write.
+        All timings are in the study. Raises LaunchError, PlatformError or InputError if the default
+        does not run, StudyError for a failed write.
         """
         reason = self._scheduler.run([sequential_source(self._tasks(on_status))])
         return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
@@ -210,11 +195,7 @@ class TrialExperiment:
         return (SIDES[1], SIDES[0]) if flip ^ (index % 2 == 1) else SIDES
 
     def _round(self, on_status: StatusCallback) -> None:
-        """Run both processes of the next round.
-
-        A round that is interrupted between its processes is not completed later: the two processes
-        would not run close together in time.
-        """
+        """Run both processes of the next round; one that is interrupted is not completed later."""
         number = self._take_round()
         for side in self.order(len(self._rounds())):
             on_status(self._status(side))
@@ -232,7 +213,6 @@ class TrialExperiment:
             yield [CallTask(2 * self._times.expected_s, partial(self._round, on_status))]
 
     def _read(self) -> tuple[list[TrialRun], int]:
-        """Return the processes of this trial so far, and a round that no trial has used."""
         every = self._runs.lines.read()
         used = [line.round for line in every] + [one.round for one in self._runs.samples()]
         own = [] if self._anew else [line for line in every if line.trial == self._trial.key]
@@ -250,7 +230,6 @@ class TrialExperiment:
         *,
         choices: bool = False,
     ) -> tuple[ProcessResult, float]:
-        """Run one process of round `number`. Return its result and its duration in seconds."""
         began = self._now()
         start = 2 * (number + 1) + SIDES.index(side)
         try:
@@ -310,10 +289,7 @@ class TrialExperiment:
         return [line for line in self._lines if not line.probe and line.error is None]
 
     def _error(self) -> str | None:
-        """Return the error of a process with the settings; None if there is none.
-
-        Such an error is the result of the settings. The settings are not tried again.
-        """
+        """Return the error of the settings, which are then not tried again; None without one."""
         return next((line.error for line in self._lines if line.side == "set" and line.error), None)
 
     def _facts(self, side: Side) -> StartFacts | None:

@@ -43,11 +43,9 @@ class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
-    """Return the effective settings from the log files in `folder`; None without such files.
+    """Return the effective settings from the log files in `folder`; None without any.
 
-    `tried` are the proposed settings. There is no log if process 0 ran on a machine that does not
-    share the folder, or if the program does not use NCCL. Raises InputError for a log that
-    cannot be read.
+    Process 0 may run elsewhere, or not use NCCL. Raises InputError for an unreadable log.
     """
     files = sorted(folder.glob(LOG))
     log = read_run_log(files) if files else None
@@ -71,11 +69,7 @@ def facts_of(log: RunLog, tried: SettingChanges) -> StartFacts:
 
 
 def differences(before: StartFacts, after: StartFacts) -> Iterator[str]:
-    """Yield each difference between two processes as text, for example `channels 24 -> 2`.
-
-    Facts that one of the processes did not log are not compared. Also yield each sign of a broken
-    platform that only `after` has.
-    """
+    """Yield each difference, such as `channels 24 -> 2`, and alarms of `after` alone."""
     for words, name in (("channels", "channels"), ("NVLS channels", "nvls_channels")):
         one, other = getattr(before, name), getattr(after, name)
         if one is not None and other is not None and one != other:
@@ -109,10 +103,7 @@ class Logs(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings that make NCCL log its start, and with `choices` what each call runs.
-
-        Without `choices` NCCL logs nothing after its start.
-        """
+        """Return what makes NCCL log its start, and with `choices` what each call runs."""
         return {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH" + ",TUNING" * self.choices,
@@ -120,10 +111,7 @@ class Logs(NamedTuple):
         }
 
     def fetch(self) -> None:
-        """Copy the log from the pods into `folder`. Without pods, do nothing.
-
-        A log that cannot be fetched is ignored.
-        """
+        """Copy the log from the pods into `folder`, if there are any and it can be had."""
         if self.pods is not None and (data := self.pods.take(f"{self._stem}*")):
             (self.folder / f"{STEM}pod").write_bytes(data)
 
@@ -135,10 +123,7 @@ class Logs(NamedTuple):
 
 @contextlib.contextmanager
 def logs_of_start(with_launcher: WithLauncher | None, *, choices: bool = False) -> Iterator[Logs]:
-    """Yield the log of one process start, with a launcher or on this machine.
-
-    With `choices` NCCL also logs what each call runs. The folder is deleted at the end.
-    """
+    """Yield the log of one process start, with a launcher or here; deleted at the end."""
     pods = None if with_launcher is None else with_launcher.pods
     # Process 0 may run on another node and must write the log to a folder that this machine can
     # read. The current folder is usually shared between nodes; /tmp is not.

@@ -31,15 +31,14 @@ from nccltune.model.sizes import format_bytes
 Effect = Literal["faster", "slower", "same"]
 Decision = Literal["keep", "mixed", "harms", "no help", "failed", "open"]
 LEAST_EFFECT = 0.01
-"""The least relative difference at one size that counts as faster or slower. A smaller difference
-counts as `same`, even if it is certain."""
+"""The least relative difference at one size that counts, even if a smaller one is certain."""
 
 
 class SettingGain(msgspec.Struct, frozen=True):
-    """The default's time over the time with the settings, with its 95 % interval.
+    """The default's time over that with the settings (1.4: 1.4 times as fast), with its 95 %
+    interval.
 
-    A gain of 1.4 is 1.4 times as fast. `known` is False if there are too few rounds to show their
-    noise; the noise is then assumed.
+    `known` is False if the noise is assumed, for want of rounds.
     """
 
     gain: float
@@ -50,8 +49,7 @@ class SettingGain(msgspec.Struct, frozen=True):
 
 
 class SizeGain(msgspec.Struct, frozen=True):
-    """One size: the median times in us and the bus bandwidths without and with the settings, and
-    the gain."""
+    """One size: median times in us and bus bandwidths without and with the settings."""
 
     bytes: int
     default_us: float
@@ -72,10 +70,9 @@ class RangeGain(msgspec.Struct, frozen=True):
 
 
 class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
-    """The gains of one collective at one scale.
+    """The gains of one collective at one scale, `overall` in the mean.
 
-    `noise` is how far two medians of the default typically differ (A/A), as a fraction; None if
-    there are too few timings. `overall` is the mean gain over all sizes.
+    `noise` is how far two medians of the default differ (A/A), as a fraction; None if unknown.
     """
 
     collective: Collective
@@ -89,17 +86,12 @@ class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
 class TrialVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `try.json`.
 
-    decision    `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`,
-                `failed` (a process with the settings failed) or `open` (too few rounds)
-    why         explains the decision
-    baseline    settings of earlier trials that both sides have
-    read        proposed settings that NCCL logged as read; None without a log
-    changed     differences between the two sides in NCCL's log, as text
-    reason      why the measurement ended
-    known       number of rounds from earlier runs
-    min_gain    the least gain that counts as help, as a fraction
-    what        the measured command, as words
-    command     the command that resumes the trial
+    decision  `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`, `failed`
+              (a process with the settings failed) or `open` (too few rounds)
+    baseline  settings of earlier trials that both sides have
+    read      proposed settings that NCCL logged as read; None without a log
+    changed   differences between the two sides in NCCL's log, as text
+    min_gain  the least gain that counts as help, as a fraction
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -124,11 +116,7 @@ class TrialVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def judge(
     trial: SettingTrial, samples: Iterable[Sample], outcome: TrialOutcome, *, min_gain: float
 ) -> TrialVerdict:
-    """Return the verdict on the rounds of a trial.
-
-    `min_gain` is a fraction (0.03 is 3 %). A range of sizes with a smaller gain does not count as
-    an improvement.
-    """
+    """Return the verdict on a trial; only ranges that gain `min_gain` (0.03 is 3 %) help."""
     measured = list(_gains(trial, samples, outcome.rounds))
     decision, why = _decide(measured, outcome, min_gain)
     before, after = outcome.default_facts, outcome.set_facts
@@ -152,10 +140,7 @@ def judge(
 
 
 def never_read(verdict: TrialVerdict) -> list[str]:
-    """Return the proposed settings of NCCL that NCCL did not log as read.
-
-    Settings to unset are left out. The list is empty if there is no log.
-    """
+    """Return the proposed settings that NCCL did not log as read; none without a log."""
     if verdict.read is None:
         return []
     return [
@@ -186,8 +171,6 @@ def _gains(
 
 
 def _as_choice(sample: Sample, trial: SettingTrial) -> Sample:
-    """Return a sample that `sort_samples` accepts: its choice is `tuned` or `default` by its
-    side."""
     mine = sample.settings == trial.of("set")
     return msgspec.structs.replace(
         sample,
@@ -225,7 +208,7 @@ def _collective(
 
 
 def _by_round(group: Iterable[Timings], size: int) -> dict[int, float]:
-    """Return, by round, the mean gain at a size over all conditions (in place and out of place)."""
+    """Return, by round, the mean gain at a size over both placements."""
     values: dict[int, list[float]] = defaultdict(list)
     for timings in group:
         for round_, gain in timings.log_gains(size, TUNED_RUN).items():
@@ -234,10 +217,7 @@ def _by_round(group: Iterable[Timings], size: int) -> dict[int, float]:
 
 
 def _pooled(sizes: Sequence[Mapping[int, float]], confidence: float = 0.95) -> Interval:
-    """Return the mean gain with its interval, from the mean over `sizes` in each round.
-
-    Only rounds that all sizes have are used. If there is no such round, the gain is 0.
-    """
+    """Return the mean gain over `sizes` in the rounds that all have, with its interval; else 0."""
     rounds = set(sizes[0]).intersection(*sizes[1:]) if sizes else set()
     values = [math.fsum(gains[at] for gains in sizes) / len(sizes) for at in sorted(rounds)]
     found = estimate(
@@ -279,10 +259,7 @@ def _median(group: Iterable[Timings], size: int, choice: AnyChoice) -> float:
 
 
 def _noise(timings: Timings) -> Noise:
-    """Return the A/A noise: how far two medians of the default differ between processes.
-
-    All timings of one process count as one value, their median.
-    """
+    """Return how far two medians of the default differ between processes (A/A)."""
     cells: dict[int, dict[AnyChoice, Series]] = {}
     for size in timings.sizes:
         by_round: dict[int, list[float]] = defaultdict(list)

@@ -28,10 +28,9 @@ LIMIT_S = 1800.0
 
 
 class ProgramRunner:
-    """Runs `program` with the environment `base`, with or without a launcher.
+    """Runs `program` with the environment `base`, for at most `limit_s` seconds.
 
-    `tried` are the settings that `read_facts` searches for in NCCL's log. A process is killed after
-    `limit_s` seconds.
+    `tried` are searched for in NCCL's log.
     """
 
     def __init__(
@@ -57,11 +56,8 @@ class ProgramRunner:
         *,
         choices: bool = False,
     ) -> ProcessResult:
-        """Run one process, as specified in `TrialRunner.run`.
-
-        Raises PlatformError if the program cannot be started, InputError if the nodes of the
-        launcher are unknown, LaunchError if a cluster provides no pods.
-        """
+        """Run one process. Raises PlatformError if it cannot be started, InputError for unknown
+        nodes, LaunchError without pods."""
         with logs_of_start(self._with_launcher, choices=choices) as logs:
             variables = applied(self._base, settings) | logs.settings
             words, lines = self._command(variables, settings)
@@ -87,7 +83,6 @@ class ProgramRunner:
     def _command(
         self, variables: Mapping[str, str], settings: SettingChanges
     ) -> tuple[list[str], list[bytes]]:
-        """Return the command, and the lines to write to its standard input."""
         if self._with_launcher is None:
             return self._program, []
         names = {PRELOAD if name == LIBRARY else name for name in (*self._tried, *settings)}
@@ -97,10 +92,7 @@ class ProgramRunner:
 def _read(
     output: bytes, logs: Mapping[tuple[str, int], NcclLog]
 ) -> tuple[list[Sample], FileReport]:
-    """Return the samples in the output of one process, and the report on reading it.
-
-    All tables of the output belong to one round; the same size in several tables is a repeat.
-    """
+    """Return the samples of one process, whose tables are one round, and the report."""
     report = FileReport(name=TOOL)
     context = Context(
         name=TOOL,

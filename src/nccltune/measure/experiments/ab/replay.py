@@ -48,10 +48,7 @@ class ReplayRunner:
             )
 
     def choose(self, default: SettingChanges, proposed: SettingChanges) -> None:
-        """Select the latest recorded trial that compared these two sets of settings.
-
-        Raises InputError if there is no such trial.
-        """
+        """Select the latest recorded trial of these two sets. Raises InputError without one."""
         sides = {_key(default), _key(proposed)}
         for recorded in self._trials.values():
             if sides <= recorded.keys():
@@ -66,10 +63,7 @@ class ReplayRunner:
             )
 
     def library(self, named: str) -> str:
-        """Return the path of a library in a recorded trial: `named` is the path or its release.
-
-        Raises InputError if no trial has it.
-        """
+        """Return the path of a library of a recorded trial, by path or release; else InputError."""
         known: dict[str, set[str]] = {}
         for sides in self._trials.values():
             for key, found in sides.items():
@@ -95,11 +89,9 @@ class ReplayRunner:
         *,
         choices: bool = False,
     ) -> ProcessResult:
-        """Draw one process, as specified in `TrialRunner.run`.
+        """Draw one process; if possible both of a round from one recorded round.
 
-        If possible, both processes of a round are drawn from one recorded round, in which the
-        machine was in the same state for both processes. Raises StudyError for a study without a
-        platform.
+        The machine was then in one state. Raises StudyError for a study without a platform.
         """
         # With `choices`, NCCL's log slowed a process down: its times count only as a probe.
         recorded = {

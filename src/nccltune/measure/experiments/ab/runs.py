@@ -23,11 +23,9 @@ SIDES: tuple[Side, Side] = ("default", "set")
 
 
 class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial: the two sets of settings to compare, and the command to run.
+    """A trial: the `settings` that only one side has, beside the `baseline` of both.
 
-    `baseline` are the settings that earlier trials kept; both sides have them. `settings` are the
-    proposed settings, which only one side has in addition. A value of None unsets a setting. `what`
-    is the command, as words.
+    None unsets a setting. `what` is the measured command, as words.
     """
 
     settings: dict[str, str | None]
@@ -76,11 +74,7 @@ class TrialRun(
 
 
 class TrialFiles:
-    """The files of a study with all its trials.
-
-    `lines` has every process that has ended, `timings` every timing of the study, both oldest
-    first.
-    """
+    """The files of a study with all its trials, oldest first."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -88,10 +82,7 @@ class TrialFiles:
         self.timings = LineFile(study, study.samples_path.name, Sample)
 
     def samples(self) -> list[Sample]:
-        """Return every timing of every trial, oldest first. Imported samples are left out.
-
-        Raises StudyError for a damaged line.
-        """
+        """Return every timing of every trial, without imported ones. Raises StudyError."""
         return [
             sample
             for sample in self.timings.stream()

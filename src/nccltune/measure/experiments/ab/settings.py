@@ -11,8 +11,7 @@ from nccltune.model.errors import InputError
 
 SettingChanges = Mapping[str, str | None]
 LIBRARY = "libnccl.so.2"
-"""The name under which the NCCL library of a process stands among its settings: its value is a
-path. Without it a process loads the NCCL that it finds."""
+"""Stands among settings for the path of the NCCL to load, instead of the one it finds."""
 PRELOAD = "LD_PRELOAD"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.S)
@@ -90,10 +89,7 @@ def label(settings: SettingChanges) -> str:
 
 
 def applied(environment: Mapping[str, str], settings: SettingChanges) -> dict[str, str]:
-    """Return a copy of the environment with the settings applied.
-
-    A program loads the NCCL of `LIBRARY` before its own, whatever its run path is.
-    """
+    """Return a copy of the environment with the settings applied, `LIBRARY` before any NCCL."""
     found = {name: value for name, value in environment.items() if name not in settings}
     found |= {name: value for name, value in settings.items() if value is not None}
     library = found.pop(LIBRARY, None)

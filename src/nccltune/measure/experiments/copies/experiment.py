@@ -31,12 +31,10 @@ NOISE_FLOOR = 0.02
 
 
 class CopiesScope(NamedTuple):
-    """The options of a comparison: sizes from `low` to `high` bytes, and `pairs` pairs of
-    processes.
+    """A comparison of sizes from `low` to `high` bytes in `pairs`: NCCL, copy engines.
 
-    A pair is one process with NCCL and one with copy engines. With `policies`, the library's
-    policies are tried as well. With `load`, the GPUs run compute kernels during the calls.
-    Differences of less than `noise_floor` (0.02 is 2 %) do not count.
+    `policies` of the library may be tried as well. With `load`, the GPUs compute meanwhile.
+    Differences below `noise_floor` (0.02 is 2 %) do not count.
     """
 
     low: int
@@ -59,10 +57,8 @@ def check_scope(scope: CopiesScope) -> None:
 
 
 class CopiesExperiment(SettingsExperiment[CopiesScope, CopiesVerdict]):
-    """The comparison of NCCL with copy engines by message size, on one node.
-
-    Raises PlatformError for several nodes, and the errors of `SettingsExperiment`.
-    """
+    """The comparison of NCCL with copy engines by message size. Raises also PlatformError for
+    several nodes."""
 
     retry = True
 

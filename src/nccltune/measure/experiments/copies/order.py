@@ -24,8 +24,7 @@ PROOF_PAIRS = 6
 class CopyOrder:
     """Decides which process to start next in the comparison by message size.
 
-    `leader` returns the policy that is worth a proof, or None if none is. `leader` is called when
-    all policies have run.
+    When all policies have run, `leader` returns the one that is worth a proof, if any.
     """
 
     def __init__(
@@ -79,8 +78,7 @@ class CopyOrder:
         return self.results.pair_gains(COPY_ENGINE, 0)[: self.pairs]
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return, for each pair of the proof, the gain of the champion over copy engines without a
-        policy, by call. The list is empty if there is no champion."""
+        """Return, for each pair of the proof, the champion's gain over plain copy engines."""
         if self.champion is None:
             return []
         return self.results.pair_gains(self.champion, 0, over=COPY_ENGINE)

@@ -11,7 +11,7 @@ from pathlib import Path
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, RunningBench, Starter
+from nccltune.measure.engine.settings_experiment import BenchProcess, RunningBench, Starter
 from nccltune.measure.experiments.copies.settings import CONNECTIONS, ENOUGH_CONNECTIONS, ON
 from nccltune.model.errors import InputError, LaunchError
 
@@ -31,12 +31,11 @@ def on_gpus(
     *,
     program: Sequence[str] | None = None,
 ) -> Starter:
-    """Return a starter of `nccltune-bench` with the options in `launch`.
+    """Return a starter of `nccltune-bench`, with `library` preloaded but for the default.
 
-    `library` is preloaded unless the settings are the default. `program` replaces the bench. The
-    first process must be a default: it reports the path of NCCL. Raises InputError for a missing
-    library. The starter raises the errors of `Bench`, and LaunchError if copy engines carry no
-    message or the library refuses a setting.
+    The first process must be a default: it reports the path of NCCL. Raises InputError for a
+    missing library. The starter raises the errors of `Bench`, and LaunchError if copy engines carry
+    no message or a setting is refused.
     """
     if not library.is_file():
         raise InputError(
@@ -73,10 +72,7 @@ def on_gpus(
 
 
 def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make `library` interpose on NCCL.
-
-    `nccl` is the path of NCCL. If it is None, the library searches for NCCL.
-    """
+    """Return the variables that put `library` before NCCL at `nccl`, or where it finds one."""
     others = environment.get("LD_PRELOAD")
     variables = {"LD_PRELOAD": f"{library}:{others}" if others else str(library)}
     variables[CONNECTIONS] = environment.get(CONNECTIONS) or ENOUGH_CONNECTIONS
@@ -86,10 +82,10 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
 
 
 def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, int]:
-    """Return the number of messages by carrier (NCCL or copy engine), from the file `counts`.
+    """Return the messages by carrier from the file `counts`.
 
-    Raises LaunchError if copy engines carried no message or the library refused a setting. The
-    process then did not measure what the settings request.
+    Raises LaunchError if copy engines carried none or a setting was refused: the process then did
+    not measure what the settings request.
     """
     warnings = list(dict.fromkeys(_WARNING.findall(stderr_tail)))
     for warning in warnings:
@@ -106,10 +102,7 @@ def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, in
 
 
 def count_messages(text: str) -> dict[str, int]:
-    """Return the number of messages by carrier (NCCL or copy engine), over all processes.
-
-    `text` is the content of the file that `NCCLTUNE_SENDRECV_STATS` names.
-    """
+    """Return the messages by carrier in a file of `NCCLTUNE_SENDRECV_STATS`, of all processes."""
     found: dict[str, int] = {}
     for carrier, messages in _COUNT.findall(text):
         found[carrier] = found.get(carrier, 0) + int(messages)

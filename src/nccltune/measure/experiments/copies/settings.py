@@ -31,23 +31,19 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 ENOUGH_CONNECTIONS = "32"
 """Its value for the library, if it is not set. The library does not set it."""
 TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
-"""Values of `CONNECTIONS` with which NCCL carries everything
-(`native/sendrecv/cuda/connections.cc`)."""
+"""Values with which NCCL carries everything (`native/sendrecv/cuda/connections.cc`)."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
 _STEPS = (2, 4, 8)
 _CHANNELS = (1, 4)
-"""Values of `CHUNK`, `STEPS` and `CHANNELS` to try with the policy `vccl`. The policy's defaults,
-one slot and two channels, are also tried."""
+"""Values to try with the policy `vccl`, besides one slot and two channels."""
 
 COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
-"""Settings with which copy engines carry every size of the comparison. So each size is measured
-both with NCCL and with copy engines."""
+"""Copy engines carry every size of the comparison."""
 
 
 def policies() -> list[Settings]:
-    """Return the policy `vccl` with its defaults, then with one of its settings varied at a
-    time."""
+    """Return the policy `vccl` with its defaults, then with one setting varied at a time."""
     return [_policy({}), *(_policy(values) for values in _varied())]
 
 
@@ -89,11 +85,7 @@ def _value(name: str, value: int | str) -> str:
 
 
 def check_sizes(low: int, high: int) -> None:
-    """Raise InputError for sizes that cannot decide the threshold, or are no legal one.
-
-    The new threshold is one of the measured sizes. It is compared with the default threshold, so
-    the range must include the default threshold.
-    """
+    """Raise InputError for sizes that are no legal threshold, or are without the default."""
     bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
     if low < LEAST_FROM or high > MOST_FROM:
         raise InputError(f"sizes must be from {bounds}, like the threshold", where="‹sizes›")
@@ -106,11 +98,7 @@ def check_sizes(low: int, high: int) -> None:
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """Raise InputError if the environment has a variable that makes the comparison invalid.
-
-    Such a variable has the name of a varied setting, or changes how the library waits, or makes the
-    timing wrong.
-    """
+    """Raise InputError if the environment varies the comparison or makes it wrong."""
     for name in (POLICY, BUFFER, STEPS, CHANNELS, CHUNK):
         if name in environment:
             raise InputError(

@@ -32,22 +32,18 @@ class MessageSizeGain(NamedTuple):
 
 
 class CopyThreshold(NamedTuple):
-    """The threshold in bytes, and the reason. None means that copy engines should carry no
-    message."""
+    """The threshold in bytes (None: copy engines should carry nothing), and the reason."""
 
     from_bytes: int | None
     why: str
 
 
 def effect_of(interval: Interval, sure: Interval, floor: float) -> Effect:
-    """Return the effect of a gain (log of native time over copy engine time) at one size.
+    """Return the effect of a gain (log of native over copy engine time) at one size.
 
-    `interval` is the gain's 95 % interval. `sure` is a wider interval. Differences below `floor` (a
-    log) do not count.
-
-    The test for "not slower" begins at the largest size and stops at the first size that fails. So
-    95 % confidence for each size is 95 % for all together. Every size is tested for "slower", which
-    therefore needs the wider interval.
+    Differences below `floor` (a log) do not count. The test for "not slower" runs from the largest
+    size to the first failure, so its 95 % holds for all; every size is tested for "slower", which
+    needs the wider interval `sure`.
     """
     if interval.low > 0 and interval.value >= floor:
         return Effect.FASTER
@@ -93,10 +89,7 @@ def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThresh
 
 
 def _not_slower_from(sizes: Sequence[MessageSizeGain]) -> int | None:
-    """Return the index of the first size from which on all sizes are proven not slower.
-
-    Return None if that is not proven for the largest size.
-    """
+    """Return the index from which on all sizes are proven not slower; None if none is."""
     found = None
     for at in reversed(range(len(sizes))):
         if sizes[at].effect not in (Effect.FASTER, Effect.SAME):

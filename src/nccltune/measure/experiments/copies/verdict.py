@@ -13,6 +13,7 @@ import msgspec
 from nccltune.analyze.stats import median
 from nccltune.measure.engine.gains import Gains, NeighbourGains, ProcessGain, pooled
 from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_experiment import ProcessVerdict
 from nccltune.measure.engine.workload import RACED, Call
 from nccltune.measure.experiments.copies.order import CopyOrder
 from nccltune.measure.experiments.copies.settings import COPY_ENGINE, DEFAULT_FROM, FROM, ON, label
@@ -23,21 +24,16 @@ from nccltune.measure.experiments.copies.threshold import (
     effect_of,
     find_threshold,
 )
-from nccltune.model.sample import SCHEMA_VERSION
 
 _SURE = 0.99
-"""Confidence needed to call a size slower, or a policy faster. It is above 95 % because many sizes
-and policies are tested."""
+"""Confidence to call a size slower or a policy faster, as many are tested."""
 
 
 class SizePoint(msgspec.Struct, frozen=True):
-    """The results at one message size. Times are in us.
+    """The results at one message size, in us; `gain` is native over copy engine time.
 
-    gain                     native time over copy engine time (1.4 is 1.4 times as fast)
-    taken                    the recommended carrier: `native` or `copy engine`
-    native_load_slower       with a load: time of a compute kernel during NCCL's calls over its time
-                             without calls (1.2 is 20 % longer); None if unknown
-    copy_engine_load_slower  the same quotient during calls with copy engines
+    With a load, `*_load_slower` is the time of a compute kernel during the calls over its time
+    without them (1.2 is 20 % longer).
     """
 
     bytes: int
@@ -59,11 +55,9 @@ class PolicySize(msgspec.Struct, frozen=True):
 
 
 class PolicyPoint(msgspec.Struct, frozen=True):
-    """The effect of a policy, as a mean over the sizes from the threshold on.
+    """The effect of a policy, as a mean over the sizes from the threshold on, else all.
 
-    Without a threshold it is the mean over all sizes. `over_native` is the gain over NCCL.
-    `over_copy_engine` is the gain over copy engines without a policy, as a factor. The latter is
-    less certain, because those processes did not run in pairs.
+    `over_copy_engine`, a factor, is less certain: those processes did not run in pairs.
     """
 
     settings: dict[str, int | str]
@@ -72,26 +66,18 @@ class PolicyPoint(msgspec.Struct, frozen=True):
     sizes: list[PolicySize]
 
 
-class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class CopiesVerdict(ProcessVerdict, frozen=True, kw_only=True):
     """The content of `sendrecv.json`: how a comparison ended.
 
-    reason      `done`, `budget` or `interrupted`
     settings    the recommended settings; empty while nothing is decided
-    from_bytes  the threshold in bytes; None if copy engines should carry no message, and while
-                nothing is decided
-    load        `compute` if the GPUs ran compute kernels during the calls, else None
-    champion    the best policy; None if no policy was worth a proof
-    proof       gain of the champion over copy engines without a policy, from the pairs of the
-                proof, even if the champion is not proven faster; None without such pairs or without
-                a threshold
-    failed      settings with which a process failed, each with the reason
+    from_bytes  the threshold; None if copy engines should carry nothing, or nothing is decided
+    load        `compute` if the GPUs ran compute kernels during the calls
+    champion    the best policy, if one was worth a proof
+    proof       its gain over plain copy engines in the pairs of the proof, even if not proven
+                faster
     carried     number of messages by carrier (NCCL or copy engine); None if unknown
-    processes   number of processes that this run started
-    known       number of processes taken from earlier runs
     """
 
-    schema_version: int = SCHEMA_VERSION
-    reason: str
     settings: dict[str, int | str]
     decided: bool
     from_bytes: int | None
@@ -100,26 +86,14 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     load: str | None = None
     noise_floor: float
     points: list[SizePoint]
-    policies: list[PolicyPoint] = []
+    policies: list[PolicyPoint]
     champion: dict[str, int | str] | None = None
     proof: ProcessGain | None = None
-    failed: dict[str, str] = {}
     carried: dict[str, int] | None = None
-    noise: float
-    nodes: int
-    ranks: int
-    processes: int
-    known: int
-    seconds: float
-    replay: str | None = None
-    command: str = ""
 
 
 class ThresholdDecision(NamedTuple):
-    """The recommended settings and threshold, and the reason.
-
-    `decided` is False if not all pairs have run.
-    """
+    """What to set, and why; `decided` is False if not all pairs have run."""
 
     settings: dict[str, int | str]
     decided: bool
@@ -128,8 +102,7 @@ class ThresholdDecision(NamedTuple):
 
 
 def decide(order: CopyOrder, floor: float) -> ThresholdDecision:
-    """Return the decision from the results so far. Differences below `floor` (a log) do not
-    count."""
+    """Return the decision so far; differences below `floor` (a log) do not count."""
     if (error := order.results.failed.get(COPY_ENGINE)) is not None:
         why = f"it did not run here: {error}. The same command tries again"
         return ThresholdDecision({ON: 0}, True, None, why)
@@ -160,12 +133,8 @@ def threshold(order: CopyOrder, floor: float) -> CopyThreshold:
 
 
 def leader(order: CopyOrder, floor: float) -> Settings | None:
-    """Return the policy that is worth a proof; None if there is none.
-
-    The result is the policy with the largest mean gain over the sizes from the threshold on. Its
-    gain must exceed that of copy engines without a policy by more than the noise floor. Return None
-    also if copy engines should carry no message.
-    """
+    """Return the policy with the largest mean gain from the threshold on, if it is worth a
+    proof."""
     taken = _taken(order, threshold(order, floor).from_bytes)
     if not taken:
         return None
@@ -180,11 +149,9 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
 
 
 def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
-    """Return whether the proof shows that the champion is faster.
+    """Return whether the proof is complete and shows the champion faster.
 
-    The champion must be faster in the mean over the sizes from `from_bytes` on, with the confidence
-    `_SURE` and by at least `floor` (a log). It must be slower at none of these sizes. Return False
-    if the proof is not complete.
+    That is in the mean by `floor` (a log), with confidence `_SURE`, and slower at no size.
     """
     gains = order.proof_gains()
     if len(gains) < order.proof_pairs or order.champion in order.results.failed:
@@ -221,8 +188,7 @@ def points(order: CopyOrder, floor: float, from_bytes: int | None) -> list[SizeP
 
 
 def _load_slower(results: NeighbourGains, settings: Settings, call: Call) -> float | None:
-    """Return the median of `loads_slower` over the processes with these settings; None if
-    unknown."""
+    """Return the median of `loads_slower` over these processes; None if unknown."""
     known = [
         run.loads_slower[call] for run in results.runs_with(settings) if call in run.loads_slower
     ]
@@ -254,21 +220,13 @@ def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]
 
 
 def proof_gain(order: CopyOrder, from_bytes: int | None) -> ProcessGain | None:
-    """Return the champion's gain over copy engines without a policy, from the pairs of the proof.
-
-    The gain is the mean over the sizes from the threshold on. Return None without a proof or a
-    threshold.
-    """
+    """Return the champion's gain in the proof, from the threshold on; None without either."""
     gains, taken = order.proof_gains(), _taken(order, from_bytes)
     return ProcessGain(*pooled(order.results, gains, taken).ratio) if gains and taken else None
 
 
 def carried(results: NeighbourGains) -> dict[str, int] | None:
-    """Return the number of messages by carrier (NCCL or copy engine).
-
-    The numbers are sums over the processes with copy engines and without a policy or chunk size.
-    Return None if no process has counts.
-    """
+    """Return the messages by carrier of plain copy engines; None if no process has counts."""
     counted = [run.carried for run in results.runs_with(COPY_ENGINE) if run.carried is not None]
     if not counted:
         return None

@@ -20,8 +20,7 @@ _STEM = {
 }
 _FORCING = ("NCCL_ALGO", "NCCL_PROTO")
 _NOT_OURS = (*_FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
-"""Variables that change NCCL's choice. They are removed from the environment, so that the default
-is NCCL's own choice."""
+"""Variables that change NCCL's choice, removed so that the default is its own."""
 _EVERYWHERE = (Algorithm.RING,)
 _SIMPLE_ONLY = {
     Collective.ALLREDUCE: (
@@ -38,11 +37,9 @@ FACTOR = 2
 
 
 class NcclTestsSite(NamedTuple):
-    """The folder of the nccl-tests binaries, and how the binaries are started.
+    """The folder of the nccl-tests binaries, and how they are started.
 
-    `with_launcher` or the command `prefix` starts them. Without both, a binary runs as a single
-    process. `gpus` is the value of the option -g (GPUs of each process), unless `with_launcher` is
-    set.
+    Without `with_launcher` or the command `prefix`, a binary is one process of `gpus` GPUs.
     """
 
     folder: Path
@@ -51,11 +48,7 @@ class NcclTestsSite(NamedTuple):
     with_launcher: WithLauncher | None = None
 
     def binary(self, collective: Collective) -> Path:
-        """Return the binary of a collective.
-
-        The name of the file may have a suffix (`all_reduce_perf_mpi`). Raises PlatformError if
-        there is no such executable file.
-        """
+        """Return the binary of a collective, maybe with a suffix (`_mpi`). Raises PlatformError."""
         stem = f"{_STEM[collective]}_perf"
         exact = self.folder / stem
         found = [exact] if exact.is_file() else sorted(self.folder.glob(f"{stem}*"))
@@ -78,8 +71,7 @@ class NcclTestsSite(NamedTuple):
     ) -> list[str]:
         """Return the command for sizes from `low` to `high` bytes, each FACTOR times the last.
 
-        `variables` are the environment of the command. Raises PlatformError if the binary is
-        missing, InputError for a launcher whose nodes are unknown.
+        Raises PlatformError without the binary, InputError for unknown nodes.
         """
         words = [str(self.binary(collective)), "-b", str(low), "-e", str(high), "-f", str(FACTOR)]
         if self.with_launcher is not None:
@@ -111,9 +103,7 @@ def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
 def possible(collective: Collective) -> Sequence[Choice]:
     """Return all choices that NCCL has for a collective (`graph/tuning.cc`, 2.23 to 2.30).
 
-    This list is used if NCCL's log does not list the legal choices. NCCL refuses a forced choice
-    that it cannot run. The exception is LL128: if forced, NCCL also runs it on platforms where it
-    would never choose LL128 itself.
+    NCCL refuses those it cannot run, but runs a forced LL128 where it would never choose it.
     """
     several = [*_EVERYWHERE, *([Algorithm.TREE] if collective is Collective.ALLREDUCE else [])]
     found = [Choice(algorithm, protocol) for algorithm in several for protocol in Protocol]

@@ -48,15 +48,11 @@ from nccltune.study.files import Study
 TOOL = "nccl-tests"
 _LEAST_LIMIT_S = 300.0
 _LIMIT_FACTOR = 20.0
-"""A process counts as hung if it takes this many times longer than the last process with the same
-choice, but at least `_LEAST_LIMIT_S` seconds."""
+"""A process hangs if it takes this many times longer than the last of its choice."""
 
 
 class NcclTestsScope(NamedTuple):
-    """What to sweep: collectives, sizes from `low` to `high` bytes, and the number of rounds.
-
-    `budget_s` limits the time in seconds. `seed` shuffles the processes of a round.
-    """
+    """What to sweep, in how many rounds; `seed` shuffles the processes of a round."""
 
     collectives: Sequence[Collective]
     low: int
@@ -77,11 +73,7 @@ class ChoiceProcess(NamedTuple):
 
 
 class NcclTestsOutcome(NamedTuple):
-    """How a sweep ended: `reason` is `done` or `budget`.
-
-    `points` is the number of new timings, `known` the number of timings from earlier runs.
-    `left_out` lists the choices that are not measured, each with the reason.
-    """
+    """How a sweep ended, with new and `known` timings, and why choices are `left_out`."""
 
     reason: str
     points: int
@@ -91,10 +83,7 @@ class NcclTestsOutcome(NamedTuple):
 
 
 class NcclTestsExperiment:
-    """One sweep with the binaries of one site.
-
-    `base` is the environment of all processes. `now` is a clock in seconds.
-    """
+    """One sweep with the binaries of one site, whose processes have the environment `base`."""
 
     def __init__(
         self,
@@ -122,12 +111,10 @@ class NcclTestsExperiment:
         self._reused = 0
 
     def hello(self) -> Hello:
-        """Return the platform of this sweep, from a probe of the default.
+        """Return the platform of this sweep, from a probe of the default; write nothing.
 
-        Nothing is written to the study.
-
-        Raises LaunchError if the default does not run, PlatformError if a binary is missing or
-        cannot be started, InputError for a launcher whose nodes are unknown.
+        Raises LaunchError if the default does not run, PlatformError without a binary, InputError
+        for unknown nodes.
         """
         first = self._probe(self._wanted.collectives[0], DEFAULT)
         return Hello(
@@ -159,27 +146,16 @@ class NcclTestsExperiment:
         return NcclTestsOutcome(reason, self._points, self._reused, self._spent_s(), left_out)
 
     def plan(self) -> list[ChoiceProcess]:
-        """Return the processes of all rounds, in order.
-
-        A process is left out if all its timings are recorded, or if its choice cannot be measured.
-        A choice without a probe counts as measurable. Raises the errors of `hello`.
-        """
+        """Return the processes of all rounds that are not recorded, in order."""
         return [task for number in range(self._wanted.rounds) for task in self._round(number)]
 
     def choices(self, collective: Collective) -> list[AnyChoice]:
-        """Return the choices to measure for a collective: the default, and the legal choices.
-
-        NCCL's log lists the legal choices. Without that list, all choices of NCCL are tried. Raises
-        the errors of `hello`.
-        """
+        """Return the default and the legal choices of a collective, or all if NCCL lists none."""
         offered = self._probe(collective, DEFAULT).usable or possible(collective)
         return [DEFAULT, *sorted(offered, key=lambda choice: choice.label)]
 
     def load_recorded(self) -> None:
-        """Read the probes and timings of this sweep that the study already has.
-
-        Raises StudyError for a damaged line, and the errors of `hello`.
-        """
+        """Read the probes and timings of this sweep that the study already has."""
         recorded: dict[tuple[Collective, AnyChoice], ProbedRun] = {}
         for item in self._probe_lines.stream():
             if self._covers(item):
@@ -195,10 +171,9 @@ class NcclTestsExperiment:
                 self._reused += 1
 
     def run(self, on_status: StatusCallback = ignore_status) -> NcclTestsOutcome:
-        """Measure until all rounds are complete or the budget is spent.
+        """Measure until all rounds are complete or the budget is spent; all is in the study.
 
-        All timings are in the study when this returns or raises. Raises LaunchError if the default
-        fails or gives wrong results, StudyError for a failed write, and the errors of `hello`.
+        Raises LaunchError if the default fails or is wrong, StudyError, and the errors of `hello`.
         """
         return self.outcome_so_far(self._scheduler.run([sequential_source(self._tasks(on_status))]))
 
@@ -224,8 +199,7 @@ class NcclTestsExperiment:
             yield [CallTask(self._expected_s(task), partial(self._measure, task))]
 
     def _round(self, number: int) -> Iterator[ChoiceProcess]:
-        """Yield the processes of one round, in order. A process is left out if all its timings are
-        recorded, or if its choice cannot be measured."""
+        """Yield the processes of one round that are not recorded, in order."""
         pairs = [
             (collective, choice)
             for collective in self._wanted.collectives
@@ -246,21 +220,15 @@ class NcclTestsExperiment:
                 yield ChoiceProcess(number, collective, choice, low, high)
 
     def _asked(self, size: int) -> int:
-        """Return the size to request so that nccl-tests measures `size`.
-
-        nccl-tests rounds a requested size down to whole vectors on every rank, so the size to
-        request may be larger.
-        """
+        """Return the size to request so that nccl-tests, which rounds down, measures `size`."""
         asked = self._wanted.low
         while asked < size:
             asked *= FACTOR
         return asked
 
     def _probe(self, collective: Collective, choice: AnyChoice) -> ProbedRun:
-        """Return the probe of a choice. Run the probe if there is none yet.
-
-        Raises LaunchError if the default does not run.
-        """
+        """Return the probe of a choice, run if there is none. Raises LaunchError for the
+        default."""
         key = (collective, choice)
         if key not in self._probes:
             self._probes[key] = probe(
@@ -291,11 +259,7 @@ class NcclTestsExperiment:
             self._kept.add(key)
 
     def _covers(self, item: ProbedRun) -> bool:
-        """Return whether a recorded probe is valid for this sweep.
-
-        A probe of another range of sizes is not valid: a choice that cannot run in one range may
-        run in the other.
-        """
+        """Return whether a recorded probe is of this range: in another, other choices run."""
         return (item.low, item.high) == (self._wanted.low, self._wanted.high)
 
     def _measure(self, task: ChoiceProcess) -> None:
@@ -321,10 +285,7 @@ class NcclTestsExperiment:
             self._failed(task, ended.sentence())
 
     def _append(self, task: ChoiceProcess, output: bytes, at: str) -> int:
-        """Record the rows that a process printed. `at` is the time when the process was started.
-
-        Return the number of rows with wrong results.
-        """
+        """Record the rows of a process started `at`; return the number of wrong ones."""
         samples, _ = read_output(output, task.collective, task.choice, study=self._study.name)
         seen = self._probes[task.collective, task.choice]
         by_size = {item.bytes: item for item in seen.seen}
@@ -362,10 +323,7 @@ class NcclTestsExperiment:
         return sum(bool(sample.wrong) for sample in samples)
 
     def _failed(self, task: ChoiceProcess, words: str) -> None:
-        """Handle a failed process.
-
-        Another choice than the default is left out from now on. Raises LaunchError for the default.
-        """
+        """Leave out the choice of a failed process. Raises LaunchError for the default."""
         where = self._site.binary(task.collective).name
         if task.choice == DEFAULT:
             raise LaunchError(
@@ -378,10 +336,7 @@ class NcclTestsExperiment:
         self._keep(self._probes[key])
 
     def _is_ours(self, sample: Sample, hello: Hello) -> bool:
-        """Return whether a sample is from a sweep with nccl-tests with the same nodes and ranks.
-
-        Imported samples have a `file_hash` and do not count.
-        """
+        """Return whether a sample is of such a sweep, and not imported (with a `file_hash`)."""
         source: Source = sample.source
         return (
             source.tool == TOOL
@@ -397,7 +352,6 @@ class NcclTestsExperiment:
         return self._mean_s() if own is None else own
 
     def _mean_s(self) -> float:
-        """Return about how long a process takes, in seconds: the mean over all choices so far."""
         known = self._seconds
         return math.fsum(known.values()) / len(known) if known else FIRST_GUESS_S
 

@@ -30,11 +30,7 @@ _MOST_BYTES = 64 << 20
 
 
 class ProbedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What NCCL executed at one size when a choice was forced.
-
-    `choice` is the choice for which the timings must be recorded. `ran` is the choice that NCCL
-    logged; None if NCCL logged none.
-    """
+    """What NCCL `ran` at one size (None if unlogged) under the `choice` to record."""
 
     bytes: int
     choice: AnyChoice
@@ -42,12 +38,9 @@ class ProbedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ProbedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The probe of one choice: one line of `nccl-tests.jsonl`.
+    """The probe of one choice, a line of `nccl-tests.jsonl`: what NCCL ran at each size.
 
-    low, high  range of sizes in bytes
-    seen       what NCCL executed at each size
-    usable     the legal choices from NCCL's log; empty if the log does not list them
-    error      the reason why the choice is left out; None if it is measured
+    `usable` are the legal choices by NCCL's log, if listed; `error` is why the choice is left out.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -77,10 +70,9 @@ def probe(
     base: Mapping[str, str],
     limit_s: float,
 ) -> ProbedRun:
-    """Run a choice once at every size with NCCL's log on, and return the result.
+    """Run a choice once at every size with NCCL's log on; a failure is its `error`.
 
-    A failure of the run is recorded in `error`. Raises PlatformError if the binary is missing or
-    cannot be started, InputError for a launcher whose nodes are unknown.
+    Raises PlatformError without the binary, InputError for unknown nodes.
     """
     # Process 0 may run on another node and must write the log to a folder that this machine can
     # read. The current folder is usually shared between nodes; /tmp is not.
@@ -141,12 +133,7 @@ def read_output(
 
 
 def _trouble(known: ProbedRun, well: bool, words: str, lines: list[str]) -> str | None:
-    """Return the reason why a choice is left out; None if it can be measured.
-
-    A choice is left out if the run printed no row, or if NCCL executed another choice at every
-    size. `well` is whether the run succeeded, `words` describe how it ended, and `lines` are the
-    lines of NCCL's log.
-    """
+    """Return why a choice is left out: no row, or another choice at every size."""
     if not known.seen or not well:
         warning = next((line for line in reversed(lines) if " NCCL WARN " in line), None)
         if warning is not None and not known.seen:

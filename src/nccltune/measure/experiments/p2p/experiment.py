@@ -12,8 +12,12 @@ from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.settings import DEFAULT, Settings, log_settings
-from nccltune.measure.engine.settings_experiment import SettingsExperiment
-from nccltune.measure.engine.settings_processes import BenchProcess, RunningBench, Starter
+from nccltune.measure.engine.settings_experiment import (
+    BenchProcess,
+    RunningBench,
+    SettingsExperiment,
+    Starter,
+)
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.p2p.race import Race
 from nccltune.measure.experiments.p2p.settings import candidates, memory_bytes
@@ -21,10 +25,9 @@ from nccltune.measure.experiments.p2p.verdict import RaceVerdict, default_effect
 
 
 class RaceScope(NamedTuple):
-    """The options of a race: sizes of send/recv from `low` to `high` bytes.
+    """A race at sizes of send/recv from `low` to `high` bytes.
 
-    `threshold` is the least mean gain over these sizes that recommended settings must have, as a
-    fraction (0.01 is 1 %). `budget_s` limits the time in seconds. `seed` shuffles the processes.
+    `threshold` is the least mean gain to recommend settings (0.01 is 1 %).
     """
 
     low: int
@@ -35,10 +38,7 @@ class RaceScope(NamedTuple):
 
 
 class RaceExperiment(SettingsExperiment[RaceScope, RaceVerdict]):
-    """One race in one study. `SettingsExperiment` explains the arguments.
-
-    Raises the errors of `SettingsExperiment`.
-    """
+    """One race in one study."""
 
     def first_candidates(self) -> list[Settings]:
         """Return the candidates of the first stage."""
@@ -87,10 +87,7 @@ class RaceExperiment(SettingsExperiment[RaceScope, RaceVerdict]):
 
 
 def on_gpus(launch: Launch, *, program: list[str] | None = None) -> Starter:
-    """Return a starter of `nccltune-bench` with the options in `launch`.
-
-    `program` replaces the bench. The starter raises the errors of `Bench`.
-    """
+    """Return a starter of `nccltune-bench` with the options in `launch`."""
 
     @contextlib.contextmanager
     def start(settings: Settings, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001

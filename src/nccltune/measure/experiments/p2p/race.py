@@ -32,8 +32,7 @@ _MOST_TOGETHER = 4
 class Race:
     """Decides which process to start next in a race between `candidates`.
 
-    `threshold` is the least gain that settings must have to be recommended: a natural log, the mean
-    over the sizes of send/recv. `seed` shuffles the order.
+    `threshold` is the least mean gain (a log) to recommend settings. `seed` shuffles the order.
     """
 
     def __init__(
@@ -73,19 +72,13 @@ class Race:
         self.stage = "done"
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return, for each pair of the proof, the gain of the champion over the default, by call.
-
-        The list is empty before the proof.
-        """
+        """Return, for each pair of the proof, the gain of the champion over the default."""
         if self.champion is None or self.proof_from is None:
             return []
         return self.results.pair_gains(self.champion, self.proof_from)
 
     def still_to_start(self) -> int:
-        """Return about how many processes must still be started.
-
-        The number is rough, because later results decide it.
-        """
+        """Return roughly how many processes must still be started."""
         proof = 2 * PROOF_PAIRS
         if self.stage == "alone":
             begun = sum(
@@ -96,17 +89,13 @@ class Race:
         return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof_gains()))
 
     def _starts(self, settings: Sequence[Settings], starts: int) -> ProcessSteps:
-        """Yield processes, like `shuffled_starts`, until each of `settings` ran `starts` times."""
         yield from shuffled_starts(self.results, settings, starts, self._random)
 
     def _survivors(
         self, candidates: Sequence[SettingCandidate], starts: int
     ) -> list[SettingCandidate]:
-        """Return the candidates that stay in the race, at most half of them.
-
-        A candidate stays if it may still reach the threshold, and if it may still be the best value
-        of its setting. `starts` is how many processes each candidate has run.
-        """
+        """Return the candidates, at most half, that may reach the threshold and lead their
+        setting."""
         scored = [
             (candidate, self.results.score(candidate.settings, starts))
             for candidate in candidates
@@ -125,10 +114,7 @@ class Race:
         return [candidate for candidate, _ in open_[: max(1, (len(candidates) + 1) // 2)]]
 
     def _winners(self, candidates: Sequence[SettingCandidate]) -> list[SettingCandidate]:
-        """Return the best candidate of each setting, the fastest first.
-
-        Candidates that are not faster than the default are left out.
-        """
+        """Return the best candidate of each setting that is faster, the fastest first."""
         best: dict[str, tuple[float, SettingCandidate]] = {}
         for candidate in candidates:
             gain = self.results.score(candidate.settings, _ALONE_STARTS).gain
@@ -144,7 +130,6 @@ class Race:
         self._choose_champion([winners[0].settings, *joined], _TOGETHER_STARTS)
 
     def _may_lead(self, settings: Sequence[Settings], starts: int) -> list[Settings]:
-        """Return the settings that may still beat the champion."""
         assert self.champion is not None
         least = self.results.score(self.champion, _ALONE_STARTS).low
         return [
@@ -187,10 +172,7 @@ class Race:
 
 
 def combined_winners(winners: Sequence[Settings]) -> list[Settings]:
-    """Return at most `_MOST_TOGETHER` combinations of the winners. `winners` has the fastest first.
-
-    The first combination has all winners that are compatible. The others are pairs of winners.
-    """
+    """Return combinations of winners (fastest first): all that are compatible, then pairs."""
     found: list[Settings] = []
     whole = winners[0]
     for item in winners[1:]:

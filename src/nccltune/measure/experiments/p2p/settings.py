@@ -16,14 +16,12 @@ PER_NET_PEER = "NCCL_NCHANNELS_PER_NET_PEER"
 CHUNK = "NCCL_P2P_NVL_CHUNKSIZE"
 BUFFER = "NCCL_BUFFSIZE"
 STEPS = 8
-"""NCCL's constant `NCCL_STEPS`. A chunk is at most 1/STEPS of the buffer. NCCL reduces a larger
-chunk without a warning."""
+"""NCCL's `NCCL_STEPS`: a chunk is at most 1/STEPS of the buffer, and reduced silently."""
 DEFAULT_BUFFER = 4 << 20
 DEFAULT_CHUNK = 512 << 10
 _LL_BYTES = 512 << 10
 _LL128_BYTES = 120 * 640 * 8 * STEPS
-"""Bytes of the LL buffer and of the LL128 buffer. Every connection has these two in addition to the
-buffer of the simple protocol (`init.cc`)."""
+"""Bytes of the LL and LL128 buffers that every connection also has (`init.cc`)."""
 MEANING = {
     MIN_CHANNELS: "least number of channels for send/recv",
     MAX_P2P_CHANNELS: "largest number of channels for send/recv",
@@ -40,21 +38,14 @@ _BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
 
 @dataclass(frozen=True)
 class SettingCandidate:
-    """One candidate: a value of one setting.
-
-    `of` is the name of the setting. `settings` has the value of this setting, and any other
-    settings without which the value would have no effect.
-    """
+    """A value of the setting `of`, with other settings without which it has no effect."""
 
     of: str
     settings: Settings
 
 
 def merged(one: Settings, other: Settings) -> Settings | None:
-    """Return the union of two sets of settings.
-
-    Return None if they conflict, or if `problem` reports a problem with the union.
-    """
+    """Return the union of two sets of settings; None if they conflict or have a `problem`."""
     mine, theirs = one.recorded, other.recorded
     if any(mine.get(name, value) != value for name, value in theirs.items()):
         return None
@@ -63,8 +54,7 @@ def merged(one: Settings, other: Settings) -> Settings | None:
 
 
 def problem(settings: Settings) -> str | None:
-    """Return the reason why NCCL would not use settings exactly as they are given; None if it
-    would."""
+    """Return why NCCL would not use settings exactly as they are given; None if it would."""
     values = settings.numbers
     for name, value in values.items():
         if name not in MEANING:
@@ -125,11 +115,7 @@ def _differs(value: int, now: Effective | None) -> bool:
 
 
 def _per_net_peer(value: int, now: Effective | None) -> SettingCandidate:
-    """Return a candidate for the number of channels to one peer.
-
-    NCCL limits this number to the total number of channels. If `value` is larger than the total,
-    the candidate also raises the total.
-    """
+    """Return channels to one peer; more than the total, which limits them, also raise that."""
     values = {PER_NET_PEER: value}
     if value > 1 and now is not None and now.p2p_channels is not None and value > now.p2p_channels:
         values[MIN_CHANNELS] = value
@@ -144,11 +130,9 @@ def _chunk(value: int) -> SettingCandidate:
 
 
 def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int | None:
-    """Return the most memory that the buffers of send/recv may take on one GPU, in bytes.
+    """Return the most memory of send/recv's buffers on one GPU, if all channels are used.
 
-    The result assumes that all channels to all peers are used. NCCL allocates the buffers of a
-    connection at its first use, so a program may need less. Return None if the number of channels
-    per peer is unknown.
+    A program may need less. None if the channels per peer are unknown.
     """
     if made is None or made.channels_per_peer is None:
         return None

@@ -9,27 +9,22 @@ import msgspec
 
 from nccltune.measure.engine.gains import Gains, NeighbourGains, ProcessGain, pooled
 from nccltune.measure.engine.settings import DEFAULT, Effective, Settings
+from nccltune.measure.engine.settings_experiment import ProcessVerdict
 from nccltune.measure.engine.workload import RACED, Call
 from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, Race
 from nccltune.measure.experiments.p2p.settings import memory_bytes
 from nccltune.model.collective import Collective
-from nccltune.model.sample import SCHEMA_VERSION
 
 LEAST_EFFECT = math.log1p(0.01)
-"""The least difference at one size that counts as faster or slower, as a natural log. A smaller
-difference counts as `same`, even if it is certain."""
+"""The least difference at one size that counts (a log), even if a smaller one is certain."""
 _LABEL_CONFIDENCE = 0.99
-"""Confidence needed to call a size faster or slower. It is above 95 % because a race judges some
-dozen sizes."""
+"""Confidence to call a size faster or slower: a race judges some dozen."""
 _PROOF_CONFIDENCE = 0.99
 """Confidence needed to recommend settings."""
 
 
 class SizeEffect(msgspec.Struct, frozen=True):
-    """One size: the time with the default and with the settings in us, the gain, and the effect.
-
-    `effect` is `faster`, `slower` or `same`.
-    """
+    """One size: both times in us, and `effect`: `faster`, `slower` or `same`."""
 
     bytes: int
     default_us: float
@@ -39,10 +34,7 @@ class SizeEffect(msgspec.Struct, frozen=True):
 
 
 class RangeEffect(msgspec.Struct, frozen=True):
-    """A range of neighbouring sizes with the same effect, and the mean gain over these sizes.
-
-    `effect` is `faster`, `slower` or `same`.
-    """
+    """Neighbouring sizes with the same `effect`, and their mean gain."""
 
     collective: Collective
     from_bytes: int
@@ -66,45 +58,24 @@ class Effects(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
 
 
-class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class RaceVerdict(ProcessVerdict, frozen=True, kw_only=True):
     """The content of `p2p.json`: how a race ended.
 
-    reason     `done`, `budget` or `interrupted`
-    settings   the recommended settings; empty if none are recommended
-    champion   the effects of the leading settings, whether they are recommended or not; None if no
-               settings lead or none of their processes could be compared
-    parts      for each candidate that is only a part of the champion and has results, its effects
-               without the champion's other settings
-    failed     settings with which a process failed, each with the reason
-    processes  number of processes that this run started
-    known      number of processes taken from earlier runs
+    settings  the recommended settings; empty if none are recommended
+    champion  the effects of the leading settings, recommended or not, if they were compared
+    parts     the effects of candidates that are a part of the champion, alone
     """
 
-    schema_version: int = SCHEMA_VERSION
-    reason: str
     settings: dict[str, int]
     why: str
     champion: Effects | None = None
-    parts: list[Effects] = []
-    failed: dict[str, str] = {}
+    parts: list[Effects]
     default_effective: Effective | None = None
     default_memory_bytes: int | None = None
-    noise: float
-    nodes: int
-    ranks: int
-    processes: int
-    known: int
-    seconds: float
-    replay: str | None = None
-    command: str = ""
 
 
 def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
-    """Return whether the champion is recommended, and the reason as text.
-
-    `reason` is why the measurement ended. `threshold` is the least gain (a natural log) that
-    recommended settings must have.
-    """
+    """Return whether the champion is recommended, with a gain of `threshold` (a log), and why."""
     results, champion = race.results, race.champion
     if champion is None:
         if reason != "done":
@@ -132,8 +103,7 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
 
 
 def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: int) -> Effects:
-    """Return the effects of `settings` from the gains of their processes. `gains` must not be
-    empty."""
+    """Return the effects of `settings` from the gains of their processes, at least one."""
     runs = results.runs_with(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
