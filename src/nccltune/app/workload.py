@@ -17,6 +17,7 @@ class SizeRange(msgspec.Struct, frozen=True):
     """The calls of one operation between two sizes; all numbers are means of a step or a rank.
 
     - `low`, `high`: the smallest and the largest size in the range
+    - `bytes`: a message counts half at each of its ends, its send and its receive
     - `time_us`: on the GPU, with the wait for other ranks. A call without a time takes the mean of
       its size, or does not count if no call of its size has one; None if no call has one
     - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
@@ -114,7 +115,7 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
                 part[0].bytes,
                 part[-1].bytes,
                 sum(row.calls for row in part) / units,
-                sum(row.bytes * row.calls for row in part) / units,
+                sum(row.sent for row in part) / units,
                 _known(_whole(row.time_us, row.timed, row.calls, units) for row in part),
                 _known(
                     _whole(row.exposed_us, row.exposing, row.calls, units)

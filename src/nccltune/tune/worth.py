@@ -73,13 +73,15 @@ class _Call(NamedTuple):
     @property
     def likely_us(self) -> float:
         """Return the time of the calls without waits, as far as it is known; 0 if it is not."""
-        known = [time for time in (self.row.mean_us, self.study_us) if time is not None]
-        return self.calls * min(known, default=0.0)
+        if self.row.mean_us is None or self.study_us is None:
+            return self.longest_us
+        return self.calls * min(self.row.mean_us, self.study_us)
 
     @property
     def longest_us(self) -> float:
         """Return the recorded time of the calls; that in the study if none was recorded."""
-        return self.calls * (self.row.mean_us or self.study_us or 0.0)
+        part = self.row.operation.part
+        return self.calls * (self.row.mean_us or part * (self.study_us or 0.0))
 
     @property
     def exposed_us(self) -> float | None:
@@ -184,7 +186,7 @@ def _is_in(row: WorkloadRow, rule: Rule) -> bool:
 
 
 def _bytes(calls: Iterable[_Call]) -> float:
-    return math.fsum(call.calls * call.row.bytes for call in calls)
+    return math.fsum(call.calls / call.row.calls * call.row.sent for call in calls)
 
 
 def _sum(times: Iterable[float | None]) -> float | None:

@@ -85,6 +85,8 @@ def show(found: WorkloadSummary) -> None:
     _show_unread(job, out)
     for use in found.groups:
         _show_group(use, found, out)
+    if any(row.operation.part < 1 for row in job.rows):
+        out.print("\na message counts half at its send and half at its receive", style="dim")
 
 
 def _show_unread(job: Workload, out: Console) -> None:
