@@ -27,6 +27,8 @@ from nccltune.measure.experiments.choices import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
+from nccltune.workload.reading import read_workload
+from nccltune.workload.table import Workload
 
 Channels = Literal["default", "any"]
 """How many channels a rule may use: at most as many as NCCL's default (`default`), or any number
@@ -54,12 +56,13 @@ def plan_sweep(
     The bench is started, but nothing is measured. Raises what `sweep` raises.
     """
     refuse_file(path)
+    job = _recorded(scope)
     with (
         topology_dump(launch) as hardware,
         open_bench(launch, settings=dump_settings(hardware)) as bench,
     ):
         platform = platform_of_bench(path, launch, bench.hello)
-        return platform, _experiment(bench, scope, channels).plan
+        return platform, _experiment(bench, scope, channels, job).plan
 
 
 def sweep(
@@ -76,11 +79,13 @@ def sweep(
 
     Every timing is stored immediately. `command` is stored as the command line that resumes the
     sweep. Pass the same `channels` to the rule search later, because they determine which choices
-    are worth measuring. `meanwhile` is called while the bench starts, which takes seconds. Raises
-    what `Bench` raises, and StudyError if the study is a file, is of another platform, or cannot be
-    read or written. KeyboardInterrupt stops the sweep and is raised again.
+    are worth measuring. Recordings in `scope.workload` are read first. `meanwhile` is called while
+    the bench starts, which takes seconds. Raises what `read_workload` and `Bench` raise, and
+    StudyError if the study is a file, is of another platform, or cannot be read or written.
+    KeyboardInterrupt stops the sweep and is raised again.
     """
     refuse_file(path)
+    job = _recorded(scope)
     with contextlib.ExitStack() as stack:
         hardware = stack.enter_context(topology_dump(launch))
         imports = partial(_meanwhile, meanwhile)
@@ -88,7 +93,7 @@ def sweep(
             open_bench(launch, meanwhile=imports, settings=dump_settings(hardware))
         )
         platform = platform_of_bench(path, launch, bench.hello)
-        experiment = _experiment(bench, scope, channels)
+        experiment = _experiment(bench, scope, channels, job)
         study = stack.enter_context(hold_study(path, platform))
         keep_topology(study, launch, hardware)
         record = experiment.record(study)
@@ -110,8 +115,14 @@ def sweep(
     return SweepResult(platform, experiment.plan, outcome, summary)
 
 
-def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesExperiment:
-    return ChoicesExperiment(bench, scope, partial(decide, channels=channels))
+def _recorded(scope: SweepScope) -> Workload | None:
+    return read_workload(map(Path, scope.workload)) if scope.workload else None
+
+
+def _experiment(
+    bench: Bench, scope: SweepScope, channels: Channels, job: Workload | None
+) -> ChoicesExperiment:
+    return ChoicesExperiment(bench, scope, partial(decide, channels=channels, job=job), job)
 
 
 def _meanwhile(also: Callable[[], None]) -> None:
@@ -124,17 +135,23 @@ def _meanwhile(also: Callable[[], None]) -> None:
         importlib.import_module(name)
 
 
-def decide(timings: Timings, channels: Channels = "default") -> SizeDecisions:
+def decide(
+    timings: Timings, channels: Channels = "default", job: Workload | None = None
+) -> SizeDecisions:
     """Return the choice that a rule would have at every size if rules were searched now.
 
-    The choice is `DEFAULT` at a size without a rule.
+    The choice is `DEFAULT` at a size without a rule. With `job`, sizes count by its time.
     """
     # Import here and not at the top, so that `_meanwhile` can import these modules while the bench
     # starts.
     from nccltune.tune.result import TuneOptions
     from nccltune.tune.search import search
+    from nccltune.tune.worth import job_weights
 
-    groups = search([timings], TuneOptions(channels=channels), eager=True)
+    options = TuneOptions(channels=channels)
+    groups = search([timings], options, eager=True)
+    for weights in job_weights(job, groups).values() if job is not None else ():
+        groups = search([timings], options, weights, eager=True)
     return SizeDecisions(
         {row.bytes: row.choice or DEFAULT for group in groups for row in group.decisions},
         frozenset(

@@ -17,12 +17,11 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.tune.result import Decision, JobWorth, RuleWorth, TunedGroup
+from nccltune.workload.demand import at_nearest, weight_of
 from nccltune.workload.table import Workload, WorkloadRow
 
 LEAST_SHARE = 0.005
 """A rule that saves at most this share of a step is advised against."""
-_LEAST_WEIGHT = 0.2
-"""The part of the weight that all sizes share: the job may also send what was not recorded."""
 
 
 class _Curve:
@@ -123,20 +122,18 @@ def job_weights(
     `groups` are those of a search without weights. The weight of a size is the job's time there;
     a part of it is the same for all sizes.
     """
-    times: dict[tuple[Collective, Scale], dict[int, float]] = {}
+    times: dict[int, dict[int, float]] = {}
     for call in _calls(job, groups):
-        if call.group is None or call.study_us is None:
-            continue
-        sizes = [item.bytes for item in call.group.decisions if item.bytes > 0]
-        nearest = min(sizes, key=lambda size: abs(math.log(size / call.row.bytes)))
-        own = times.setdefault((call.group.collective, call.group.scale), dict.fromkeys(sizes, 0.0))
-        own[nearest] = own.get(nearest, 0.0) + call.likely_us
-    return {key: _weight(own) for key, own in times.items() if sum(own.values()) > 0}
-
-
-def _weight(times: dict[int, float]) -> Callable[[int], float]:
-    mean = sum(times.values()) / len(times)
-    return lambda size: _LEAST_WEIGHT + (1 - _LEAST_WEIGHT) * times.get(size, 0.0) / mean
+        if call.group is not None and call.study_us is not None:
+            own = times.setdefault(id(call.group), {})
+            own[call.row.bytes] = own.get(call.row.bytes, 0.0) + call.likely_us
+    found = {}
+    for group in groups:
+        sizes = [item.bytes for item in group.decisions if item.bytes > 0]
+        own = at_nearest(times.get(id(group), {}), sizes)
+        if any(own.values()):
+            found[group.collective, group.scale] = weight_of(own)
+    return found
 
 
 def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
