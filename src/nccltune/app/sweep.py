@@ -16,6 +16,7 @@ from nccltune.app.measuring import (
     refuse_file,
     saved_when_stopped,
 )
+from nccltune.app.workload import recorded
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.rounds import SizeDecisions
 from nccltune.measure.bench.identity import dump_settings, keep_topology, topology_dump
@@ -27,7 +28,6 @@ from nccltune.measure.experiments.choices import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
-from nccltune.workload.reading import read_workload
 from nccltune.workload.table import Workload
 
 Channels = Literal["default", "any"]
@@ -56,7 +56,7 @@ def plan_sweep(
     The bench is started, but nothing is measured. Raises what `sweep` raises.
     """
     refuse_file(path)
-    job = _recorded(scope)
+    job = recorded(scope.workload)
     with (
         topology_dump(launch) as hardware,
         open_bench(launch, settings=dump_settings(hardware)) as bench,
@@ -74,18 +74,19 @@ def sweep(
     command: str,
     channels: Channels = "default",
     meanwhile: Callable[[], None] = lambda: None,
+    job: Workload | None = None,
 ) -> SweepResult:
     """Measure into the study at `path` until nothing is worth measuring or the budget is spent.
 
     Every timing is stored immediately. `command` is stored as the command line that resumes the
     sweep. Pass the same `channels` to the rule search later, because they determine which choices
-    are worth measuring. Recordings in `scope.workload` are read first. `meanwhile` is called while
-    the bench starts, which takes seconds. Raises what `read_workload` and `Bench` raise, and
-    StudyError if the study is a file, is of another platform, or cannot be read or written.
+    are worth measuring. `job` is what `scope.workload` recorded, if it was read before. `meanwhile`
+    is called while the bench starts, which takes seconds. Raises what `recorded` and `Bench` raise,
+    and StudyError if the study is a file, is of another platform, or cannot be read or written.
     KeyboardInterrupt stops the sweep and is raised again.
     """
     refuse_file(path)
-    job = _recorded(scope)
+    job = job or recorded(scope.workload)
     with contextlib.ExitStack() as stack:
         hardware = stack.enter_context(topology_dump(launch))
         imports = partial(_meanwhile, meanwhile)
@@ -113,10 +114,6 @@ def sweep(
     summary = experiment.summary(outcome.reason, command)
     write_summary(study, summary)
     return SweepResult(platform, experiment.plan, outcome, summary)
-
-
-def _recorded(scope: SweepScope) -> Workload | None:
-    return read_workload(map(Path, scope.workload)) if scope.workload else None
 
 
 def _experiment(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
+from nccltune.app.workload import recorded
 from nccltune.model.choice import rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
@@ -24,6 +25,7 @@ from nccltune.prove.stock import PASSED
 from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
 from nccltune.tune.study import tune, write
+from nccltune.workload.table import Workload
 
 
 class SavedTuning(NamedTuple):
@@ -71,19 +73,24 @@ def _left_out(samples: SortedSamples) -> list[str]:
     return [f"{count(number, 'timing')} {words}" for words, number in counted if number]
 
 
-def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
+def tune_study(
+    opened: OpenStudy, options: TuneOptions | None = None, job: Workload | None = None
+) -> Tuning:
     """Return the rules of a study with their evidence; write nothing.
 
     Rules that an earlier `verify` of this study proved are proven. Those that `check` removed are
-    left out until they are measured again. Raises InputError if the file `options.weights` cannot
-    be read, and StudyError for a damaged file.
+    left out until they are measured again. `job` is what `options.workload` recorded, if it was
+    read before. Raises InputError if a file that `options` name cannot be read, and StudyError for
+    a damaged file.
     """
+    options = options or TuneOptions()
     found = tune(
         opened.study.name,
         platform_with_hardware(opened.study),
         opened.samples,
-        options or TuneOptions(),
+        options,
         created=datetime.now(UTC).date().isoformat(),
+        job=job or recorded(options.workload),
     )
     proof = _proof(opened.study)
     found = found if proof is None else with_proof(found, proof)

@@ -15,6 +15,7 @@ from nccltune.app.bench_launch import (
 from nccltune.app.job import launcher_flavor
 from nccltune.app.measuring import STOPPED_BY, BenchProgress, platform_of_bench
 from nccltune.app.study import config_of
+from nccltune.app.workload import recorded
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.measure.bench.conditions import PLAIN, CallKind
@@ -27,6 +28,7 @@ from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import Proof, RemovedRule
 from nccltune.prove.run import Hooks, Verification, measured, rules_of
 from nccltune.study.files import Study
+from nccltune.workload.table import Workload
 
 
 class VerifyProgress(BenchProgress[ProofPlan], Protocol):
@@ -81,13 +83,17 @@ def verify(
     budget_s: float | None = None,
     anew: bool = False,
     calls: CallKind = PLAIN,
+    workload: tuple[str, ...] = (),
+    job: Workload | None = None,
 ) -> VerifyResult:
     """Measure the rules of STUDY/tuner.conf until every remaining rule holds.
 
     Rules that do not hold are removed from the file. `command` is stored as the command line that
     resumes the verification, and `budget_s` limits its time in seconds. With `anew`, results of
     earlier verifications are not used. `calls` are calls to measure besides plain ones, those of
-    the sweep, and registered buffers if a rule is for them. Raises InputError if there is no
+    the sweep, and registered buffers if a rule is for them. `workload` are recordings of a job:
+    then only plain calls of its sizes are measured. `job` is what they hold, if it was read before.
+    Raises InputError if there is no
     configuration, StudyError if the study is of another platform or cannot be read or written, and
     what `Bench` raises. KeyboardInterrupt stops the verification and is raised again.
     """
@@ -114,7 +120,15 @@ def verify(
 
     hooks = Hooks(start, progress.watching, progress.dropped)
     run = Verification(
-        study, launch, hooks, command=command, budget_s=budget_s, anew=anew, calls=calls
+        study,
+        launch,
+        hooks,
+        command=command,
+        budget_s=budget_s,
+        anew=anew,
+        calls=calls,
+        job=job or recorded(workload),
+        workload=workload,
     )
     try:
         proof = run.run()

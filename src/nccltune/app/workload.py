@@ -62,6 +62,14 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     workload: Workload
 
 
+def recorded(paths: Sequence[str]) -> Workload | None:
+    """Return what recordings of a job hold; None without a path.
+
+    Raises InputError if a name does not exist or nothing can be read.
+    """
+    return read_workload(map(Path, paths)) if paths else None
+
+
 def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
     """Return what a job sends, from recordings: files, or folders of them.
 

@@ -295,6 +295,12 @@ SCOPE = options(
 )
 """Options that select what a sweep measures, and when the sweep ends."""
 
+WORKLOAD_SWEEP = (
+    ": only what it sends is measured, more where it spends its time; --collectives and --sizes "
+    "limit it."
+)
+"""The end of the help text of `--workload` where a sweep is made."""
+
 CALLS = options(
     option("--registered", more=", beside plain calls.", advanced=True),
     option(

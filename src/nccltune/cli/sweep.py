@@ -13,6 +13,7 @@ from nccltune.cli.options import (
     LAUNCH,
     PLATFORM,
     SCOPE,
+    WORKLOAD_SWEEP,
     binds,
     option,
     options,
@@ -39,7 +40,7 @@ _EXHAUSTIVE_ROUNDS = 8
 @SCOPE
 @CALLS
 @PLATFORM
-@options("--budget")
+@options(option("--workload", more=WORKLOAD_SWEEP), "--budget")
 @click.option(
     "--exhaustive",
     is_flag=True,
@@ -64,14 +65,14 @@ def command(
     """
     from nccltune.app.sweep import plan_sweep, sweep
     from nccltune.cli.measure_screen import SweepScreen
-    from nccltune.cli.requests import launch_at
+    from nccltune.cli.requests import launch_at, scope_for
     from nccltune.cli.sweep_screen import as_data, show_plan, show_result
     from nccltune.model.errors import InputError
 
     if rounds is not None and not exhaustive:
         raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
     full = (rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None
-    scope = scope._replace(rounds=full)
+    scope = scope_for(scope)._replace(rounds=full)
     launch = launch_at(request)
     if dry_run:
         show_plan(*plan_sweep(path, launch, scope))

@@ -35,7 +35,11 @@ Examples:
     "--rounds",
     more=" at most, with a COMMAND: each starts it twice.  [default: 12; fewer if all is decided]",
 )
-@options("--budget", option("--anew", more=", not only what is missing."))
+@options(
+    option("--workload", more=": judge the rules by the sizes that it sends, by its time there."),
+    "--budget",
+    option("--anew", more=", not only what is missing."),
+)
 @option("--check", more=" unless every rule holds unchanged.")
 @binds(request=LAUNCH)
 def command(
@@ -43,6 +47,7 @@ def command(
     program: tuple[str, ...],
     request: LaunchRequest,
     rounds: int | None,
+    workload: tuple[str, ...],
     budget_s: float | None,
     anew: bool,
     check: bool,
@@ -78,12 +83,14 @@ def command(
     keys_of(request)
     if program:
         scope = ProgramScope(rounds or ProgramScope().rounds, budget_s, anew)
-        bench = bool(registered or group_calls)
+        bench = bool(registered or group_calls or workload)
         return _verify_program(
             opened, program, request, scope, dry_run=dry_run, check=check, bench=bench
         )
     if rounds:
         raise InputError("is for a COMMAND: our bench decides by itself", where="--rounds")
+    if workload and (registered or group_calls):
+        raise InputError("no recording states these calls", where="--registered, --pipe-ops")
     launch = launch_as_measured(opened, request, site())
     if dry_run:
         show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
@@ -98,6 +105,7 @@ def command(
             budget_s=budget_s,
             anew=anew,
             calls=CallKind(registered, group_calls or 1),
+            workload=workload,
         )
     )
     if proof is None:
@@ -144,7 +152,8 @@ def _verify_program(
     )
     if bench or any(ours) or (request.gpus and request.launcher is None):
         raise InputError(
-            "--registered, --pipe-ops and launch options are for measuring with our bench",
+            "--registered, --pipe-ops, --workload and launch options are for measuring with our "
+            "bench",
             hint="with a COMMAND, give it its own options behind it, or name a --launcher",
         )
     under = mpi_launch_of(request, site()) if request.launcher is not None else None
