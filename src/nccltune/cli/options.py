@@ -119,6 +119,12 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
     },
     "--library": {"help": "The libnccltune-sendrecv.so", **FILE},
+    "--metric": {
+        "help": "Regular expression: its first group is the speed of a job",
+        "more": ", in a line that it prints; a group named `time` is a time.  [default: steps/s, "
+        "tokens/s, iteration time and others, else the wall time]",
+        "metavar": "REGEX",
+    },
     "--min-gain": {
         "help": "The least gain that is worth a change",
         "default": "3%",

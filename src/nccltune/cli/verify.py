@@ -22,6 +22,7 @@ Examples:
   nccltune verify studies/h200x4
   nccltune verify studies/h200x4 --budget 60 --check
   nccltune verify studies/h200x4 -- mpirun -n 4 all_reduce_perf -b 1K -e 64M -f 2
+  nccltune verify studies/h200x4 -- torchrun --nproc-per-node 4 train.py
   nccltune verify studies/two --launcher slurm --gpus 8 -- all_reduce_perf -e 64M
 """
 
@@ -35,18 +36,20 @@ Examples:
     "--rounds",
     more=" at most, with a COMMAND: each starts it twice.  [default: 12; fewer if all is decided]",
 )
+@option("--metric")
 @options(
     option("--workload", more=": judge the rules by the sizes that it sends, by its time there."),
     "--budget",
     option("--anew", more=", not only what is missing."),
 )
-@option("--check", more=" unless every rule holds unchanged.")
+@option("--check", more=" unless every rule holds unchanged, or the job is proven faster.")
 @binds(request=LAUNCH)
 def command(
     study: Path,
     program: tuple[str, ...],
     request: LaunchRequest,
     rounds: int | None,
+    metric: str | None,
     workload: tuple[str, ...],
     budget_s: float | None,
     anew: bool,
@@ -64,7 +67,9 @@ def command(
 
     With a COMMAND, it is run in rounds instead of our bench: once without and once with the plugin
     loaded by the lines of `nccltune env`. NCCL's own log shows whether the rules were followed,
-    and tables of nccl-tests show whether they are faster. Without such a table one round is run.
+    and tables of nccl-tests show whether they are faster. A COMMAND without such a table is a job,
+    such as a training script: the speed that it prints, else its wall time, is compared over at
+    least three pairs of starts, which proves the file as a whole for this job.
     With --launcher it is a program that this launcher starts, as `nccltune launch run` does.
     """
     from nccltune.app.bench_launch import keys_of
@@ -74,6 +79,7 @@ def command(
     from nccltune.cli.requests import site
     from nccltune.cli.verify_screen import show_plan, show_proof_in_full
     from nccltune.measure.bench.conditions import CallKind
+    from nccltune.measure.experiments.ab.speed import user_metric
     from nccltune.model.errors import InputError
     from nccltune.study.files import Study
 
@@ -82,13 +88,15 @@ def command(
     # there, too.
     keys_of(request)
     if program:
-        scope = ProgramScope(rounds or ProgramScope().rounds, budget_s, anew)
+        read = None if metric is None else user_metric(metric)
+        scope = ProgramScope(rounds or ProgramScope().rounds, budget_s, anew, read)
         bench = bool(registered or group_calls or workload)
         return _verify_program(
             opened, program, request, scope, dry_run=dry_run, check=check, bench=bench
         )
-    if rounds:
-        raise InputError("is for a COMMAND: our bench decides by itself", where="--rounds")
+    for flag, value in (("--rounds", rounds), ("--metric", metric)):
+        if value:
+            raise InputError("is for a COMMAND: our bench decides by itself", where=flag)
     if workload and (registered or group_calls):
         raise InputError("no recording states these calls", where="--registered, --pipe-ops")
     launch = launch_as_measured(opened, request, site())
@@ -167,4 +175,5 @@ def _verify_program(
     warn_unsaved(result.unsaved)
     print_result(program_document(result), show_program, result, study)
     holds = result.proof is not None and result.proof.holding == len(result.proof.rules)
+    holds = holds or (result.job is not None and result.job.verdict == "proven")
     return int(bool(result.deployed.problems) or (check and (result.is_changed or not holds)))

@@ -29,9 +29,13 @@ from nccltune.measure.engine.scheduler import (
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
 from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
+from nccltune.measure.experiments.ab.speed import JobSpeed
 from nccltune.model.choice import DEFAULT
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.sample import Purpose, Sample
+
+WITH = "with it"
+"""How the status names the side with the settings."""
 
 
 class ProcessResult(NamedTuple):
@@ -41,12 +45,14 @@ class ProcessResult(NamedTuple):
     facts       the effective settings of NCCL; None without a log
     error       the reason if the process does not count
     recorded_s  in a replay, how long the recorded process took, in seconds
+    speed       how fast a job was; None for a program that prints timings
     """
 
     hello: Hello | None
     facts: StartFacts | None = None
     error: str | None = None
     recorded_s: float | None = None
+    speed: JobSpeed | None = None
 
 
 class TrialRunner(Protocol):
@@ -199,6 +205,13 @@ class TrialExperiment:
         )
 
     @property
+    def speeds(self) -> list[tuple[JobSpeed, JobSpeed]]:
+        """Return the speeds of a job, without and with the settings, of every complete round."""
+        found = {(line.round, line.side): line.speed for line in self._compared()}
+        pairs = ((found[at, "default"], found[at, "set"]) for at in self._rounds())
+        return [(before, after) for before, after in pairs if before and after]
+
+    @property
     def seconds_to_come(self) -> float:
         """Return about how long the remaining rounds take, in seconds."""
         return 2 * (self._scope.rounds - len(self._rounds())) * self._times.expected_s
@@ -295,6 +308,7 @@ class TrialExperiment:
             round=number,
             seconds=seconds,
             facts=ran.facts,
+            speed=ran.speed,
             error=ran.error,
             at=timestamp(),
         )
@@ -324,7 +338,7 @@ class TrialExperiment:
         return ExperimentStatus(
             process=self._times.processes + 1,
             processes=2 * self._scope.rounds + 1,
-            what=library or ("with it" if side == "set" else "without it"),
+            what=library or (WITH if side == "set" else "without it"),
             spent_s=self._times.spent_s,
             left_s=self.seconds_to_come,
         )
