@@ -9,7 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nccltune.analyze.timings import SortedSamples
+from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
 from nccltune.app.workload import recorded
 from nccltune.model.choice import rest_of
@@ -84,14 +87,18 @@ def tune_study(
     a damaged file.
     """
     options = options or TuneOptions()
+    job = job or recorded(options.workload)
     found = tune(
         opened.study.name,
         platform_with_hardware(opened.study),
         opened.samples,
         options,
         created=datetime.now(UTC).date().isoformat(),
-        job=job or recorded(options.workload),
+        job=job,
     )
+    if found.worth is not None and job is not None:
+        worth = replace(found.worth, levers=job_levers(job, opened.study))
+        found = replace(found, worth=worth)
     proof = _proof(opened.study)
     found = found if proof is None else with_proof(found, proof)
     return without_failed(found, drops_in_force(opened.study), overlapping)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from nccltune.app.job_levers import job_levers
+from nccltune.study.files import Study
+from nccltune.tune.result import LeverWorth
 from nccltune.workload.call import CommGroup, Operation
 from nccltune.workload.parallelism import parallelism
 from nccltune.workload.reading import read_workload
@@ -51,6 +54,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     - `time_us`, `exposed_us`: of all calls whose time is known; None if no call has one, the
       exposed time also if calls with a time lack it
     - `workload`: the sums that the means are made of, at every size
+    - `levers`: what besides rules would pay, or has to be measured to know
     """
 
     unit: str
@@ -60,6 +64,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     exposed_us: float | None
     groups: list[GroupUse]
     workload: Workload
+    levers: list[LeverWorth] = []
 
 
 def recorded(paths: Sequence[str]) -> Workload | None:
@@ -70,10 +75,11 @@ def recorded(paths: Sequence[str]) -> Workload | None:
     return read_workload(map(Path, paths)) if paths else None
 
 
-def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
+def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadSummary:
     """Return what a job sends, from recordings: files, or folders of them.
 
-    Raises InputError if a name does not exist or nothing can be read.
+    `study` measured the send/recv library, the net plugin or other settings. Raises InputError if a
+    name does not exist or nothing can be read, and StudyError for a damaged study.
     """
     job = read_workload(paths)
     groups = [
@@ -97,6 +103,7 @@ def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
         ),
         groups=groups,
         workload=job,
+        levers=job_levers(job, None if study is None else Study.open(study)),
     )
 
 

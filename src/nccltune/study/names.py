@@ -42,11 +42,13 @@ SENDRECV_CONF = "sendrecv.conf"
 """Settings of the send/recv library that its experiments recommend."""
 AB_CONF = "try.conf"
 """Settings that `ab` found worth keeping."""
+AB_RESULT = "try.json"
+"""The verdict of the last A/B test."""
 AB_RUNS = "try.jsonl"
 """Processes of A/B tests."""
 ALL = frozenset(
     {PLATFORM, SAMPLES, IMPORTS, TABLES, SWEEP, FINDINGS, TUNING, TUNER_CONF, PROOF, DEPLOYED}
     | {VERIFY_ROUNDS, JOB_PROOF, CHECK_DROPS}
-    | {REPORT, DOCTOR, CALIBRATION, P2P_CONF, SENDRECV_CONF, AB_CONF, AB_RUNS}
+    | {REPORT, DOCTOR, CALIBRATION, P2P_CONF, SENDRECV_CONF, AB_CONF, AB_RESULT, AB_RUNS}
 )
 """All names above."""
