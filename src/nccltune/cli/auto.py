@@ -30,6 +30,7 @@ EPILOG = """\b
 Examples:
   nccltune auto
   nccltune auto --emulate-nodes 4 -o studies/h200x4
+  nccltune auto --emulate-nodes 4 -o studies/job --workload traces/
   nccltune auto --replay h200x4-as-4-nodes -o studies/first
 """
 
@@ -39,7 +40,7 @@ Examples:
 @SCOPE
 @CALLS
 @PLATFORM
-@options(option("--workload", more=WORKLOAD_SWEEP), "--budget")
+@options(option("--workload", more=WORKLOAD_SWEEP, advanced=True), "--budget")
 @tune_options(advanced=True)
 @binds(
     scope="nccltune.measure.experiments.choices:SweepScope",

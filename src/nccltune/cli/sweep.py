@@ -30,6 +30,7 @@ EPILOG = """\b
 Examples:
   nccltune sweep -o studies/h200x4 --emulate-nodes 4
   nccltune sweep -o studies/first --replay examples/h200x4-as-4-nodes --budget 10
+  nccltune sweep -o studies/job --workload traces/ --emulate-nodes 4
   nccltune sweep -o studies/two --launcher openmpi --set hosts=a,b --gpus 8
 """
 _EXHAUSTIVE_ROUNDS = 8
@@ -40,7 +41,7 @@ _EXHAUSTIVE_ROUNDS = 8
 @SCOPE
 @CALLS
 @PLATFORM
-@options(option("--workload", more=WORKLOAD_SWEEP), "--budget")
+@options(option("--workload", more=WORKLOAD_SWEEP, advanced=True), "--budget")
 @click.option(
     "--exhaustive",
     is_flag=True,

@@ -22,7 +22,7 @@ Examples:
   nccltune verify studies/h200x4
   nccltune verify studies/h200x4 --budget 60 --check
   nccltune verify studies/h200x4 -- mpirun -n 4 all_reduce_perf -b 1K -e 64M -f 2
-  nccltune verify studies/h200x4 -- torchrun --nproc-per-node 4 train.py
+  nccltune verify studies/h200x4 --metric 'tps: ([0-9.]+)' -- torchrun train.py
   nccltune verify studies/two --launcher slurm --gpus 8 -- all_reduce_perf -e 64M
 """
 
@@ -36,9 +36,13 @@ Examples:
     "--rounds",
     more=" at most, with a COMMAND: each starts it twice.  [default: 12; fewer if all is decided]",
 )
-@option("--metric")
+@option("--metric", advanced=True)
 @options(
-    option("--workload", more=": judge the rules by the sizes that it sends, by its time there."),
+    option(
+        "--workload",
+        more=": judge the rules by the sizes that it sends, by its time there.",
+        advanced=True,
+    ),
     "--budget",
     option("--anew", more=", not only what is missing."),
 )

@@ -44,8 +44,12 @@ def show_levers(levers: list[LeverWorth]) -> None:
     for item in levers:
         worth = item.worth
         if worth is None:
-            lead = "unknown    " if item.measure else "no use     "
-            hanging(out, lead, 11, f"{item.name}: {item.why}")
+            hanging(
+                out,
+                "unknown    " if item.measure else "no use     ",
+                11,
+                f"{item.name}: {item.why}",
+            )
             if item.measure is not None:
                 hanging(out, "           ", 11, f"measure it: {item.measure}")
             continue

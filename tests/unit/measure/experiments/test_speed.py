@@ -11,9 +11,7 @@ MEGATRON = (
     "elapsed time per iteration (ms): {value} | throughput per GPU (TFLOP/s/GPU): 312.1 | "
     "learning rate: 1.5E-06 | global batch size:    16 | lm loss: 1.0E+01 |"
 )
-TITAN = (
-    "[titan] 2026-11-28 - root - INFO - step: {at}  loss: 8.0  memory: 9GiB  tps: {value}  mfu"
-)
+TITAN = "[titan] 2026-11-28 - root - INFO - step: {at}  loss: 8.0  memory: 9GiB  tps: {value}  mfu"
 TQDM = "\r {at}0%|##  | {at}/9 [00:0{at}<00:09,  {value}, loss=2.1]"
 
 

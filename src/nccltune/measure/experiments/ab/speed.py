@@ -156,7 +156,8 @@ def _values(lines: Sequence[str], metric: Metric) -> Iterator[tuple[float, float
         if match is None:
             continue
         time = match["time"] if "time" in metric.pattern.groupindex else None
-        text = (time or next(filter(None, match.groups()), "")).replace(",", "")
+        number = time or next(filter(None, match.groups()), None) or ""
+        text = number.replace(",", "")
         try:
             value = float(text)
         except ValueError:
