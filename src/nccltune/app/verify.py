@@ -27,7 +27,9 @@ from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import Proof, RemovedRule
 from nccltune.prove.run import Hooks, Verification, measured, rules_of
+from nccltune.prove.sizes import job_sizes
 from nccltune.study.files import Study
+from nccltune.workload.demand import demands
 from nccltune.workload.table import Workload
 
 
@@ -42,10 +44,14 @@ class VerifyProgress(BenchProgress[ProofPlan], Protocol):
 
 
 class VerifyPlan(NamedTuple):
-    """The plan of a verification: the rules, and the sizes of the study for each collective."""
+    """The plan of a verification: the rules, and the sizes of each collective.
+
+    They are those of the study, or with `is_of_job` those that a job sends.
+    """
 
     rules: list[Rule]
     sizes: dict[Collective, list[int]]
+    is_of_job: bool = False
 
 
 class VerifyResult(NamedTuple):
@@ -58,20 +64,30 @@ class VerifyResult(NamedTuple):
     is_changed: bool
 
 
-def plan_verify(study: Study, warn: Callable[[str], None]) -> VerifyPlan:
+def plan_verify(
+    study: Study, warn: Callable[[str], None], workload: tuple[str, ...] = ()
+) -> VerifyPlan:
     """Return the plan of a verification; start and write nothing.
 
-    `warn` receives a sentence if the configuration has lines that the plugin cannot read. Raises
-    InputError if there is no configuration or it cannot be read, and StudyError if the samples are
-    damaged.
+    `workload` are recordings of a job. `warn` receives a sentence if the configuration has lines
+    that the plugin cannot read. Raises InputError if there is no configuration or a file cannot be
+    read, and StudyError if the samples are damaged.
     """
     _has_rules(study, warn)
     sizes: dict[Collective, list[int]] = {}
-    rules = rules_of(study)
+    rules, job = rules_of(study), recorded(workload)
     for scale in {Scale(rule.nodes, rule.ranks) for rule in rules if rule.nodes and rule.ranks}:
-        for collective, found in measured(study, scale).items():
+        every = measured(study, scale)
+        if job is not None:
+            wanted = demands(job, scale)
+            every = {
+                collective: job_sizes(collective, scale, found, rules, wanted[collective])
+                for collective, found in every.items()
+                if collective in wanted
+            }
+        for collective, found in every.items():
             sizes[collective] = sorted({*sizes.get(collective, []), *found})
-    return VerifyPlan(rules, sizes)
+    return VerifyPlan(rules, sizes, is_of_job=job is not None)
 
 
 def verify(

@@ -80,4 +80,4 @@ def command(
         return
     screen = SweepScreen(path)
     swept = screen.run(lambda: sweep(path, launch, scope, screen, command=screen.command))
-    print_result(as_data(swept), show_result, swept, path)
+    print_result(as_data(swept), show_result, swept, path, scope.workload)

@@ -105,7 +105,7 @@ def command(
         raise InputError("no recording states these calls", where="--registered, --pipe-ops")
     launch = launch_as_measured(opened, request, site())
     if dry_run:
-        show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
+        show_plan(plan_verify(opened, lambda sentence: warn([sentence]), workload))
         return 0
     screen = VerifyScreen(study)
     proof, is_changed = screen.run(

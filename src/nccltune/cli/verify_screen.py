@@ -85,10 +85,12 @@ def show_plan(plan: VerifyPlan) -> None:
         where = range_text(rule.min_bytes, rule.max_bytes, "-")
         hanging(out, "rule       ", 11, f"{rule.collective.prose} {where}  {rule.choice.label}")
     sizes = sum(map(len, plan.sizes.values()))
+    where = f"{count(sizes, 'size')} of the study and at the edges of the rules"
+    if plan.is_of_job:
+        where = f"{count(sizes, 'size')} of the job and of the edges of its rules"
     out.print(
-        f"Would measure {count(len(plan.rules), 'rule')} against the default, at the "
-        f"{count(sizes, 'size')} of the study and at the edges of the rules. Nothing was measured "
-        "or written."
+        f"Would measure {count(len(plan.rules), 'rule')} against the default, at the {where}. "
+        "Nothing was measured or written."
     )
 
 

@@ -254,10 +254,10 @@ class ProofPlan:
         """Return why no size of a rule was measured."""
         if not at_scale(rule, self.scale):
             return f"for another scale; this run has {self.scale}"
-        if self._wanted is not None:
-            return "the job sends nothing in its range"
+        if self._wanted is not None and not applies(rule, self.scale):
+            return "for registered buffers or groups of calls, which no recording states"
         measured = [proof.calls for proof in self._proofs(rule)]
-        if not any(applies(rule, self.scale, calls) for calls in measured):
+        if self._wanted is None and not any(applies(rule, self.scale, calls) for calls in measured):
             if rule.registered and not any(calls.kind.registered for calls in measured):
                 return "for registered buffers, which cannot be measured here"
             seen = " and ".join(str(number) for number in sorted({c.pipe_ops for c in measured}))
@@ -273,6 +273,8 @@ class ProofPlan:
         ]
         if lost:
             return f"could not be measured: {lost[0]}"
+        if self._wanted is not None:
+            return "the job sends nothing in its range, or other rules take all of it first"
         return "nothing that was measured lies in its range, or other rules take all of it first"
 
     def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> RemovedRule | None:

@@ -366,13 +366,17 @@ def _plan_for_job(*rules: Rule, **calls: float) -> ProofPlan:
 
 
 def test_a_proof_for_a_job_looks_at_its_sizes_and_the_ends_of_their_rules() -> None:
-    plan = _plan_for_job(RULE, rule(128 * K, 1 * M), k16=9, k24=9, k4096=9)
+    registered = rule(4 * K, 64 * K, "ring/ll", registered=True)
+    plan = _plan_for_job(RULE, rule(128 * K, 1 * M), registered, k16=9, k24=9, k4096=9)
     (proof,) = plan.proofs.values()
     assert proof.sizes == [4 * K, 16 * K, 24 * K, 64 * K]
     drive(plan, Machine(lambda _: 1.2))
-    first, second = plan.verdicts({})
+    first, *others = plan.verdicts({})
     assert first.verdict == "holds"
-    assert (second.verdict, second.reason) == ("unverified", "the job sends nothing in its range")
+    assert [item.verdict for item in others] == ["unverified", "unverified"]
+    reasons = [item.reason or "" for item in others]
+    assert reasons[0].startswith("the job sends nothing in its range")
+    assert "registered buffers" in reasons[1]
 
 
 @pytest.mark.parametrize(("often", "verdict"), [("k8", "holds"), ("k32", "removed")])

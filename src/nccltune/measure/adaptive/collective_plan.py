@@ -237,6 +237,10 @@ class CollectivePlan:
         """Return the sizes that cannot be measured because the default failed there."""
         return self._lost
 
+    def decided(self) -> SizeDecisions:
+        """Return the choices of the rules that the timings so far give."""
+        return self._decide(self.timings)
+
     def excluded(self, size: int) -> Mapping[Choice, str]:
         """Return the choices that could not be measured at `size`, each with the reason."""
         return self._excluded.get(size, {})
@@ -360,7 +364,7 @@ class CollectivePlan:
     def _confirm(self) -> list[RoundRequest]:
         if all(state.best == DEFAULT for state in self.states.values()):
             return []
-        decided = self._decide(self.timings)
+        decided = self.decided()
         return self._again(
             unproven(
                 self.states, self.timings, decided, self._next_round, self.threshold, self.axis
@@ -370,7 +374,7 @@ class CollectivePlan:
     def _try_channels(self) -> list[RoundRequest]:
         if not any(self._known(size) for size in self.states):
             return []
-        decided = self._decide(self.timings)
+        decided = self.decided()
         bases = {
             size: choice.without_channels() if isinstance(choice, Choice) else choice
             for size, choice in decided.choices.items()

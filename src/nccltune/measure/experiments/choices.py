@@ -89,7 +89,7 @@ def make_plan(
     """
     if wanted is not None and scope.rounds is not None:
         raise InputError("the full grid is not that of a job", where="‹workload›")
-    shares = None if wanted is None else job_shares(tables, wanted)
+    shares, left_out = (None, None) if wanted is None else job_shares(tables, wanted)
     plans = [
         CollectivePlan(
             item.grid,
@@ -107,7 +107,7 @@ def make_plan(
     costs = {(item.grid.collective, item.calls): item.costs for item in tables}
     if scope.rounds is not None:
         return ExhaustivePlan(plans, costs, rounds=scope.rounds)
-    return Plan(plans, costs)
+    return Plan(plans, costs, left_out)
 
 
 def job_scope(scope: SweepScope, job: Workload, scale: Scale) -> SweepScope:
@@ -141,11 +141,12 @@ def job_scope(scope: SweepScope, job: Workload, scale: Scale) -> SweepScope:
 
 def job_shares(
     tables: Sequence[CollectiveTables], wanted: Mapping[Collective, Demand]
-) -> dict[Collective, JobShare]:
+) -> tuple[dict[Collective, JobShare], dict[Collective, float]]:
     """Return the sizes to explore and the share of the job's time, by collective.
 
     Times are the recorded ones or those that NCCL predicts. Collectives with less than
-    `LEAST_PORTION` of the time, and sizes with less than a tenth of that, are left out.
+    `LEAST_PORTION` of the time, and sizes with less than a tenth of that, are left out. The second
+    result has these collectives with their share.
     """
     times = {}
     for item in tables:
@@ -155,17 +156,18 @@ def job_shares(
         own = {size: time for size, time in found.items() if grid.low <= size <= grid.high}
         times[grid.collective] = grid, own
     total = math.fsum(time for _, own in times.values() for time in own.values()) or 1.0
-    shares = {}
+    shares, left_out = {}, {}
     for collective, (grid, own) in times.items():
         portion = math.fsum(own.values()) / total
         kept = {size: time for size, time in own.items() if time >= LEAST_PORTION * total / 10}
         if portion < LEAST_PORTION or not kept:
+            left_out[collective] = portion
             continue
         sizes = sizes_to_measure(kept, len(grid.every(COARSE_FACTOR)))
         low, high = grid.enclosing(sizes[0])[0], grid.enclosing(sizes[-1])[1]
         inner = {grid.aligned(size) for size in sizes[1:-1]}
         shares[collective] = JobShare(sorted({low, *inner, high}), wanted[collective], portion)
-    return shares
+    return shares, left_out
 
 
 class ChoicesExperiment:

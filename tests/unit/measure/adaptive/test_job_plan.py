@@ -146,12 +146,14 @@ def test_what_the_job_does_not_send_is_not_measured() -> None:
     job = _job(calls | {(Operation.SEND, 8 * M): 100})
     scope = job_scope(UNSET, job, SCALE)
     assert set(scope.collectives) == {Collective.ALLREDUCE, Collective.ALLGATHER}
-    _, platform = _swept(_machine("ddp", 1), job, 1)
+    plan, platform = _swept(_machine("ddp", 1), job, 1)
     # An all-gather of 128 B takes a thousandth of the time.
     assert {(key.collective, key.bytes) for key in platform.points} == {
         (Collective.ALLREDUCE, 3 * M)
     }
     assert DEFAULT in {key.choice for key in platform.points}
+    assert [*(plan.left_out or {})] == [Collective.ALLGATHER]
+    assert plan.gain_left < 0.01
 
 
 def test_own_collectives_and_sizes_stay() -> None:
@@ -173,7 +175,7 @@ def test_the_rules_reach_the_sizes_of_the_job() -> None:
     job = _job(odd)
     scope = job_scope(UNSET, job, SCALE)
     grid = Grid(Collective.ALLGATHER, SCALE.ranks, scope.low, scope.high)
-    shares = job_shares([CollectiveTables(grid, [], {}, {})], demands(job, SCALE))
+    shares, _ = job_shares([CollectiveTables(grid, [], {}, {})], demands(job, SCALE))
     sizes = shares[Collective.ALLGATHER].sizes
     assert sizes[0] <= 100_001
     assert sizes[-1] >= 5_000_003
