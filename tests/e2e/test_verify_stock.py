@@ -315,9 +315,13 @@ def test_an_interrupted_job_goes_on(study: Study, tmp_path: Path) -> None:
 
 
 def test_what_is_read_of_a_job(study: Study) -> None:
-    metric = ("--metric", r"step: +\d+ +loss: ([0-9.]+)")
-    job = json.loads(verify(study, *JOB, "2", options=(*metric, "--json")).stdout)["job"]
-    assert (job["metric"], job["default"], job["verdict"]) == (metric[1], 8.1, "not sure")
+    metric = ("--metric", r"step: +\d+ +loss: ([0-9.]+)", "--json", "--rounds", "4")
+    for anew in ((), ("--anew",)):
+        job = json.loads(verify(study, *JOB, "2", options=(*metric, *anew)).stdout)["job"]
+        assert (job["metric"], job["default"], job["verdict"]) == (metric[1], 8.1, "not sure")
+        # The second look goes on where the first one ended, also with --anew.
+        assert (job["pairs"], job["known"]) == (4, 0)
+    assert len(TrialFiles(study).lines.read()) == 16
     done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=4)
     assert "printed nothing that 'speed ([0-9]+)' matches" in done.stderr
     done = verify(study, *JOB, "2", options=("--metric", "speed"), code=2)

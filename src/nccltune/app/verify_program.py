@@ -295,7 +295,6 @@ class _ProgramVerification:
                 f"metric={metric and metric.name}",
             ],
         )
-        files = TrialFiles(self._study)
         longest = max(pair.before.seconds, pair.after.seconds)
         runner = ProgramRunner(
             self._program,
@@ -306,23 +305,21 @@ class _ProgramVerification:
             job=JobReader(metric),
         )
         ends = looks(self._scope.rounds)
-        confidence, known, seconds = confidence_of(len(ends)), None, self._times.spent_s
-        while True:
-            left = self._scope.budget_s and max(0.0, self._scope.budget_s - seconds)
-            experiment = TrialExperiment(
-                runner, files, trial, TrialScope(ends[0], left), anew=self._scope.anew
-            )
-            known = len(experiment.speeds) if known is None else known
+        confidence = confidence_of(len(ends))
+        left = self._scope.budget_s and max(0.0, self._scope.budget_s - self._times.spent_s)
+        experiment = TrialExperiment(
+            runner, TrialFiles(self._study), trial, TrialScope(0, left), anew=self._scope.anew
+        )
+        known = len(experiment.speeds)
+        for end in ends:
             try:
-                outcome = experiment.run(self._show)
+                outcome = experiment.run(self._show, rounds=end)
             except STOPPED_BY:
                 pairs = count(len(experiment.speeds), "pair")
                 self._progress.stopped(f"the speeds of {pairs} of starts")
                 raise
-            seconds += outcome.seconds
             found = judge_pairs(experiment.speeds, confidence, outcome.error)
-            ends.pop(0)
-            if not ends or outcome.reason != "done" or found.verdict != "not sure":
+            if outcome.reason != "done" or found.verdict != "not sure":
                 break
         proof = job_proof(
             found,
@@ -335,7 +332,7 @@ class _ProgramVerification:
                 why=found.why,
                 confidence=confidence,
                 known=known,
-                seconds=seconds,
+                seconds=self._times.spent_s + outcome.seconds,
                 reason=outcome.reason,
                 nccl_version=pair.after.logged.log.version,
                 command=self._command,

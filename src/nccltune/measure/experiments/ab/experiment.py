@@ -182,12 +182,18 @@ class TrialExperiment:
         self._runs.lines.append(probes)
         self._lines += probes
 
-    def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
+    def run(
+        self, on_status: StatusCallback = ignore_status, *, rounds: int | None = None
+    ) -> TrialOutcome:
         """Measure until all rounds are complete, the settings fail or the budget is spent.
+
+        `rounds` replaces the number of the scope, so that a trial can be judged and then go on.
 
         All timings are in the study when this returns or raises. Raises LaunchError, PlatformError
         or InputError if the default does not run, StudyError for a failed write.
         """
+        if rounds is not None:
+            self._scope = self._scope._replace(rounds=rounds)
         reason = self._scheduler.run([sequential_source(self._tasks(on_status))])
         return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
 
