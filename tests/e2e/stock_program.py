@@ -2,13 +2,15 @@
 """Behaves like all_reduce_perf with NCCL 2.28 in it, as far as `nccltune verify` can see.
 
 stock_program.py [--no-log] [--no-table] [--ignore-plugin] [--fail] [--alone]
-                 [--slow A/P] [--wrong A/P] [--stop-at N FILE]
+                 [--slow A/P] [--wrong A/P] [--stop-at N FILE] [--job GAIN]
 
 The plugin that NCCL_TUNER_PLUGIN names is really loaded, by the program that plays NCCL's side. A
 rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output. Under a
 launcher that is what its first process does; with --alone every one, as without MPI, of one rank.
 Choices of the plugin are faster than NCCL's own, but that of --slow; that of --wrong computes wrong
 results. At its Nth start, which it counts in FILE, --stop-at interrupts the process above.
+With --job it is a training script instead, which is faster by GAIN with the plugin. It logs to
+standard error, as torchtitan does. Its first two steps are slow.
 """
 
 import os
@@ -88,6 +90,15 @@ def main() -> None:
         prefix = f"alpha:{os.getpid()}:77 [0] NCCL INFO "
         text = "".join(f"{prefix}{line}\n" for line in lines)
         Path(name).write_text(text, encoding="utf-8")
+    if "--job" in sys.argv:
+        gain = float(sys.argv[sys.argv.index("--job") + 1]) if said else 1.0
+        for step in range(10):
+            speed = 7000 * gain * (0.1 if step < 2 else 1 + 0.001 * (step % 3))
+            sys.stderr.write(
+                f"[rank0]:step: {step:2}  loss: 8.1  \x1b[34mtps: {speed:,.0f}\x1b[39m\n"
+            )
+        stop_at()
+        return
     if "--no-table" in sys.argv:
         return
     times = {size: time_us(ran[size]) for size in SIZES}

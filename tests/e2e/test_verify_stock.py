@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.measure.experiments.ab.runs import TrialFiles
 from nccltune.model.choice import DEFAULT, TUNED_RUN
 from nccltune.model.sample import Purpose, Sample
 from nccltune.native import tuner_path
+from nccltune.prove.job import JobProof
 from nccltune.prove.program import ProgramRound
 from nccltune.prove.result import Proof
 from nccltune.prove.stock import StockProof
@@ -261,18 +264,77 @@ def test_wrong_results_remove_a_rule_at_once(study: Study) -> None:
     assert proof_of(study).rules[0].rule.choice.label == "tree/ll"
 
 
-def test_a_program_without_a_table_is_run_once_each(study: Study) -> None:
-    done = verify(study, *PROGRAM, "--no-table")
-    assert "rules      followed at 3 of 3 points; left alone as before: 3" in done.stdout
-    assert "gains      not measured: the command prints no table of nccl-tests" in done.stdout
-    assert kept(study).problems == []
-    assert not (study.path / "proof.json").exists()
+JOB = (*PROGRAM, "--job")
+
+
+def test_a_job_is_proven_as_a_whole(study: Study) -> None:
+    done = verify(study, *JOB, "1.05", options=("--check",))
+    text = " ".join(done.stdout.split())
+    assert re.search(r"proven the job is faster with the rules: 1\.050x as fast", text)
+    assert "in 3 pairs of starts in alternating order" in text
+    assert "tokens/s (tps): 7007 without the rules, 7357 with them" in text
+    assert "the first 2 of 10 values of a start are warm-up" in text
+    proof = study.read_json(study.path / "job-proof.json", JobProof)
+    assert (proof.verdict, proof.pairs, proof.known) == ("proven", 3, 0)
+    assert proof.gain_low == pytest.approx(1.05, rel=0.001)
+    # The rules keep their states.
     assert study.config_path.read_text() == CONFIG
-    document = json.loads(verify(study, *PROGRAM, "--no-table", options=("--json",)).stdout)
-    assert (document["proof"], document["unmeasured"]) == (
-        None,
-        "the command prints no table of nccl-tests",
-    )
+    assert not (study.path / "proof.json").exists()
+    runs = [line.side for line in TrialFiles(study).lines.read()]
+    assert len(runs) == 6
+    assert runs[:2] != runs[2:4] or runs[2:4] != runs[4:]
+
+    # The same command measures nothing twice, and other rules are another test.
+    again = verify(study, *JOB, "1.05", options=("--json",))
+    assert json.loads(again.stdout)["job"]["known"] == 3
+    assert len(TrialFiles(study).lines.read()) == 6
+    study.config_path.write_text(CONFIG.splitlines(keepends=True)[1])
+    document = json.loads(verify(study, *JOB, "1.05", options=("--json",)).stdout)
+    assert (document["job"]["known"], document["proof"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        ("0.95", "no the job is slower with the rules: 0.950x"),
+        ("1", "no the rules gain less than 0.5 % of the job: 1.000x"),
+    ],
+)
+def test_a_job_that_is_not_faster(study: Study, gain: str, words: str) -> None:
+    done = verify(study, *JOB, gain, options=("--check",), code=1)
+    assert words in " ".join(done.stdout.split())
+    assert study.config_path.read_text() == CONFIG
+
+
+def test_an_interrupted_job_goes_on(study: Study, tmp_path: Path) -> None:
+    stop = ("--stop-at", "5", str(tmp_path / "starts"))
+    done = verify(study, *JOB, "1.05", *stop, code=130)
+    assert "the speeds of 1 pair of starts are kept" in done.stderr
+    document = json.loads(verify(study, *JOB, "1.05", *stop, options=("--json",)).stdout)
+    assert (document["job"]["known"], document["job"]["pairs"]) == (1, 3)
+
+
+def test_what_is_read_of_a_job(study: Study) -> None:
+    metric = ("--metric", r"step: +\d+ +loss: ([0-9.]+)", "--json", "--rounds", "4")
+    for anew in ((), ("--anew",)):
+        job = json.loads(verify(study, *JOB, "2", options=(*metric, *anew)).stdout)["job"]
+        assert (job["metric"], job["default"], job["verdict"]) == (metric[1], 8.1, "not sure")
+        # The second look goes on where the first one ended, also with --anew.
+        assert (job["pairs"], job["known"]) == (4, 0)
+    assert len(TrialFiles(study).lines.read()) == 16
+    done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=4)
+    assert "printed nothing that 'speed ([0-9]+)' matches" in done.stderr
+    done = verify(study, *JOB, "2", options=("--metric", "speed"), code=2)
+    assert "--metric: 'speed' has no group" in done.stderr
+    done = verify(study, *PROGRAM, "--no-table", options=("--rounds", "3"))
+    assert "read       wall time: " in done.stdout
+    assert "name it with --metric" in " ".join(done.stdout.split())
+
+
+def test_two_rounds_are_too_few_for_a_job(study: Study) -> None:
+    done = verify(study, *JOB, "2", options=("--rounds", "2"))
+    assert "gains      not measured: a job needs at least 3 rounds" in done.stdout
+    assert not TrialFiles(study).lines.read()
 
 
 def test_a_rule_that_the_command_does_not_reach_says_what_to_run(study: Study) -> None:

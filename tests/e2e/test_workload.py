@@ -104,3 +104,24 @@ def test_a_recording_that_cannot_be_read(folder: Path) -> None:
     assert "notes.txt: is no recording of a job's communication" in err
     assert "NCCL_DEBUG_SUBSYS=INIT,COLL" in err
     assert not (folder / STUDY / "tuner.conf").exists()
+
+
+def test_a_study_for_the_job_alone(folder: Path) -> None:
+    run = ("--replay", STUDY, "--workload", "traces", "-o", "own")
+    whole = nccltune("sweep", "--replay", STUDY, "-o", "all", "--json", cwd=folder)
+    auto = json.loads(nccltune("auto", *run, "--json", cwd=folder).stdout)
+    samples = (folder / "own" / "samples.jsonl").read_text().splitlines()
+    swept = [line for line in map(json.loads, samples) if "purpose" not in line["source"]]
+    assert {(line["collective"], line["bytes"]) for line in swept} == {
+        ("allreduce", 64 << 10),
+        ("allgather", 32 << 20),
+    }
+    assert len(swept) < json.loads(whole.stdout)["sweep"]["points"] / 3
+    (rule,) = auto["proof"]["rules"]
+    assert (rule["verdict"], rule["rule"]["collective"]) == ("holds", "allreduce")
+    assert auto["proof"]["workload"] == ["traces"]
+    assert "proven" in (conf := (folder / "own" / "tuner.conf").read_text())
+    assert "at the sizes of a job" in conf
+    assert auto["tuning"]["worth"]["whole"]["calls"] == 40
+    error = nccltune("sweep", *run, "--exhaustive", cwd=folder, code=2).stderr
+    assert "--workload: the full grid is not that of a job" in error

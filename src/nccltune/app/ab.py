@@ -28,7 +28,7 @@ from nccltune.study import names
 from nccltune.study.files import Study
 
 CONF = names.AB_CONF
-RESULT = "try.json"
+RESULT = names.AB_RESULT
 
 
 def kept_settings(path: Path) -> dict[str, str | None]:

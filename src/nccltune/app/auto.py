@@ -12,6 +12,7 @@ from nccltune.app.study import open_study
 from nccltune.app.sweep import SweepProgress, SweepResult, sweep
 from nccltune.app.tune import save_tuning, tune_study
 from nccltune.app.verify import VerifyProgress, verify
+from nccltune.app.workload import recorded
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.experiments.choices import SweepScope
@@ -72,9 +73,12 @@ def auto(
 ) -> AutoResult:
     """Sweep, analyze, tune, verify and report into the study at `path`.
 
-    Raises StudyError, InputError for unreadable weights, and what `sweep` and `verify` raise.
+    Without rules nothing is verified. `command` is stored as the command line that resumes the run.
+    To see the plan of the sweep without measuring, call `plan_sweep`. Raises StudyError if the
+    study cannot be read or written, InputError if weights or recordings cannot be read, and what
+    `sweep` and `verify` raise.
     """
-    budget_s = scope.budget_s
+    budget_s, job = scope.budget_s, recorded(scope.workload)
     with Examiner(launch) as examiner:
         swept = sweep(
             path,
@@ -84,6 +88,7 @@ def auto(
             command=command,
             channels=options.channels,
             meanwhile=examiner.begin,
+            job=job,
         )
     progress.swept(swept)
     opened = open_study(path)
@@ -92,14 +97,22 @@ def auto(
     progress.warn(analyzed.warnings)
     study.write_json(study.findings_path, analyzed.analysis)
     progress.analyzed(analyzed.analysis)
-    tuning = save_tuning(study, tune_study(opened, options))
+    tuning = save_tuning(study, tune_study(opened, options, job))
     progress.tuned(tuning)
     proof = None
     if tuning.rules:
         left = None
         if budget_s is not None:
             left = max(budget_s - swept.outcome.seconds, (1 - SWEEP_SHARE) * budget_s)
-        proof = verify(study, launch, progress.verifying, command=command, budget_s=left).proof
+        proof = verify(
+            study,
+            launch,
+            progress.verifying,
+            command=command,
+            budget_s=left,
+            workload=scope.workload,
+            job=job,
+        ).proof
     progress.proven(proof)
     report, warnings = report_study(study.path)
     progress.warn(warnings)

@@ -10,9 +10,8 @@ from nccltune.app.env import Deployment
 from nccltune.model.errors import InputError
 from nccltune.model.nccl_releases import NcclRelease, nccl_release
 from nccltune.native import net_path
+from nccltune.native.locate import NET_NAME as NAME
 
-NAME = "nccltune"
-"""The plugin's name: the value of NCCL_NET, and `x` in the file name `libnccl-net-x.so`."""
 _LONGEST = 254
 """The longest path in bytes: since 2.26, NCCL stores the name in 255 bytes."""
 

@@ -16,6 +16,7 @@ from nccltune.app.measuring import (
     refuse_file,
     saved_when_stopped,
 )
+from nccltune.app.workload import recorded
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.rounds import SizeDecisions
 from nccltune.measure.bench.identity import dump_settings, keep_topology, topology_dump
@@ -27,6 +28,7 @@ from nccltune.measure.experiments.choices import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT
 from nccltune.model.platform import Platform
 from nccltune.model.rule import RuleState
+from nccltune.workload.table import Workload
 
 Channels = Literal["default", "any"]
 """How many channels a rule may use: at most as many as NCCL's default, or any number."""
@@ -50,12 +52,13 @@ def plan_sweep(
 ) -> tuple[Platform, Plan]:
     """Return the platform and the plan of a sweep; the bench starts, but measures nothing."""
     refuse_file(path)
+    job = recorded(scope.workload)
     with (
         topology_dump(launch) as hardware,
         open_bench(launch, settings=dump_settings(hardware)) as bench,
     ):
         platform = platform_of_bench(path, launch, bench.hello)
-        return platform, _experiment(bench, scope, channels).plan
+        return platform, _experiment(bench, scope, channels, job).plan
 
 
 def sweep(
@@ -67,14 +70,19 @@ def sweep(
     command: str,
     channels: Channels = "default",
     meanwhile: Callable[[], None] = lambda: None,
+    job: Workload | None = None,
 ) -> SweepResult:
     """Measure into the study at `path` until nothing is worth measuring or the budget is spent.
 
-    `command` is stored as what resumes the sweep. `channels` must be those of the rule search
-    later. `meanwhile` is called while the bench starts, which takes seconds. Raises what `Bench`
-    raises, and StudyError if the study is of another platform or cannot be read or written.
+    Every timing is stored immediately. `command` is stored as the command line that resumes the
+    sweep. Pass the same `channels` to the rule search later, because they determine which choices
+    are worth measuring. `job` is what `scope.workload` recorded, if it was read before. `meanwhile`
+    is called while the bench starts, which takes seconds. Raises what `recorded` and `Bench` raise,
+    and StudyError if the study is a file, is of another platform, or cannot be read or written.
+    KeyboardInterrupt stops the sweep and is raised again.
     """
     refuse_file(path)
+    job = job or recorded(scope.workload)
     with contextlib.ExitStack() as stack:
         hardware = stack.enter_context(topology_dump(launch))
         imports = partial(_meanwhile, meanwhile)
@@ -82,7 +90,7 @@ def sweep(
             open_bench(launch, meanwhile=imports, settings=dump_settings(hardware))
         )
         platform = platform_of_bench(path, launch, bench.hello)
-        experiment = _experiment(bench, scope, channels)
+        experiment = _experiment(bench, scope, channels, job)
         study = stack.enter_context(hold_study(path, platform))
         keep_topology(study, launch, hardware)
         record = experiment.record(study)
@@ -104,8 +112,10 @@ def sweep(
     return SweepResult(platform, experiment.plan, outcome, summary)
 
 
-def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesExperiment:
-    return ChoicesExperiment(bench, scope, partial(decide, channels=channels))
+def _experiment(
+    bench: Bench, scope: SweepScope, channels: Channels, job: Workload | None
+) -> ChoicesExperiment:
+    return ChoicesExperiment(bench, scope, partial(decide, channels=channels, job=job), job)
 
 
 def _meanwhile(also: Callable[[], None]) -> None:
@@ -115,14 +125,23 @@ def _meanwhile(also: Callable[[], None]) -> None:
         importlib.import_module(name)
 
 
-def decide(timings: Timings, channels: Channels = "default") -> SizeDecisions:
-    """Return the choice that a rule would have at every size now; `DEFAULT` without a rule."""
+def decide(
+    timings: Timings, channels: Channels = "default", job: Workload | None = None
+) -> SizeDecisions:
+    """Return the choice that a rule would have at every size if rules were searched now.
+
+    The choice is `DEFAULT` at a size without a rule. With `job`, sizes count by its time.
+    """
     # Import here and not at the top, so that `_meanwhile` can import these modules while the bench
     # starts.
     from nccltune.tune.result import TuneOptions
     from nccltune.tune.search import search
+    from nccltune.tune.worth import job_weights
 
-    groups = search([timings], TuneOptions(channels=channels), eager=True)
+    options = TuneOptions(channels=channels)
+    groups = search([timings], options, eager=True)
+    for weights in job_weights(job, groups).values() if job is not None else ():
+        groups = search([timings], options, weights, eager=True)
     return SizeDecisions(
         {row.bytes: row.choice or DEFAULT for group in groups for row in group.decisions},
         frozenset(

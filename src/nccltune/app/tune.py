@@ -9,8 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nccltune.analyze.timings import SortedSamples
+from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
+from nccltune.app.workload import recorded
 from nccltune.model.choice import rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
@@ -24,6 +28,7 @@ from nccltune.prove.stock import PASSED
 from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
 from nccltune.tune.study import tune, write
+from nccltune.workload.table import Workload
 
 
 class SavedTuning(NamedTuple):
@@ -65,18 +70,29 @@ def _left_out(samples: SortedSamples) -> list[str]:
     return [f"{count(number, 'timing')} {words}" for words, number in counted if number]
 
 
-def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
-    """Return the rules of a study with their evidence.
+def tune_study(
+    opened: OpenStudy, options: TuneOptions | None = None, job: Workload | None = None
+) -> Tuning:
+    """Return the rules of a study with their evidence; write nothing.
 
-    What `verify` proved is proven. What `check` removed is left out until it is measured again.
+    Rules that an earlier `verify` of this study proved are proven. Those that `check` removed are
+    left out until they are measured again. `job` is what `options.workload` recorded, if it was
+    read before. Raises InputError if a file that `options` name cannot be read, and StudyError for
+    a damaged file.
     """
+    options = options or TuneOptions()
+    job = job or recorded(options.workload)
     found = tune(
         opened.study.name,
         platform_with_hardware(opened.study),
         opened.samples,
-        options or TuneOptions(),
+        options,
         created=datetime.now(UTC).date().isoformat(),
+        job=job,
     )
+    if found.worth is not None and job is not None:
+        worth = replace(found.worth, levers=job_levers(job, opened.study))
+        found = replace(found, worth=worth)
     proof = _proof(opened.study)
     found = found if proof is None else with_proof(found, proof)
     return without_failed(found, drops_in_force(opened.study), overlapping)

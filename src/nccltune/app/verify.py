@@ -15,6 +15,7 @@ from nccltune.app.bench_launch import (
 from nccltune.app.job import launcher_flavor
 from nccltune.app.measuring import STOPPED_BY, BenchProgress, platform_of_bench
 from nccltune.app.study import config_of
+from nccltune.app.workload import recorded
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.measure.bench.conditions import PLAIN, CallKind
@@ -26,7 +27,10 @@ from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import Proof, RemovedRule
 from nccltune.prove.run import Hooks, Verification, measured, rules_of
+from nccltune.prove.sizes import job_sizes
 from nccltune.study.files import Study
+from nccltune.workload.demand import demands
+from nccltune.workload.table import Workload
 
 
 class VerifyProgress(BenchProgress[ProofPlan], Protocol):
@@ -40,10 +44,14 @@ class VerifyProgress(BenchProgress[ProofPlan], Protocol):
 
 
 class VerifyPlan(NamedTuple):
-    """The plan of a verification: the rules, and the sizes of the study for each collective."""
+    """The plan of a verification: the rules, and the sizes of each collective.
+
+    They are those of the study, or with `is_of_job` those that a job sends.
+    """
 
     rules: list[Rule]
     sizes: dict[Collective, list[int]]
+    is_of_job: bool = False
 
 
 class VerifyResult(NamedTuple):
@@ -53,18 +61,30 @@ class VerifyResult(NamedTuple):
     is_changed: bool
 
 
-def plan_verify(study: Study, warn: Callable[[str], None]) -> VerifyPlan:
-    """Return the plan of a verification. Raises InputError, StudyError.
+def plan_verify(
+    study: Study, warn: Callable[[str], None], workload: tuple[str, ...] = ()
+) -> VerifyPlan:
+    """Return the plan of a verification; start and write nothing.
 
-    `warn` gets a sentence on lines that the plugin cannot read.
+    `workload` are recordings of a job. `warn` receives a sentence if the configuration has lines
+    that the plugin cannot read. Raises InputError if there is no configuration or a file cannot be
+    read, and StudyError if the samples are damaged.
     """
     _has_rules(study, warn)
     sizes: dict[Collective, list[int]] = {}
-    rules = rules_of(study)
+    rules, job = rules_of(study), recorded(workload)
     for scale in {Scale(rule.nodes, rule.ranks) for rule in rules if rule.nodes and rule.ranks}:
-        for collective, found in measured(study, scale).items():
+        every = measured(study, scale)
+        if job is not None:
+            wanted = demands(job, scale)
+            every = {
+                collective: job_sizes(collective, scale, found, rules, wanted[collective])
+                for collective, found in every.items()
+                if collective in wanted
+            }
+        for collective, found in every.items():
             sizes[collective] = sorted({*sizes.get(collective, []), *found})
-    return VerifyPlan(rules, sizes)
+    return VerifyPlan(rules, sizes, is_of_job=job is not None)
 
 
 def verify(
@@ -76,12 +96,19 @@ def verify(
     budget_s: float | None = None,
     anew: bool = False,
     calls: CallKind = PLAIN,
+    workload: tuple[str, ...] = (),
+    job: Workload | None = None,
 ) -> VerifyResult:
     """Measure the rules of STUDY/tuner.conf, removing those that do not hold, until all do.
 
-    `command` is stored as what resumes it. With `anew`, earlier results are not used. `calls` are
-    measured besides plain ones. Raises InputError without a configuration, StudyError, and what
-    `Bench` raises.
+    Rules that do not hold are removed from the file. `command` is stored as the command line that
+    resumes the verification, and `budget_s` limits its time in seconds. With `anew`, results of
+    earlier verifications are not used. `calls` are calls to measure besides plain ones, those of
+    the sweep, and registered buffers if a rule is for them. `workload` are recordings of a job:
+    then only plain calls of its sizes are measured. `job` is what they hold, if it was read before.
+    Raises InputError if there is no
+    configuration, StudyError if the study is of another platform or cannot be read or written, and
+    what `Bench` raises. KeyboardInterrupt stops the verification and is raised again.
     """
     if not _has_rules(study, progress.warn):
         return VerifyResult(None, is_changed=False)
@@ -106,7 +133,15 @@ def verify(
 
     hooks = Hooks(start, progress.watching, progress.dropped)
     run = Verification(
-        study, launch, hooks, command=command, budget_s=budget_s, anew=anew, calls=calls
+        study,
+        launch,
+        hooks,
+        command=command,
+        budget_s=budget_s,
+        anew=anew,
+        calls=calls,
+        job=job or recorded(workload),
+        workload=workload,
     )
     try:
         proof = run.run()

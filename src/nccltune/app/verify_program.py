@@ -24,12 +24,24 @@ from nccltune.app.study import config_of, saving
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.engine.record import timestamp
-from nccltune.measure.engine.scheduler import Budget, ProcessTimes
+from nccltune.measure.engine.scheduler import Budget, ExperimentStatus, ProcessTimes
+from nccltune.measure.experiments.ab.experiment import WITH, TrialExperiment, TrialScope
+from nccltune.measure.experiments.ab.program import LIMIT_S, JobReader, ProgramRunner
+from nccltune.measure.experiments.ab.runs import SettingTrial, TrialFiles
+from nccltune.measure.experiments.ab.speed import Metric
 from nccltune.model.errors import InputError, UnwritableError
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale, count
 from nccltune.prove import edit
+from nccltune.prove.job import (
+    LEAST_PAIRS,
+    JobProof,
+    confidence_of,
+    job_proof,
+    judge_pairs,
+    looks,
+)
 from nccltune.prove.judge import FIRST_LOOK, SECOND_LOOK, STEP
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.program import ProgramRound, ProgramRounds, joined, with_sizes_to_run
@@ -39,6 +51,8 @@ from nccltune.prove.stock import StockProof, points_of, problems_of
 from nccltune.study import names
 from nccltune.study.files import Study, locked
 
+_PATIENCE = 10
+"""A start of a job that takes so many times as long as the first ones counts as hung."""
 _OURS = (
     "NCCLTUNE_CONFIG",
     "NCCL_TUNER_CONFIG_FILE",
@@ -49,18 +63,27 @@ _OURS = (
 
 
 class ProgramScope(NamedTuple):
-    """At most `rounds` rounds with the same rules, in `budget_s`; `anew` ignores earlier ones."""
+    """How much to measure: at most `rounds` rounds in all runs with the same rules, in `budget_s`.
+
+    At least one round is run. With `anew`, rounds of earlier runs are not used. `metric` reads how
+    fast the program is, if it is a job.
+    """
 
     rounds: int = SECOND_LOOK
     budget_s: float | None = None
     anew: bool = False
+    metric: Metric | None = None
 
 
 class ProgramProof(NamedTuple):
     """The result of running a program without and with the rules.
 
-    `deployed` is whether the rules were followed, by NCCL's log. Without a `proof`, `unmeasured` is
-    the reason. `reach` is what to check if the plugin was not loaded.
+    deployed    whether the rules were followed, by NCCL's log
+    proof       the gains; None if they were not measured, and then `unmeasured` is the reason
+    is_changed  whether rules were removed or narrowed
+    reach       what to check if the plugin was not loaded
+    unsaved     the error if STUDY/deployed.json could not be written; else empty
+    job         the proof of a program without a table, which is a job; else None
     """
 
     deployed: StockProof
@@ -69,6 +92,7 @@ class ProgramProof(NamedTuple):
     is_changed: bool
     reach: str
     unsaved: list[UnwritableError]
+    job: JobProof | None = None
 
 
 def verify_program(
@@ -82,11 +106,16 @@ def verify_program(
 ) -> ProgramProof:
     """Run `program` in rounds of two starts, without and with the rules, and judge the rules.
 
-    If NCCL's logs of the first round do not show the rules, or the program prints no table of
-    nccl-tests, one round is all. Writes STUDY/deployed.json, and from four rounds on
-    STUDY/proof.json and the marks in tuner.conf. Raises LaunchError if the program fails,
-    InputError without a configuration or NCCL log, StudyError if another measurement holds the
-    study.
+    The program runs under a launcher or directly. The first round decides by NCCL's logs whether
+    the rules are in force. If they are not, one round is all. A program that prints no table of
+    nccl-tests is a job: further rounds compare its speed, and write STUDY/job-proof.json. Timings
+    are kept after each start, and rounds of earlier runs count. Writes
+    STUDY/deployed.json, and from four rounds on STUDY/proof.json. Rules that hold are marked as
+    proven in STUDY/tuner.conf, and those that do not hold are removed.
+
+    `command` is stored as the command line that goes on. Raises LaunchError if the program fails,
+    InputError if the study has no configuration or the program writes no NCCL log, and StudyError
+    if another measurement holds the study. All timings so far are then in the study.
     """
     config = config_of(study)
     plain = _without_ours(os.environ, deployment(config))
@@ -123,6 +152,7 @@ class _ProgramVerification:
         self._times = ProcessTimes([item.seconds / 2 for item in self._rounds.known])
         rules = rules_of(study)
         self._total = sum(item.rules == rules for item in self._rounds.known)
+        self._starts = 2
         self._problems: dict[str, None] = {}
         self._dropped: list[RemovedRule] = []
         before = read_proof(study)
@@ -138,6 +168,8 @@ class _ProgramVerification:
                 unmeasured = self._unmeasured(pair, deployed)
                 if unmeasured is not None:
                     return self._result(deployed, None, unmeasured)
+                if self._is_job(pair):
+                    return self._result(deployed, None, None, self._job(pair, plain))
                 self._keep(pair)
                 plan = self._judged()
                 self._total = plan.rounds
@@ -217,8 +249,7 @@ class _ProgramVerification:
         return deployed
 
     def _unmeasured(self, pair: "_Pair", deployed: StockProof) -> str | None:
-        if not (pair.before.samples and pair.after.samples):
-            return "the command prints no table of nccl-tests"
+        """Return why the timings of a round prove no gain; None if they may."""
         if deployed.before.config_hashes or deployed.after.config_hashes != [pair.hash]:
             return "the two runs do not differ by these rules"
         if pair.before.elsewhere or pair.after.elsewhere:
@@ -227,14 +258,93 @@ class _ProgramVerification:
             deployed.followed
         ):
             return "NCCL followed no rule"
+        if not self._is_writable:
+            return "the study cannot be written, so timings cannot be kept"
+        if self._is_job(pair):
+            too_few = self._scope.rounds < LEAST_PAIRS
+            return f"a job needs at least {LEAST_PAIRS} rounds" if too_few else None
         scales = {_scale(pair.before), _scale(pair.after)}
         if len(scales) > 1 or None in scales:
             return "the two runs do not have one known number of nodes and ranks"
         if pair.after.logged.log.ranks == 1:
             return "it ran as one rank, which has no peer"
-        if not self._is_writable:
-            return "the study cannot be written, so timings cannot be kept"
         return None
+
+    def _is_job(self, pair: "_Pair") -> bool:
+        """Return whether the program prints no table of nccl-tests, or a metric was named."""
+        return self._scope.metric is not None or not (pair.before.samples and pair.after.samples)
+
+    def _job(self, pair: "_Pair", plain: Mapping[str, str]) -> JobProof:
+        """Run further rounds until the job is decided, or the rounds or the budget are spent.
+
+        The first round is no part of them: NCCL logged every call in it.
+        """
+        metric = self._scope.metric
+        trial = SettingTrial(
+            settings={**deployment(self._study.config_path)},
+            baseline={},
+            what=[
+                *self._rounds.program,
+                f"content={pair.hash}",
+                f"metric={metric and metric.name}",
+            ],
+        )
+        longest = max(pair.before.seconds, pair.after.seconds)
+        runner = ProgramRunner(
+            self._program,
+            plain,
+            trial.settings,
+            with_launcher=self._under,
+            limit_s=max(LIMIT_S, _PATIENCE * longest),
+            job=JobReader(metric),
+        )
+        ends = looks(self._scope.rounds)
+        confidence = confidence_of(len(ends))
+        left = self._scope.budget_s and max(0.0, self._scope.budget_s - self._times.spent_s)
+        experiment = TrialExperiment(
+            runner, TrialFiles(self._study), trial, TrialScope(0, left), anew=self._scope.anew
+        )
+        known = len(experiment.speeds)
+        for end in ends:
+            try:
+                outcome = experiment.run(self._show, rounds=end)
+            except STOPPED_BY:
+                pairs = count(len(experiment.speeds), "pair")
+                self._progress.stopped(f"the speeds of {pairs} of starts")
+                raise
+            found = judge_pairs(experiment.speeds, confidence, outcome.error)
+            if outcome.reason != "done" or found.verdict != "not sure":
+                break
+        proof = job_proof(
+            found,
+            experiment.speeds,
+            JobProof(
+                study=self._study.name,
+                config_hash=pair.hash,
+                program=self._program,
+                verdict=found.verdict,
+                why=found.why,
+                confidence=confidence,
+                known=known,
+                seconds=self._times.spent_s + outcome.seconds,
+                reason=outcome.reason,
+                nccl_version=pair.after.logged.log.version,
+                command=self._command,
+                at=timestamp(),
+            ),
+        )
+        with saving(self._unsaved):
+            self._study.write_json(self._study.path / names.JOB_PROOF, proof)
+        return proof
+
+    def _show(self, status: ExperimentStatus) -> None:
+        """Report a start of the job."""
+        self._starts += 1
+        most = 2 + 2 * self._scope.rounds
+        left_s = (most - self._starts + 1) * self._times.expected_s
+        which = "with" if status.what == WITH else "without"
+        start = ProgramStart(self._starts, most, left_s)
+        self._progress.starting(which, " ".join(self._program), start)
 
     def _keep(self, pair: "_Pair") -> None:
         scale = _scale(pair.after)
@@ -308,7 +418,11 @@ class _ProgramVerification:
         return f"the timings of {count(self._count, 'round')}"
 
     def _result(
-        self, deployed: StockProof, proof: Proof | None, unmeasured: str | None
+        self,
+        deployed: StockProof,
+        proof: Proof | None,
+        unmeasured: str | None,
+        job: JobProof | None = None,
     ) -> ProgramProof:
         return ProgramProof(
             deployed,
@@ -317,6 +431,7 @@ class _ProgramVerification:
             is_changed=bool(self._dropped),
             reach=REACH if self._under is None else REACH_UNDER,
             unsaved=self._unsaved,
+            job=job,
         )
 
 

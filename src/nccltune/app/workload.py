@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from nccltune.app.job_levers import job_levers
+from nccltune.study.files import Study
+from nccltune.tune.result import LeverWorth
 from nccltune.workload.call import CommGroup, Operation
 from nccltune.workload.parallelism import parallelism
 from nccltune.workload.reading import read_workload
@@ -16,8 +19,11 @@ from nccltune.workload.table import Workload, WorkloadRow
 class SizeRange(msgspec.Struct, frozen=True):
     """The calls of one operation between two sizes; all numbers are means of a step or a rank.
 
-    `time_us` includes the wait for other ranks; a call without a time takes the mean of its size,
-    if any. `exposed_us` is the part in which the GPU ran no kernel but NCCL's; None if unknown.
+    - `low`, `high`: the smallest and the largest size in the range
+    - `bytes`: a message counts half at each of its ends, its send and its receive
+    - `time_us`: on the GPU, with the wait for other ranks. A call without a time takes the mean of
+      its size, or does not count if no call of its size has one; None if no call has one
+    - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
     """
 
     operation: Operation
@@ -41,8 +47,11 @@ class GroupUse(msgspec.Struct, frozen=True):
 class WorkloadSummary(msgspec.Struct, frozen=True):
     """What a job sends: groups of communicators, those with the most time or bytes first.
 
-    `unit` is `a step` or `a rank`. Times are of all calls whose time is known; None if none is.
-    `workload` has the sums that the means are made of, at every size.
+    - `unit`: what the means are of, `a step` or `a rank`
+    - `time_us`, `exposed_us`: of all calls whose time is known; None if no call has one, the
+      exposed time also if calls with a time lack it
+    - `workload`: the sums that the means are made of, at every size
+    - `levers`: what besides rules would pay, or has to be measured to know
     """
 
     unit: str
@@ -52,10 +61,23 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     exposed_us: float | None
     groups: list[GroupUse]
     workload: Workload
+    levers: list[LeverWorth] = []
 
 
-def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
-    """Return what a job sends, from recordings: files or folders. Raises InputError."""
+def recorded(paths: Sequence[str]) -> Workload | None:
+    """Return what recordings of a job hold; None without a path.
+
+    Raises InputError if a name does not exist or nothing can be read.
+    """
+    return read_workload(map(Path, paths)) if paths else None
+
+
+def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadSummary:
+    """Return what a job sends, from recordings: files, or folders of them.
+
+    `study` measured the send/recv library, the net plugin or other settings. Raises InputError if a
+    name does not exist or nothing can be read, and StudyError for a damaged study.
+    """
     job = read_workload(paths)
     groups = [
         GroupUse(
@@ -78,6 +100,7 @@ def show_workload(paths: Sequence[Path]) -> WorkloadSummary:
         ),
         groups=groups,
         workload=job,
+        levers=job_levers(job, None if study is None else Study.open(study)),
     )
 
 
@@ -103,7 +126,7 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
                 part[0].bytes,
                 part[-1].bytes,
                 sum(row.calls for row in part) / units,
-                sum(row.bytes * row.calls for row in part) / units,
+                sum(row.sent for row in part) / units,
                 _known(_whole(row.time_us, row.timed, row.calls, units) for row in part),
                 _known(
                     _whole(row.exposed_us, row.exposing, row.calls, units)

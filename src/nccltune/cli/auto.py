@@ -11,7 +11,9 @@ from nccltune.cli.options import (
     LAUNCH,
     PLATFORM,
     SCOPE,
+    WORKLOAD_SWEEP,
     binds,
+    option,
     options,
     output_option,
     tune_options,
@@ -28,6 +30,7 @@ EPILOG = """\b
 Examples:
   nccltune auto
   nccltune auto --emulate-nodes 4 -o studies/h200x4
+  nccltune auto --emulate-nodes 4 -o studies/job --workload traces/
   nccltune auto --replay h200x4-as-4-nodes -o studies/first
 """
 
@@ -37,7 +40,7 @@ Examples:
 @SCOPE
 @CALLS
 @PLATFORM
-@options("--budget")
+@options(option("--workload", more=WORKLOAD_SWEEP, advanced=True), "--budget")
 @tune_options(advanced=True)
 @binds(
     scope="nccltune.measure.experiments.choices:SweepScope",
@@ -59,10 +62,10 @@ def command(
     from nccltune.app.auto import auto, usual_study
     from nccltune.app.sweep import plan_sweep
     from nccltune.cli.auto_screen import AutoScreen, show_end
-    from nccltune.cli.requests import launch_at
+    from nccltune.cli.requests import launch_at, scope_for
     from nccltune.cli.sweep_screen import as_data, show_plan
 
-    launch = launch_at(request)
+    launch, scope = launch_at(request), scope_for(scope)
     study = path or usual_study(launch)
     if dry_run:
         show_plan(*plan_sweep(study, launch, scope, channels=tuning.channels))

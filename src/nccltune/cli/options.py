@@ -115,6 +115,12 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
     },
     "--library": {"help": "The libnccltune-sendrecv.so", **FILE},
+    "--metric": {
+        "help": "Regular expression: its first group is the speed of a job",
+        "more": ", in a line that it prints; a group named `time` is a time.  [default: steps/s, "
+        "tokens/s, iteration time and others, else the wall time]",
+        "metavar": "REGEX",
+    },
     "--min-gain": {
         "help": "The least gain that is worth a change",
         "default": "3%",
@@ -287,6 +293,12 @@ SCOPE = options(
     "--seed",
 )
 """Options that select what a sweep measures, and when the sweep ends."""
+
+WORKLOAD_SWEEP = (
+    ": only what it sends is measured, more where it spends its time; --collectives and --sizes "
+    "limit it."
+)
+"""The end of the help text of `--workload` where a sweep is made."""
 
 CALLS = options(
     option("--registered", more=", beside plain calls.", advanced=True),

@@ -13,8 +13,9 @@ import click
 
 from nccltune.app.bench_launch import LaunchRequest, Site, launch_of
 from nccltune.cli.output import note
-from nccltune.cli.verb import flagged
+from nccltune.cli.verb import flagged, given
 from nccltune.measure.bench.process import Launch
+from nccltune.measure.experiments.choices import SweepScope
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
@@ -30,6 +31,7 @@ def bound(
     """
     own = inspect.signature(command).parameters
     arguments = {name: values.pop(name) for name in list(values) if name in own}
+    used: set[str] = set()
     for argument, place in places.items():
         kind = class_at(place)
         fields = inspect.signature(kind).parameters
@@ -43,11 +45,21 @@ def bound(
             values["sizes"] = sizes_from(values["sizes"])
         if "collectives" in fields and values.get("collectives") is not None:
             values["collectives"] = collectives_from(values["collectives"])
-        found = {name: values.pop(name) for name in fields if name in values}
+        found = {name: values[name] for name in fields if name in values}
+        used.update(found)
         arguments[argument] = kind(
             **{name: value for name, value in found.items() if value is not None}
         )
-    return arguments | values
+    return arguments | {name: value for name, value in values.items() if name not in used}
+
+
+def scope_for(scope: SweepScope) -> SweepScope:
+    """Return the scope. With a workload, what no option gives is left to the job."""
+    if not scope.workload:
+        return scope
+    if not given("collectives"):
+        scope = scope._replace(collectives=())
+    return scope if given("sizes") else scope._replace(low=0, high=0)
 
 
 def class_at(place: str) -> type[Any]:

@@ -13,6 +13,7 @@ from nccltune.cli.options import (
     LAUNCH,
     PLATFORM,
     SCOPE,
+    WORKLOAD_SWEEP,
     binds,
     option,
     options,
@@ -29,6 +30,7 @@ EPILOG = """\b
 Examples:
   nccltune sweep -o studies/h200x4 --emulate-nodes 4
   nccltune sweep -o studies/first --replay examples/h200x4-as-4-nodes --budget 10
+  nccltune sweep -o studies/job --workload traces/ --emulate-nodes 4
   nccltune sweep -o studies/two --launcher openmpi --set hosts=a,b --gpus 8
 """
 _EXHAUSTIVE_ROUNDS = 8
@@ -39,7 +41,7 @@ _EXHAUSTIVE_ROUNDS = 8
 @SCOPE
 @CALLS
 @PLATFORM
-@options("--budget")
+@options(option("--workload", more=WORKLOAD_SWEEP, advanced=True), "--budget")
 @click.option(
     "--exhaustive",
     is_flag=True,
@@ -64,18 +66,18 @@ def command(
     """
     from nccltune.app.sweep import plan_sweep, sweep
     from nccltune.cli.measure_screen import SweepScreen
-    from nccltune.cli.requests import launch_at
+    from nccltune.cli.requests import launch_at, scope_for
     from nccltune.cli.sweep_screen import as_data, show_plan, show_result
     from nccltune.model.errors import InputError
 
     if rounds is not None and not exhaustive:
         raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
     full = (rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None
-    scope = scope._replace(rounds=full)
+    scope = scope_for(scope)._replace(rounds=full)
     launch = launch_at(request)
     if dry_run:
         show_plan(*plan_sweep(path, launch, scope))
         return
     screen = SweepScreen(path)
     swept = screen.run(lambda: sweep(path, launch, scope, screen, command=screen.command))
-    print_result(as_data(swept), show_result, swept, path)
+    print_result(as_data(swept), show_result, swept, path, scope.workload)

@@ -2,6 +2,7 @@
 """The output of `nccltune sweep`: its plan, and its result."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from nccltune.app.sweep import SweepResult, decide
-from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
+from nccltune.app.sweep import SweepResult
+from nccltune.cli.output import hanging, hint, is_json, print_json, stdout, styled
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.size_state import choice_ranges
 from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.conversation import BenchPoint, PointKey
 from nccltune.model.choice import AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
+from nccltune.model.numbers import share_text
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -58,6 +60,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
         labels = " ".join(choice_label(choice) for choice in ask.choices)
         sizes = ", ".join(format_bytes(size) for size in ask.sizes)
         hanging(out, f"{name:<14}", 14, f"{labels} at {sizes}")
+    _show_job(plan)
     hanging(
         out,
         "",
@@ -85,12 +88,23 @@ def show_totals(swept: SweepResult, out: Console, name: str) -> None:
     )
 
 
-def show_result(swept: SweepResult, path: Path) -> None:
-    """Print the result of a sweep: the ranges that rules would cover, and failed points."""
+def _show_job(plan: Plan) -> None:
+    """Print which collectives of a job are not measured for it."""
+    for collective, share in (plan.left_out or {}).items():
+        words = f"{collective.prose}: {share_text(share)} of the job's time in NCCL"
+        hanging(stdout(), ("left out   ", "dim"), 11, words)
+
+
+def show_result(swept: SweepResult, path: Path, workload: Sequence[str] = ()) -> None:
+    """Print the result of a sweep: the ranges that rules would cover, and failed points.
+
+    `workload` are the recordings of the job that it was made for.
+    """
     out = stdout()
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan):
         out.print(line)
+    _show_job(swept.plan)
     failures = swept.outcome.failures
     if swept.platform.replay:
         # Leave out points with a number of channels or a chunk size. A recording may lack them,
@@ -99,13 +113,14 @@ def show_result(swept: SweepResult, path: Path) -> None:
     for text in _left_out(failures):
         hanging(out, ("left out   ", "yellow"), 11, text)
     out.print(f"study      {path}", soft_wrap=True)
-    next_step("nccltune tune", path)
+    words = shlex.join([str(path), *(word for one in workload for word in ("--workload", one))])
+    hint(f"next: nccltune tune {words}")
 
 
 def _would_be_rules(plan: Plan) -> Iterator[Text]:
     """Yield a line for every range that a rule would cover, with its gain, or for none."""
     for known in plan.statuses():
-        decided = decide(known.timings)
+        decided = known.decided()
         found = list(choice_ranges(known.states, decided.choices))
         if not found:
             nothing = ("nothing beats the default beyond noise", "dim")

@@ -22,6 +22,7 @@ Examples:
   nccltune verify studies/h200x4
   nccltune verify studies/h200x4 --budget 60 --check
   nccltune verify studies/h200x4 -- mpirun -n 4 all_reduce_perf -b 1K -e 64M -f 2
+  nccltune verify studies/h200x4 --metric 'tps: ([0-9.]+)' -- torchrun train.py
   nccltune verify studies/two --launcher slurm --gpus 8 -- all_reduce_perf -e 64M
 """
 
@@ -35,14 +36,25 @@ Examples:
     "--rounds",
     more=" at most, with a COMMAND: each starts it twice.  [default: 12; fewer if all is decided]",
 )
-@options("--budget", option("--anew", more=", not only what is missing."))
-@option("--check", more=" unless every rule holds unchanged.")
+@option("--metric", advanced=True)
+@options(
+    option(
+        "--workload",
+        more=": judge the rules by the sizes that it sends, by its time there.",
+        advanced=True,
+    ),
+    "--budget",
+    option("--anew", more=", not only what is missing."),
+)
+@option("--check", more=" unless every rule holds unchanged, or the job is proven faster.")
 @binds(request=LAUNCH)
 def command(
     study: Path,
     program: tuple[str, ...],
     request: LaunchRequest,
     rounds: int | None,
+    metric: str | None,
+    workload: tuple[str, ...],
     budget_s: float | None,
     anew: bool,
     check: bool,
@@ -59,7 +71,9 @@ def command(
 
     With a COMMAND, it is run in rounds instead of our bench: once without and once with the plugin
     loaded by the lines of `nccltune env`. NCCL's own log shows whether the rules were followed,
-    and tables of nccl-tests show whether they are faster. Without such a table one round is run.
+    and tables of nccl-tests show whether they are faster. A COMMAND without such a table is a job,
+    such as a training script: the speed that it prints, else its wall time, is compared over at
+    least three pairs of starts, which proves the file as a whole for this job.
     With --launcher it is a program that this launcher starts, as `nccltune launch run` does.
     """
     from nccltune.app.bench_launch import keys_of
@@ -69,6 +83,7 @@ def command(
     from nccltune.cli.requests import site
     from nccltune.cli.verify_screen import show_plan, show_proof_in_full
     from nccltune.measure.bench.conditions import CallKind
+    from nccltune.measure.experiments.ab.speed import user_metric
     from nccltune.model.errors import InputError
     from nccltune.study.files import Study
 
@@ -77,16 +92,20 @@ def command(
     # there, too.
     keys_of(request)
     if program:
-        scope = ProgramScope(rounds or ProgramScope().rounds, budget_s, anew)
-        bench = bool(registered or group_calls)
+        read = None if metric is None else user_metric(metric)
+        scope = ProgramScope(rounds or ProgramScope().rounds, budget_s, anew, read)
+        bench = bool(registered or group_calls or workload)
         return _verify_program(
             opened, program, request, scope, dry_run=dry_run, check=check, bench=bench
         )
-    if rounds:
-        raise InputError("is for a COMMAND: our bench decides by itself", where="--rounds")
+    for flag, value in (("--rounds", rounds), ("--metric", metric)):
+        if value:
+            raise InputError("is for a COMMAND: our bench decides by itself", where=flag)
+    if workload and (registered or group_calls):
+        raise InputError("no recording states these calls", where="--registered, --pipe-ops")
     launch = launch_as_measured(opened, request, site())
     if dry_run:
-        show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
+        show_plan(plan_verify(opened, lambda sentence: warn([sentence]), workload))
         return 0
     screen = VerifyScreen(study)
     proof, is_changed = screen.run(
@@ -98,6 +117,7 @@ def command(
             budget_s=budget_s,
             anew=anew,
             calls=CallKind(registered, group_calls or 1),
+            workload=workload,
         )
     )
     if proof is None:
@@ -143,7 +163,8 @@ def _verify_program(
     )
     if bench or any(ours) or (request.gpus and request.launcher is None):
         raise InputError(
-            "--registered, --pipe-ops and launch options are for measuring with our bench",
+            "--registered, --pipe-ops, --workload and launch options are for measuring with our "
+            "bench",
             hint="with a COMMAND, give it its own options behind it, or name a --launcher",
         )
     under = mpi_launch_of(request, site()) if request.launcher is not None else None
@@ -157,4 +178,5 @@ def _verify_program(
     warn_unsaved(result.unsaved)
     print_result(program_document(result), show_program, result, study)
     holds = result.proof is not None and result.proof.holding == len(result.proof.rules)
+    holds = holds or (result.job is not None and result.job.verdict == "proven")
     return int(bool(result.deployed.problems) or (check and (result.is_changed or not holds)))

@@ -27,9 +27,11 @@ from nccltune.cli.output import (
 from nccltune.cli.progress import seconds_words
 from nccltune.cli.rule_screen import proof_tables
 from nccltune.cli.verbosity import is_quiet
+from nccltune.measure.experiments.ab.speed import WALL
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.edit import before_path
+from nccltune.prove.job import JobProof
 from nccltune.prove.judge import MOST_ROUNDS
 from nccltune.prove.result import Proof
 from nccltune.prove.stock import StockPoint, StockProof
@@ -83,10 +85,12 @@ def show_plan(plan: VerifyPlan) -> None:
         where = range_text(rule.min_bytes, rule.max_bytes, "-")
         hanging(out, "rule       ", 11, f"{rule.collective.prose} {where}  {rule.choice.label}")
     sizes = sum(map(len, plan.sizes.values()))
+    where = f"{count(sizes, 'size')} of the study and at the edges of the rules"
+    if plan.is_of_job:
+        where = f"{count(sizes, 'size')} of the job and of the edges of its rules"
     out.print(
-        f"Would measure {count(len(plan.rules), 'rule')} against the default, at the "
-        f"{count(sizes, 'size')} of the study and at the edges of the rules. Nothing was measured "
-        "or written."
+        f"Would measure {count(len(plan.rules), 'rule')} against the default, at the {where}. "
+        "Nothing was measured or written."
     )
 
 
@@ -107,12 +111,16 @@ def program_document(result: ProgramProof) -> dict[str, Any]:
     """Return the JSON document of a program's runs: `deployed.json`, and the proof."""
     document: dict[str, Any] = msgspec.to_builtins(result.deployed)
     proof = None if result.proof is None else msgspec.to_builtins(result.proof)
-    return {**document, "unmeasured": result.unmeasured, "proof": proof}
+    job = None if result.job is None else msgspec.to_builtins(result.job)
+    return {**document, "unmeasured": result.unmeasured, "proof": proof, "job": job}
 
 
 def show_program(result: ProgramProof, study: Study) -> None:
     """Print what NCCL ran without and with the plugin, and the gains if they were measured."""
     _show_deployed(result.deployed, result.reach, is_last_round=result.proof is not None)
+    if result.job is not None:
+        _show_job(result.job)
+        return
     if result.proof is None:
         hanging(stdout(), "gains      ", 11, f"not measured: {result.unmeasured}")
         return
@@ -121,6 +129,37 @@ def show_program(result: ProgramProof, study: Study) -> None:
     is_open = any(item.verdict == "open" for item in result.proof.rules)
     if is_open and result.proof.reason == "done" and result.proof.rounds < MOST_ROUNDS:
         hint(f"to decide the others: the same command with --rounds {MOST_ROUNDS}")
+
+
+_JOB_STYLE = {"proven": "bold green", "no": "bold yellow"}
+
+
+def _show_job(job: JobProof) -> None:
+    """Print whether a job is faster with the rules, and what was read of it."""
+    out = stdout()
+    words = job.why
+    if job.gain is not None:
+        words += f": {job.gain:.3f}x as fast ({100 * job.confidence:.3g} % CI "
+        words += f"{job.gain_low:.3f}-{job.gain_high:.3f})"
+    lead = (f"{job.verdict:<11}", _JOB_STYLE.get(job.verdict, "bold"))
+    hanging(out, lead, 11, f"{words}, in {count(job.pairs, 'pair')} of starts in alternating order")
+    if job.metric is not None and job.default is not None and job.tuned is not None:
+        words = f"{job.metric}: {job.default:.4g} without the rules, {job.tuned:.4g} with them"
+        if job.metric == WALL:
+            words += " (s); nothing that is known states a speed: name it with --metric"
+        elif job.left_out:
+            words += f" (medians; the first {job.left_out} of {job.values} values of a start are "
+            words += "warm-up and left out)"
+        hanging(out, "read       ", 11, words)
+    hanging(
+        out,
+        "states     ",
+        11,
+        "the rules keep theirs: this is on the file as a whole, for this job",
+    )
+    if job.verdict == "not sure":
+        why = "the budget is spent: " if job.reason == "budget" else ""
+        hint(f"next: {why}the same command with more --rounds goes on")
 
 
 def _show_deployed(proof: StockProof, reach: str, *, is_last_round: bool) -> None:

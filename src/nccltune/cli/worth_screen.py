@@ -5,7 +5,7 @@ from nccltune.cli.output import hanging, stdout
 from nccltune.model.numbers import counted, share_text, size_form
 from nccltune.model.scale import Scale
 from nccltune.report.words import range_text, time_text
-from nccltune.tune.result import JobWorth, RuleWorth
+from nccltune.tune.result import JobWorth, LeverWorth, RuleWorth
 
 _OF = {
     "step": "of a step",
@@ -35,6 +35,33 @@ def show_worth(worth: JobWorth) -> None:
         whole = worth.whole
         lead = ("verdict    ", "yellow") if whole.advised_against else ("verdict    ", "bold")
         hanging(out, lead, 11, _verdict(whole, worth))
+    show_levers(worth.levers)
+
+
+def show_levers(levers: list[LeverWorth]) -> None:
+    """Print what else would pay for the job, or what to measure to know."""
+    out = stdout()
+    for item in levers:
+        worth = item.worth
+        if worth is None:
+            hanging(
+                out,
+                "unknown    " if item.measure else "no use     ",
+                11,
+                f"{item.name}: {item.why}",
+            )
+            if item.measure is not None:
+                hanging(out, "           ", 11, f"measure it: {item.measure}")
+            continue
+        lead = ("little     ", "yellow") if worth.advised_against else ("worth      ", "")
+        words = f"{time_text(worth.time_us)} {item.unit} are there; {_saved(worth, item)}"
+        if worth.elsewhere and worth.calls:
+            words += f"; its calls on {_scales(worth)} are not counted, nothing measured these"
+        if not worth.calls:
+            lead, words = ("unused     ", "dim"), "no call of the job is of what was measured"
+        if worth.elsewhere and not worth.calls:
+            words = f"the job's calls are on {_scales(worth)}, which was not measured"
+        hanging(out, lead, 11, f"{item.name}: {words}; by its test: {item.why}")
 
 
 def _job_words(worth: JobWorth) -> str:
@@ -76,13 +103,15 @@ def _rule_words(item: RuleWorth, worth: JobWorth) -> str:
     return f"{here}; {_saved(item, worth)}"
 
 
-def _saved(item: RuleWorth, worth: JobWorth) -> str:
+def _saved(item: RuleWorth, worth: JobWorth | LeverWorth) -> str:
     if item.saved_us is None or item.saved_low_us is None or item.saved_high_us is None:
         return "what it saves is unknown: its gain over the default was not measured"
     words = f"saves {_signed(item.saved_us)} in NCCL "
     words += f"({_signed(item.saved_low_us)} to {_signed(item.saved_high_us)})"
     if item.exposed_us is not None and item.exposed_us < item.saved_high_us:
         words += f", {time_text(item.exposed_us)} of these calls are not hidden by other kernels"
+    if item.most_share is None:
+        return words
     if not item.most_share:
         return f"{words}: nothing {_OF[worth.basis]}"
     return f"{words}: at most {share_text(item.most_share)} {_OF[worth.basis]}"

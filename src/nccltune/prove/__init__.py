@@ -11,6 +11,7 @@ check_drops.py       rules that a check removed, until they are measured again
 edit.py              remove a rule from a configuration, or narrow its range of sizes
 run.py               measure in passes until every remaining rule holds
 program.py           rounds of a user's program, and the plan that judges rules by them
+job.py               whether a job is faster with the configuration as a whole
 stock.py             compare two runs of a user's program, without and with the plugin
 
 Words:

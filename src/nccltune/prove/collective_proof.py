@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
+from nccltune.measure.adaptive.refine import Curves
 from nccltune.measure.adaptive.size_state import axis_shares
 from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
@@ -31,6 +32,7 @@ from nccltune.prove.judge import (
 )
 from nccltune.prove.result import ProofGroup, ProvenSize, SizeVerdict
 from nccltune.prove.sizes import PLAIN_CALLS, ProvenCalls, taken
+from nccltune.workload.demand import Demand, at_nearest
 
 _HARMLESS = frozenset({"unsupported", "memory"})
 """Kinds of failure that a rule does not cause. A size with such a failure is not measured, and its
@@ -41,7 +43,8 @@ class CollectiveProof:
     """The proof of one collective at one scale with one kind of calls.
 
     `sizes` are the sizes to prove, in bytes. `measured` are the sizes of the sweep that the rules
-    were made from. The attribute `at` maps each size to the index of its rule (None: no rule).
+    were made from. With `demand`, sizes count by the time of a job there. The attribute `at` maps
+    each size to the index of its rule (None: no rule).
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class CollectiveProof:
         rules: Sequence[Rule],
         measured: Collection[int],
         calls: ProvenCalls = PLAIN_CALLS,
+        demand: Demand | None = None,
     ) -> None:
         self.collective = collective
         self.scale = scale
@@ -69,6 +73,7 @@ class CollectiveProof:
         self.at = {size: taken(rules, collective, size, scale, calls) for size in sizes}
         self.strict = Strictness(0.95, 0.95)
         self._rules = rules
+        self._demand = demand
         self._measured = frozenset(measured)
         self._asked = dict.fromkeys(sizes, 0)
         self._lost: dict[int, str] = {}
@@ -205,15 +210,24 @@ class CollectiveProof:
     def pooled(self, sizes: Sequence[int]) -> list[float]:
         """Return, for each round that all `sizes` have, the mean gain (a natural log).
 
-        Each size is weighted with its share of the size axis (log bytes).
+        Each size is weighted with its share of the size axis (log bytes), or of the job's time.
         """
-        share = axis_shares(sizes)
+        share = self._shares(sizes)
         by_size = {size: self.timings.log_gains(size, TUNED_RUN) for size in sizes}
         common = set.intersection(*(set(gains) for gains in by_size.values())) if sizes else set()
         return [
             math.fsum(share[size] * by_size[size][round_] for size in sizes)
             for round_ in sorted(common)
         ]
+
+    def _shares(self, sizes: Sequence[int]) -> Mapping[int, float]:
+        if self._demand is None or not sizes:
+            return axis_shares(sizes)
+        curves = Curves(self.timings)
+        times = self._demand.times(lambda size: curves.estimate_us(size, DEFAULT))
+        near = at_nearest(times, self.sizes)
+        total = math.fsum(near[size] for size in sizes)
+        return {size: near[size] / total for size in sizes} if total > 0 else axis_shares(sizes)
 
     def state(self, size: int) -> ProofState:
         """Return whether a size is slower with the rules: the result of `size_state`."""

@@ -165,6 +165,7 @@ def proof_marks(proof: Proof) -> dict[Rule, str]:
 def _holding(proof: Proof) -> dict[Rule, str]:
     """Return the rules that hold, with their gain in words."""
     how = "in a replay" if proof.replay else "by verify"
+    how += " at the sizes of a job" if proof.workload else ""
     return {
         item.rule: f"{item.gain:.2f}x faster than the default (95 % CI {item.gain_low:.2f}-"
         f"{item.gain_high:.2f}), measured {how} on {proof.at[:10]}"

@@ -28,9 +28,11 @@ from nccltune.prove.sizes import (
     ProvenCalls,
     applies,
     at_scale,
+    job_sizes,
     sizes_to_prove,
     taken,
 )
+from nccltune.workload.demand import Demand
 
 ProofKey = tuple[Collective, CallKind]
 """A collective and how its calls are made: each has a proof of its own."""
@@ -44,7 +46,8 @@ class ProofPlan:
     `measured` maps collectives to the sizes (bytes) of the sweep that the rules were made from. The
     round numbers of this pass start at `first_round`. `others` are the calls to measure besides
     plain ones; collectives without a rule for them are not measured with them. With `only`, exactly
-    these sizes are proven.
+    these sizes are proven. With `wanted`, only plain calls that a job makes are measured, at its
+    sizes, and each size counts by the job's time there.
 
     >>> from nccltune.measure.bench.conditions import PLAIN
     >>> from nccltune.model.choice import Algorithm, Choice, Protocol
@@ -62,11 +65,19 @@ class ProofPlan:
         first_round: int,
         others: Sequence[ProvenCalls] = (),
         only: SizesByCalls | None = None,
+        wanted: Mapping[Collective, Demand] | None = None,
     ) -> None:
         self.rules = list(rules)
         self.scale = scale
         self.first_round = first_round
-        wanted = _sizes_by_calls(rules, scale, measured, others) if only is None else only
+        self._wanted = wanted
+        if wanted is not None:
+            only = {
+                (collective, PLAIN_CALLS): job_sizes(collective, scale, sizes, rules, demand)
+                for collective, sizes in measured.items()
+                if (demand := wanted.get(collective)) is not None
+            }
+        proven = _sizes_by_calls(rules, scale, measured, others) if only is None else only
         self.proofs = {
             (collective, calls.kind): CollectiveProof(
                 collective,
@@ -75,8 +86,10 @@ class ProofPlan:
                 rules,
                 _aligned(measured.get(collective, ()), collective, scale, calls),
                 calls,
+                None if wanted is None else wanted[collective],
             )
-            for (collective, calls), sizes in wanted.items()
+            for (collective, calls), sizes in proven.items()
+            if sizes or wanted is None
         }
         strict = strictness(
             sum(index is not None for proof in self.proofs.values() for index in proof.at.values()),
@@ -240,8 +253,10 @@ class ProofPlan:
         """Return why no size of a rule was measured."""
         if not at_scale(rule, self.scale):
             return f"for another scale; this run has {self.scale}"
+        if self._wanted is not None and not applies(rule, self.scale):
+            return "for registered buffers or groups of calls, which no recording states"
         measured = [proof.calls for proof in self._proofs(rule)]
-        if not any(applies(rule, self.scale, calls) for calls in measured):
+        if self._wanted is None and not any(applies(rule, self.scale, calls) for calls in measured):
             if rule.registered and not any(calls.kind.registered for calls in measured):
                 return "for registered buffers, which cannot be measured here"
             seen = " and ".join(str(number) for number in sorted({c.pipe_ops for c in measured}))
@@ -257,6 +272,8 @@ class ProofPlan:
         ]
         if lost:
             return f"could not be measured: {lost[0]}"
+        if self._wanted is not None:
+            return "the job sends nothing in its range, or other rules take all of it first"
         return "nothing that was measured lies in its range, or other rules take all of it first"
 
     def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> RemovedRule | None:

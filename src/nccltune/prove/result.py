@@ -150,6 +150,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     - `points`: the number of points that the last run measured
     - `known`: the number of points that the last run took from the study
     - `noise`: the largest noise of the groups, as a fraction
+    - `workload`: the recordings of the job whose sizes were measured; empty for all sizes
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -168,6 +169,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     dropped: list[RemovedRule]
     groups: list[ProofGroup]
     passes: list[ProofPass]
+    workload: tuple[str, ...] = ()
 
     @property
     def slower(self) -> int:

@@ -33,6 +33,8 @@ from nccltune.prove.sizes import ProvenCalls, at_scale
 from nccltune.study import names
 from nccltune.study.files import Study, locked
 from nccltune.tune.result import Tuning
+from nccltune.workload.demand import demands
+from nccltune.workload.table import Workload
 
 _SEED = 1001
 """A different seed than that of a sweep. With the same seed, a replay would draw the same timings
@@ -57,7 +59,8 @@ class Verification:
 
     `calls` are calls to measure besides plain ones and those of the sweep, and besides registered
     buffers if a rule is for them. `command` is the command that resumes the run. `budget_s` limits
-    the time of measurement in seconds. With `anew`, neither the proof nor the timings of an earlier
+    the time of measurement in seconds. With `job`, which was read from `workload`, only plain calls
+    of its sizes are measured. With `anew`, neither the proof nor the timings of an earlier
     run are used. Without `anew`, raises StudyError if the proof of the earlier run is damaged.
     """
 
@@ -72,7 +75,11 @@ class Verification:
         anew: bool = False,
         calls: CallKind = PLAIN,
         seed: int = _SEED,
+        job: Workload | None = None,
+        workload: tuple[str, ...] = (),
     ) -> None:
+        self._job = job
+        self._workload = workload
         self._study = study
         self._launch = launch._replace(config=study.config_path)
         self._hooks = hooks
@@ -142,6 +149,7 @@ class Verification:
                 measured(self._study, scale),
                 self._passes[-1].first_round,
                 calls_to_prove(bench, rules, scale, self._study, self._calls),
+                wanted=None if self._job is None else demands(self._job, scale),
             )
             plan.carry(known, self._passes)
             self._now = plan, hello
@@ -208,6 +216,7 @@ class Verification:
             dropped=self._dropped,
             groups=groups,
             passes=self._passes,
+            workload=self._workload,
         )
 
 

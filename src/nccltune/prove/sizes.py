@@ -13,12 +13,16 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import MAX_BYTES
+from nccltune.workload.demand import Demand, sizes_to_measure
 
 UNMEASURED_FACTOR = 2
 LEAST_BYTES = 1 << 10
 MOST_BYTES = 1 << 26
 """The sizes to prove for a collective that the sweep did not measure: from `LEAST_BYTES` to
 `MOST_BYTES`, each `UNMEASURED_FACTOR` times the one before."""
+
+MOST_JOB_SIZES = 32
+"""About the most sizes that stand for those of a job."""
 
 
 class ProvenCalls(NamedTuple):
@@ -100,6 +104,30 @@ def sizes_to_prove(
         if rule.max_bytes < known[-1]:
             found.update(grid.around(rule.max_bytes + 1))
     return sorted(size for size in found if known[0] <= size <= known[-1])
+
+
+def job_sizes(
+    collective: Collective,
+    scale: Scale,
+    measured: Sequence[int],
+    rules: Iterable[Rule],
+    demand: Demand,
+) -> list[int]:
+    """Return the sizes (bytes, rising) that a proof for a job measures.
+
+    These are the sizes that the job sends, between the first and the last measured one, and both
+    ends of every rule that has one of them.
+    """
+    grid = Grid(collective, scale.ranks, 1, MAX_BYTES)
+    low, high = (measured[0], measured[-1]) if measured else (0, 0)
+    sent = {size: size * calls for size, calls in demand.calls.items() if low <= size <= high}
+    found = {grid.aligned(size) for size in sizes_to_measure(sent, MOST_JOB_SIZES)}
+    for rule in rules:
+        if rule.collective is collective and applies(rule, scale):
+            ends = grid.around(rule.min_bytes)[1], grid.around(rule.max_bytes + 1)[0]
+            if any(rule.min_bytes <= size <= rule.max_bytes for size in sent):
+                found.update(ends)
+    return sorted(size for size in found if low <= size <= high)
 
 
 def _unmeasured(grid: Grid, rules: Iterable[Rule]) -> list[int]:

@@ -81,7 +81,8 @@ def _how(proof: Proof) -> str:
     rounds = sorted({size.rounds for size in sizes}) or [0]
     span = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else str(rounds[0])
     noun = "round" if rounds[-1] == 1 else "rounds"
-    return f"{counted(len(sizes), 'size')}, {between} of them new, in {span} {noun}"
+    what = " of the job" if proof.workload else ""
+    return f"{counted(len(sizes), 'size')}{what}, {between} of them new, in {span} {noun}"
 
 
 def _remark(proof: Proof) -> str | None:

@@ -24,6 +24,8 @@ PROOF = "proof.json"
 """The rules proven by `verify`."""
 VERIFY_ROUNDS = "verify-rounds.jsonl"
 """The rounds in which `verify` ran a program without and with the rules."""
+JOB_PROOF = "job-proof.json"
+"""Whether a job is faster with the rules as a whole, by `verify` with its command."""
 CHECK_DROPS = "check.jsonl"
 """The rules that `check` removed, with reason, date and NCCL."""
 DEPLOYED = "deployed.json"
@@ -40,11 +42,13 @@ SENDRECV_CONF = "sendrecv.conf"
 """Settings of the send/recv library that its experiments recommend."""
 AB_CONF = "try.conf"
 """Settings that `ab` found worth keeping."""
+AB_RESULT = "try.json"
+"""The verdict of the last A/B test."""
 AB_RUNS = "try.jsonl"
 """Processes of A/B tests."""
 ALL = frozenset(
     {PLATFORM, SAMPLES, IMPORTS, TABLES, SWEEP, FINDINGS, TUNING, TUNER_CONF, PROOF, DEPLOYED}
-    | {VERIFY_ROUNDS, CHECK_DROPS}
-    | {REPORT, DOCTOR, CALIBRATION, P2P_CONF, SENDRECV_CONF, AB_CONF, AB_RUNS}
+    | {VERIFY_ROUNDS, JOB_PROOF, CHECK_DROPS}
+    | {REPORT, DOCTOR, CALIBRATION, P2P_CONF, SENDRECV_CONF, AB_CONF, AB_RESULT, AB_RUNS}
 )
 """All names above."""

@@ -176,6 +176,23 @@ class RuleWorth(msgspec.Struct, frozen=True):
     elsewhere: list[Scale] = []
 
 
+class LeverWorth(msgspec.Struct, frozen=True):
+    """What something besides rules is worth to a job: the send/recv library, the net plugin.
+
+    - `why`: what was measured, or why nothing is known
+    - `worth`: None if it was not measured; `measure` is then the command that does
+    - `basis`, `total_us`: as in `JobWorth`; 0 if only the measurement has times
+    """
+
+    name: str
+    why: str
+    unit: str = ""
+    basis: Literal["step", "recorded", "estimated"] = "estimated"
+    total_us: float = 0.0
+    worth: RuleWorth | None = None
+    measure: str | None = None
+
+
 class JobWorth(msgspec.Struct, frozen=True):
     """What rules are worth to a job.
 
@@ -189,6 +206,7 @@ class JobWorth(msgspec.Struct, frozen=True):
     - `is_scale_known`: whether the recording states the nodes and ranks of each communicator
     - `unread`: the number of remarks on the recording: files and kinds of entries that could not be
       read, and why the sums may not be those of the job
+    - `levers`: what else would pay, or has to be measured to know
     """
 
     unit: str
@@ -204,6 +222,7 @@ class JobWorth(msgspec.Struct, frozen=True):
     whole: RuleWorth
     calls: int = 0
     untimed: int = 0
+    levers: list[LeverWorth] = []
 
 
 class Tuning(msgspec.Struct, frozen=True):

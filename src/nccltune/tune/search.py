@@ -8,7 +8,7 @@ search runs again.
 """
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -48,6 +48,9 @@ shape of a curve of which too few sizes are known."""
 
 _ANY = (RuleState.CANDIDATE, RuleState.SURE)
 """The states that the timings of a study can give a rule."""
+
+_WIDE, _REACH = 16, 2
+"""A gap between measured sizes is wide above this ratio; rules reach into it by this factor."""
 
 Weights = Callable[[int], float]
 """A function from a size in bytes to the weight of its latency in the search."""
@@ -115,17 +118,18 @@ def _tune(
             beside = [*chosen[max(0, place - 1) : place], *chosen[place + 1 : place + 2]]
             left_alone += left_alone_at(table, covered, options, beside)
         else:
-            rule = Rule(
-                table.collective,
-                low,
-                high,
-                choice,
-                nodes=table.scale.nodes,
-                ranks=table.scale.ranks,
-                pipe_ops=pipe_ops,
-                registered=registered,
-            )
-            rules.append(_doubted(evidence(table, rule, covered, options), doubts))
+            for first, last, part in _parts(table, item, low, high):
+                rule = Rule(
+                    table.collective,
+                    first,
+                    last,
+                    choice,
+                    nodes=table.scale.nodes,
+                    ranks=table.scale.ranks,
+                    pipe_ops=pipe_ops,
+                    registered=registered,
+                )
+                rules.append(_doubted(evidence(table, rule, part, options), doubts))
         decisions += [_decision(table, size, choice) for size in covered]
     expected_gain, recovered = gain_of(decisions, rules)
     return TunedGroup(
@@ -142,6 +146,34 @@ def _tune(
         expected_gain=expected_gain,
         recovered=recovered,
     )
+
+
+def _parts(
+    table: GainTable, item: Segment, low: int, high: int
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the range of a segment, from `low` to `high`, as rules: their ends and their sizes.
+
+    Nobody knows whether the default is faster in the middle of a wide gap. So where it was measured
+    a rule reaches into the gap by a factor of `_REACH` at most.
+    """
+    sizes, first = table.sizes, item.first
+    for at in range(item.first, item.last + 1):
+        is_wide = _is_wide(table, at)
+        if at < item.last and not is_wide:
+            continue
+        after_wide = _is_wide(table, first - 1)
+        yield (
+            max(low, math.ceil(sizes[first] / _REACH)) if after_wide else low,
+            min(high, _REACH * sizes[at]) if is_wide else high,
+            list(sizes[first : at + 1]),
+        )
+        first = at + 1
+
+
+def _is_wide(table: GainTable, at: int) -> bool:
+    """Return whether the gap after the size at index `at` is wide."""
+    beside = table.sizes[max(at, 0) : at + 2]
+    return table.has_default and len(beside) > 1 and at >= 0 and beside[1] > _WIDE * beside[0]
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:

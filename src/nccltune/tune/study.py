@@ -22,7 +22,6 @@ from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import Weights, evidence, search
 from nccltune.tune.state import state_of
 from nccltune.tune.worth import job_weights, job_worth
-from nccltune.workload.reading import read_workload
 from nccltune.workload.table import Workload
 
 
@@ -33,11 +32,12 @@ def tune(
     options: TuneOptions,
     *,
     created: str,
+    job: Workload | None = None,
 ) -> Tuning:
     """Return the rules of a study with their evidence. Write no file.
 
-    `name` is the name of the study, `created` an ISO 8601 date. Raises InputError if the files of
-    `options.weights` or `options.workload` cannot be read, or both are given.
+    `name` is the name of the study, `created` an ISO 8601 date. `job` is what `options.workload`
+    recorded. Raises InputError if the file `options.weights` cannot be read, or both are given.
 
     >>> from nccltune.analyze import sort_samples
     >>> from nccltune.examples import example
@@ -47,13 +47,12 @@ def tune(
     >>> len(tuning.rules) > 0
     True
     """
-    if options.weights and options.workload:
+    if options.weights and job is not None:
         raise InputError(
             "‹weights› and ‹workload› exclude each other", hint="leave out one of them"
         )
     weights = read_weights(Path(options.weights)) if options.weights else None
     groups: list[TunedGroup] = search(found.timings, options, weights, found.doubts)
-    job = read_workload(map(Path, options.workload)) if options.workload else None
     if job is not None:
         groups = _weighted(groups, job, found, options)
     if options.any_scale:

@@ -8,7 +8,7 @@ of what it saves in a step: time that other kernels hide saves nothing.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,32 +16,47 @@ import numpy as np
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.tune.result import Decision, JobWorth, RuleWorth, TunedGroup
+from nccltune.tune.result import Decision, JobWorth, LeverWorth, RuleWorth, TunedGroup
+from nccltune.workload.call import CommGroup
+from nccltune.workload.demand import at_nearest, weight_of
 from nccltune.workload.table import Workload, WorkloadRow
 
 LEAST_SHARE = 0.005
 """A rule that saves at most this share of a step is advised against."""
-_LEAST_WEIGHT = 0.2
-"""The part of the weight that all sizes share: the job may also send what was not recorded."""
+
+
+class GainPoint(NamedTuple):
+    """The time of NCCL's default at a size in us, and the gain over it with its limits."""
+
+    bytes: int
+    default_us: float
+    gain: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+
+class Lever(NamedTuple):
+    """Something besides rules that makes calls faster, as it was measured: points by collective.
+
+    `fits` is whether the measurement is one of calls on a communicator, and `why` states what was
+    measured.
+    """
+
+    name: str
+    points: Mapping[Collective, Sequence[GainPoint]]
+    fits: Callable[[CommGroup], bool]
+    why: str
 
 
 class _Curve:
-    """The default's time and the gain of the rules over the size, between the measured sizes."""
+    """The default's time and the gain over it over the size, between the measured sizes."""
 
-    def __init__(self, decisions: Sequence[Decision]) -> None:
-        known = [item for item in decisions if item.default_us is not None and item.bytes > 0]
-        self._bytes = [item.bytes for item in known]
-        self._sizes = [math.log(item.bytes) for item in known]
-        self._times = [math.log(item.default_us or 1.0) for item in known]
-        self._gains = [self._logs(item) for item in known]
-
-    @staticmethod
-    def _logs(item: Decision) -> tuple[float, float, float]:
-        if item.choice is None:
-            return 0.0, 0.0, 0.0
-        if item.gain is None or item.gain_low is None or item.gain_high is None:
-            return math.nan, math.nan, math.nan
-        return math.log(item.gain), math.log(item.gain_low), math.log(item.gain_high)
+    def __init__(self, points: Iterable[GainPoint]) -> None:
+        points = sorted(points)
+        self._bytes = [item.bytes for item in points]
+        self._sizes = [math.log(item.bytes) for item in points]
+        self._times = [math.log(item.default_us) for item in points]
+        self._gains = [[math.log(gain) for gain in item[2:]] for item in points]
 
     def time_us(self, size: int) -> float | None:
         """Return the time of NCCL's default; None beyond the measured sizes."""
@@ -57,12 +72,24 @@ class _Curve:
         ]
 
 
+def _points(decisions: Sequence[Decision]) -> list[GainPoint]:
+    """Return the gain of the rules at each size at which the default was measured."""
+    found = []
+    for item in decisions:
+        gains = [item.gain, item.gain_low, item.gain_high] if item.choice is not None else [1.0] * 3
+        if item.default_us is not None and item.bytes > 0:
+            known = [math.nan if gain is None else gain for gain in gains]
+            known = known if None not in gains else [math.nan] * 3
+            found.append(GainPoint(item.bytes, item.default_us, *known))
+    return found
+
+
 class _Call(NamedTuple):
-    """A row of the job with the group of the study that measured it; None if none did."""
+    """A row of the job with what measured it: a group of the study or a lever; None if none did."""
 
     row: WorkloadRow
     calls: float
-    group: TunedGroup | None
+    group: TunedGroup | Lever | None
     curve: _Curve
 
     @property
@@ -73,13 +100,15 @@ class _Call(NamedTuple):
     @property
     def likely_us(self) -> float:
         """Return the time of the calls without waits, as far as it is known; 0 if it is not."""
-        known = [time for time in (self.row.mean_us, self.study_us) if time is not None]
-        return self.calls * min(known, default=0.0)
+        if self.row.mean_us is None or self.study_us is None:
+            return self.longest_us
+        return self.calls * min(self.row.mean_us, self.study_us)
 
     @property
     def longest_us(self) -> float:
         """Return the recorded time of the calls; that in the study if none was recorded."""
-        return self.calls * (self.row.mean_us or self.study_us or 0.0)
+        part = self.row.operation.part
+        return self.calls * (self.row.mean_us or part * (self.study_us or 0.0))
 
     @property
     def exposed_us(self) -> float | None:
@@ -89,7 +118,7 @@ class _Call(NamedTuple):
 
 
 def _calls(job: Workload, groups: Sequence[TunedGroup]) -> list[_Call]:
-    curves = {id(group): _Curve(group.decisions) for group in groups}
+    curves = {id(group): _Curve(_points(group.decisions)) for group in groups}
     found = []
     for row in job.rows:
         group = _group_of(row, groups)
@@ -121,33 +150,24 @@ def job_weights(
     `groups` are those of a search without weights. The weight of a size is the job's time there;
     a part of it is the same for all sizes.
     """
-    times: dict[tuple[Collective, Scale], dict[int, float]] = {}
+    times: dict[int, dict[int, float]] = {}
     for call in _calls(job, groups):
-        if call.group is None or call.study_us is None:
-            continue
-        sizes = [item.bytes for item in call.group.decisions if item.bytes > 0]
-        nearest = min(sizes, key=lambda size: abs(math.log(size / call.row.bytes)))
-        own = times.setdefault((call.group.collective, call.group.scale), dict.fromkeys(sizes, 0.0))
-        own[nearest] = own.get(nearest, 0.0) + call.likely_us
-    return {key: _weight(own) for key, own in times.items() if sum(own.values()) > 0}
-
-
-def _weight(times: dict[int, float]) -> Callable[[int], float]:
-    mean = sum(times.values()) / len(times)
-    return lambda size: _LEAST_WEIGHT + (1 - _LEAST_WEIGHT) * times.get(size, 0.0) / mean
+        if call.group is not None and call.study_us is not None:
+            own = times.setdefault(id(call.group), {})
+            own[call.row.bytes] = own.get(call.row.bytes, 0.0) + call.likely_us
+    found = {}
+    for group in groups:
+        sizes = [item.bytes for item in group.decisions if item.bytes > 0]
+        own = at_nearest(times.get(id(group), {}), sizes)
+        if any(own.values()):
+            found[group.collective, group.scale] = weight_of(own)
+    return found
 
 
 def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     """Return what the rules of `groups` are worth to a job."""
     calls = _calls(job, groups)
-    timed = [None if call.row.mean_us is None else call.longest_us for call in calls]
-    recorded, estimated = _sum(timed), math.fsum(call.longest_us for call in calls)
-    basis: Literal["step", "recorded", "estimated"] = "estimated"
-    total_us = estimated
-    if job.step_us is not None:
-        basis, total_us = "step", job.step_us
-    elif recorded is not None:
-        basis, total_us = "recorded", recorded
+    basis, total_us = _total(job, calls)
     # Whether the job's buffers are registered is unknown, and whether its calls are in groups.
     plain = [group for group in groups if not (group.registered or (group.pipe_ops or 1) > 1)]
     by_rule: dict[Rule, list[_Call]] = {}
@@ -166,8 +186,8 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
         recorders=job.recorders,
         basis=basis,
         total_us=total_us,
-        nccl_us=recorded,
-        estimated_us=estimated,
+        nccl_us=_recorded(calls),
+        estimated_us=math.fsum(call.longest_us for call in calls),
         covered_share=_bytes(call for call in calls if call.study_us is not None) / all_bytes,
         is_scale_known=all(row.group.nodes and row.group.ranks for row in job.rows),
         unread=len(job.unread) + len(job.refused) + len(job.remarks),
@@ -178,13 +198,50 @@ def job_worth(job: Workload, groups: Sequence[TunedGroup]) -> JobWorth:
     )
 
 
+def lever_worth(job: Workload, lever: Lever) -> LeverWorth:
+    """Return what a lever is worth to a job."""
+    curves = {collective: _Curve(points) for collective, points in lever.points.items()}
+    every = [_Call(row, row.calls / job.units, None, _Curve([])) for row in job.rows]
+    calls = [
+        call._replace(
+            group=lever if lever.fits(call.row.group) else None,
+            curve=curves[call.row.operation.collective],
+        )
+        for call in every
+        if call.row.operation.collective in curves
+    ]
+    basis, total_us = _total(job, every)
+    # Without any time, the time of these calls alone is known, which is no share of the job's.
+    total_us = 0.0 if basis == "estimated" else total_us
+    worth = _worth(None, calls, _bytes(every) or 1.0, total_us)
+    return LeverWorth(lever.name, lever.why, job.unit, basis, total_us, worth)
+
+
+_Basis = Literal["step", "recorded", "estimated"]
+
+
+def _total(job: Workload, calls: Sequence[_Call]) -> tuple[_Basis, float]:
+    """Return what shares are of, and its time in us."""
+    recorded = _recorded(calls)
+    if job.step_us is not None:
+        return "step", job.step_us
+    if recorded is not None:
+        return "recorded", recorded
+    return "estimated", math.fsum(call.longest_us for call in calls)
+
+
+def _recorded(calls: Iterable[_Call]) -> float | None:
+    """Return the recorded time in NCCL; None if calls of a size have none."""
+    return _sum(None if call.row.mean_us is None else call.longest_us for call in calls)
+
+
 def _is_in(row: WorkloadRow, rule: Rule) -> bool:
     is_same = row.operation.collective is rule.collective
     return is_same and rule.min_bytes <= row.bytes <= rule.max_bytes
 
 
 def _bytes(calls: Iterable[_Call]) -> float:
-    return math.fsum(call.calls * call.row.bytes for call in calls)
+    return math.fsum(call.calls / call.row.calls * call.row.sent for call in calls)
 
 
 def _sum(times: Iterable[float | None]) -> float | None:

@@ -6,6 +6,7 @@ bounded memory; only a pickle is read as a whole.
 
 call.py             a call, its communicator, and its size as NCCL's tuner counts it
 table.py            the calls of a job, summed up
+demand.py           what a job calls of one collective at one scale: weights of measured sizes
 reading.py          find the format of files, and read them into the table
 pytorch_names.py    names, types and groups as PyTorch writes them
 kineto.py           traces of the PyTorch profiler

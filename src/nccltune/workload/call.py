@@ -35,6 +35,14 @@ class Operation(StrEnum):
         """Return the name in prose: `all-reduce`, `send`."""
         return self.value if self.collective is Collective.SENDRECV else self.collective.prose
 
+    @property
+    def part(self) -> float:
+        """Return the part of a transfer that a call is: a send and its receive are one message.
+
+        Every format has an entry at each end. So the mean over ranks counts each message once.
+        """
+        return 0.5 if self.collective is Collective.SENDRECV else 1.0
+
 
 def total_bytes(operation: Operation, per_rank: int, ranks: int) -> int:
     """Return the size that NCCL's tuner sees, from the one that an application passes to NCCL.

@@ -40,6 +40,11 @@ class WorkloadRow(msgspec.Struct):
             self.exposed_us += call.exposed_us
 
     @property
+    def sent(self) -> float:
+        """Return the bytes of all calls. A message counts half at each of its ends."""
+        return self.calls * self.bytes * self.operation.part
+
+    @property
     def mean_us(self) -> float | None:
         """Return the mean time of the calls that have one."""
         return self.time_us / self.timed if self.timed else None

@@ -11,6 +11,7 @@ from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import BenchPoint, PointError
 from nccltune.model.choice import DEFAULT, TUNED_RUN
 from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove.judge import (
     FIRST_LOOK,
@@ -21,9 +22,22 @@ from nccltune.prove.judge import (
     size_state,
     strictness,
 )
+from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import ProofPass
 from nccltune.prove.sizes import ProvenCalls, applies, sizes_to_prove, taken
-from tests.unit.prove.proofs import RULE, SCALE, K, M, Machine, drive, plan_for, proven, rule
+from nccltune.workload.demand import Demand
+from tests.unit.prove.proofs import (
+    GRID,
+    RULE,
+    SCALE,
+    K,
+    M,
+    Machine,
+    drive,
+    plan_for,
+    proven,
+    rule,
+)
 
 ALLREDUCE = Collective.ALLREDUCE
 
@@ -339,3 +353,39 @@ def test_a_point_that_got_stuck_before_is_not_tried_again() -> None:
     asked = drive(resumed, Machine(lambda _: 1.2))
     assert 16 * K not in {key.bytes for key in asked}
     assert "timeout" in resumed.bad([])[0].reason
+
+
+# --- for a job ---
+
+
+def _plan_for_job(*rules: Rule, **calls: float) -> ProofPlan:
+    """Return the plan for a job; `calls` are its numbers of calls by size, such as `k64=10`."""
+    sizes = {int(name[1:]) * K: number for name, number in calls.items()}
+    wanted = {ALLREDUCE: Demand(sizes, {})}
+    return ProofPlan(rules, SCALE, {ALLREDUCE: GRID}, 0, wanted=wanted)
+
+
+def test_a_proof_for_a_job_looks_at_its_sizes_and_the_ends_of_their_rules() -> None:
+    registered = rule(4 * K, 64 * K, "ring/ll", registered=True)
+    plan = _plan_for_job(RULE, rule(128 * K, 1 * M), registered, k16=9, k24=9, k4096=9)
+    (proof,) = plan.proofs.values()
+    assert proof.sizes == [4 * K, 16 * K, 24 * K, 64 * K]
+    drive(plan, Machine(lambda _: 1.2))
+    first, *others = plan.verdicts({})
+    assert first.verdict == "holds"
+    assert [item.verdict for item in others] == ["unverified", "unverified"]
+    reasons = [item.reason or "" for item in others]
+    assert reasons[0].startswith("the job sends nothing in its range")
+    assert "registered buffers" in reasons[1]
+
+
+@pytest.mark.parametrize(("often", "verdict"), [("k8", "holds"), ("k32", "removed")])
+def test_a_rule_holds_where_the_job_spends_its_time(often: str, verdict: str) -> None:
+    """A rule that is 1.3x at 8 KiB and costs nothing and gains nothing from 16 KiB on."""
+    plan = _plan_for_job(RULE, **{"k8": 1, "k32": 1, often: 1e6})
+    drive(plan, Machine(lambda size: 1.3 if size <= 8 * K else 1.0, noise=0.004))
+    (found,) = plan.verdicts({})
+    removed = plan.bad([])
+    assert (found.verdict if not removed else "removed") == verdict
+    if verdict == "holds":
+        assert found.gain == pytest.approx(1.3, rel=0.02)

@@ -442,3 +442,18 @@ def test_one_choice_for_a_range_states_how_far_it_is_behind() -> None:
         "best of 2 over the whole range, at most 3.1 % slower than the best of one size; against "
         "the default unknown"
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((64 * K, 256 * K), [(64 * K, 256 * K)]),
+        ((64 * K, 32 * M), [(64 * K, 128 * K), (16 * M, 32 * M)]),
+        ((K, 2 * K, 8 * M), [(K, 4 * K), (4 * M, 8 * M)]),
+    ],
+)
+def test_a_rule_does_not_reach_across_a_wide_gap(
+    sizes: tuple[int, ...], expected: list[tuple[int, int]]
+) -> None:
+    samples = measure(sizes, lambda _: {"default": 100.0, "tree/ll128": 50.0}, rounds=8)
+    assert [(low, high) for _, low, high in ranges(tuned(samples))] == expected

@@ -189,6 +189,25 @@ def test_sizes_beyond_the_study_are_not_estimated() -> None:
     assert worth.estimated_us == pytest.approx(900.0 + 400.0)
 
 
+def test_a_send_and_its_receive_are_one_message() -> None:
+    group = msgspec.structs.replace(_group(), collective=Collective.SENDRECV, rules=[])
+    pipeline = CommGroup("pp", 16, 2)
+    ends = [
+        CommCall(rank, "c", pipeline, operation, 4 * K, 10, time_us)
+        for time_us in (None, 1000.0)
+        for rank, operation in (("0", Operation.SEND), ("1", Operation.RECV))
+    ]
+    table = WorkloadTable()
+    table.add(ends[:2], "file")
+    # The study takes 400 us for 4 KiB: ten messages of two ranks are five a rank.
+    worth = job_worth(table.workload(), [group, _group()])
+    assert (worth.estimated_us, worth.covered_share) == (pytest.approx(2000.0), 1.0)
+    # Times that were recorded are those of a rank, whichever end it is.
+    table = WorkloadTable()
+    table.add(ends[2:], "file")
+    assert job_worth(table.workload(), [group]).nccl_us == pytest.approx(1000.0)
+
+
 def test_the_weight_of_a_size_is_the_time_there() -> None:
     job = _job((4 * K, 10, 400.0, None), (5 * K, 1, 0.1, None), (M, 1, 1000.0, None))
     (weights,) = job_weights(job, [_group()]).values()

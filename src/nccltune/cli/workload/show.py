@@ -14,6 +14,7 @@ from nccltune.cli.options import PATH
 from nccltune.cli.output import hanging, harmless, hint, plain_table, print_result, stdout
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
+from nccltune.cli.worth_screen import show_levers
 from nccltune.model.numbers import counted, percent_text, share_text, significant, size_form
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import range_text, time_text
@@ -33,7 +34,13 @@ Examples:
 
 @verb(epilog=EPILOG)
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILES|DIR...")
-def command(paths: tuple[Path, ...]) -> None:
+@click.option(
+    "--study",
+    type=PATH,
+    metavar="STUDY",
+    help="Say what the send/recv library, the net plugin or settings are worth that it measured.",
+)
+def command(paths: tuple[Path, ...], study: Path | None) -> None:
     """Show what a job sends: bytes, calls and time by communicator, collective and range of sizes.
 
     Reads logs of NCCL with the calls (NCCL_DEBUG_SUBSYS=INIT,COLL), traces of the PyTorch profiler,
@@ -45,7 +52,7 @@ def command(paths: tuple[Path, ...]) -> None:
     from nccltune.app.workload import show_workload
 
     with working("reading"):
-        found = show_workload(paths)
+        found = show_workload(paths, study)
     print_result(found, show, found)
     name = shlex.quote(str(paths[0]))
     hint(f"next: which rules pay for this job: nccltune tune STUDY --workload {name}")
@@ -85,6 +92,11 @@ def show(found: WorkloadSummary) -> None:
     _show_unread(job, out)
     for use in found.groups:
         _show_group(use, found, out)
+    if found.levers:
+        out.print()
+        show_levers(found.levers)
+    if any(row.operation.part < 1 for row in job.rows):
+        out.print("\na message counts half at its send and half at its receive", style="dim")
 
 
 def _show_unread(job: Workload, out: Console) -> None:

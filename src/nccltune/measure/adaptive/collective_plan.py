@@ -3,7 +3,8 @@
 
 A plan runs the first of these stages that has a request:
 
-explore   time every legal choice once and the default twice, at sizes a factor of 4 apart; a choice
+explore   time every legal choice once and the default twice, at sizes a factor of 4 apart, or at
+          those that a job sends; a choice
           that cannot win at larger sizes is not tried there (`dominated.py`)
 settle    time the leading choices again where the leader may be wrong and an error is costly
 refine    measure between two sizes with different decisions, until the boundary is known
@@ -32,10 +33,13 @@ from nccltune.measure.adaptive.rounds import (
     worth_repeating,
 )
 from nccltune.measure.adaptive.size_state import (
+    SizeAxis,
     SizeState,
     SizeStates,
     choice_ranges,
     gain_left,
+    job_axis,
+    log_axis,
     size_states,
 )
 from nccltune.measure.bench.conditions import PLAIN, CallKind
@@ -49,6 +53,7 @@ from nccltune.measure.bench.conversation import (
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
+from nccltune.workload.demand import Demand
 
 LEAST_DISADVANTAGE = 0.15
 """How much slower (a log) a dominated choice is at least, in time and in slope.
@@ -121,6 +126,17 @@ MOST_TRIAL_ROUNDS = 64
 """
 
 
+class JobShare(NamedTuple):
+    """What a job calls of one collective: the sizes to explore, rising, and the calls of each size.
+
+    `portion` is the share of these calls in the job's time of all collectives that are measured.
+    """
+
+    sizes: list[int]
+    demand: Demand
+    portion: float
+
+
 class PlanOptions(NamedTuple):
     """`threshold` is the smallest gain worth a measurement, as a fraction (0.01 is 1 %)."""
 
@@ -131,7 +147,9 @@ class PlanOptions(NamedTuple):
 class CollectivePlan:
     """The plan of one collective. `step` returns what to measure next; `feed` takes each answer.
 
-    `predicted` maps sizes to the choice that is the fastest by NCCL's own cost model.
+    `calls` is how its calls are made. `legal` are the choices that NCCL can run. `predicted` maps
+    sizes to the choice that is the fastest by NCCL's own cost model. With `job`, only sizes that
+    the job sends are explored, and a size counts by the job's time there.
     """
 
     def __init__(
@@ -144,6 +162,7 @@ class CollectivePlan:
         *,
         predicted: Mapping[int, Choice] | None = None,
         calls: CallKind = PLAIN,
+        job: JobShare | None = None,
     ) -> None:
         self.grid = grid
         self.calls = calls
@@ -160,7 +179,11 @@ class CollectivePlan:
         self.stage = "explore"
         self._decide = decide
         self._predicted = dict(predicted or {})
-        self._coarse = sorted({*grid.every(COARSE_FACTOR), *self._before_switches()})
+        self._job = job
+        if job is None:
+            self._coarse = sorted({*grid.every(COARSE_FACTOR), *self._before_switches()})
+        else:
+            self._coarse = job.sizes
         self._next_round: dict[int, int] = {}
         self._given_up: set[Choice] = set()
         self._lost: set[int] = set()
@@ -187,9 +210,21 @@ class CollectivePlan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain (a log) that further measurements may still find: the mean of the
-        stakes."""
-        return gain_left(self.states)
+        """Return the gain that further measurements may still find, as a natural log.
+
+        Each size has an expected loss from choosing a wrong leader (its stake). The result is the
+        mean of these losses over the size axis, or over the time of a job.
+        """
+        return gain_left(self.states, self.axis)
+
+    @property
+    def axis(self) -> SizeAxis:
+        """Return how much each measured size counts."""
+        if self._job is None:
+            return log_axis(self.states)
+        curves = refine.Curves(self.timings)
+        times = self._job.demand.times(lambda size: curves.estimate_us(size, DEFAULT))
+        return job_axis(times, self.states, self._job.portion)
 
     @property
     def unexplored(self) -> list[int]:
@@ -200,6 +235,10 @@ class CollectivePlan:
     def lost(self) -> Collection[int]:
         """Return the sizes that cannot be measured because the default failed there."""
         return self._lost
+
+    def decided(self) -> SizeDecisions:
+        """Return the choices of the rules that the timings so far give."""
+        return self._decide(self.timings)
 
     def excluded(self, size: int) -> Mapping[Choice, str]:
         """Return the choices that could not be measured at `size`, each with the reason."""
@@ -293,8 +332,9 @@ class CollectivePlan:
         )
 
     def unsettled(self) -> list[int]:
-        """Return the sizes where one more round is worth most; none if little gain is left."""
-        return unsettled(self.states, self.timings, self._next_round, self.threshold)
+        """Return the sizes where one more round is worth most for its cost. The list is empty if
+        `gain_left` is below the threshold."""
+        return unsettled(self.states, self.timings, self._next_round, self.threshold, self.axis)
 
     def worth_repeating(self, state: SizeState) -> list[Choice]:
         """Return the choices to time again in the next round of a size."""
@@ -314,20 +354,23 @@ class CollectivePlan:
     def open_gaps(self) -> list[tuple[SizeState, SizeState]]:
         """Return the pairs of neighbouring sizes between which a size should be measured."""
         curves = refine.Curves(self.timings)
-        return refine.open_gaps(self.states, curves, self.threshold, self._predicted)
+        predicted = self._predicted
+        return refine.open_gaps(self.states, curves, self.threshold, predicted, self.axis)
 
     def _confirm(self) -> list[RoundRequest]:
         if all(state.best == DEFAULT for state in self.states.values()):
             return []
-        decided = self._decide(self.timings)
+        decided = self.decided()
         return self._again(
-            unproven(self.states, self.timings, decided, self._next_round, self.threshold)
+            unproven(
+                self.states, self.timings, decided, self._next_round, self.threshold, self.axis
+            )
         )
 
     def _try_channels(self) -> list[RoundRequest]:
         if not any(self._known(size) for size in self.states):
             return []
-        decided = self._decide(self.timings)
+        decided = self.decided()
         bases = {
             size: choice.without_channels() if isinstance(choice, Choice) else choice
             for size, choice in decided.choices.items()

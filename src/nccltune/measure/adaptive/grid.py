@@ -56,6 +56,14 @@ class Grid:
             high += step
         return max(0, low), high
 
+    def enclosing(self, size: int) -> tuple[int, int]:
+        """Return the largest measurable size up to `size`, and the smallest one from it on.
+
+        A size below one element of each rank has that element on both sides.
+        """
+        low = self.around(size + 1)[0] or self.aligned(1)
+        return low, self.around(size)[1]
+
     def middle(self, left: int, right: int) -> int | None:
         """Return the measurable size halfway (log) between two sizes; None if there is none."""
         size = self.aligned(round(math.sqrt(left * right)))

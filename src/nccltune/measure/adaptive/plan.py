@@ -7,11 +7,12 @@ decide: `ExhaustivePlan` requests every size and choice, as the reference for th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
+from nccltune.measure.adaptive.rounds import SizeDecisions
 from nccltune.measure.adaptive.size_state import SizeStates
 from nccltune.measure.adaptive.time_estimate import Predictions, TimeEstimator, seconds_left
 from nccltune.measure.bench.conditions import PLAIN, CallKind
@@ -27,7 +28,10 @@ PlanKey = tuple[Collective, CallKind]
 
 
 class CollectiveStatus(NamedTuple):
-    """The progress and the results of one collective with one kind of calls, for display."""
+    """The progress and the results of one collective with one kind of calls, for display.
+
+    `decided` runs the rule search on the timings.
+    """
 
     collective: Collective
     calls: CallKind
@@ -35,21 +39,28 @@ class CollectiveStatus(NamedTuple):
     states: SizeStates
     timings: Timings
     gain_left: float
+    decided: Callable[[], SizeDecisions]
 
 
 class Plan:
     """The adaptive plan: the plans of several collectives and kinds of calls, joined.
 
-    All answers to a function of `turns` must be fed before it is called again; the functions do not
-    wait for each other. A plan depends only on the answers, so that one fed the samples of a study
-    continues the run that measured them.
+    Each function in `turns` returns the next requests of one collective, or an empty list at the
+    end. All answers must be passed to `feed` before the same function is called again. The
+    functions do not wait for each other. A plan depends only on the answers. A plan that is fed the
+    samples of a study therefore reaches the same state as the run that measured them.
+
+    In a plan for a job, `left_out` are the collectives that are not measured because their share of
+    the job's time in NCCL is small, each with its share; else None.
     """
 
     def __init__(
         self,
         plans: Sequence[CollectivePlan],
         predictions: Mapping[PlanKey, Predictions] | None = None,
+        left_out: Mapping[Collective, float] | None = None,
     ) -> None:
+        self.left_out = left_out
         self._plans = {(plan.collective, plan.calls): plan for plan in plans}
         self._predictions = predictions or {}
         self._iterations: dict[PlanKey, dict[int, int]] = {plan: {} for plan in self._plans}
@@ -101,8 +112,13 @@ class Plan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain that further measurements may still find, as a fraction: the largest."""
-        return math.expm1(max((plan.gain_left for plan in self._plans.values()), default=0.0))
+        """Return the gain that further measurements may still find, as a fraction.
+
+        Each collective has its own value; the largest one is returned. For a job it is the sum,
+        because each is a gain of the job's time in all collectives.
+        """
+        left = [plan.gain_left for plan in self._plans.values()]
+        return math.expm1(math.fsum(left) if self.left_out is not None else max(left, default=0.0))
 
     def statuses(self) -> list[CollectiveStatus]:
         """Return the status of every collective."""
@@ -114,6 +130,7 @@ class Plan:
                 plan.states,
                 plan.timings,
                 plan.gain_left,
+                plan.decided,
             )
             for plan in self._plans.values()
         ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from nccltune.analyze.timings import Timings
-from nccltune.measure.adaptive.size_state import SizeState, SizeStates
+from nccltune.measure.adaptive.size_state import SizeAxis, SizeState, SizeStates, log_axis
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 BOUNDARY_RATIO = 1.1
@@ -48,6 +48,19 @@ class Curves:
         share = math.log(size / left) / math.log(right / left)
         return known[left] + share * (known[right] - known[left])
 
+    def estimate_us(self, size: int, choice: AnyChoice) -> float:
+        """Return about how long a call takes in us; 1 us without any timing of `choice`.
+
+        Beyond the measured sizes, it is the time of the nearest one, multiplied by the square root
+        of the ratio for a larger size. That is between constant (latency dominates) and
+        proportional (bandwidth dominates).
+        """
+        log = self.log_time(size, choice)
+        if log is not None:
+            return math.exp(log)
+        at, log = self.nearest(size, choice) or (size, 0.0)
+        return math.exp(log) * math.sqrt(max(1.0, size / at))
+
     def nearest(self, size: int, choice: AnyChoice) -> tuple[int, float] | None:
         """Return the measured size of `choice` nearest to `size`, and the log of its time in us."""
         known = self._logs.get(choice)
@@ -58,7 +71,11 @@ class Curves:
 
 
 def open_gaps(
-    states: SizeStates, curves: Curves, threshold: float, predicted: Mapping[int, Choice]
+    states: SizeStates,
+    curves: Curves,
+    threshold: float,
+    predicted: Mapping[int, Choice],
+    axis: SizeAxis | None = None,
 ) -> list[tuple[SizeState, SizeState]]:
     """Return the pairs of neighbouring sizes between which the best choice is not known.
 
@@ -70,15 +87,15 @@ def open_gaps(
     `predicted` maps sizes to the choice that NCCL would pick by its own cost model.
     """
     found = []
-    ordered = list(states.values())
-    for left, right in pairwise(ordered):
+    axis = axis or log_axis(states)
+    for left, right in pairwise(states.values()):
         ratio = right.bytes / left.bytes
         loss = 0.0
         if left.best != right.best and ratio > BOUNDARY_RATIO:
             loss = _by_the_other(left, right, _same_prediction(left, right, predicted))
         if ratio > WIDE_RATIO and not (left.beats_default and right.beats_default):
             loss = max(loss, _may_hide(left, right, curves, predicted))
-        width = math.log(ratio) / math.log(ordered[-1].bytes / ordered[0].bytes)
+        width = axis.between(left.bytes, right.bytes)
         if loss > threshold and loss * width > _SMALL_SHARE * threshold:
             found.append((left, right))
     return found

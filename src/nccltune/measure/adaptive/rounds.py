@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.size_state import (
+    SizeAxis,
     SizeState,
     SizeStates,
-    axis_shares,
     choice_ranges,
     gain_left,
+    log_axis,
 )
 from nccltune.measure.bench.conversation import FurtherRounds
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
@@ -55,15 +56,19 @@ class SizeDecisions(NamedTuple):
 
 
 def unsettled(
-    states: SizeStates, timings: Timings, rounds: Mapping[int, int], threshold: float
+    states: SizeStates,
+    timings: Timings,
+    rounds: Mapping[int, int],
+    threshold: float,
+    axis: SizeAxis | None = None,
 ) -> list[int]:
     """Return the sizes for one more round, ordered by benefit for cost.
 
     A round at each removes about half of what `gain_left` exceeds `threshold` (a log) by. `rounds`
     is the number of rounds that each size has had.
     """
-    excess = gain_left(states) - threshold
-    share = axis_shares(states)
+    axis = axis or log_axis(states)
+    share, excess = axis.share, gain_left(states, axis) - threshold
     brings = {
         # A stake falls like the standard error: with the square root of the number of rounds.
         size: share[size] * state.stake * (1 - math.sqrt(rounds[size] / (rounds[size] + 1)))
@@ -96,6 +101,7 @@ def unproven(
     decided: SizeDecisions,
     rounds: Mapping[int, int],
     threshold: float,
+    axis: SizeAxis | None = None,
 ) -> dict[int, FurtherRounds]:
     """Return, by size, the rounds that are still needed to be sure of rules.
 
@@ -107,7 +113,7 @@ def unproven(
         wanted.update(_lacking(choice, covered, timings, rounds, PROOF_ROUNDS[0]))
         if any(state.bytes in decided.candidates for state in covered):
             wanted.update(_next_proof(choice, covered, timings, rounds))
-    share = axis_shares(states)
+    share = (axis or log_axis(states)).share
     spent = spent_us(timings)
     for choice, covered in choice_ranges(
         states, {size: state.best for size, state in states.items()}

@@ -6,13 +6,14 @@ The *leader* is the choice that a rule should use by the timings so far; it may 
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.estimates import Estimate, estimates, expected_loss
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.workload.demand import at_nearest
 
 FAR_BEHIND = 0.4
 """A choice this far behind (a log), also at the neighbours, is excluded after one timing."""
@@ -109,9 +110,45 @@ def size_states(
     }
 
 
-def gain_left(states: SizeStates) -> float:
-    """Return the mean stake over the size axis: what measurements may still gain (a log)."""
-    share = axis_shares(states)
+class SizeAxis(NamedTuple):
+    """How much sizes count. By default each part of the axis of log bytes counts by its length.
+
+    share    the share of each measured size; the sum is 1, or less if other collectives count, too
+    between  returns the share of the sizes between two measured ones, these excluded
+    """
+
+    share: Mapping[int, float]
+    between: Callable[[int, int], float]
+
+
+def log_axis(sizes: Collection[int]) -> SizeAxis:
+    """Return the axis of log bytes of these sizes, which must be in rising order."""
+    ordered = list(sizes)
+    length = math.log(ordered[-1] / ordered[0]) if len(ordered) > 1 else 1.0
+    return SizeAxis(axis_shares(ordered), lambda low, high: math.log(high / low) / length)
+
+
+def job_axis(times: Mapping[int, float], sizes: Collection[int], portion: float) -> SizeAxis:
+    """Return the axis of a job's time: `times` are those of its sizes in us.
+
+    `portion` is the share of these times in the time of all collectives that are measured.
+    """
+    scale = portion / (math.fsum(times.values()) or 1.0)
+    near = at_nearest(times, sizes)
+    return SizeAxis(
+        {size: scale * time for size, time in near.items()},
+        lambda low, high: scale
+        * math.fsum(time for size, time in times.items() if low < size < high),
+    )
+
+
+def gain_left(states: SizeStates, axis: SizeAxis | None = None) -> float:
+    """Return the gain that further measurements may still find, as a natural log.
+
+    The result is the mean, over the size axis, of the expected losses from a wrong leader
+    (`SizeState.stake`).
+    """
+    share = (axis or log_axis(states)).share
     return math.fsum(share[size] * state.stake for size, state in states.items())
 
 

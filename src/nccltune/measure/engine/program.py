@@ -16,7 +16,8 @@ from nccltune.launch.run import MARK, kill_marked
 from nccltune.native.child import Child, end_with_parent, start
 from nccltune.native.line_process import ending
 
-_KEPT_BYTES = 64 * 1024
+_KEPT_BYTES = 16 << 20
+"""Bytes of the end of the error output that are kept: training scripts log to it."""
 _PATIENCE_S = 5.0
 
 

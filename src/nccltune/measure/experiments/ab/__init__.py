@@ -6,7 +6,8 @@ runs.py        files of the study: every timing, and every process that has ende
 facts.py       the effective settings of NCCL, and the log of its start that has them
 judge.py       where the settings help, where they harm, and whether they are worth keeping
 experiment.py  rounds of two processes, and which of the two runs first
-program.py     run a program that prints tables of nccl-tests
+program.py     run a program that prints tables of nccl-tests, or a job
+speed.py       how fast a job is, from what it prints
 bench.py       run our own bench
 replay.py      draw processes from a recorded trial
 

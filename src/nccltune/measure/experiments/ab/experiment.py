@@ -29,21 +29,30 @@ from nccltune.measure.engine.scheduler import (
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
 from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
+from nccltune.measure.experiments.ab.speed import JobSpeed
 from nccltune.model.choice import DEFAULT
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.sample import Purpose, Sample
+
+WITH = "with it"
+"""How the status names the side with the settings."""
 
 
 class ProcessResult(NamedTuple):
     """The result of a process: None for a `hello` if it did not start, and `facts` without a log.
 
-    `error` is why it does not count; `recorded_s`, in a replay, how long the recorded one took.
+    hello       the platform that the process ran on; None if it did not start
+    facts       the effective settings of NCCL; None without a log
+    error       the reason if the process does not count
+    recorded_s  in a replay, how long the recorded process took, in seconds
+    speed       how fast a job was; None for a program that prints timings
     """
 
     hello: Hello | None
     facts: StartFacts | None = None
     error: str | None = None
     recorded_s: float | None = None
+    speed: JobSpeed | None = None
 
 
 class TrialRunner(Protocol):
@@ -161,12 +170,18 @@ class TrialExperiment:
         self._runs.lines.append(probes)
         self._lines += probes
 
-    def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
+    def run(
+        self, on_status: StatusCallback = ignore_status, *, rounds: int | None = None
+    ) -> TrialOutcome:
         """Measure until all rounds are complete, the settings fail or the budget is spent.
 
-        All timings are in the study. Raises LaunchError, PlatformError or InputError if the default
-        does not run, StudyError for a failed write.
+        `rounds` replaces the number of the scope, so that a trial can be judged and then go on.
+
+        All timings are in the study when this returns or raises. Raises LaunchError, PlatformError
+        or InputError if the default does not run, StudyError for a failed write.
         """
+        if rounds is not None:
+            self._scope = self._scope._replace(rounds=rounds)
         reason = self._scheduler.run([sequential_source(self._tasks(on_status))])
         return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
 
@@ -182,6 +197,13 @@ class TrialExperiment:
             default_facts=self._facts("default"),
             set_facts=self._facts("set"),
         )
+
+    @property
+    def speeds(self) -> list[tuple[JobSpeed, JobSpeed]]:
+        """Return the speeds of a job, without and with the settings, of every complete round."""
+        found = {(line.round, line.side): line.speed for line in self._compared()}
+        pairs = ((found[at, "default"], found[at, "set"]) for at in self._rounds())
+        return [(before, after) for before, after in pairs if before and after]
 
     @property
     def seconds_to_come(self) -> float:
@@ -274,6 +296,7 @@ class TrialExperiment:
             round=number,
             seconds=seconds,
             facts=ran.facts,
+            speed=ran.speed,
             error=ran.error,
             at=timestamp(),
         )
@@ -300,7 +323,7 @@ class TrialExperiment:
         return ExperimentStatus(
             process=self._times.processes + 1,
             processes=2 * self._scope.rounds + 1,
-            what=library or ("with it" if side == "set" else "without it"),
+            what=library or (WITH if side == "set" else "without it"),
             spent_s=self._times.spent_s,
             left_s=self.seconds_to_come,
         )

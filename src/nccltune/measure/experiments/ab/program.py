@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the processes of a trial with a program that prints tables of nccl-tests."""
+"""Run the processes of a trial: a program that prints tables of nccl-tests, or a job."""
 
 import io
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,15 @@ from nccltune.formats.reading.context import Context, ReadOptions
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
 from nccltune.measure.bench.with_launcher import WithLauncher, program_command
-from nccltune.measure.engine.program import InterruptedProgram, run_program
+from nccltune.measure.engine.program import (
+    InterruptedProgram,
+    ProgramResult,
+    run_program,
+)
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import LOG, logs_of_start, read_facts
 from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, SettingChanges, applied
+from nccltune.measure.experiments.ab.speed import JobSpeed, Metric, read_speed, wall_speed
 from nccltune.model.choice import DEFAULT
 from nccltune.model.sample import Sample
 
@@ -27,10 +33,35 @@ LIMIT_S = 1800.0
 """A process that takes longer than this many seconds counts as hung and is killed."""
 
 
+class JobReader:
+    """Reads how fast a job is: by `metric`, else by a common form, else by its wall time.
+
+    What was read of the first start is read of all.
+    """
+
+    def __init__(self, metric: Metric | None = None) -> None:
+        self._metric = metric
+        self._used: str | None = None
+
+    def read(self, ended: ProgramResult, seconds: float) -> JobSpeed | str:
+        """Return the speed of a start that took so many seconds, or why it has none."""
+        found = read_speed([ended.output, ended.errors.encode()], self._metric)
+        if found is None and self._metric is None:
+            found = wall_speed(seconds)
+        if found is None:
+            assert self._metric is not None
+            return f"printed nothing that {self._metric.name!r} matches"
+        if self._used is not None and found.metric != self._used:
+            return f"printed no {self._used}, as the first start did"
+        self._used = found.metric
+        return found
+
+
 class ProgramRunner:
     """Runs `program` with the environment `base`, for at most `limit_s` seconds.
 
-    `tried` are searched for in NCCL's log.
+    `tried` are the settings that `read_facts` searches for in NCCL's log. A process is killed after
+    `limit_s` seconds. With `job`, the result of a process is its speed; else it is a table.
     """
 
     def __init__(
@@ -41,12 +72,14 @@ class ProgramRunner:
         *,
         with_launcher: WithLauncher | None = None,
         limit_s: float = LIMIT_S,
+        job: JobReader | None = None,
     ) -> None:
         self._program = list(program)
         self._base = base
         self._tried = tried
         self._with_launcher = with_launcher
         self._limit_s = limit_s
+        self._job = job
 
     def run(
         self,
@@ -61,12 +94,21 @@ class ProgramRunner:
         with logs_of_start(self._with_launcher, choices=choices) as logs:
             variables = applied(self._base, settings) | logs.settings
             words, lines = self._command(variables, settings)
+            began = time.monotonic()
             try:
                 ended = run_program(words, variables, self._limit_s, lines=lines)
             except InterruptedProgram as stop:
-                keep(_read(stop.output, {})[0])
+                if self._job is None:
+                    keep(_read(stop.output, {})[0])
                 raise
+            seconds = time.monotonic() - began
             logs.fetch()
+            if self._job is not None:
+                speed = self._job.read(ended, seconds) if ended.succeeded else ended.sentence()
+                facts = read_facts(logs.folder, self._tried)
+                if isinstance(speed, str):
+                    return ProcessResult(None, facts, speed)
+                return ProcessResult(None, facts, speed=speed)
             samples, report = _read(ended.output, _logs(logs.folder))
             keep(samples)
             facts = read_facts(logs.folder, self._tried)

@@ -14,6 +14,7 @@ import msgspec
 from nccltune.measure.engine.record import LineFile
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.settings import LIBRARY
+from nccltune.measure.experiments.ab.speed import JobSpeed
 from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -56,6 +57,7 @@ class TrialRun(
     trial  the trial's `key`
     round  number of the round, counted over all trials of the study
     probe  True for the first process of a trial, which is not compared; `look` in the file
+    speed  how fast a job was; None for a program that prints timings
     choices  True for a probe for which NCCL logged what each call ran
     error  the reason if the process does not count
     """
@@ -69,6 +71,7 @@ class TrialRun(
     choices: bool = False
     seconds: float
     facts: StartFacts | None = None
+    speed: JobSpeed | None = None
     error: str | None = None
     at: str | None = None
 

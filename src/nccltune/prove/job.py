@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge whether a job is faster with a configuration, from pairs of its starts.
+
+A pair gives one gain: the natural log of the speed with the rules over that without. The verdict is
+on the configuration as a whole. It says nothing about a single rule, so no rule changes its state.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from nccltune.analyze.stats import median, trimmed_interval
+from nccltune.measure.experiments.ab.speed import JobSpeed
+from nccltune.model.sample import SCHEMA_VERSION
+
+JobVerdict = Literal["proven", "not sure", "no"]
+LEAST_PAIRS = 3
+"""With fewer pairs nothing is decided."""
+LOOKS = (3, 6, 12)
+"""Numbers of pairs after which the job is judged, while it is not decided."""
+LEAST_GAIN = 0.005
+"""If the gain is certainly below this, the verdict is no: as in `tune.worth`."""
+_CHANCE = 0.05
+
+
+class JobProof(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `job-proof.json`: a job with the configuration as a whole, and without.
+
+    - `verdict`: `proven` (faster beyond noise), `no` (slower, or certainly no gain) or `not sure`
+    - `metric`: what was read of the output; `values` and `left_out` are those of a start
+    - `default`, `tuned`: medians over the starts, in the unit of the metric
+    - `gain`: speed with the rules over speed without (1.1 is 1.1 times as fast), with its interval
+      at `confidence`; None with fewer than three pairs
+    - `pairs`, `known`: the number of pairs, and of those that are from earlier runs
+    - `reason`: why the run ended: `done`, `budget` or `failed`
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    study: str
+    config_hash: str
+    program: list[str]
+    verdict: JobVerdict
+    why: str
+    metric: str | None = None
+    values: int = 0
+    left_out: int = 0
+    default: float | None = None
+    tuned: float | None = None
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    confidence: float = 0.95
+    pairs: int = 0
+    known: int = 0
+    seconds: float = 0.0
+    reason: str = "done"
+    nccl_version: str | None = None
+    command: str = ""
+    at: str = ""
+
+
+class JobGain(msgspec.Struct, frozen=True):
+    """The fields of `JobProof` that pairs decide."""
+
+    verdict: JobVerdict
+    why: str
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+
+
+def judge_pairs(
+    pairs: Sequence[tuple[JobSpeed, JobSpeed]], confidence: float, error: str | None = None
+) -> JobGain:
+    """Return the verdict on pairs of speeds, without and with the rules.
+
+    `error` is that of a start with the rules, which failed. What the program rounds widens the
+    interval.
+
+    >>> fast, slow = JobSpeed("steps/s", 2.0), JobSpeed("steps/s", 1.0)
+    >>> judge_pairs([(slow, fast)] * 4, 0.95).verdict
+    'proven'
+    """
+    if error is not None:
+        return JobGain("no", f"the job fails with the rules: {error}")
+    if len(pairs) < LEAST_PAIRS:
+        return JobGain("not sure", f"at least {LEAST_PAIRS} pairs of starts are needed")
+    centre, half = trimmed_interval(
+        [math.log(after.speed / before.speed) for before, after in pairs], confidence
+    )
+    half += median([before.rounding + after.rounding for before, after in pairs])
+    found = JobGain(
+        "not sure", "", math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+    )
+    verdict, why = found.verdict, "the gain cannot be told from noise"
+    if centre - half > 0:
+        verdict, why = "proven", "the job is faster with the rules"
+    elif centre + half < 0:
+        verdict, why = "no", "the job is slower with the rules"
+    elif centre + half < math.log1p(LEAST_GAIN):
+        verdict, why = "no", f"the rules gain less than {100 * LEAST_GAIN:g} % of the job"
+    return msgspec.structs.replace(found, verdict=verdict, why=why)
+
+
+def looks(rounds: int) -> list[int]:
+    """Return the numbers of pairs after which a job is judged, up to `rounds`.
+
+    >>> looks(8)
+    [3, 6, 8]
+    """
+    return [*(look for look in LOOKS if look < rounds), rounds]
+
+
+def confidence_of(number: int) -> float:
+    """Return the confidence of each of so many looks: all of them together are wrong in 5 %."""
+    return 1 - _CHANCE / max(number, 1)
+
+
+def job_proof(
+    found: JobGain, pairs: Sequence[tuple[JobSpeed, JobSpeed]], proof: JobProof
+) -> JobProof:
+    """Return `proof` with the verdict, the gain, and what was read in the pairs."""
+    proof = msgspec.structs.replace(proof, **msgspec.structs.asdict(found), pairs=len(pairs))
+    if not pairs:
+        return proof
+    last = pairs[-1][1]
+    return msgspec.structs.replace(
+        proof,
+        metric=last.metric,
+        values=last.values,
+        left_out=last.left_out,
+        default=median([before.value for before, _ in pairs]),
+        tuned=median([after.value for _, after in pairs]),
+    )
