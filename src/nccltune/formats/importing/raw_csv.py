@@ -18,7 +18,7 @@ from nccltune.formats.importing.raw_header import (
 from nccltune.formats.importing.raw_row import RawColumn, RawRow
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.choice_evidence import Label, find_label
-from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.collective_names import collective_of_title, only_collective
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
@@ -26,6 +26,7 @@ from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
+    ROUNDED_SIZES,
     Number,
     PossibleBytes,
     size_of,
@@ -155,6 +156,7 @@ def _readers(header: Header, context: Context, line: int, title: str) -> list["_
     headings = [heading for heading, _ in runs]
     apart = set(headings) if context.options.comparing else headings_apart(headings)
     context.report.tables += 1
+    context.report.heads.add(line)
     readers = [
         _Rows(each, context, line, heading, title, apart=heading in apart)
         for heading, each in runs or [("", header)]
@@ -189,8 +191,14 @@ class _Rows:
         self.heading, self.title = heading, title
         self._names = [column.name for column in header.columns]
         self._collective = (
-            collective_of_title(heading) or collective_of_title(title) or context.options.collective
+            collective_of_title(heading)
+            or collective_of_title(title)
+            or context.options.collective
+            or context.collective
         )
+        stated = {"collective", "op"} & header.roles or context.options.collective
+        if not stated and self._collective is context.collective is not None:
+            self.report.flag(FlagKind.NOTE, only_collective(context.collective), line)
         self._scale = scale_of_heading(heading), scale_of_heading(title)
         self.counts_rows = True
         self._facts = PlatformFacts(conditions=(f"column {heading!r}",) if apart else None)
@@ -210,7 +218,7 @@ class _Rows:
             self.places["collective"] = self.places.pop("op")
         self._times = self._time_columns()
         needed = {"size"}
-        if self._collective is None:
+        if self._collective is None and not {"algbw", "busbw", "ranks"} <= header.roles:
             needed.add("collective")
         if {"algorithm", "protocol"} & header.roles:
             needed |= {"algorithm", "protocol"}
@@ -340,7 +348,7 @@ class _Rows:
     def _row(self, read: RawRow, number: int) -> list[Sample]:
         options = self.context.options
         collective = read.collective() if "collective" in self.places else self._collective
-        assert collective is not None
+        collective = collective or self._by_bandwidths(read)
         sizes = read.of("size", lambda cell: size_of(cell, self._unit("size")))
         assert sizes is not None
         if self.heading and not any(read.cells(*_BANDWIDTHS, "time")):
@@ -398,6 +406,19 @@ class _Rows:
         if not samples:
             raise CellError("the row has no time", "write a number above 0")
         return samples
+
+    def _by_bandwidths(self, read: RawRow) -> Collective:
+        """Return the only collective with such bandwidths: all-reduce has the largest busbw.
+
+        Raises CellError if it is another, or cannot be known.
+        """
+        ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or 0
+        rates = [read.bandwidth(role) for role in ("algbw", "busbw")]
+        algbw, busbw = (rate.value if rate is not None else 0.0 for rate in rates)
+        if ranks > 2 and abs(busbw - algbw * Collective.ALLREDUCE.bus_factor(ranks)) < 0.02 * busbw:
+            self._collective = Collective.ALLREDUCE
+            return Collective.ALLREDUCE
+        raise self._missing("collective")
 
     def _choice(self, collective: Collective) -> AnyChoice | None:
         """Return the choice of rows that name none: by the options or the heading."""
@@ -460,6 +481,8 @@ class _Rows:
         number: int,
     ) -> int:
         """Return the bytes of a size: the bandwidths decide what its prefix means."""
+        if sizes.rounded:
+            self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, number)
         if sizes.binary == sizes.decimal:
             assert sizes.binary is not None
             return sizes.binary

@@ -39,6 +39,7 @@ _PROSE = re.compile(
     re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
+_SHAPE = re.compile(r".*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*|[MNKBSH])\b.*", re.I)
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
@@ -182,6 +183,16 @@ def describe_log(text: str) -> Described | None:
     return _of_test(text)
 
 
+def unread_tables(text: str, heads: set[int]) -> Iterator[Described]:
+    """Describe the drawn tables by size whose names are not on one of the lines `heads`."""
+    lines = _lines(text)
+    for table in _tables(lines):
+        sized = any(column_of(name).role == "size" for name in table.names)
+        if sized and table.numbered and "|" in lines[table.line - 1] and table.line not in heads:
+            found = _of_table(table)
+            yield found._replace(message=found.message.replace("has ", "not read: ", 1))
+
+
 def _lines(text: str) -> list[str]:
     return [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
 
@@ -289,6 +300,10 @@ def _of_table(table: _Table) -> Described:
         return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
     if not table.sized:
         missing = "none is named the size of a call, so there is no time for each size"
+        if any(map(_SHAPE.fullmatch, table.names)):
+            rename = (
+                ", or add a column 'size (bytes)': the elements of a call x bytes of their type"
+            )
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         missing = "no name or unit says which are times or bandwidths"

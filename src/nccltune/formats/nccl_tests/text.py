@@ -63,8 +63,11 @@ _BARE_LINE = re.compile(
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
 _SEPARATED = re.compile(r"[,;|\t]")
 _QUOTED = re.compile(r"(?:\s{0,8}>){1,8} ?(?=\s*[|\w])")
-# The heading of a section of a document; with one #, it may be a line of a test's header.
-_SECTION = re.compile(r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?")
+# The heading of a section of a document, or a line that ends with a colon. With one #, it may be a
+# line of a test's header.
+_SECTION = re.compile(
+    r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?|([^\W\d][^:|=]{0,78}?) ?:"
+)
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -201,8 +204,9 @@ class _TextReader:
                 self.report.ignored += 1
                 return
         body = text.lstrip()
-        if (title := _SECTION.fullmatch(body.rstrip())) is not None:
-            self.title = title[1] or title[2]
+        title = _SECTION.fullmatch(body.rstrip())
+        if title is not None and (title[3] is None or self._begins_table()):
+            self.title = title[title.lastindex or 0]
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):
@@ -251,7 +255,8 @@ class _TextReader:
             text = _QUOTED.sub("", text)
             body = text.lstrip()
         untitled = text
-        text, self.above = with_title(text, self.above, self.below), text
+        unit = self.context.unit
+        text, self.above = with_title(text, self.above, self.below, unit), text
         # The names of columns may be settings, which are those of a column.
         if header_of(text) is None and self.commands.observe(
             body, number, heads=self._heads(untitled)
@@ -275,6 +280,11 @@ class _TextReader:
             self.report.cannot_read(number, text, "a result row behind words that are not known")
         else:
             self.report.ignored += 1
+
+    def _begins_table(self) -> bool:
+        """Return whether the next line is of a table, a code block or a command."""
+        after = next((line.lstrip() for line in self.below if line.strip()), "")
+        return after[:1] in "#|`$~" or header_of(after) is not None
 
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""
