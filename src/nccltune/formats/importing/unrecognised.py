@@ -301,9 +301,7 @@ def _of_table(table: _Table) -> Described:
     if not table.sized:
         missing = "none is named the size of a call, so there is no time for each size"
         if any(map(_SHAPE.fullmatch, table.names)):
-            rename = (
-                ", or add a column 'size (bytes)': the elements of a call x bytes of their type"
-            )
+            rename = ", or add a column 'size (bytes)': elements of a call x bytes of their type"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         missing = "no name or unit says which are times or bandwidths"

@@ -30,7 +30,7 @@ from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, with_title
-from nccltune.formats.text.diffs import is_diff, sides_of_diff
+from nccltune.formats.text.diffs import SIDES, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
@@ -166,7 +166,7 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
-        self.above = self.title = ""
+        self.above = self.title = self.side = ""
         self.below: list[str] = []
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
@@ -175,7 +175,7 @@ class _TextReader:
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
-        run.title = self.title
+        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side))))
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
@@ -207,6 +207,7 @@ class _TextReader:
         title = _SECTION.fullmatch(body.rstrip())
         if title is not None and (title[3] is None or self._begins_table()):
             self.title = title[title.lastindex or 0]
+            self.side = self.title if self.title in SIDES else self.side
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):

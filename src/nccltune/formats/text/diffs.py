@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 _MEASURED = r"[ \t|]*\d[\w.]*(?: ?[A-Za-z/]{1,5})?[ \t|,;]+\d.*$"
+SIDES = ("old lines", "new lines")
+"""The titles of both sides of a diff."""
 _FILE = re.compile(r"(?:---|\+\+\+) [^\s|-]")
 _OLD, _NEW = (re.compile(rf"^{sign}(?!{sign}){_MEASURED}", re.MULTILINE) for sign in ("-", r"\+"))
 
@@ -35,7 +37,7 @@ def sides_of_diff(
         after = at if line[:1] == "+" else after
         new += [(max(at, after), line)] if line[:1] != "-" else []
     old = [(at, line) for at, line in lines if line[:1] != "+"]
-    for title, side in (("old lines", old), ("new lines", new[::-1])):
+    for title, side in zip(SIDES, (old, new[::-1]), strict=True):
         yield side[0][0], [f"## {title}"]
         for at, line in side:
             yield at, [old_line(line)]
