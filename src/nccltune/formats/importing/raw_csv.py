@@ -211,6 +211,8 @@ class _Rows:
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
         self._differing = DifferingColumns(header)
+        self._apart = self._differing.named
+        self._variant = ""
         self.places: dict[str, RawColumn] = {}
         for role in sorted(header.roles - {"time", "spread", OTHER_RUN}):
             self.places[role] = self._only(role)
@@ -289,11 +291,13 @@ class _Rows:
             sample.registered,
             sample.pipe_ops,
             sample.choice,
+            self._variant,
         )
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = RunFound(self.source)
             run.heading, run.facts = self.heading, self._facts
+            run.title = self._variant
             run.line = self.line if self.heading else 0
             run.collective, run.registered = sample.collective, sample.registered
             run.nodes, run.ranks = sample.nodes, sample.ranks
@@ -333,9 +337,10 @@ class _Rows:
             self.header = self.header._replace(columns=united)
             return []
         self.report.rows += self.counts_rows
+        self._variant = ", ".join(cells[at] for at in self._apart if cells[at])
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:
-            name = self._differing.add(_key(sample), cells)
+            name = self._differing.add((*_key(sample), self._variant), cells)
             if name:
                 raise CellError(
                     f"the column {name!r} differs from an earlier row of the same size and choice,"
@@ -468,7 +473,7 @@ class _Rows:
 
     def _numbered(self, sample: Sample) -> Sample:
         """Return the sample with its round: how many rows of its conditions came before it."""
-        key = _key(sample)
+        key = *_key(sample), self._variant
         cycle = self._passes.get(key, 0)
         self._passes[key] = cycle + 1
         return msgspec.structs.replace(sample, round=cycle) if cycle else sample

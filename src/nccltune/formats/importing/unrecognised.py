@@ -39,7 +39,7 @@ _PROSE = re.compile(
     re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
-_SHAPE = re.compile(r".*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*|[MNKBSH])\b.*", re.I)
+_SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
@@ -315,6 +315,8 @@ def _of_table(table: _Table) -> Described:
             what + missing, logs if table.logs or chosen else logs + rename, table.line
         )
     missing = "which one is the time of a call is not known, or rows have other columns"
+    if not any(column_of(name).role == "size" for name in table.names):
+        missing = "which one is the size of a call is not known"
     return Described(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
 
 

@@ -375,13 +375,19 @@ class CopiedTable:
 
         def fits(binary: bool) -> tuple[int, int]:
             sizes = [(row, row.sizes.binary if binary else row.sizes.decimal) for row in open_rows]
-            fit = [size for row, size in sizes if size and self._fault(row, size) is None]
-            return len(fit), sum(size.bit_count() == 1 for size in fit)
+            fit = [(row, size) for row, size in sizes if size and self._fault(row, size) is None]
+            checked = sum(self._is_checked(row) for row, _ in fit)
+            return checked, sum(size.bit_count() == 1 for _, size in fit)
 
         as_binary, as_decimal = fits(True), fits(False)
         if as_binary[0] == as_decimal[0] and as_binary >= as_decimal:
             self.report.flag(FlagKind.NOTE, BINARY_PREFIXES, open_rows[0].line)
         return as_binary >= as_decimal
+
+    def _is_checked(self, row: _Row) -> bool:
+        """Return whether a count or a bandwidth shows what the size of a row is."""
+        rates = (timing and (timing.algbw or timing.busbw) for timing in row.timings)
+        return row.elements > 0 or (not self._rate and any(rates))
 
     def _fault(self, row: _Row, size: int) -> str | None:
         """Return why the numbers of a row disagree; None if they agree."""

@@ -18,7 +18,7 @@ from nccltune.model.collective import Collective
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
     " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte"
-    " sizeb tensorsize tensorbytes",
+    " sizeb sz payloadsz msgsz messagesz datasz bufsize transfersize tensorsize tensorbytes",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
@@ -73,6 +73,11 @@ _SEPARATES = re.compile(
     r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel",
     re.IGNORECASE,
 )
+_VARIANT = re.compile(
+    r"(?<![a-z])(?:config\w*|variant|impl\w*|backend|lib(?:rary)?|label|setting)s?(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names of columns whose values name runs of other conditions."""
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
 _TIME_WORDS = re.compile(
@@ -238,7 +243,8 @@ class Header(NamedTuple):
     @property
     def times_named(self) -> list[str]:
         """Return the names of columns without a role that may be times or bandwidths."""
-        return [name for name in self.unknown if MEASURED_NAME.search(name)]
+        names = (name for name in self.unknown if MEASURED_NAME.search(name))
+        return [name for name in names if not _NO_RUN.search(name)]
 
     @property
     def unknown(self) -> list[str]:
@@ -251,7 +257,8 @@ class DifferingColumns:
 
     Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
     with the number of GPUs, a configuration or other words. Columns that number or date repeats do
-    not count, and numbers that were measured differ anyway.
+    not count, and numbers that were measured differ anyway. `named` are the positions of columns
+    whose names say that they separate runs.
     """
 
     def __init__(self, header: Header) -> None:
@@ -261,6 +268,7 @@ class DifferingColumns:
             if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
         ]
         self._seen: dict[Hashable, list[str]] = {}
+        self.named = [at for at, name in self._columns if _VARIANT.search(name)]
 
     def add(self, key: Hashable, cells: list[str]) -> str:
         """Add a row; return the name of a column in which it differs from a row of its key."""
