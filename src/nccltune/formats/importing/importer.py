@@ -27,7 +27,7 @@ from nccltune.formats.importing.run_times import (
 from nccltune.formats.importing.spool import Resolved, Spool
 from nccltune.formats.importing.writer import StudyWriter, take_back_interrupted
 from nccltune.formats.reading.context import ReadOptions
-from nccltune.formats.reading.file_names import headings_apart
+from nccltune.formats.reading.file_names import headings_apart, without_repeat
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import NO_RECORDING, common
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
@@ -235,11 +235,11 @@ def _keep_apart(runs: Iterable[RunFound]) -> None:
         if not run.heading:
             alike.setdefault(run.key, []).append(run)
     for group in alike.values():
-        titles = list(dict.fromkeys(run.title for run in group))
+        titles = list(dict.fromkeys(without_repeat(run.title) for run in group))
         apart = headings_apart(titles) if len(titles) > 1 else set()
         for run in group:
-            if run.title in apart - {""}:
-                conditions = *(run.facts.conditions or ()), f"under {visible(run.title, 60)!r}"
+            if (title := without_repeat(run.title)) in apart - {""}:
+                conditions = *(run.facts.conditions or ()), f"under {visible(title, 60)!r}"
                 run.facts = msgspec.structs.replace(run.facts, conditions=conditions)
 
 

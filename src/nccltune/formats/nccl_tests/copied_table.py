@@ -445,9 +445,11 @@ def _no_time(header: Header) -> str:
     names = header.times_named or header.unknown
     listed = f" (not known: {', '.join(names[:5])})" if names else ""
     keep = "keep one of them and name it" if len(names) > 1 else "name it"
-    other = ""
-    if any(re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names):
-        other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'"
+    rates = [re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names]
+    if names and all(rates):
+        which = "which bandwidth a column is, is not known"
+        return f"{which}{listed}: name it 'algbw (GB/s)' or 'busbw (GB/s)', as 'NAME busbw (GB/s)'"
+    other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'" if any(rates) else ""
     return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
 
 
