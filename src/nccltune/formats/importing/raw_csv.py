@@ -45,6 +45,7 @@ from nccltune.formats.text.lines import encoding_of, line_blocks, visible
 from nccltune.model.choice import (
     DEFAULT,
     AnyChoice,
+    Choice,
     choice_label,
 )
 from nccltune.model.collective import Collective
@@ -141,7 +142,7 @@ def _section(line: str, below: list[str]) -> str | None:
     words = [cell for cell in cells if cell]
     if len(words) != 1 or not any(map(str.isalpha, words[0])):
         return None
-    after = next((other for other in below if other.strip(" ,;\t\r")), "")
+    after = next((other for other in below if other.strip(" ,;\t\r`")), "")
     return words[0] if _raw_header(after) is not None else None
 
 
@@ -213,6 +214,8 @@ class _Rows:
         self._differing = DifferingColumns(header)
         self._apart = self._differing.named
         self._variant = ""
+        # rccl-tests names what ran, which was not forced.
+        self._of_rccl = {"redop", "algo", "proto", "nchannels"} <= set(self._names)
         self.places: dict[str, RawColumn] = {}
         for role in sorted(header.roles - {"time", "spread", OTHER_RUN}):
             self.places[role] = self._only(role)
@@ -297,7 +300,7 @@ class _Rows:
         if run is None:
             run = self._runs[key] = RunFound(self.source)
             run.heading, run.facts = self.heading, self._facts
-            run.title = self._variant
+            run.title = ", ".join(filter(None, (self.title.rstrip(": "), self._variant)))
             run.line = self.line if self.heading else 0
             run.collective, run.registered = sample.collective, sample.registered
             run.nodes, run.ranks = sample.nodes, sample.ranks
@@ -312,7 +315,9 @@ class _Rows:
         return not title and [column.name for column in header.columns] == self._names
 
     def ends_at(self, line: str) -> bool:
-        """Return whether a line ends the table: in Markdown, one without bars does."""
+        """Return whether a line ends the table: the end of a block, or one without its bars."""
+        if line.startswith("```"):
+            return True
         return self.header.separator == "|" and not cells_of(line, "|") and line.count("|") < 2
 
     def samples(self, line: str, number: int) -> list[Sample]:
@@ -358,7 +363,9 @@ class _Rows:
         assert sizes is not None
         if self.heading and not any(read.cells(*_BANDWIDTHS, "time")):
             return []
-        choice = read.choice() or self._choice(collective)
+        named = read.choice()
+        ran = named if self._of_rccl and isinstance(named, Choice) else None
+        choice = (named if ran is None else None) or self._choice(collective)
         if choice is None:
             self.report.cannot_read(number, "", self._labels[collective].problem)
             return []
@@ -399,6 +406,7 @@ class _Rows:
                 pipe_ops=max(pipe, 1),
                 in_place=in_place,
                 choice=choice,
+                ran=ran,
                 time_us=time_us,
                 wrong=wrong,
                 source=self.source,

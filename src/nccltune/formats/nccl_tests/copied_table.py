@@ -54,6 +54,8 @@ _ASSUMED = (
 )
 
 
+_ROUGH = 0.006
+_COARSE = "times of too few digits are computed from algbw"
 _WIDER = "rows have more cells than the header names: the first ones, which agree, are read"
 
 
@@ -65,6 +67,12 @@ class _Timing(NamedTuple):
     busbw: Number | None
     wrong: int | None
     exact: bool
+
+    @property
+    def rounded(self) -> bool:
+        """Return whether the bandwidth has digits enough for the time, and the time has not."""
+        rate, time = self.algbw, self.time
+        return rate is not None and rate.gives_time and time.half > max(_ROUGH * time.value, 0.5)
 
 
 class _Row(NamedTuple):
@@ -349,7 +357,10 @@ class CopiedTable:
             busbw = timing.busbw
             time_us: float | None = timing.time.value
             exact = busbw is not None and timing.exact and busbw.half <= 0.00501
-            if self._rate == "algbw" and timing.algbw is not None:
+            if timing.rounded and timing.algbw is not None:
+                self.report.flag(FlagKind.NOTE, _COARSE, row.line)
+                time_us, exact = size / (timing.algbw.value * 1e3), True
+            elif self._rate == "algbw" and timing.algbw is not None:
                 time_us = size / (timing.algbw.value * 1e3)
                 if busbw is not None:
                     self._add_ratio(busbw, timing.algbw)

@@ -18,7 +18,8 @@ from nccltune.model.collective import Collective
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
     " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte"
-    " sizeb sz payloadsz msgsz messagesz datasz bufsize transfersize tensorsize tensorbytes",
+    " sizeb sz message msg payloadsz msgsz messagesz datasz bufsize transfersize tensorsize"
+    " tensorbytes",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
