@@ -146,8 +146,8 @@ class Reading:
         ):
             _refuse(report, describe(_start(self._file)))
         elif report.heads and report.error is None:
-            for found in unread_tables(_start(self._file, CHUNK_BYTES), report.heads):
-                report.flag(FlagKind.NOTE, found.message, found.line or 0)
+            for unread in unread_tables(_start(self._file, CHUNK_BYTES), report.heads):
+                report.flag(FlagKind.NOTE, unread.message, unread.line or 0)
         elif report.kind is FileKind.NCCL_LOG and report.error is None:
             if (found := describe_log(_start(self._file))) is not None:
                 _refuse(report, found)

@@ -135,8 +135,10 @@ _TITLE = re.compile(
 )
 
 
+# Without a bracket or a word before it, `us` is English.
 _TIMES = re.compile(
-    r"(?:[(\[]|\s)(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
+    r"(?:[(\[]|(?:,|\bin|\btimes?|\blatency)\s|\s(?!us\b))"
+    r"(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
     re.IGNORECASE,
 )
 

@@ -209,7 +209,7 @@ REFUSED = {
     },
     "no time": (
         markdown(["Size", "GB/s of a", "GB/s of b"], [[r[0], r[7], r[11]] for r in ROWS]),
-        "name it 'time (us)', or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'",
+        "name it 'algbw (GB/s)' or 'busbw (GB/s)'",
     ),
     "one comma": (
         separated(["Size", "Time (us)"], [[r[0], '"1,234"'] for r in ROWS]),
