@@ -322,17 +322,16 @@ class CommandLines:
 
     def _end_section(self, level: int) -> None:
         """End what an earlier section of a document forced: a heading begins another one."""
-        for name in _CHOICE:
-            if name in self._exported and name in self._lines:
-                self._elsewhere = (self._lines[name], f"{name}={self._exported.pop(name)}")
-            if 0 < level <= self._block_level:
+        self._end_choice(self._exported)
+        if 0 < level <= self._block_level:
+            for name in _CHOICE:
                 self._block.pop(name, None)
 
-    def _end_block(self) -> None:
-        """End what a paragraph sets that compares runs: the next table may be of another one."""
+    def _end_choice(self, settings: dict[str, str]) -> None:
+        """Remove the settings for a choice, which may be those of another run; keep where."""
         for name in _CHOICE:
-            if (value := self._block.pop(name, None)) is not None:
-                self._elsewhere = (self._lines[name], f"{name}={value}")
+            if name in settings and name in self._lines:
+                self._elsewhere = (self._lines[name], f"{name}={settings.pop(name)}")
 
     def _note_version(self, text: str, level: int, *, is_title: bool) -> None:
         """Keep the only version of NCCL that a title names."""
@@ -438,7 +437,7 @@ class CommandLines:
         apply to the next run only. Whether they apply to a later run is unknown.
         """
         if len(self._prose) > 1 and _COMPARES.search(" ".join(self._prose)):
-            self._end_block()
+            self._end_choice(self._block)  # the next table may be of another run
         self._prose = []
         stale = again and self._used and bool(self._block)
         ranks = None if again and self._used else self._ranks
