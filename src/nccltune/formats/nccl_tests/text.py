@@ -208,6 +208,7 @@ class _TextReader:
         if title is not None and (title[3] is None or self._begins_table()):
             self.title = title[title.lastindex or 0]
             self.side = self.title if self.title in SIDES else self.side
+            source.end_unlabelled()
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):

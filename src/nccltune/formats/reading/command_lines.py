@@ -38,7 +38,10 @@ _OF_DEFAULT = re.compile(
 )
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
-_PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
+# Behind a prompt, too.
+_PERSISTENT = re.compile(
+    r"(?:\S{1,80}[$#%>] ?|\W{0,8})(?:export|setenv|declare -x|typeset -x|set -gx)\s"
+)
 _PROGRAM = re.compile(
     r"(?:^|[\s/;&|'\"`(\[])(?P<program>[a-z_]{3,20}_perf)(?:_\w{1,20})?(?=[\s'\"`;]|$)"
 )

@@ -29,6 +29,19 @@ def markdown(*rows: Sequence[object]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
+def slower(rows: str) -> str:
+    """Return rows of 1.25 times the time."""
+    found = []
+    for line in rows.splitlines():
+        cells = line.split()
+        for at in (5, 9):
+            time = float(cells[at]) * 1.25
+            rate = int(cells[0]) / (time * 1e3)
+            cells[at : at + 3] = f"{time:.2f}", f"{rate:.2f}", f"{rate * 1.75:.2f}"
+        found.append(" ".join(cells))
+    return "\n".join(found) + "\n"
+
+
 TIMED = "All-reduce, 8 GPUs, 1 node:\n"
 SIZES = {
     # The only power of two that is printed so; with an algbw, only if that agrees.
@@ -159,6 +172,7 @@ SLOWER = markdown(("size", "time (us)"), ("1M", 105.5), ("2M", 140.4), ("4M", 19
 APART = {
     "headings": f"## Before\n\n{BOTH}\n## After\n\n{SLOWER}",
     "lines with a colon": f"Result of NCCL 2.28:\n\n{BOTH}\nResult of NCCL 2.29:\n\n{SLOWER}",
+    "rows without names": f"Ours:\n```\n{ROWS}```\nNCCL:\n```\n{slower(ROWS)}```\n",
     "versions as columns": "### Bus bandwidth in GB/s (8 GPUs)\n\n"
     + markdown(("Size", "2.28", "2.29"), ("1M", 30.7, 28.2), ("2M", 46.7, 40.5), ("4M", 80, 71)),
     "a diff": "".join(f"-{line}\n" for line in BOTH.splitlines()[2:])
@@ -184,6 +198,18 @@ def test_runs_under_titles_are_no_rounds_of_one_default(name: str, tmp_path: Pat
     found = compare_paths([path], assumed_noise=0.05, ranks=8)
     assert isinstance(found, SidesCompared)
     assert all(point.second_us > 1.08 * point.first_us for point in found.tests[0].points)
+
+
+def test_exports_behind_a_prompt_differ(tmp_path: Path) -> None:
+    path = tmp_path / "all_reduce.md"
+    runs = ((1, ROWS), (0, slower(ROWS)))
+    head = "\n".join(list(MADE.head())[-3:])
+    path.write_text(
+        "".join(f"me@h1:~$ export NCCL_P2P_DISABLE={on}\n{head}\n{rows}" for on, rows in runs)
+    )
+    found = compare_paths([path], assumed_noise=0.05, ranks=8)
+    assert isinstance(found, SidesCompared)
+    assert "NCCL_P2P_DISABLE" in str(found.different)
 
 
 def test_numbered_repeats_under_titles_are_rounds(tmp_path: Path) -> None:
