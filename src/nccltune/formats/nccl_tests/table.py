@@ -293,9 +293,10 @@ class TableReader:
             self.share,
             run.command.collective if run.command is not None else None,
         )
-        if not isinstance(named, Collective) and context.collective is not None:
-            report.flag(FlagKind.NOTE, only_collective(context.collective), self.line)
-            named = context.collective
+        only = None if isinstance(named, Collective) else context.collective
+        if only and not contradiction(only, shape, factor, self.share, known_ranks):
+            report.flag(FlagKind.NOTE, only_collective(only), self.line)
+            named = only
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()
         found = self.found

@@ -93,7 +93,9 @@ _MOST_TITLE_WORDS = 4
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
 _WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
 # Titles of scripts, such as `[sweep] NP=8 NNODES=2`.
-_NODES_SET = re.compile(r"(?<![\w.-])n(?:um_?|n)?odes\s?[=:]\s?(?P<nodes>\d{1,5})\b", re.IGNORECASE)
+_NODES_SET = re.compile(
+    r"(?<![\w.-])(?:n|num_?)?nodes\s?[=:]\s?(?P<nodes>\d{1,5})\b", re.IGNORECASE
+)
 _WORLD = re.compile(
     r"(?:(?<![\w-])(?:NP|TP)(?==\d)|world[ _-]?size|(?:total|number of) (?:ranks|gpus)|nranks)"
     r"\W{1,8}(?P<ranks>\d{1,6})\b",

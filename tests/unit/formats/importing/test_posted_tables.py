@@ -148,6 +148,14 @@ def test_the_only_collective_of_a_text_and_tables_that_are_not_read(tmp_path: Pa
     assert any("not read: a table with the columns Size, Apr-09, Apr-16" in note for note in notes)
 
 
+def test_a_text_names_no_collective_that_the_columns_contradict(tmp_path: Path) -> None:
+    names = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+    row = "8192  1024  float  none  0  12.11  0.68  0.34  0\n"
+    found = one(tmp_path, f"We wanted the all-reduce.\n\n{names}{row}")
+    assert not found.samples
+    assert "gather or scatter of 2 ranks" in found.sentence("collective_unknown")
+
+
 def test_a_paragraph_about_several_runs_forces_nothing(tmp_path: Path) -> None:
     words = "We compared NCCL_ALGO=Ring to the default,\nand got with the default:\n\n"
     found = one(tmp_path, words + TABLE)
