@@ -7,7 +7,7 @@ writes everything or nothing.
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from nccltune.formats.importing.run_times import (
 from nccltune.formats.importing.spool import Resolved, Spool
 from nccltune.formats.importing.writer import StudyWriter, take_back_interrupted
 from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.reading.file_names import headings_apart, without_repeat
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import NO_RECORDING, common
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
+from nccltune.formats.text.lines import visible
 from nccltune.model.choice import choice_label
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -210,6 +212,7 @@ def _read(reading: Reading, spool: Spool) -> File:
     for batch in reading.batches():
         runs[batch.run] = None
         spool.add(batch)
+    _keep_apart(runs)
     file = File(report, list(runs), item.path)
     if report.error is not None:
         return file
@@ -223,6 +226,21 @@ def _read(reading: Reading, spool: Spool) -> File:
             text = text or normal_text_id(reading.content())
         run.name(f"{text} {number}")
     return file
+
+
+def _keep_apart(runs: Iterable[RunFound]) -> None:
+    """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`."""
+    alike: dict[RunKey, list[RunFound]] = {}
+    for run in runs:
+        if not run.heading:
+            alike.setdefault(run.key, []).append(run)
+    for group in alike.values():
+        titles = list(dict.fromkeys(without_repeat(run.title) for run in group))
+        apart = headings_apart(titles) if len(titles) > 1 else set()
+        for run in group:
+            if (title := without_repeat(run.title)) in apart - {""}:
+                conditions = *(run.facts.conditions or ()), f"under {visible(title, 60)!r}"
+                run.facts = msgspec.structs.replace(run.facts, conditions=conditions)
 
 
 def _leave_out_known(homes: list[Study], files: list[File]) -> None:

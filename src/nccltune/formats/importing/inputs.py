@@ -22,15 +22,17 @@ from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
-from nccltune.formats.importing.unrecognised import Described, describe, describe_log
+from nccltune.formats.importing.unrecognised import Described, describe, describe_log, unread_tables
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
 from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
+from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
+from nccltune.formats.reading.table_header import unit_of_times
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.study import names
@@ -143,6 +145,9 @@ class Reading:
             or (nothing and report.tables and report.kind is FileKind.NCCL_TESTS_TEXT)
         ):
             _refuse(report, describe(_start(self._file)))
+        elif report.heads and report.error is None:
+            for unread in unread_tables(_start(self._file, CHUNK_BYTES), report.heads):
+                report.flag(FlagKind.NOTE, unread.message, unread.line or 0)
         elif report.kind is FileKind.NCCL_LOG and report.error is None:
             if (found := describe_log(_start(self._file))) is not None:
                 _refuse(report, found)
@@ -238,15 +243,15 @@ def read_inputs(
         )
         try:
             with _opened(item, spool) as file:
-                reader = _prepare(file, report)
+                reader = _prepare(file, report, context)
                 yield Reading(report, reader, file, context, item)
         except OSError as error:
             report.refuse(f"cannot be read: {error.strerror}")
             yield Reading(report, None, None, context, item)
 
 
-def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
-    """Hash the file and return its reader.
+def _prepare(file: BinaryIO, report: FileReport, context: Context) -> Reader | None:
+    """Hash the file and return its reader; put what its start states for all into the context.
 
     If the file has no reader, return None and put the reason into the report.
     """
@@ -256,6 +261,8 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
     if not head:
         report.refuse("is empty")
         return None
+    text = head.decode(encoding_of(head[:4]), errors="replace")
+    context.collective, context.unit = collective_of_title(text), unit_of_times(text)
     try:
         report.kind = kind_of(head)
         if report.kind is FileKind.UNKNOWN and len(head) == HEAD_BYTES:
@@ -282,9 +289,9 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
     return READERS.get(report.kind)
 
 
-def _start(file: BinaryIO) -> str:
+def _start(file: BinaryIO, most: int = MOST_BYTES) -> str:
     file.seek(0)
-    data = file.read(MOST_BYTES)
+    data = file.read(most)
     return data.decode(encoding_of(data[:4]), errors="replace")
 
 

@@ -165,8 +165,11 @@ def _refuse(
         else "of different platforms, and a study is of one"
     )
     compare = _compare_hint([str(study.path)] if seeded else [], paths)
+    what = "the files are"
+    if not seeded and by_fact.keys() == {"measured"}:
+        what, whose = "the runs are", "of different conditions, and a study pools its runs"
     raise InputError(
-        f"the files are {whose}; nothing was written\n" + "\n".join(shown),
+        f"{what} {whose}; nothing was written\n" + "\n".join(shown),
         where=str(study.path),
         hint="--split writes one study for each platform"
         + ("; or name only the files of one" if seeded or len(set(paths)) > 1 else "")

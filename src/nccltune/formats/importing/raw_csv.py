@@ -18,7 +18,7 @@ from nccltune.formats.importing.raw_header import (
 from nccltune.formats.importing.raw_row import RawColumn, RawRow
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.choice_evidence import Label, find_label
-from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.collective_names import collective_of_title, only_collective
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
@@ -26,6 +26,7 @@ from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
+    ROUNDED_SIZES,
     Number,
     PossibleBytes,
     size_of,
@@ -44,6 +45,7 @@ from nccltune.formats.text.lines import encoding_of, line_blocks, visible
 from nccltune.model.choice import (
     DEFAULT,
     AnyChoice,
+    Choice,
     choice_label,
 )
 from nccltune.model.collective import Collective
@@ -140,7 +142,7 @@ def _section(line: str, below: list[str]) -> str | None:
     words = [cell for cell in cells if cell]
     if len(words) != 1 or not any(map(str.isalpha, words[0])):
         return None
-    after = next((other for other in below if other.strip(" ,;\t\r")), "")
+    after = next((other for other in below if other.strip(" ,;\t\r`")), "")
     return words[0] if _raw_header(after) is not None else None
 
 
@@ -155,6 +157,7 @@ def _readers(header: Header, context: Context, line: int, title: str) -> list["_
     headings = [heading for heading, _ in runs]
     apart = set(headings) if context.options.comparing else headings_apart(headings)
     context.report.tables += 1
+    context.report.heads.add(line)
     readers = [
         _Rows(each, context, line, heading, title, apart=heading in apart)
         for heading, each in runs or [("", header)]
@@ -189,8 +192,14 @@ class _Rows:
         self.heading, self.title = heading, title
         self._names = [column.name for column in header.columns]
         self._collective = (
-            collective_of_title(heading) or collective_of_title(title) or context.options.collective
+            collective_of_title(heading)
+            or collective_of_title(title)
+            or context.options.collective
+            or context.collective
         )
+        stated = {"collective", "op"} & header.roles or context.options.collective
+        if not stated and self._collective is context.collective is not None:
+            self.report.flag(FlagKind.NOTE, only_collective(context.collective), line)
         self._scale = scale_of_heading(heading), scale_of_heading(title)
         self.counts_rows = True
         self._facts = PlatformFacts(conditions=(f"column {heading!r}",) if apart else None)
@@ -203,6 +212,10 @@ class _Rows:
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
         self._differing = DifferingColumns(header)
+        self._apart = self._differing.named
+        self._variant = ""
+        # rccl-tests names what ran, which was not forced.
+        self._of_rccl = {"redop", "algo", "proto", "nchannels"} <= set(self._names)
         self.places: dict[str, RawColumn] = {}
         for role in sorted(header.roles - {"time", "spread", OTHER_RUN}):
             self.places[role] = self._only(role)
@@ -210,7 +223,7 @@ class _Rows:
             self.places["collective"] = self.places.pop("op")
         self._times = self._time_columns()
         needed = {"size"}
-        if self._collective is None:
+        if self._collective is None and not {"algbw", "busbw", "ranks"} <= header.roles:
             needed.add("collective")
         if {"algorithm", "protocol"} & header.roles:
             needed |= {"algorithm", "protocol"}
@@ -281,11 +294,13 @@ class _Rows:
             sample.registered,
             sample.pipe_ops,
             sample.choice,
+            self._variant,
         )
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = RunFound(self.source)
             run.heading, run.facts = self.heading, self._facts
+            run.title = ", ".join(filter(None, (self.title.rstrip(": "), self._variant)))
             run.line = self.line if self.heading else 0
             run.collective, run.registered = sample.collective, sample.registered
             run.nodes, run.ranks = sample.nodes, sample.ranks
@@ -300,7 +315,9 @@ class _Rows:
         return not title and [column.name for column in header.columns] == self._names
 
     def ends_at(self, line: str) -> bool:
-        """Return whether a line ends the table: in Markdown, one without bars does."""
+        """Return whether a line ends the table: the end of a block, or one without its bars."""
+        if line.startswith("```"):
+            return True
         return self.header.separator == "|" and not cells_of(line, "|") and line.count("|") < 2
 
     def samples(self, line: str, number: int) -> list[Sample]:
@@ -325,9 +342,10 @@ class _Rows:
             self.header = self.header._replace(columns=united)
             return []
         self.report.rows += self.counts_rows
+        self._variant = ", ".join(cells[at] for at in self._apart if cells[at])
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:
-            name = self._differing.add(_key(sample), cells)
+            name = self._differing.add((*_key(sample), self._variant), cells)
             if name:
                 raise CellError(
                     f"the column {name!r} differs from an earlier row of the same size and choice,"
@@ -340,12 +358,14 @@ class _Rows:
     def _row(self, read: RawRow, number: int) -> list[Sample]:
         options = self.context.options
         collective = read.collective() if "collective" in self.places else self._collective
-        assert collective is not None
+        collective = collective or self._by_bandwidths(read)
         sizes = read.of("size", lambda cell: size_of(cell, self._unit("size")))
         assert sizes is not None
         if self.heading and not any(read.cells(*_BANDWIDTHS, "time")):
             return []
-        choice = read.choice() or self._choice(collective)
+        named = read.choice()
+        ran = named if self._of_rccl and isinstance(named, Choice) else None
+        choice = (named if ran is None else None) or self._choice(collective)
         if choice is None:
             self.report.cannot_read(number, "", self._labels[collective].problem)
             return []
@@ -386,6 +406,7 @@ class _Rows:
                 pipe_ops=max(pipe, 1),
                 in_place=in_place,
                 choice=choice,
+                ran=ran,
                 time_us=time_us,
                 wrong=wrong,
                 source=self.source,
@@ -398,6 +419,19 @@ class _Rows:
         if not samples:
             raise CellError("the row has no time", "write a number above 0")
         return samples
+
+    def _by_bandwidths(self, read: RawRow) -> Collective:
+        """Return the only collective with such bandwidths: all-reduce has the largest busbw.
+
+        Raises CellError if it is another, or cannot be known.
+        """
+        ranks = read.number("ranks", "a number of ranks", 1, "is unknown") or 0
+        rates = [read.bandwidth(role) for role in ("algbw", "busbw")]
+        algbw, busbw = (rate.value if rate is not None else 0.0 for rate in rates)
+        if ranks > 2 and abs(busbw - algbw * Collective.ALLREDUCE.bus_factor(ranks)) < 0.02 * busbw:
+            self._collective = Collective.ALLREDUCE
+            return Collective.ALLREDUCE
+        raise self._missing("collective")
 
     def _choice(self, collective: Collective) -> AnyChoice | None:
         """Return the choice of rows that name none: by the options or the heading."""
@@ -447,7 +481,7 @@ class _Rows:
 
     def _numbered(self, sample: Sample) -> Sample:
         """Return the sample with its round: how many rows of its conditions came before it."""
-        key = _key(sample)
+        key = *_key(sample), self._variant
         cycle = self._passes.get(key, 0)
         self._passes[key] = cycle + 1
         return msgspec.structs.replace(sample, round=cycle) if cycle else sample
@@ -460,6 +494,8 @@ class _Rows:
         number: int,
     ) -> int:
         """Return the bytes of a size: the bandwidths decide what its prefix means."""
+        if sizes.rounded:
+            self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, number)
         if sizes.binary == sizes.decimal:
             assert sizes.binary is not None
             return sizes.binary

@@ -39,6 +39,7 @@ _PROSE = re.compile(
     re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
+_SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
@@ -182,6 +183,18 @@ def describe_log(text: str) -> Described | None:
     return _of_test(text)
 
 
+def unread_tables(text: str, heads: set[int]) -> Iterator[Described]:
+    """Describe the drawn tables by size whose names are not on one of the lines `heads`."""
+    lines = _lines(text)
+    for table in _tables(lines):
+        sized = any(column_of(name).role == "size" for name in table.names)
+        values = [sum(map(bool, map(_VALUE_CELL.fullmatch, row))) for row in table.first[:2]]
+        drawn = sized and "|" in lines[table.line - 1] and table.line not in heads
+        if drawn and min(values) > 1:
+            found = _of_table(table)
+            yield found._replace(message=found.message.replace("has ", "not read: ", 1))
+
+
 def _lines(text: str) -> list[str]:
     return [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
 
@@ -289,6 +302,8 @@ def _of_table(table: _Table) -> Described:
         return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
     if not table.sized:
         missing = "none is named the size of a call, so there is no time for each size"
+        if any(map(_SHAPE.fullmatch, table.names)):
+            rename = ", or add a column 'size (bytes)': elements of a call x bytes of their type"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         missing = "no name or unit says which are times or bandwidths"
@@ -302,6 +317,8 @@ def _of_table(table: _Table) -> Described:
             what + missing, logs if table.logs or chosen else logs + rename, table.line
         )
     missing = "which one is the time of a call is not known, or rows have other columns"
+    if not any(column_of(name).role == "size" for name in table.names):
+        missing = "which one is the size of a call is not known"
     return Described(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
 
 

@@ -21,6 +21,7 @@ from nccltune.formats.nccl_tests.columns import (
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
+    ROUNDED_SIZES,
     Number,
     PossibleBytes,
     bandwidth_of,
@@ -53,6 +54,11 @@ _ASSUMED = (
 )
 
 
+_ROUGH = 0.006
+_COARSE = "times of too few digits are computed from algbw"
+_WIDER = "rows have more cells than the header names: the first ones, which agree, are read"
+
+
 class _Timing(NamedTuple):
     """The cells of one placement: its time, its bandwidths and the number of wrong elements."""
 
@@ -61,6 +67,12 @@ class _Timing(NamedTuple):
     busbw: Number | None
     wrong: int | None
     exact: bool
+
+    @property
+    def rounded(self) -> bool:
+        """Return whether the bandwidth has digits enough for the time, and the time has not."""
+        rate, time = self.algbw, self.time
+        return rate is not None and rate.gives_time and time.half > max(_ROUGH * time.value, 0.5)
 
 
 class _Row(NamedTuple):
@@ -85,6 +97,7 @@ class CopiedTable:
         self.report = report
         self._line = line
         self._columns = list(header.columns)
+        self._scaled = {role: at for role in ("nodes", "ranks") for at in header.at(role)[:1]}
         self._left = {role: header.at(role) for role in _LABELS}
         for role, places in self._left.items():
             if len(places) > 1:
@@ -113,11 +126,22 @@ class CopiedTable:
         self._rows: list[_Row] = []
         self._differing = DifferingColumns(header)
         self._mixed = ""
+        self._scales: set[tuple[str, ...]] = set()
 
     @property
     def left(self) -> frozenset[str]:
         """Return the columns before the times that have values."""
         return frozenset(self._filled)
+
+    @property
+    def stated(self) -> tuple[int | None, int | None]:
+        """Return the nodes and ranks in columns of those; None for what the rows do not state."""
+        cells = dict(zip(self._scaled, min(self._scales, default=()), strict=False))
+        nodes, ranks = (
+            int(cell) if (cell := cells.get(role, "")).isdecimal() else None
+            for role in ("nodes", "ranks")
+        )
+        return nodes, ranks
 
     def _placements(self, times: list[int], above: list[str]) -> list[str]:
         named = [self._columns[at].placement for at in times]
@@ -167,6 +191,10 @@ class CopiedTable:
             split = text.split()
             if self.header.separator == " " and len(split) == len(self._columns):
                 cells = split
+            elif len(cells) > len(self._columns) and self._checkable:
+                # Size, time and bandwidth of each row must agree, so that none is in another place.
+                self.report.flag(FlagKind.NOTE, _WIDER, number)
+                cells = cells[: len(self._columns)]
             elif len(cells) > size_at and cells[size_at][:1].isdigit() and self._numbers(cells):
                 few = f"{len(cells)} cells where the header names {len(self._columns)}"
                 self.report.cannot_read(number, text, few)
@@ -192,6 +220,9 @@ class CopiedTable:
     def _add(self, cells: list[str], text: str, number: int) -> None:
         row = self._row(cells, text, number)
         self._rows.append(row)
+        self._scales.add(tuple(cells[at] for at in self._scaled.values()))
+        if len(self._scales) > 1:
+            self._mixed = self._mixed or " and ".join(self._scaled)
         if row.sizes.binary or row.sizes.decimal:
             key = row.sizes, row.dtype, row.redop, row.root
             self._mixed = self._mixed or self._differing.add(key, cells)
@@ -199,6 +230,11 @@ class CopiedTable:
     def _refuse(self, error: CellError, text: str, number: int) -> None:
         hint = f" ({error.hint})" if error.hint else ""
         self.report.cannot_read(number, text, f"{error.message}{hint}")
+
+    @property
+    def _checkable(self) -> bool:
+        """Return whether each time has an algbw, which no other size and time have."""
+        return not self._rate and all(group["algbw"] is not None for group in self._groups)
 
     def _numbers(self, cells: list[str]) -> bool:
         return sum(cell[:1].isdigit() for cell in cells) >= min(3, len(self._columns))
@@ -275,12 +311,14 @@ class CopiedTable:
         self._rows, self._open = [], []
         if self._mixed:
             mixed = (
-                f"rows of one size differ in the column {self._mixed!r}, which is not known: split"
-                " the table by it, because a table is one run"
+                f"rows differ in the column {self._mixed!r}: split the table by it, because a table"
+                " is one run"
             )
             self.report.cannot_read(rows[0].line, rows[0].text, mixed, len(rows))
             return []
         binary = self._prefixes(rows)
+        if (first := next((row for row in rows if row.sizes.rounded), None)) is not None:
+            self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, first.line)
         found, lost = [], 0
         rough: list[tuple[Number, Number]] = []
         for row in rows:
@@ -319,7 +357,10 @@ class CopiedTable:
             busbw = timing.busbw
             time_us: float | None = timing.time.value
             exact = busbw is not None and timing.exact and busbw.half <= 0.00501
-            if self._rate == "algbw" and timing.algbw is not None:
+            if timing.rounded and timing.algbw is not None:
+                self.report.flag(FlagKind.NOTE, _COARSE, row.line)
+                time_us, exact = size / (timing.algbw.value * 1e3), True
+            elif self._rate == "algbw" and timing.algbw is not None:
                 time_us = size / (timing.algbw.value * 1e3)
                 if busbw is not None:
                     self._add_ratio(busbw, timing.algbw)
@@ -343,14 +384,21 @@ class CopiedTable:
         if not open_rows:
             return True
 
-        def fits(binary: bool) -> int:
-            sizes = ((row, row.sizes.binary if binary else row.sizes.decimal) for row in open_rows)
-            return sum(size is not None and self._fault(row, size) is None for row, size in sizes)
+        def fits(binary: bool) -> tuple[int, int]:
+            sizes = [(row, row.sizes.binary if binary else row.sizes.decimal) for row in open_rows]
+            fit = [(row, size) for row, size in sizes if size and self._fault(row, size) is None]
+            checked = sum(self._is_checked(row) for row, _ in fit)
+            return checked, sum(size.bit_count() == 1 for _, size in fit)
 
         as_binary, as_decimal = fits(True), fits(False)
-        if as_binary == as_decimal:
+        if as_binary[0] == as_decimal[0] and as_binary >= as_decimal:
             self.report.flag(FlagKind.NOTE, BINARY_PREFIXES, open_rows[0].line)
         return as_binary >= as_decimal
+
+    def _is_checked(self, row: _Row) -> bool:
+        """Return whether a count or a bandwidth shows what the size of a row is."""
+        rates = (timing and (timing.algbw or timing.busbw) for timing in row.timings)
+        return row.elements > 0 or (not self._rate and any(rates))
 
     def _fault(self, row: _Row, size: int) -> str | None:
         """Return why the numbers of a row disagree; None if they agree."""
@@ -408,9 +456,11 @@ def _no_time(header: Header) -> str:
     names = header.times_named or header.unknown
     listed = f" (not known: {', '.join(names[:5])})" if names else ""
     keep = "keep one of them and name it" if len(names) > 1 else "name it"
-    other = ""
-    if any(re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names):
-        other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'"
+    rates = [re.search(r"bw|bandwidth|GB/?s", name, re.IGNORECASE) for name in names]
+    if names and all(rates):
+        which = "which bandwidth a column is, is not known"
+        return f"{which}{listed}: name it 'algbw (GB/s)' or 'busbw (GB/s)', as 'NAME busbw (GB/s)'"
+    other = ", or name bandwidths 'algbw (GB/s)' or 'busbw (GB/s)'" if any(rates) else ""
     return f"no column is known to be the time of a call{listed}: {keep} 'time (us)'{other}"
 
 

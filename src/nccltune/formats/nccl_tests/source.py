@@ -140,7 +140,7 @@ class SourceReader:
         self._drop_cut(why)
         for copied, table in self._copied:
             rows = copied.rows()
-            table.left = copied.left
+            table.left, table.stated = copied.left, copied.stated
             for row in rows:
                 if row[1]:
                     table.keep(row)
@@ -177,6 +177,7 @@ class SourceReader:
             self.report.flag(FlagKind.NOTE, _NO_PLACEMENTS, number)
         layout.place(text)
         self.report.tables += 1
+        self.report.heads.add(number)
         self.table = TableReader(self.run, layout, self.context, number, self._logs)
         self.table.copies = self._copies
         self.table.sound = len(layout.in_place) == len(PLACEMENTS)
@@ -205,6 +206,7 @@ class SourceReader:
         if "table" in self.run.seen:
             self.end_run("a new table began in the middle of a row")
         self._start("table")
+        self.report.heads.add(number)
         try:
             runs = [
                 (heading, CopiedTable(each, self._placements, self.report, number))

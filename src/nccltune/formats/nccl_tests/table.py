@@ -28,7 +28,7 @@ from nccltune.formats.reading.choice_evidence import (
     pinned_channels,
     tuner_of,
 )
-from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.collective_names import collective_of_title, only_collective
 from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import scale_of_heading, scale_of_name
@@ -98,6 +98,7 @@ class TableReader:
         self.share: float | None = None
         self._most_algbw = 1.0
         self.apart = False
+        self.stated: tuple[int | None, int | None] = (None, None)
         self.counts_rows = True
         self.sound = True
         self.found = RunFound()
@@ -280,7 +281,7 @@ class TableReader:
         known_ranks = run.ranks or log.ranks or options.ranks
         columns = self.left | ({"error"} & set(self.layout.labels))
         shape = Shape(*rows[0][1:6])._replace(columns=columns)
-        factor = None if self.layout.cpu_time else bus_factor_of(rows)
+        factor = None if self.layout.cpu_time else bus_factor_of(rows) or self.layout.ratio
         named = collective_of_title(self.found.heading) or find_collective(
             run.collective,
             shape,
@@ -292,6 +293,10 @@ class TableReader:
             self.share,
             run.command.collective if run.command is not None else None,
         )
+        only = None if isinstance(named, Collective) else context.collective
+        if only and not contradiction(only, shape, factor, self.share, known_ranks):
+            report.flag(FlagKind.NOTE, only_collective(only), self.line)
+            named = only
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()
         found = self.found
@@ -359,7 +364,9 @@ class TableReader:
             logged=(log.nodes, log.ranks),
             logged_hosts=None if self._logs is None else self._logs.hosts(log.ranks),
             given=(options.nodes, options.ranks),
-            stated=run.stated if any(run.stated) else scale_of_heading(self.found.heading),
+            stated=next(
+                filter(any, (self.stated, run.stated)), scale_of_heading(self.found.heading)
+            ),
             commanded=command.ranks,
             commanded_nodes=command.nodes,
             titled=command.titled,

@@ -30,7 +30,7 @@ from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, with_title
-from nccltune.formats.text.diffs import is_diff, sides_of_diff
+from nccltune.formats.text.diffs import SIDES, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.stamps import Stamps, stamp_of
@@ -63,8 +63,11 @@ _BARE_LINE = re.compile(
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
 _SEPARATED = re.compile(r"[,;|\t]")
 _QUOTED = re.compile(r"(?:\s{0,8}>){1,8} ?(?=\s*[|\w])")
-# The heading of a section of a document; with one #, it may be a line of a test's header.
-_SECTION = re.compile(r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?")
+# The heading of a section of a document, or a line that ends with a colon. With one #, it may be a
+# line of a test's header.
+_SECTION = re.compile(
+    r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?|([^\W\d][^:|=]{0,78}?) ?:"
+)
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -163,7 +166,7 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
-        self.above = self.title = ""
+        self.above = self.title = self.side = ""
         self.below: list[str] = []
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
@@ -172,7 +175,7 @@ class _TextReader:
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
-        run.title = self.title
+        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side))))
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
@@ -201,8 +204,11 @@ class _TextReader:
                 self.report.ignored += 1
                 return
         body = text.lstrip()
-        if (title := _SECTION.fullmatch(body.rstrip())) is not None:
-            self.title = title[1] or title[2]
+        title = _SECTION.fullmatch(body.rstrip())
+        if title is not None and (title[3] is None or self._begins_table()):
+            self.title = title[title.lastindex or 0]
+            self.side = self.title if self.title in SIDES else self.side
+            source.end_unlabelled()
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):
@@ -251,7 +257,8 @@ class _TextReader:
             text = _QUOTED.sub("", text)
             body = text.lstrip()
         untitled = text
-        text, self.above = with_title(text, self.above, self.below), text
+        unit = self.context.unit
+        text, self.above = with_title(text, self.above, self.below, unit), text
         # The names of columns may be settings, which are those of a column.
         if header_of(text) is None and self.commands.observe(
             body, number, heads=self._heads(untitled)
@@ -275,6 +282,11 @@ class _TextReader:
             self.report.cannot_read(number, text, "a result row behind words that are not known")
         else:
             self.report.ignored += 1
+
+    def _begins_table(self) -> bool:
+        """Return whether the next line is of a table, a code block or a command."""
+        after = next((line.lstrip() for line in self.below if line.strip()), "")
+        return after[:1] in "#|`$~" or header_of(after) is not None
 
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""

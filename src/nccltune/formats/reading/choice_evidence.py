@@ -147,10 +147,12 @@ def find_label(
     _flag_limits(claims, pinned, report, line)
     if command is not None and command.elsewhere is not None and not log.would_tell:
         at, setting = command.elsewhere
-        sentence = (
-            f"line {at} sets {setting} under another heading: whether it holds here is unknown"
+        report.flag(
+            FlagKind.CHOICE_UNCONFIRMED,
+            f"line {at} names {setting} under another heading or beside others: whether it holds"
+            " here is unknown (else give --choice)",
+            line,
         )
-        report.flag(FlagKind.CHOICE_UNCONFIRMED, f"{sentence} (else give --choice)", line)
     _flag_default(log, tuner_of(log, command), named, report, line)
     return Label(DEFAULT)
 

@@ -40,6 +40,11 @@ def collective_of_title(title: str) -> Collective | None:
     return found[0] if len(found) == 1 else None
 
 
+def only_collective(collective: Collective) -> str:
+    """Return the note on a table of the only collective that its text names."""
+    return f"{collective.value}: the only collective that the text names (else give --collective)"
+
+
 def collective_of_program(program: str) -> Collective | None:
     """Return the collective of an nccl-tests binary (`all_reduce_perf_mpi`); None if unknown."""
     stem = PurePath(program).name.partition("_perf")[0].replace("_", "")

@@ -38,7 +38,10 @@ _OF_DEFAULT = re.compile(
 )
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
-_PERSISTENT = re.compile(r"\W{0,8}(?:export|setenv|declare -x|typeset -x|set -gx)\s")
+# Behind a prompt, too.
+_PERSISTENT = re.compile(
+    r"(?:\S{1,80}[$#%>] ?|\W{0,8})(?:export|setenv|declare -x|typeset -x|set -gx)\s"
+)
 _PROGRAM = re.compile(
     r"(?:^|[\s/;&|'\"`(\[])(?P<program>[a-z_]{3,20}_perf)(?:_\w{1,20})?(?=[\s'\"`;]|$)"
 )
@@ -48,7 +51,7 @@ _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "ei
 _NODE = "(?:节点|節點|ノード|노드)"
 # A heading such as `### Two Nodes`, or a line that begins with the number.
 _OF_NODES = re.compile(
-    r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,60}?|)(?<![\w.-])"
+    r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,120}?|)(?<![\w.-])"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:[ -]nodes?\b|\s?{_NODE})",
     re.IGNORECASE,
 )
@@ -75,6 +78,11 @@ _TEST = re.compile(
     r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?)\b|_perf\b", re.IGNORECASE
 )
 _MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server)", re.IGNORECASE)
+# A paragraph that compares a setting may be about another table than the next one.
+_COMPARES = re.compile(
+    r"\b(?:default|instead|versus|vs|compar\w+|than|without|unset|both|either|or|but)\b",
+    re.IGNORECASE,
+)
 # Such a sentence may be about another run than the table below it.
 _CONTRAST = re.compile(
     r"\b(?:but|however|while|multi\w*|fine|ok|okay|works?|worked|expected?)\b", re.IGNORECASE
@@ -84,8 +92,13 @@ _LONGEST_TITLE = 160
 _MOST_TITLE_WORDS = 4
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
 _WRAPPER = re.compile(r"(?:^|[\s/])[\w.-]{1,60}\.(?:sh|py|sbatch|slurm)(?=\s|$)(?:\s.{0,300})?$")
+# Titles of scripts, such as `[sweep] NP=8 NNODES=2`.
+_NODES_SET = re.compile(
+    r"(?<![\w.-])(?:n|num_?)?nodes\s?[=:]\s?(?P<nodes>\d{1,5})\b", re.IGNORECASE
+)
 _WORLD = re.compile(
-    r"(?:world[ _-]?size|(?:total|number of) (?:ranks|gpus)|nranks)\W{1,8}(?P<ranks>\d{1,6})\b",
+    r"(?:(?<![\w-])(?:NP|TP)(?==\d)|world[ _-]?size|(?:total|number of) (?:ranks|gpus)|nranks)"
+    r"\W{1,8}(?P<ranks>\d{1,6})\b",
     re.IGNORECASE,
 )
 _EACH = r"\s{0,2}(?:gpus?|ranks?|(?:nvidia |amd )?(?:[ABHVLTP]\d{1,3}|GB\d00|GH200|MI\d{3}|RTX))"
@@ -146,6 +159,7 @@ _LEVEL = re.compile(r"#{2,6}(?=\s\S)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
+_MOST_PROSE = 400
 # A line of a printed script, such as `#export NCCL_ALGO=Ring`. With a blank, `#` may be a prompt.
 _COMMENTED_OUT = re.compile(r"#{1,8}(?!SBATCH|PBS|BSUB)[A-Za-z]")
 _ECHO = re.compile(r"[+$>\s]{0,8}(?:echo|printf)\s")
@@ -233,12 +247,19 @@ class CommandLines:
         self._machine_level = 0
         self._version: str | None = None
         self._version_level = 0
+        self._last = 0
+        self._paragraph: list[str] = []
+        self._prose: list[str] = []
 
     def _note_title(self, text: str, number: int, *, heads: bool) -> None:
         """Keep the nodes and the collective that a heading names, until one of its level.
 
         `heads`: the line is directly above a table, so it is a title without a mark.
         """
+        if number != self._last + 1 or text[:1] in "#|`":
+            self._paragraph = []
+        self._last = number
+        self._paragraph.append(text[:_MOST_PROSE])
         text = " ".join(text.split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
@@ -276,13 +297,17 @@ class CommandLines:
         """Keep the nodes and ranks that a title or a sentence about a test names."""
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
+        if (said := _NODES_SET.search(text)) is not None and "," not in text[: said.start()]:
+            self._titled, self._level = (int(said["nodes"]) or 1, number), level
+            return
         found = _OF_NODES.match(text)
         if found is None and heads and not _CONTRAST.search(text):
             found = _COUNTED.search(text)
         matches = _OF_RANKS.finditer(text) if is_title else ()
         ranks = {int(match["ranks"]) for match in matches}
         nodes = _number_of(found["nodes"]) if found is not None else 1
-        if len(ranks) == 1 and not _EACH_NODE.search(text) and _are_all(text, nodes):
+        after = text[found.end("nodes") :] if found is not None else text
+        if len(ranks) == 1 and not _EACH_NODE.search(text) and _are_all(after, nodes):
             self._headed = ranks.pop() or None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
             self._headed = int(product[1]) * int(product[2]) or None
@@ -302,11 +327,16 @@ class CommandLines:
 
     def _end_section(self, level: int) -> None:
         """End what an earlier section of a document forced: a heading begins another one."""
-        for name in _CHOICE:
-            if name in self._exported and name in self._lines:
-                self._elsewhere = (self._lines[name], f"{name}={self._exported.pop(name)}")
-            if 0 < level <= self._block_level:
+        self._end_choice(self._exported)
+        if 0 < level <= self._block_level:
+            for name in _CHOICE:
                 self._block.pop(name, None)
+
+    def _end_choice(self, settings: dict[str, str]) -> None:
+        """Remove the settings for a choice, which may be those of another run; keep where."""
+        for name in _CHOICE:
+            if name in settings and name in self._lines:
+                self._elsewhere = (self._lines[name], f"{name}={settings.pop(name)}")
 
     def _note_version(self, text: str, level: int, *, is_title: bool) -> None:
         """Keep the only version of NCCL that a title names."""
@@ -377,6 +407,7 @@ class CommandLines:
                 or _PASSED.search(text) is not None
             )
         )
+        self._prose = self._prose if none else [] if self._forced else self._paragraph
         self._lines.update(dict.fromkeys(found, number))
         self._block_level = level if found else self._block_level
         lasting = _PERSISTENT.match(text) is not None and program is None
@@ -410,6 +441,9 @@ class CommandLines:
         `again` means that an earlier run of the text has ended. Settings that are not exported
         apply to the next run only. Whether they apply to a later run is unknown.
         """
+        if len(self._prose) > 1 and _COMPARES.search(" ".join(self._prose)):
+            self._end_choice(self._block)  # the next table may be of another run
+        self._prose = []
         stale = again and self._used and bool(self._block)
         ranks = None if again and self._used else self._ranks
         self._used = True
@@ -500,6 +534,7 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
     """
     command = has_program or _only_assigns(text)
     command = command or (not text.startswith("#") and _PERSISTENT.match(text) is not None)
+    command = command or (text[:1] == "#" and _IN_BRACKETS.search(text) is not None)
     command = (command or LAUNCHER.search(text) is not None) and _ECHO.match(text) is None
     found: dict[str, str] = {}
     for match in _ASSIGNMENT.finditer(text):

@@ -74,6 +74,8 @@ def nodes_of(launcher: str) -> int | None:
             if number and not number.isdecimal():
                 return None
             slots[host] = slots.get(host, 0) + (int(number) if number else 1)
+        if len(slots) == 1 and ":" not in listed["hosts"] and (processes or 1) > 1:
+            return None  # a placeholder, or a list that is cut
         if processes is None or processes >= sum(slots.values()):
             return len(slots)
         return len(slots) if each and processes == int(each["count"]) * len(slots) else None

@@ -44,6 +44,8 @@ class Context(msgspec.Struct, kw_only=True):
       choice and the collective.
     - `logs`: NCCL logs that were read from files of their own, by (host, process id).
     - `environment`: the settings in the output of `env` beside the file; None without one.
+    - `collective`: the only one that the start of the file names.
+    - `unit`: that of all times, by a sentence at its start; empty if none states it.
     - `modified`: the time of the file in seconds since 1970.
     """
 
@@ -53,6 +55,8 @@ class Context(msgspec.Struct, kw_only=True):
     logs: dict[tuple[str, int], NcclLog] = {}
     environment: Mapping[str, str] | None = None
     progress: Progress | None = None
+    collective: Collective | None = None
+    unit: str = ""
     modified: float | None = None
 
 

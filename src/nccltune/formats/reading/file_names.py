@@ -71,6 +71,11 @@ def headings_apart(headings: list[str]) -> set[str]:
     }
 
 
+def without_repeat(heading: str) -> str:
+    """Return a heading without the number of a repeat in it: `Run 2`, `default-rep1.log`."""
+    return _REPEAT.sub("", heading).strip()
+
+
 class NamedChoice(NamedTuple):
     """The choice in a name: a whole `choice`, or only one of `algorithm` and `protocol`.
 
@@ -136,7 +141,9 @@ _SIZED = re.compile(
 _NEGATIONS = ("no", "not", "non", "un", "anti", "without", "sans", "wo", "never", "de")
 _MACHINES = ("node", "host")
 _LONGEST_WORD = 64
-_REPEAT = re.compile(r"(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass)[ _#-]*\d+", re.I)
+_REPEAT = re.compile(
+    r"(?<![a-z])(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass|attempt|try)[ _#-]*\d+", re.I
+)
 
 
 def named_choice(name: str) -> NamedChoice | None:

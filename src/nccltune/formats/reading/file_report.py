@@ -147,6 +147,7 @@ class FileReport(msgspec.Struct, kw_only=True):
     - `asked`: the user named the file itself, not a folder above it.
     - `rows`: result rows that were understood. A row can give two samples: out of place and in
       place.
+    - `heads`: the lines of the names of columns that were read, or that are reported.
     - `rows_size_0`: rows of size 0, which give no sample.
     - `unreadable`: number of unreadable lines. The first few are in `first_unreadable`.
     - `ignored`: number of lines without a result, such as log lines.
@@ -159,6 +160,7 @@ class FileReport(msgspec.Struct, kw_only=True):
     size_bytes: int = 0
     file_hash: str = ""
     tables: int = 0
+    heads: set[int] = set()
     rows: int = 0
     rows_size_0: int = 0
     samples: int = 0

@@ -20,6 +20,7 @@ TIME_UNITS = {
 """Microseconds of a unit of time."""
 BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
 """The note on a file whose sizes are read with binary prefixes."""
+ROUNDED_SIZES = "sizes are rounded: each is read as the only power of two that is printed so"
 _EXACT = 0.006
 """The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _BINARY, _DECIMAL = 1024, 1000
@@ -42,11 +43,13 @@ _COMMA = re.compile(r"[+-]?\d+,\d+")
 class PossibleBytes(NamedTuple):
     """The bytes that a size may stand for: with binary and with decimal prefixes.
 
-    Both are equal for a size without a prefix. None: no whole number of bytes.
+    Both are equal for a size without a prefix. None: no whole number of bytes. A size that was
+    rounded, such as `0.06 MiB`, is the only power of two that is printed so.
     """
 
     binary: int | None
     decimal: int | None
+    rounded: bool = False
 
 
 class Number(NamedTuple):
@@ -76,11 +79,25 @@ def size_of(cell: str, unit: str) -> PossibleBytes:
     if match is None:
         raise CellError(f"{visible(cell, 40)!r} is not a size", "write bytes, or 64K, 1M, 2GiB")
     power = _POWERS[match["power"].upper()]
-    found = [number * base**power for base in (_BINARY, _DECIMAL)]
-    whole = [int(value) if value == int(value) >= 0 else None for value in found]
-    if whole == [None, None]:
+    found = [_rounded_bytes(number, base**power) for base in (_BINARY, _DECIMAL)]
+    binary, decimal = found[0], found[0] if match["binary"] else found[1]
+    if binary is None and decimal is None:
         raise CellError(f"{visible(cell, 40)!r} is no whole number of bytes", "write whole bytes")
-    return PossibleBytes(whole[0], whole[0] if match["binary"] else whole[1])
+    exact = {number * _BINARY**power, number * _DECIMAL**power}
+    return PossibleBytes(binary, decimal, not exact & {binary, decimal})
+
+
+def _rounded_bytes(number: Decimal, factor: int) -> int | None:
+    """Return the only power of two that is printed as `number`, or else the number if it is whole.
+
+    `factor` is the bytes of its unit.
+    """
+    exact, half = number * factor, _half(number) * factor
+    above = 1 << max(0, int(exact - half)).bit_length()
+    powers = [power for power in (above // 2, above, above * 2) if abs(power - exact) <= half]
+    if factor > 1 and len(powers) == 1:
+        return powers[0]
+    return int(exact) if exact == int(exact) >= 0 else None
 
 
 def time_of(cell: str, unit: Decimal | None, *, thousands: bool = False) -> tuple[Number, bool]:
@@ -144,9 +161,12 @@ def _simple(cell: str, factor: Decimal | None) -> Number | None:
 
 
 def _scaled(number: Decimal, factor: Decimal) -> Number:
-    _, _, exponent = number.as_tuple()
-    half = Decimal(5).scaleb(int(exponent) - 1) if isinstance(exponent, int) else Decimal(0)
-    return Number(float(number * factor), float(half * factor), factor != 1)
+    return Number(float(number * factor), float(_half(number) * factor), factor != 1)
+
+
+def _half(number: Decimal) -> Decimal:
+    """Return half a unit of the last digit of a number."""
+    return Decimal(5).scaleb(int(number.as_tuple().exponent) - 1)
 
 
 def _split(cell: str, noun: str, *, whole: bool = False) -> tuple[Decimal, str]:

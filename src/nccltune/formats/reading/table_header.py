@@ -18,7 +18,8 @@ from nccltune.model.collective import Collective
 _NAMES = {
     "size": "size bytes nbytes msgsize messagesize sizebytes datasize buffersize messagebytes"
     " msgbytes sizeinbytes messagesizebytes msgsizebytes payload payloadsize totalbytes sizebyte"
-    " tensorsize tensorbytes",
+    " sizeb sz message msg payloadsz msgsz messagesz datasz bufsize transfersize tensorsize"
+    " tensorbytes",
     "count": "count elements nelements numelements elems elementcount countelements",
     "type": "type dtype datatype",
     "redop": "redop reduction reductionop reduceop",
@@ -29,7 +30,7 @@ _NAMES = {
     "busbw": "busbw busbandwidth bbw",
     "#wrong": "wrong errors nwrong wrongresults",
     "error": "error",
-    "collective": "collective coll collectivetype colltype operation primitive collectivename"
+    "collective": "collective kind coll collectivetype colltype operation primitive collectivename"
     " ncclfunc func function",
     "op": "op",
     "algorithm": "algorithm algo alg ncclalgo",
@@ -37,7 +38,7 @@ _NAMES = {
     "choice": "choice algoproto algorithmprotocol",
     "channels": "channels nchannels numchannels nch channelcount",
     "nodes": "nodes nnodes numnodes nodecount",
-    "ranks": "ranks nranks numranks worldsize rankcount",
+    "ranks": "ranks nranks numranks worldsize rankcount tp tpsize np nproc",
     "per_node": "gpuspernode rankspernode ppn npernode ntaskspernode",
     "pipeOps": "pipeops numpipeops",
     "regBuff": "regbuff regbuf registered",
@@ -58,7 +59,7 @@ _RATE_WORDS = re.compile(
     r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
 )
 MEASURED_NAME = re.compile(
-    r"(?<!mul)time|latency|busbw|algbw|bandwidth|[uµμ]s(?:ec)?\b|_us|\bms(?:ec)?\b|_ms|GB/?s",
+    r"(?<!mul)time|latency|busbw|algbw|bandwidth|(?<![a-z])[uµμ]s(?:ec)?\b|\bms(?:ec)?\b|_ms|GB/?s",
     re.IGNORECASE,
 )
 _LEAST_KNOWN = 3
@@ -73,11 +74,18 @@ _SEPARATES = re.compile(
     r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel",
     re.IGNORECASE,
 )
+_VARIANT = re.compile(
+    r"(?<![a-z])(?:config\w*|variant|impl\w*|backend|lib(?:rary)?|label|setting)s?(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names of columns whose values name runs of other conditions."""
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
 _TIME_WORDS = re.compile(
-    r"(?<![a-z])(?:times?|latency|lat|duration|avg|average|mean)(?![a-z])", re.I
+    r"(?<![a-z])(?:times?|latency|lat|duration|avg|average|mean|median)(?![a-z])", re.I
 )
+_MEAN = re.compile(r"(?<![a-z])(?:avg|average|mean)(?![a-z])", re.IGNORECASE)
+_STATISTIC = re.compile(r"(?<![a-z])(?:avg|average|mean|median|p\d{2,4})(?![a-z])", re.IGNORECASE)
 _NO_RUN = re.compile(
     r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
     r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound|tokens?|rows?|batch\w*"
@@ -93,6 +101,7 @@ _NOT_ONE_CALL = re.compile(
     r"(?![a-z])",
     re.IGNORECASE,
 )
+_SETTING = re.compile(r"[nr]ccl_\w+ ?= ?\S+", re.IGNORECASE)
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
@@ -104,7 +113,8 @@ _PLACEMENT = re.compile(
     r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
     re.IGNORECASE,
 )
-_UNIT = re.compile(r"[(\[](?P<unit>[^)\]]{1,24})[)\]]|[,/]\s*(?P<bare>[^\s,/()\[\]]{1,12})$")
+_UNIT = re.compile(r"[(\[](?P<unit>[^)\]]{1,24})[)\]]")
+_BARE = re.compile(r"[,/]\s*(?P<unit>[^\s,/()\[\]]{1,12})$")
 _SUFFIX = re.compile(
     r"[\s_](?P<unit>us|usec|ms|msec|ns|sec|gbps|gb_?s|gb/s|mbps|mbs|mb/s|gib/s|gbit/s|gb/sec"
     r"|kb|mb|gb|kib|mib|gib|[\u00b5\u03bc]s)$",
@@ -120,15 +130,31 @@ _UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|
 # A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
 _TITLE = re.compile(
     r"(?P<what>\b(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:times?|latenc(?:y|ies))\b)"
-    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s:]{1,12})(?=[)\]]|\W{0,3}$)",
+    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s:,]{1,12})(?=[)\],]| \(|\W{0,3}$)",
     re.IGNORECASE,
 )
 
 
+# Without a bracket or a word before it, `us` is English.
 _TIMES = re.compile(
-    r"(?:[(\[]|\s)(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
+    r"(?:[(\[]|(?:,|\bin|\btimes?|\blatency)\s|\s(?!us\b))"
+    r"(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
     re.IGNORECASE,
 )
+
+
+_NUMBER_CELL = re.compile(r"[\d.,]+|n/?a|-1?|\u2014", re.IGNORECASE)
+_TIMES_ARE = re.compile(
+    r"\b(?:times?|latenc(?:y|ies))\b (?:are|is|were|was) (?:\w+ ){0,3}?"
+    r"(?P<unit>microseconds|milliseconds|[muµμ]s)\b|\ball (?:numbers|values) in (?P<of>[muµμ]s)\b",
+    re.IGNORECASE,
+)
+
+
+def unit_of_times(text: str) -> str:
+    """Return the only unit of times that a sentence in a text states; empty without one."""
+    found = {(match["unit"] or match["of"]).lower() for match in _TIMES_ARE.finditer(text)}
+    return found.pop() if len(found) == 1 else ""
 
 
 class Column(NamedTuple):
@@ -178,12 +204,14 @@ class Header(NamedTuple):
         """
         groups: dict[str, dict[str, int]] = {}
         headings: dict[str, str] = {}
+        placements: set[str] = set()
         for at, column in enumerate(self.columns):
             heading, role = _heading_of(column)
             if role:
                 group = groups.setdefault(heading.lower(), {})
                 headings.setdefault(heading.lower(), heading)
-                if role in group or column.placement:
+                placements.add(column.placement)
+                if role in group or len(placements) > 1:
                     return []
                 group[role] = at
         counts = {role: sum(role in group for group in groups.values()) for role in _PER_RUN}
@@ -191,7 +219,8 @@ class Header(NamedTuple):
         if counts["time"] != 1:
             # A single time beside bandwidths of other headings is the time of its own.
             groups = {key: group for key, group in groups.items() if measured in group}
-        clear = len(groups) > 1 and all(re.search(r"[^\W\d_]", key) for key in groups)
+        # A number alone is no heading, but that of a version is.
+        clear = len(groups) > 1 and all(re.search(r"[^\W\d_]|^\d+\.\d", key) for key in groups)
         if self.roles & MEASURED or not clear or not _are_of_one_call(list(groups)):
             return []
         taken = {at for group in groups.values() for at in group.values()}
@@ -217,7 +246,8 @@ class Header(NamedTuple):
     @property
     def times_named(self) -> list[str]:
         """Return the names of columns without a role that may be times or bandwidths."""
-        return [name for name in self.unknown if MEASURED_NAME.search(name)]
+        names = (name for name in self.unknown if MEASURED_NAME.search(name))
+        return [name for name in names if not _NO_RUN.search(name)]
 
     @property
     def unknown(self) -> list[str]:
@@ -230,7 +260,8 @@ class DifferingColumns:
 
     Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
     with the number of GPUs, a configuration or other words. Columns that number or date repeats do
-    not count, and numbers that were measured differ anyway.
+    not count, and numbers that were measured differ anyway. `named` are the positions of columns
+    whose names say that they separate runs.
     """
 
     def __init__(self, header: Header) -> None:
@@ -240,6 +271,7 @@ class DifferingColumns:
             if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
         ]
         self._seen: dict[Hashable, list[str]] = {}
+        self.named = [at for at, name in self._columns if _VARIANT.search(name)]
 
     def add(self, key: Hashable, cells: list[str]) -> str:
         """Add a row; return the name of a column in which it differs from a row of its key."""
@@ -288,7 +320,14 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
 
     Other words than that in its name may say that it is not the time of a call.
     """
-    timed = [at for at, column in enumerate(columns) if time_unit(column.unit)]
+    timed = [
+        at
+        for at, column in enumerate(columns)
+        if time_unit(column.unit) and column.role != "spread"
+    ]
+    means = [at for at in timed if _MEAN.search(columns[at].name)]
+    if len(means) == 1 and all(_STATISTIC.search(columns[at].name) for at in timed):
+        timed = means
     if any(_heading_of(column)[1].endswith("bw") for column in columns):
         return tuple(columns)  # it is the time of a run
     if len(timed) == 1 and not (column := columns[timed[0]]).role:
@@ -298,8 +337,10 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
+def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "") -> str:
     """Return a line of names whose measure and unit the title above names, with those in it.
+
+    `unit` is that of all times by another sentence (`unit_of_times`), for columns of numbers.
 
     So are the units of times that the cells of the first row have, one of the lines `below`, names
     that continue on the next line, and those of groups of columns on the line above. Return any
@@ -310,12 +351,15 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
     united = _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
     match = _TITLE.search(title[:400]) or _TIMES.search(title[:400])
+    if match is None and unit:
+        match = _TIMES.search(f"({unit})")
     titled = match is not None and is_unit(match["unit"])
     if not (united or titled) or not separator or len(line) > _MOST_CHARACTERS:
         return line
     names = cells_of(line, separator)
     columns = [column_of(name) for name in names]
-    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in cells_of(row, separator)]
+    first = cells_of(row, separator)
+    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in first]
     if united and len(units) == len(names):
         cells = [
             f"{column.name} ({unit[1]})"
@@ -332,6 +376,8 @@ def with_title(line: str, title: str, below: Sequence[str] = ()) -> str:
     if match is None or not titled or named:
         return line
     if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):
+        return line
+    if unit and not (len(first) == len(names) and all(map(_NUMBER_CELL.fullmatch, first[-2:]))):
         return line
     measure = f"{match.groupdict().get('what', 'time')} ({match['unit']})"
     cells = [
@@ -408,20 +454,16 @@ def _are_of_one_call(headings: list[str]) -> bool:
         return True
     if all(_SCALE.fullmatch(heading) for heading in headings):
         return True
-    return not any(map(_NOT_ONE_CALL.search, headings))
+    return not any(_NOT_ONE_CALL.search(_SETTING.sub("", heading)) for heading in headings)
 
 
 def _unit_of(text: str) -> re.Match[str] | None:
     """Return the unit in a name, in brackets or at its end; None without one."""
-    for match in (_UNIT.search(text), _SUFFIX.search(text.strip(" _"))):
-        if match is not None and (not (unit := _unit_text(match)) or is_unit(unit)):
+    for pattern in (_UNIT, _SUFFIX, _BARE):
+        match = pattern.search(text.strip(" _") if pattern is _SUFFIX else text)
+        if match is not None and (not (unit := match["unit"].strip()) or is_unit(unit)):
             return match
     return None
-
-
-def _unit_text(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    return (groups.get("unit") or groups.get("bare") or "").strip()
 
 
 def _without_unit(name: str) -> str:
@@ -449,7 +491,7 @@ def column_of(cell: str) -> Column:
     while (match := _unit_of(text)) is not None:
         if match.re is _SUFFIX:
             text = text.strip(" _")
-        unit = unit or _unit_text(match).replace("_", "/")
+        unit = unit or match["unit"].strip().replace("_", "/")
         text = text[: match.start()] + " " + text[match.end() :]
     plain = _plain(text)
     if not plain.removesuffix("s").strip("uµμmn") and not unit and time_unit(cell.strip()):
@@ -459,9 +501,11 @@ def column_of(cell: str) -> Column:
         plain = "time" if time_unit(unit) else "bandwidth"
     if plain in _SIZE_UNITS and not unit:
         plain, unit = "size", cell.strip()
-    if not unit and plain in ("sizebytes", "sizeinbytes", "bytes", "nbytes"):
+    if not unit and plain in ("sizeb", "sizebytes", "sizeinbytes", "bytes", "nbytes"):
         unit = "B"
     # A share or a difference, such as `Δ time` and `time %`, is none of the columns.
+    if time_unit(unit) and re.fullmatch(r"p(?!50)\d{2,4}", plain):
+        return Column(cell, "spread", unit, placement)
     role = "" if re.search(r"[^\x00-\x7fµμ]|%|\bdelta\b", text.lower()) else _ROLES.get(plain, "")
     return Column(cell, role, unit, placement)
 

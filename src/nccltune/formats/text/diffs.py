@@ -3,9 +3,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 _MEASURED = r"[ \t|]*\d[\w.]*(?: ?[A-Za-z/]{1,5})?[ \t|,;]+\d.*$"
+SIDES = ("old lines", "new lines")
+"""The titles of both sides of a diff."""
 _FILE = re.compile(r"(?:---|\+\+\+) [^\s|-]")
 _OLD, _NEW = (re.compile(rf"^{sign}(?!{sign}){_MEASURED}", re.MULTILINE) for sign in ("-", r"\+"))
 
@@ -23,7 +24,7 @@ def old_line(line: str) -> str:
 def sides_of_diff(
     blocks: Iterable[tuple[int, list[str]]],
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the old lines of a diff and then the new ones, each with its number.
+    """Yield the old lines of a diff and then the new ones, each side below a title.
 
     Lines that both have are new at the next `+`, so that tables of both sides have places of their
     own. The names of the files are lines of neither.
@@ -35,5 +36,8 @@ def sides_of_diff(
     for at, line in reversed(lines):
         after = at if line[:1] == "+" else after
         new += [(max(at, after), line)] if line[:1] != "-" else []
-    for at, line in chain([pair for pair in lines if pair[1][:1] != "+"], reversed(new)):
-        yield at, [old_line(line)]
+    old = [(at, line) for at, line in lines if line[:1] != "+"]
+    for title, side in zip(SIDES, (old, new[::-1]), strict=True):
+        yield side[0][0], [f"## {title}"]
+        for at, line in side:
+            yield at, [old_line(line)]

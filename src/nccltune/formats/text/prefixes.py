@@ -14,7 +14,7 @@
 | stern | `pod container ` |
 | docker compose | `name-1  \\| ` |
 | `ts`, syslog, journalctl | `Nov 21 01:54:54 `, `Nov 21 01:54:54 host unit[12]: ` |
-| pdsh, clush | `host: ` |
+| pdsh, clush, PALS | `host: `, `host 0: ` |
 | GNU parallel `--tag`; scripts | `host<tab>`, `[host] ` |
 | Ray, SkyPilot | `(task, rank=0, pid=123) ` |
 | Python's logging | `INFO:root:`, `2024-05-01 12:00:00,123 - name - INFO - ` |
@@ -59,7 +59,7 @@ _LABEL = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
 _PLAIN = re.compile(
     rf"(?:\w{{3}} [ \d]?\d {_TIME}|\d{{4}}-\d\d-\d\d {_TIME}|{_TIME}|\d{{1,12}}\.\d{{3,9}}|"
     rf"\[\d{{4}}-\d\d-\d\d[T ]{_TIME}{_ZONE}\]|\[{_TIME}\])(?:: | - | )"
-    rf"|[ \t]*(?P<host>{_LABEL}): "
+    rf"|[ \t]*(?P<host>{_LABEL}(?: \d{{1,7}})?): "
     rf"|(?P<unit>{_LABEL} [\w@.:-]{{1,128}}\[\d{{1,10}}\]): "
     rf"|(?P<service>{_LABEL}) {{1,64}}\| ?"
     rf"|\[(?P<box>{_LABEL})\]:?[ \t]"
@@ -142,7 +142,7 @@ def _plain_prefix(line: str) -> tuple[str, str] | None:
     words = next((match[name] for name in _NAMES if match[name] is not None), None)
     if words is None:
         return "", rest
-    parts = words.split()
+    parts = words.split()[: 1 if match["host"] else None]
     if match["host"] is not None and rest.startswith("Test "):
         return None
     if any(part in _CELLS for part in parts) or not all(map(_LETTER.search, parts)):

@@ -278,13 +278,13 @@ def test_the_user_adds_what_the_file_does_not_state() -> None:
 
 
 def test_rows_that_a_column_of_no_known_name_separates_are_no_repeats() -> None:
-    header = "op,np,size_bytes,time_us"
+    header = "op,gpus,size_bytes,time_us"
     rows = "all_reduce,2,1024,8.5\nall_reduce,4,1024,9.5\n"
-    with pytest.raises(InputError, match="the column 'np' differs") as caught:
+    with pytest.raises(InputError, match="the column 'gpus' differs") as caught:
         csv_file(f"{header}\n{rows}")
     assert caught.value.where == "raw.csv:3"
     assert "ranks" in (caught.value.hint or "")
-    read = csv_file(f"{header.replace('np', 'nRanks')}\n{rows}")
+    read = csv_file(f"{header.replace('gpus', 'nRanks')}\n{rows}")
     assert [sample.ranks for sample in read.samples] == [2, 4]
     # Repeats may be numbered, and what was measured besides differs in each.
     read = csv_file("op,run,size_bytes,time_us,GPU util %\nreduce,1,8,8.5,9\nreduce,2,8,9,7\n")

@@ -58,9 +58,11 @@ def test_lists_and_traces_are_no_diff(text: str) -> None:
 def test_common_lines_are_on_both_sides() -> None:
     blocks = [(1, [" both", "-1 2 3", "+4 5 6", " after"])]
     assert list(sides_of_diff(blocks)) == [
+        (1, ["## old lines"]),
         (1, [" both"]),
         (2, ["1 2 3"]),
         (4, [" after"]),
+        (3, ["## new lines"]),
         (3, [" both"]),
         (3, ["4 5 6"]),
         (4, [" after"]),

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as people post them: of which run, size, unit and scale a number is, or that none says it.
+
+The inputs are own ones in the forms of issues, reports and logs of others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.compare import SidesCompared, compare_paths
+from nccltune.formats.importing.importer import import_files
+from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.reading.context import ReadOptions
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from tests.unit.formats.maker import Made, points
+from tests.unit.formats.reading_tools import one
+
+KIB, MIB = 1 << 10, 1 << 20
+MADE = Made(points(MIB, 4 * MIB, 16 * MIB), ranks=8)
+ROWS = "".join(f"{MADE.row(point)}\n" for point in MADE.points)
+TABLE = "\n".join(list(MADE.head())[-3:]) + "\n" + ROWS
+
+
+def markdown(*rows: Sequence[object]) -> str:
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def slower(rows: str) -> str:
+    """Return rows of 1.25 times the time."""
+    found = []
+    for line in rows.splitlines():
+        cells = line.split()
+        for at in (5, 9):
+            time = float(cells[at]) * 1.25
+            rate = int(cells[0]) / (time * 1e3)
+            cells[at : at + 3] = f"{time:.2f}", f"{rate:.2f}", f"{rate * 1.75:.2f}"
+        found.append(" ".join(cells))
+    return "\n".join(found) + "\n"
+
+
+TIMED = "All-reduce, 8 GPUs, 1 node:\n"
+SIZES = {
+    # The only power of two that is printed so; with an algbw, only if that agrees.
+    "rounded": (
+        markdown(("size", "time (us)"), ("0.06 MiB", 40), ("1.0 MiB", 90)),
+        [64 * KIB, MIB],
+    ),
+    "rounded decimals": (
+        markdown(("size", "time (us)", "algbw"), ("1.05 MB", 100, 10.49), ("67 MB", 1000, 67.11)),
+        [MIB, 64 * MIB],
+    ),
+    "of no power of two": (
+        markdown(("size", "time (us)"), ("24.0kB", 7), ("1.1MB", 9)),
+        [24 * KIB],
+    ),
+    "a column KiB, the unit of times in the text": (
+        "Times are microseconds per\ncall.\n\n## Eager\n\n"
+        + markdown(
+            ("rows x hidden", "KiB", "default", "ring"), ("1 x 8", 4, 62, 59), ("9", 64, 83, 81)
+        ),
+        [4 * KIB, 64 * KIB] * 2,
+    ),
+    "other words": (markdown(("Payload Sz", "time (us)"), ("1KB", 7), ("1MB", 9)), [KIB, MIB]),
+    "a column Message": (
+        markdown(
+            ("Message", "Avg ms", "algbw GB/s"), ("1.00 MiB", 0.03, 31.6), ("1 GiB", 4.07, 263.9)
+        ),
+        [MIB, 1 << 30],
+    ),
+    "more cells than names": ("size,time_us,algbw\n1048576,100,10.49,7,8\n", [MIB]),
+    "the mean of several": (
+        "size_b,mean_us,p50_us,p95_us\n1024,7.5,7,9\n2048,8.5,8,9\n",
+        [KIB, 2 * KIB],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_that_a_text_shows(name: str, tmp_path: Path) -> None:
+    data, sizes = SIZES[name]
+    found = one(tmp_path, TIMED + data, collective=Collective.ALLREDUCE)
+    assert sorted(sample.bytes for sample in found.samples) == sorted(sizes)
+
+
+def test_a_time_of_few_digits_is_that_of_its_bandwidth(tmp_path: Path) -> None:
+    data = markdown(("size", "avg ms", "algbw GB/s"), ("1 MiB", 0.03, 31.6), ("1 GiB", 4.07, 263.9))
+    found = one(tmp_path, TIMED + data)
+    assert [sample.time_us for sample in found.samples] == [pytest.approx(33.183, abs=1e-3), 4070]
+
+
+def test_bits_and_bytes_of_a_unit_with_a_slash(tmp_path: Path) -> None:
+    found = one(
+        tmp_path, TIMED + markdown(("size", "algbw Gb/s"), ("1 MiB", 80.0), ("2 MiB", 88.0))
+    )
+    assert found.samples[0].time_us == pytest.approx(MIB / 10e3)
+
+
+RATES = ("size", "time (us)", "algbw", "busbw")
+SCALES = {
+    "a column TP": (
+        markdown(
+            ("Kind", "TP", *RATES),
+            ("ALLREDUCE", 4, "1 MiB", 100, 10.49, 15.73),
+            ("ALLREDUCE", 8, "1 MiB", 100, 10.49, 18.35),
+        ),
+        {"?x4", "?x8"},
+    ),
+    "a column of ranks beside a count": (
+        "world_size,dtype,bytes,count,time_us,algbw,busbw\n4,float,1048576,262144,100,10.49,15.73\n",
+        {"?x4"},
+    ),
+    "assignments in a title": (f"=== ARM algo=Ring proto=LL nodes=2 ===\n{TABLE}", {"2x8"}),
+    "nodes before the ranks in brackets": (
+        "### AllReduce bus bandwidth in GB/s (2 nodes, 16 GPUs)\n\n"
+        + markdown(("Size", "first"), ("1M", 20.7), ("16M", 76.7)).replace("first", "busbw"),
+        {"2x16"},
+    ),
+    "a placeholder of hosts": (
+        f"mpirun -np 8 -H xxx ./all_reduce_perf -b 1M -e 16M -f 4 -g 1\n{TABLE}",
+        {"?x8"},
+    ),
+    "a launcher that names host and rank": (
+        "".join(f"h1.net 0: {line}\n" for line in MADE.lines()),
+        {"1x8"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_scales(name: str, tmp_path: Path) -> None:
+    data, scales = SCALES[name]
+    found = one(tmp_path, data)
+    assert set(found.report.scales) == scales
+    assert not found.doubtful & {"aborted", "bandwidth_mismatch", "scale_mismatch"}
+
+
+def test_the_only_collective_of_a_text_and_tables_that_are_not_read(tmp_path: Path) -> None:
+    other = markdown(("Size", "Apr-09", "Apr-16"), ("1 MB", 7.69, 7.61), ("2 MB", 13.6, 13.9))
+    data = f"This is the all-reduce of our job, as measured by us.\n\n{other}\n## Reference\n\n"
+    found = one(tmp_path, data + markdown(RATES[:2], ("1M", 9)))
+    assert set(found.report.collectives) == {"allreduce"}
+    notes = [flag.sentence for flag in found.report.flags if flag.kind == "note"]
+    assert any("the only collective that the text names" in note for note in notes)
+    assert any("not read: a table with the columns Size, Apr-09, Apr-16" in note for note in notes)
+
+
+def test_a_text_names_no_collective_that_the_columns_contradict(tmp_path: Path) -> None:
+    names = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+    row = "8192  1024  float  none  0  12.11  0.68  0.34  0\n"
+    found = one(tmp_path, f"We wanted the all-reduce.\n\n{names}{row}")
+    assert not found.samples
+    assert "gather or scatter of 2 ranks" in found.sentence("collective_unknown")
+
+
+def test_a_paragraph_about_several_runs_forces_nothing(tmp_path: Path) -> None:
+    words = "We compared NCCL_ALGO=Ring to the default,\nand got with the default:\n\n"
+    found = one(tmp_path, words + TABLE)
+    assert found.labels == {"default"}
+    assert "line 1 names NCCL_ALGO=Ring" in found.sentence("choice_unconfirmed")
+    assert one(tmp_path, "Results with NCCL_ALGO=Ring NCCL_PROTO=LL:\n\n" + TABLE).labels == {
+        "ring/ll"
+    }
+
+
+def test_rccl_tests_name_what_ran(tmp_path: Path) -> None:
+    names = "size,type,redop,busbw,algo,proto,nchannels"
+    rows = f"{names}\n1048576,float,sum,12.5,TREE,LL128,64\n".replace(",", "\t")
+    (sample,) = one(tmp_path, rows, collective=Collective.ALLREDUCE, ranks=8).samples
+    assert sample.choice == "default"
+    assert sample.ran is not None
+    assert sample.ran.label == "tree/ll128/64"
+
+
+BOTH = markdown(("size", "time (us)"), ("1M", 95.5), ("2M", 120.4), ("4M", 160.5))
+SLOWER = markdown(("size", "time (us)"), ("1M", 105.5), ("2M", 140.4), ("4M", 190.5))
+APART = {
+    "headings": f"## Before\n\n{BOTH}\n## After\n\n{SLOWER}",
+    "lines with a colon": f"Result of NCCL 2.28:\n\n{BOTH}\nResult of NCCL 2.29:\n\n{SLOWER}",
+    "rows without names": f"Ours:\n```\n{ROWS}```\nNCCL:\n```\n{slower(ROWS)}```\n",
+    "versions as columns": "### Bus bandwidth in GB/s (8 GPUs)\n\n"
+    + markdown(("Size", "2.28", "2.29"), ("1M", 30.7, 28.2), ("2M", 46.7, 40.5), ("4M", 80, 71)),
+    "a diff": "".join(f"-{line}\n" for line in BOTH.splitlines()[2:])
+    + "".join(f"+{line}\n" for line in SLOWER.splitlines()[2:]),
+    "a column that names a configuration": "collective,size_bytes,ranks,config,time_us\n"
+    + "".join(
+        f"allreduce,{MIB << at},4,{config},{time * factor}\n"
+        for config, factor in (("native", 1), ("shim", 1.15))
+        for at, time in enumerate((95.5, 120.4, 160.5))
+    ),
+}  # fmt: skip
+APART["a diff"] = "\n".join([f" {line}" for line in BOTH.splitlines()[:2]]) + "\n" + APART["a diff"]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_runs_under_titles_are_no_rounds_of_one_default(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "all_reduce.md"
+    path.write_text(APART[name])
+    options = ReadOptions(study="made", ranks=8)
+    with pytest.raises(InputError, match="of different conditions") as caught:
+        import_files(tmp_path / "s", find_inputs([path]), options)
+    assert f"nccltune compare {path}" in (caught.value.hint or "")
+    found = compare_paths([path], assumed_noise=0.05, ranks=8)
+    assert isinstance(found, SidesCompared)
+    assert all(point.second_us > 1.08 * point.first_us for point in found.tests[0].points)
+
+
+def test_exports_behind_a_prompt_differ(tmp_path: Path) -> None:
+    path = tmp_path / "all_reduce.md"
+    runs = ((1, ROWS), (0, slower(ROWS)))
+    head = "\n".join(list(MADE.head())[-3:])
+    path.write_text(
+        "".join(f"me@h1:~$ export NCCL_P2P_DISABLE={on}\n{head}\n{rows}" for on, rows in runs)
+    )
+    found = compare_paths([path], assumed_noise=0.05, ranks=8)
+    assert isinstance(found, SidesCompared)
+    assert "NCCL_P2P_DISABLE" in str(found.different)
+
+
+def test_numbered_repeats_under_titles_are_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "all_reduce.md"
+    data = "".join(
+        f"#### Rep {at}: `a-rep{at}.log`\n\n{table}\n" for at, table in ((1, BOTH), (2, SLOWER))
+    )
+    path.write_text(data)
+    done = import_files(tmp_path / "s", find_inputs([path]), ReadOptions(study="made"))
+    assert done.samples == 6
+
+
+REFUSED = {
+    "bandwidths of no kind": (
+        markdown(("Size", "Rack 1 (GB/s)", "Status"), ("1 GiB", 738.7, "ok"), ("2 GiB", 805, "ok")),
+        "which bandwidth a column is, is not known (not known: Rack 1 (GB/s))",
+    ),
+    "a target": (
+        markdown(("size", "target latency (us)", "v5"), ("24kB", 7.7, 7.2), ("48kB", 7.7, 7.6)),
+        "which one is the time of a call is not known",
+    ),
+    "tensor shapes": (
+        markdown(("shape", "NCCL (us)", "own (us)"), ("(1, 8)", 21.3, 9.1), ("(64, 8)", 38.2, 27)),
+        "add a column 'size (bytes)': elements of a call x bytes of their type",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_known_is_named(name: str, tmp_path: Path) -> None:
+    data, reason = REFUSED[name]
+    found = one(tmp_path, TIMED + data)
+    assert not found.samples
+    assert reason in f"{found.report.error} {found.report.hint} {found.reasons}"
