@@ -38,6 +38,7 @@ from nccltune.launch_lint.options import (
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import checked_alone, judge_stated, stated_settings
+from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -328,6 +329,8 @@ def _lint_launch(
         site = site._replace(folder=str(Path(name).parent))
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
+    if not documents and (task := task_of(rest, site)) is not None:
+        rest, site = task
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
     found: list[FoundCommand] = []

@@ -10,6 +10,7 @@ from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
+from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.pods import (
     at,
     command_of,
@@ -132,6 +133,8 @@ def from_manifests(
                     found += from_text(script, around)
         for container in _containers(document):
             found += _of_container(container, around)
+        if document.get("kind") == "Kustomization":
+            found += _of_patches(document, around, where)
     if not found and any(document.get("kind") == "Kustomization" for document in documents):
         raise InputError(
             "is a kustomization, which names the manifests and changes them",
@@ -145,6 +148,32 @@ def from_manifests(
             hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of"
             " nccl-tests in command and args",
         )
+    return found
+
+
+def _of_patches(
+    document: dict[str, Any], site: LaunchContext, where: str
+) -> list[FoundCommand]:
+    """Return the commands that the patches of a kustomization give to containers."""
+    patches = [
+        one.get("patch") or text_of(str(one.get("path")), site) if isinstance(one, dict) else one
+        for name in ("patches", "patchesStrategicMerge", "patchesJson6902")
+        for one in (document.get(name) if isinstance(document.get(name), list) else ())
+    ]
+    found: list[FoundCommand] = []
+    for patch in patches:
+        with contextlib.suppress(InputError):
+            read = load_documents(str(patch or ""), where)
+            steps = [step for one in read if isinstance(one, list) for step in one]
+            values = {str(at(step, "path")): at(step, "value") for step in steps}
+            pods = next((n for path, n in values.items() if path.endswith("/Worker/replicas")), None)
+            around = site._replace(nodes=pods) if isinstance(pods, int) and pods > 0 else site
+            for value in values.values():
+                words = [str(word) for word in value] if isinstance(value, list) else []
+                # One word is the script of the `bash -c` that the base has.
+                words = ["sh", "-c", *words] if len(words) == 1 else words
+                found += from_words(words, around, strict=False) if words else []
+            found += from_manifests([one for one in read if isinstance(one, dict)], site, where)
     return found
 
 

@@ -310,6 +310,10 @@ def _unexpanded(pod: PodSpec) -> Iterator[LaunchFinding]:
 
 
 _OF_SVC = re.compile(r"\bVC_\w+_(?:HOSTS|NUM)\b|/etc/volcano/")
+_INDEX = re.compile(r"\bV[CK]_TASK_INDEX\b")
+_RANK_OF_INDEX = re.compile(
+    r"(?:\bnode[_-]rank|\b(?:NODE_|GROUP_|PET_NODE_)?RANK)[ =]+[\"']?\$[{(]?V[CK]_TASK_INDEX\b"
+)
 SVC_PLUGINS = ("svc", "mpi", "pytorch", "tensorflow")
 """Plugins of Volcano that give pods the names of the others: `svc`, and those that turn it on."""
 
@@ -322,6 +326,20 @@ def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
             "volcano-svc",
             f"{used[0]} is there with Volcano's plugin svc only, and the job does not have it",
             "add svc: [] to plugins",
+        )
+    indexed = [pod.role for pod in pods if any(_INDEX.search(word) for word in pod.words)]
+    if indexed and "env" not in plugins:
+        yield error(
+            "volcano-env",
+            "VC_TASK_INDEX is there with Volcano's plugin env only, and the job does not have it",
+            "add env: [] to plugins",
+        )
+    ranked = [pod.role for pod in pods if _RANK_OF_INDEX.search(" ".join(pod.words))]
+    if len(ranked) > 1:
+        yield error(
+            "volcano-index",
+            f"VC_TASK_INDEX counts from 0 in each of {', '.join(ranked)}: several pods get one rank",
+            "add the number of pods of the tasks before: $((VC_TASK_INDEX + 1)) behind one pod",
         )
 
 

@@ -5,6 +5,7 @@ Nothing is run. What cannot be known stays as it is written. What is assumed is 
 """
 
 import ast
+import fnmatch
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from nccltune.model.scale import count
 
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
+_PART = re.compile(r"([A-Za-z_]\w*)(%%?|##?|//?|:)(.*)", re.DOTALL)
 _ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
 """`NAME[@]` or the arguments `@`; `#` before it counts, `:FROM:NUMBER` behind it takes a part."""
 _FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?\^\S+|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
@@ -43,6 +45,11 @@ OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 """The file in which the MPI Operator writes a line for each worker."""
 _HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[([0-9]+)\]")
+_OF_VARIABLE = re.compile(
+    r"echo [\"']?\$\{?(\w+)\}?[\"']? *\| *(?:tr [\"']?(?P<sign>[,;: ])[\"']? [\"']?\\n[\"']? *\| *)?"
+    r"wc -(?P<wc>[lw])"
+)
+"""The number of lines or words in a variable."""
 _SEQ = re.compile(r"seq (?:-w )?(-?[0-9]{1,9})(?: (x?-?[0-9]{1,9}))?(?: (-?[0-9]{1,9}))?")
 _SET_BY_JOB = ("SLURM_", "PBS_", "LSB_", "OMPI_", "PMI_", "FLUX_")
 """Beginnings of variables that a job has, so that their defaults do not apply."""
@@ -265,7 +272,7 @@ class _Expansion:
             return items[place] if place is not None and place < len(items) and is_known else None
         match = _PARAMETER.fullmatch(inner)
         if match is None:
-            return None
+            return self._part(inner)
         value = self._variable(match[1])
         sign = match[2] or ""
         if value is not None and (value or not sign.startswith(":")):
@@ -277,6 +284,36 @@ class _Expansion:
             return None
         self._assume(f"{match[1]} is not set: {source} is {default or 'empty'}")
         return default
+
+    def _part(self, inner: str) -> str | None:
+        """Return the part of a known value in `NAME%END`, `NAME#START`, `NAME/OLD/NEW`, `NAME:N`."""
+        match = _PART.fullmatch(inner)
+        value = self._variable(match[1]) if match is not None else None
+        if match is None or value is None or is_open(value):
+            return None
+        sign, rest = match[2], "".join(self.words(match[3]))
+        if sign == ":":
+            first, _, length = (word.strip() for word in rest.partition(":"))
+            try:
+                at = int(first or 0)
+                at = max(0, at + len(value)) if at < 0 else at
+                end = int(length or len(value)) if length else len(value)
+            except ValueError:
+                return None
+            return value[at : end if end < 0 or not length else at + end]
+        old, _, new = rest.partition("/") if "/" in sign else (rest, "", "")
+        pattern = fnmatch.translate(old).removesuffix(r"\Z").removesuffix(r"\z")
+        if "/" in sign:
+            return re.sub(pattern, lambda _: new, value, count=int(sign == "/"))
+        cuts = range(len(value) + 1)
+        is_end = "%" in sign
+        matching = (
+            cut for cut in cuts if re.fullmatch(pattern, value[cut:] if is_end else value[:cut])
+        )
+        is_first = is_end == (len(sign) == 2)
+        found = list(matching)
+        cut = (found[0 if is_first else -1]) if found else (len(value) if is_end else 0)
+        return value[:cut] if is_end else value[cut:]
 
     def _array(self, source: str) -> tuple[str, ...] | None:
         """Return the words that a substitution of an array becomes in quotes, or None."""
@@ -305,6 +342,11 @@ class _Expansion:
         name = command.strip()
         if name.isidentifier() and name in self._scope.values:
             return self._variable(name)  # Kubernetes writes a variable so, a shell does not.
+        if (counted := _OF_VARIABLE.fullmatch(name)) is not None:
+            value = self._variable(counted[1])
+            words = counted["wc"] == "w" or '"' not in name
+            parts = (value or "").split(counted["sign"] or (None if words else "\n"))
+            return None if value is None or is_open(value) else str(len(parts))
         text = " ".join(self.inline(name).split())
         if (path := _PATH_OF.fullmatch(text)) is not None:
             return path[1]

@@ -488,7 +488,7 @@ def _in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
     return allocated(site._replace(inherited=(*site.inherited, *options)))
 
 
-_ASKS = frozenset({"--help", "--version", "--usage", "-h", "-V", "--mpi=list"})
+_ASKS = frozenset({"--help", "--version", "version", "--usage", "-h", "-V", "--mpi=list"})
 
 
 def _only_asks(line: Line) -> bool:
