@@ -17,6 +17,8 @@ from nccltune.launch_lint.pods import (
     gpus_of,
     is_volcano,
     judge_pods,
+    mapping,
+    placeholder_in,
     pods_of,
     variables_of,
     volcano_variables,
@@ -24,6 +26,7 @@ from nccltune.launch_lint.pods import (
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
+from nccltune.model.scale import count
 
 _VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
@@ -83,8 +86,9 @@ def judge_manifests(
             said = "no container has an image or a command, as in a patch: gaps were not checked"
             found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
             continue
+        blank = placeholder_in(document)
         try:
-            if document.get("apiVersion") not in _OLD_MPI_JOBS:
+            if blank is None and document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
         except InputError as raised:
             found.append(
@@ -94,8 +98,22 @@ def judge_manifests(
                     f"kubectl explain {document.get('kind')}.spec".lower() + " lists the fields",
                 )
             )
+        if blank is not None:
+            said = f"{document.get('kind')}: {blank} is not filled in: its fields were not checked"
+            found.append(note("template", said))
         found += judge_pods(document)
     return found
+
+
+def checked_pods(documents: list[dict[str, Any]]) -> Iterator[LaunchFinding]:
+    """Yield the note that pods with GPUs were checked without a command, if there are any."""
+    pods = [pod for document in documents for pod in pods_of(document) if pod.gpus]
+    if pods:
+        number = count(sum(pod.number for pod in pods), "pod")
+        said = (
+            f"no container starts a launcher: the fields of {number} with GPUs were checked alone"
+        )
+        yield note("pods-alone", said, "check the command that is started in them by itself")
 
 
 def _is_patch(document: dict[str, Any]) -> bool:
@@ -151,9 +169,7 @@ def from_manifests(
     return found
 
 
-def _of_patches(
-    document: dict[str, Any], site: LaunchContext, where: str
-) -> list[FoundCommand]:
+def _of_patches(document: dict[str, Any], site: LaunchContext, where: str) -> list[FoundCommand]:
     """Return the commands that the patches of a kustomization give to containers."""
     patches = [
         one.get("patch") or text_of(str(one.get("path")), site) if isinstance(one, dict) else one
@@ -166,7 +182,9 @@ def _of_patches(
             read = load_documents(str(patch or ""), where)
             steps = [step for one in read if isinstance(one, list) for step in one]
             values = {str(at(step, "path")): at(step, "value") for step in steps}
-            pods = next((n for path, n in values.items() if path.endswith("/Worker/replicas")), None)
+            pods = next(
+                (n for path, n in values.items() if path.endswith("/Worker/replicas")), None
+            )
             around = site._replace(nodes=pods) if isinstance(pods, int) and pods > 0 else site
             for value in values.values():
                 words = [str(word) for word in value] if isinstance(value, list) else []
@@ -268,18 +286,22 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         ]
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
+    if document.get("kind") == "LeaderWorkerSet":
+        size = at(spec, "leaderWorkerTemplate", "size")
+        site = site._replace(nodes=size if isinstance(size, int) and size > 0 else site.nodes)
     if is_volcano(document):
         values, files = volcano_variables(document)
         site = site._replace(
             exported=(*site.exported, *values.items()),
             files=(*site.files, *((name.rpartition("/")[2], text) for name, text in files.items())),
         )
-    if document.get("kind") == "PyTorchJob":
-        # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
-        elastic = at(spec, "elasticPolicy")
-        number = sum(pod.number for pod in pods_of(document))
+    if document.get("kind") in ("PyTorchJob", "TrainJob"):
+        # The operators of both set these variables. torchrun reads them instead of options.
+        elastic, trainer = at(spec, "elasticPolicy"), mapping(at(spec, "trainer"))
+        number = trainer.get("numNodes") or sum(pod.number for pod in pods_of(document)) or 1
         least, most = (at(elastic, f"{limit}Replicas") or number for limit in ("min", "max"))
-        each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode") or "auto"
+        each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode")
+        each = each or trainer.get("numProcPerNode") or "auto"
         given = {
             "PET_RDZV_ENDPOINT": "",
             "PET_NODE_RANK": "",
@@ -296,6 +318,9 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
         for name, inner in value.items():
             if name in ("containers", "initContainers") and isinstance(inner, list):
                 yield from (one for one in inner if isinstance(one, dict))
+            elif name == "trainer" and isinstance(inner, dict):
+                # Of a TrainJob, whose runtime has the rest of the pod.
+                yield {**inner, "resources": inner.get("resourcesPerNode")}
             else:
                 yield from _containers(inner)
     elif isinstance(value, list):

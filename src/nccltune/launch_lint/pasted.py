@@ -50,23 +50,26 @@ def scripts_of(text: str) -> list[str]:
     return [_HOST_PROMPT.sub("", _LINK.sub(r"\1", part)) for part in (rest, *jobs) if part]
 
 
-def commands_in(text: str) -> Iterator[Line]:
+def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     r"""Yield the commands that lines of a text begin with, or that prose has between backticks.
 
-    >>> [line.words[0].text for line in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
+    With each, return whether it is the value of a variable, behind which more may follow.
+
+    >>> [one.words[0].text for one, _ in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
     ['srun']
     """
     for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", _VERSION.sub("", text))).splitlines():
         if _NAMES.search(line) is None:
             continue
         assigned = ("".join(values) for values in _ASSIGNED.findall(line))
-        for part in (*_INLINE.findall(line), line, *assigned):
+        parts = [(part, False) for part in (*_INLINE.findall(line), line)]
+        for part, is_value in (*parts, *((part, True) for part in assigned)):
             try:
                 found = split(_PROMPT.sub("", part, count=1))
             except InputError:
                 continue
             if found and is_command(found[0].words):
-                yield found[0]
+                yield found[0], is_value
                 break
 
 

@@ -111,6 +111,15 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
             PodSpec(str(role), mapping(at(one, "template", "spec")), _count(at(one, "replicas")))
             for role, one in mapping(spec.get(name)).items()
         ]
+    if kind == "LeaderWorkerSet":
+        group = mapping(spec.get("leaderWorkerTemplate"))
+        number = _count(group.get("size")) - ("leaderTemplate" in group)
+        roles = [("leader", 1), ("worker", number)]
+        return [
+            PodSpec(role, mapping(at(group, f"{role}Template", "spec")), many)
+            for role, many in roles
+            if f"{role}Template" in group and many
+        ]
     if kind == "JobSet":
         jobs = spec.get("replicatedJobs")
         return [
@@ -142,8 +151,10 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _shared_memory(pod)
         yield from _locked_memory(pod)
         yield from _host_network(document, pod)
-        yield from _unexpanded(pod)
+        if placeholder_in(document) is None:
+            yield from _unexpanded(pod)
         yield from _not_text(pod)
+        yield from _alone(document, pod)
     if is_volcano(document):
         yield from _volcano(document, pods)
     if document.get("kind") == "MPIJob":
@@ -152,12 +163,17 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _pytorch_job(pods)
 
 
+_GLOO = re.compile(r"\bbackend[= ]+[\"']?gloo\b", re.I)
+
+
 def _needs_gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> bool:
     if document.get("kind") == "MPIJob":
         runs = at(document, "spec", "runLauncherAsWorker") is True
         return pod.role == "Worker" or runs or len(pods) == 1
     if document.get("kind") == "PyTorchJob":
         return True
+    if _GLOO.search(" ".join(pod.words)):
+        return False
     others = [one for one in pods if one is not pod]
     if pod.starts_mpi:
         return not others
@@ -295,6 +311,23 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
 _BARE = re.compile(r"(?<![$\w])\$\{?([A-Za-z_]\w*)")
 
 
+def placeholder_in(value: Any) -> str | None:
+    """Return a text of a manifest's field that somebody replaces before it is applied, or None.
+
+    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands, which have their own, do not
+    count.
+    """
+    if isinstance(value, dict):
+        value = [inner for name, inner in value.items() if name not in ("command", "args", "value")]
+    if isinstance(value, list):
+        return next(filter(None, map(placeholder_in, value)), None)
+    found = _REPLACED.search(value) if isinstance(value, str) else None
+    return found[0] if found is not None else None
+
+
+_REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
+
+
 def _unexpanded(pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find `command: [torchrun, --node-rank=$RANK]`: no shell reads it, and Kubernetes does not."""
     for container in pod.containers:
@@ -318,6 +351,26 @@ SVC_PLUGINS = ("svc", "mpi", "pytorch", "tensorflow")
 """Plugins of Volcano that give pods the names of the others: `svc`, and those that turn it on."""
 
 
+_WITH_ADDRESS = re.compile(
+    r"\b(?:torchrun|torch\.distributed\.\w+)\s.*?--(?:master-addr|rdzv-endpoint)\b", re.S
+)
+
+
+def _alone(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find torchrun with an address, but without a number of nodes, in several pods."""
+    text = " ".join(pod.words).replace("_", "-")
+    names = {name for one in pod.containers for name, _ in variables_of(one)}
+    if pod.number < 2 or document.get("kind") == "PyTorchJob" or "PET_NNODES" in names:
+        return
+    if _WITH_ADDRESS.search(text) is not None and "--nnodes" not in text:
+        yield error(
+            "inner-alone",
+            f"{pod.role}: torchrun runs in {pod.number} pods, and without --nnodes each is a job of"
+            " 1 node",
+            f"add --nnodes={pod.number}, and --node-rank for each pod",
+        )
+
+
 def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
     plugins = mapping(at(document, "spec", "plugins"))
     used = [m[0] for pod in pods for word in pod.words if (m := _OF_SVC.search(word)) is not None]
@@ -338,7 +391,7 @@ def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
     if len(ranked) > 1:
         yield error(
             "volcano-index",
-            f"VC_TASK_INDEX counts from 0 in each of {', '.join(ranked)}: several pods get one rank",
+            f"VC_TASK_INDEX counts from 0 in each of {', '.join(ranked)}: pods get the same rank",
             "add the number of pods of the tasks before: $((VC_TASK_INDEX + 1)) behind one pod",
         )
 

@@ -19,6 +19,7 @@ from nccltune.model.scale import count
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
 _PART = re.compile(r"([A-Za-z_]\w*)(%%?|##?|//?|:)(.*)", re.DOTALL)
+_SLASH = re.compile(r"(?<!\\)/")
 _ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
 """`NAME[@]` or the arguments `@`; `#` before it counts, `:FROM:NUMBER` behind it takes a part."""
 _FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?\^\S+|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
@@ -46,8 +47,8 @@ OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 _HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[([0-9]+)\]")
 _OF_VARIABLE = re.compile(
-    r"echo [\"']?\$\{?(\w+)\}?[\"']? *\| *(?:tr [\"']?(?P<sign>[,;: ])[\"']? [\"']?\\n[\"']? *\| *)?"
-    r"wc -(?P<wc>[lw])"
+    r"echo [\"']?\$\{?(\w+)\}?[\"']? *\| *"
+    r"(?:tr [\"']?(?P<sign>[,;: ])[\"']? [\"']?\\n[\"']? *\| *)?wc -(?P<wc>[lw])"
 )
 """The number of lines or words in a variable."""
 _SEQ = re.compile(r"seq (?:-w )?(-?[0-9]{1,9})(?: (x?-?[0-9]{1,9}))?(?: (-?[0-9]{1,9}))?")
@@ -286,12 +287,13 @@ class _Expansion:
         return default
 
     def _part(self, inner: str) -> str | None:
-        """Return the part of a known value in `NAME%END`, `NAME#START`, `NAME/OLD/NEW`, `NAME:N`."""
+        """Return a part of a known value: `NAME%END`, `NAME#START`, `NAME/OLD/NEW`, `NAME:N`."""
         match = _PART.fullmatch(inner)
         value = self._variable(match[1]) if match is not None else None
         if match is None or value is None or is_open(value):
             return None
-        sign, rest = match[2], "".join(self.words(match[3]))
+        sign = match[2]
+        rest, *new = ("".join(self.words(part)) for part in _SLASH.split(match[3], maxsplit=1))
         if sign == ":":
             first, _, length = (word.strip() for word in rest.partition(":"))
             try:
@@ -301,19 +303,21 @@ class _Expansion:
             except ValueError:
                 return None
             return value[at : end if end < 0 or not length else at + end]
-        old, _, new = rest.partition("/") if "/" in sign else (rest, "", "")
+        old = "/".join((rest, *new)) if "/" not in sign else rest
         pattern = fnmatch.translate(old).removesuffix(r"\Z").removesuffix(r"\z")
+        if not old:
+            return value
         if "/" in sign:
-            return re.sub(pattern, lambda _: new, value, count=int(sign == "/"))
-        cuts = range(len(value) + 1)
-        is_end = "%" in sign
-        matching = (
-            cut for cut in cuts if re.fullmatch(pattern, value[cut:] if is_end else value[:cut])
-        )
-        is_first = is_end == (len(sign) == 2)
-        found = list(matching)
-        cut = (found[0 if is_first else -1]) if found else (len(value) if is_end else 0)
-        return value[:cut] if is_end else value[cut:]
+            return re.sub(pattern, lambda _: "".join(new), value, count=int(sign == "/"))
+        is_end, cuts = "%" in sign, list(range(len(value) + 1))
+        # `%` and `##` try the cuts from the end of the value on: one drops least, the other most.
+        cuts = cuts[::-1] if is_end == (len(sign) == 1) else cuts
+        for cut in cuts:
+            dropped, kept = value[cut:], value[:cut]
+            dropped, kept = (dropped, kept) if is_end else (kept, dropped)
+            if re.fullmatch(pattern, dropped):
+                return kept
+        return value
 
     def _array(self, source: str) -> tuple[str, ...] | None:
         """Return the words that a substitution of an array becomes in quotes, or None."""
