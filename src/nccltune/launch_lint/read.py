@@ -228,7 +228,8 @@ def is_command(words: Sequence[Word]) -> bool:
     if at is None or not any(word.text.startswith("-") for word in words[at:]):
         return False
     before = (PurePosixPath(word.text).name for word in words[:at])
-    return all("=" in name or name in WRAPPERS or name.startswith("-") for name in before)
+    # `run` is of `poetry run`.
+    return all("=" in name or name in {*WRAPPERS, "run"} or name[:1] == "-" for name in before)
 
 
 def read(
