@@ -87,50 +87,42 @@ def gpus_of(container: dict[Any, Any]) -> int:
     return sum(whole_number(str(value)) or 0 for name, value in limits.items() if is_gpu(name))
 
 
+_ROLES = {
+    "MPIJob": "mpiReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "JobSet": "replicatedJobs",
+    "Job": "tasks",
+}
+"""The field of a workload that has its roles; `tasks` is that of a job of Volcano."""
+_OF_ONE_ROLE = ("Job", "Deployment", "StatefulSet", "DaemonSet")
+
+
 def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     """Return the pods of a workload, or no pods for an unknown kind of document."""
-    kind, spec = document.get("kind"), mapping(document.get("spec"))
+    kind, spec = str(document.get("kind")), mapping(document.get("spec"))
     if kind == "Pod":
         return [PodSpec("Pod", spec)]
-    if is_volcano(document):
-        tasks = spec.get("tasks")
-        return [
-            PodSpec(
-                str(at(one, "name")),
-                mapping(at(one, "template", "spec")),
-                _count(at(one, "replicas")),
-            )
-            for one in (tasks if isinstance(tasks, list) else [])
-        ]
-    if kind in ("Job", "Deployment", "StatefulSet", "DaemonSet"):
-        number = spec.get("parallelism") or spec.get("replicas")
-        return [PodSpec(str(kind), mapping(at(spec, "template", "spec")), _count(number))]
-    if kind in ("MPIJob", "PyTorchJob"):
-        name = "mpiReplicaSpecs" if kind == "MPIJob" else "pytorchReplicaSpecs"
-        return [
-            PodSpec(str(role), mapping(at(one, "template", "spec")), _count(at(one, "replicas")))
-            for role, one in mapping(spec.get(name)).items()
-        ]
+    roles = spec.get(_ROLES.get(kind, ""))
     if kind == "LeaderWorkerSet":
         group = mapping(spec.get("leaderWorkerTemplate"))
-        number = _count(group.get("size")) - ("leaderTemplate" in group)
-        roles = [("leader", 1), ("worker", number)]
-        return [
-            PodSpec(role, mapping(at(group, f"{role}Template", "spec")), many)
-            for role, many in roles
-            if f"{role}Template" in group and many
-        ]
-    if kind == "JobSet":
-        jobs = spec.get("replicatedJobs")
-        return [
-            PodSpec(
-                str(at(job, "name")),
-                mapping(at(job, "template", "spec", "template", "spec")),
-                _count(at(job, "replicas")) * _count(at(job, "template", "spec", "parallelism")),
-            )
-            for job in (jobs if isinstance(jobs, list) else [])
-        ]
-    return []
+        leader, worker = group.get("leaderTemplate"), group.get("workerTemplate")
+        number = _count(group.get("size")) - (leader is not None)
+        roles = {"leader": {"template": leader}} if leader is not None else {}
+        roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
+    elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
+        roles = {kind: spec}
+    named = [(at(one, "name"), one) for one in roles] if isinstance(roles, list) else mapping(roles)
+    pairs = named.items() if isinstance(named, dict) else named
+    return [_pod(str(role), part) for role, part in pairs]
+
+
+def _pod(role: str, part: Any) -> PodSpec:
+    """Return the pods of a role. A role of a JobSet has the template of a Job."""
+    spec = mapping(at(part, "template", "spec"))
+    number = _count(at(part, "replicas")) * _count(at(part, "parallelism"))
+    if "template" in spec:
+        return _pod(role, spec)._replace(number=number * _count(spec.get("parallelism")))
+    return PodSpec(role, spec, number)
 
 
 def is_volcano(document: dict[str, Any]) -> bool:
