@@ -23,6 +23,7 @@ from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint import compose, manifest, output, source
+from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, note
@@ -343,7 +344,7 @@ def _lint_launch(
         reasons.append(raised)
     try:
         if is_output:
-            found += source.from_lines(rest, site._replace(ran=True))
+            found += source.from_lines(rest, read_around(rest, site._replace(ran=True)))
         elif rest.strip():
             found += source.from_text(rest, site)
     except InputError as raised:

@@ -300,7 +300,7 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
 
 
 def _is_hidden(hosts: str) -> bool:
-    """Return whether a list may have more hosts than its commas show: `$HOSTS`, `<hosts>`, `...`."""
+    """Return whether a list may have more hosts than its commas show: `$HOSTS`, `a,...`."""
     part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}|\.{2,}|…|[xX]{3,}"
     # One substitution with slots is one host.
     kept = [

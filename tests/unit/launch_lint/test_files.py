@@ -382,6 +382,13 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "16",
             "'",
         ),
+        ({"a.md": "`poetry run torchrun --nproc_per_node 4 t.py`\n"}, "4 processes", "warning"),
+        # Settings around a command that does not get them.
+        (
+            {"a.md": f"```\n{EIGHT}\n```\nOn both:\n```\nexport NCCL_P2P_DISABLE=1\n```\n"},
+            "NCCL_P2P_DISABLE=1: GPUs of a node exchange data through host memory",
+            "ok",
+        ),
         # The version of a launcher is no command.
         ({"a.md": f"mpirun version 4.1.7a1\n{SHOWN}"}, "4 processes", "version"),
         ({"a.md": "mpirun (Open MPI) 5.0.3\nmpirun -np 2 ./a.out\n"}, "2 processes", "Open is"),

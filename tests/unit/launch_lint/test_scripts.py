@@ -271,8 +271,40 @@ def test_several_torchrun_on_a_node(outer: str, expected: set[str]) -> None:
 def test_srun_without_numbers_may_be_in_a_job() -> None:
     (one,) = checked(f"srun --mpi=pmix {TEST}")
     assert not one.is_wrong
-    (one,) = checked(f"srun -n 1 --mpi=pmix {TEST}")
-    assert one.is_wrong
+    for asked in ("-n 1", "--gpus=8"):
+        (one,) = checked(f"srun {asked} --mpi=pmix {TEST}")
+        assert one.is_wrong
+
+
+def test_the_gpus_that_a_text_gives_each_node() -> None:
+    (one,) = checked(f"Two hosts, each with 6 A100 GPUs:\n```\nmpirun -np 1 {EIGHT}\n```\n")
+    assert "too-many-gpus" in kinds(one)
+
+
+def test_a_comment_behind_a_backslash_ends_the_command() -> None:
+    text = f"mpirun -np 8 \\ # all GPUs\n  {TEST}\n"
+    (one,) = checked(text)
+    assert "line-continuation" in kinds(one)
+    assert one.fixed == f"mpirun -np 8 {TEST}"
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "is_known"),
+    [
+        (f"mpirun -np 8 -H xxxx,xxxx,... {TEST}", None, False),
+        (
+            f"mpirun -np 2 -H a,b -x LD_LIBRARY_PATH=LD_LIBRARY_PATH:/n {TEST}",
+            "path-without-dollar",
+            1,
+        ),
+        ("mpirun -np 8 --mca btl tcp,self ./a.out", None, True),
+    ],
+)
+def test_lists_and_paths(command: str, kind: str | None, is_known: bool) -> None:
+    (one,) = checked(command)
+    assert {k.finding.id for k in one.findings if k.finding.severity != "note"} == {kind} - {None}
+    assert (one.predictions[0][0].placement is not None) == is_known
+    assert "mca-no-effect" not in kinds(one)
 
 
 def test_each_of_several_tasks_starts_no_job() -> None:

@@ -421,8 +421,9 @@ def _is_assumed(view: View) -> bool:
 
 
 def _is_bare(view: View) -> bool:
-    """Return whether a command of srun has no number of tasks or nodes."""
-    return not any(map(view.command.last, ("total", "per_node", "nodes", "host")))
+    """Return whether a command of srun asks for nothing, as in a job that has it all."""
+    asks = ("total", "per_node", "nodes", "host", "gpus", "gpus_per_node", "gres")
+    return not any(map(view.command.last, asks))
 
 
 def _ask(view: View) -> PlacementOptions:
