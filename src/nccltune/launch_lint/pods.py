@@ -216,7 +216,7 @@ def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
         return True
     for container in pod.containers:
         limits = mapping(at(container, "resources", "limits"))
-        if any(is_gpu(name) and str(value) != "0" for name, value in limits.items()):
+        if any((is_gpu(n) and str(v) != "0") or is_open(str(n)) for n, v in limits.items()):
             return True
         if at(container, "resources", "claims") or at(container, "securityContext", "privileged"):
             return True

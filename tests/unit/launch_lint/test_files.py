@@ -389,6 +389,13 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "NCCL_P2P_DISABLE=1: GPUs of a node exchange data through host memory",
             "ok",
         ),
+        ({"a.sh": f"docker build -t deepspeed -f d .\n{SHOWN}"}, "4 processes", "deepspeed"),
+        ({"a.sh": "enroot import -o a docker://x#deepspeed\n"}, "kind", "starts"),
+        (
+            {"l.yaml": LWS.replace("nvidia.com/gpu", '"${KIND}"')},
+            "8 on each of 4 nodes",
+            "no container has a limit",
+        ),
         # The version of a launcher is no command.
         ({"a.md": f"mpirun version 4.1.7a1\n{SHOWN}"}, "4 processes", "version"),
         ({"a.md": "mpirun (Open MPI) 5.0.3\nmpirun -np 2 ./a.out\n"}, "2 processes", "Open is"),
