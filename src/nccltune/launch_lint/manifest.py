@@ -171,10 +171,13 @@ def from_manifests(
 
 def _of_patches(document: dict[str, Any], site: LaunchContext, where: str) -> list[FoundCommand]:
     """Return the commands that the patches of a kustomization give to containers."""
+    names = ("patches", "patchesStrategicMerge", "patchesJson6902")
+    given = [
+        one for name in names if isinstance(listed := document.get(name), list) for one in listed
+    ]
     patches = [
         one.get("patch") or text_of(str(one.get("path")), site) if isinstance(one, dict) else one
-        for name in ("patches", "patchesStrategicMerge", "patchesJson6902")
-        for one in (document.get(name) if isinstance(document.get(name), list) else ())
+        for one in given
     ]
     found: list[FoundCommand] = []
     for patch in patches:

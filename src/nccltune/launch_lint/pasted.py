@@ -12,6 +12,7 @@ from nccltune.model.names import listed
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
+_BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
 _AT_HOST = r"(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
@@ -44,7 +45,7 @@ def scripts_of(text: str) -> list[str]:
 
     A block with directives is a script of its own, and the others are one script.
     """
-    blocks = blocks_of(_VERSION.sub("", text))
+    blocks = blocks_of(_BOLD.sub(r"\1", _VERSION.sub("", text)))
     jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
     rest = "\n".join(block for block in blocks if block not in jobs)
     return [_HOST_PROMPT.sub("", _LINK.sub(r"\1", part)) for part in (rest, *jobs) if part]
@@ -58,7 +59,8 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     >>> [one.words[0].text for one, _ in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
     ['srun']
     """
-    for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", _VERSION.sub("", text))).splitlines():
+    text = _BOLD.sub(r"\1", _LINK.sub(r"\1", _VERSION.sub("", text)))
+    for line in _CONTINUED.sub(" ", text).splitlines():
         if _NAMES.search(line) is None:
             continue
         assigned = ("".join(values) for values in _ASSIGNED.findall(line))

@@ -61,7 +61,8 @@ _MODULES = {
 WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
-exec chrt nice enroot poetry uv conda pipenv
+exec chrt nice enroot poetry uv conda pipenv nvprof rocprof rocprofv3 compute-sanitizer gdb strace
+perf
 """)
 )
 _ABBREVIATED = (SLURM, DEEPSPEED)

@@ -396,6 +396,12 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "8 on each of 4 nodes",
             "no container has a limit",
         ),
+        (
+            {"a.md": "**NCCL_P2P_DISABLE=1** ./all_reduce_perf -b 8 -e 2G -f 2 -g 2\n"},
+            "NCCL_P2P_DISABLE=1: GPUs of a node exchange",
+            "ok",
+        ),
+        ({"a.sh": "rocprof --timestamp on ./all_reduce_perf -g 8\n"}, "8 GPUs each", "not known"),
         # The version of a launcher is no command.
         ({"a.md": f"mpirun version 4.1.7a1\n{SHOWN}"}, "4 processes", "version"),
         ({"a.md": "mpirun (Open MPI) 5.0.3\nmpirun -np 2 ./a.out\n"}, "2 processes", "Open is"),
