@@ -20,6 +20,7 @@ from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.formats.tuner_config.csv_rules import read_rules
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint import compose, manifest, output, source
+from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, note
@@ -35,6 +36,7 @@ from nccltune.launch_lint.options import (
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import checked_alone, judge_stated, stated_settings
+from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -299,6 +301,7 @@ def _lint_launch(
         site = site._replace(folder=str(Path(name).parent))
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
+    rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
     found: list[FoundCommand] = []
@@ -312,16 +315,17 @@ def _lint_launch(
         reasons.append(raised)
     try:
         if is_output:
-            found += source.from_lines(rest, site._replace(ran=True))
+            found += source.from_lines(rest, read_around(rest, site._replace(ran=True)))
         elif rest.strip():
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
-    unseen = [name for one in found for name in one.site.unseen]
-    unseen += compose.unseen_files(services, site)
-    if unseen := list(dict.fromkeys(unseen)):
-        said = f"what {', '.join(unseen)} sets is not known here, and was not checked"
-        findings.append(note("source-unseen", said))
+    findings += _unseen(
+        [
+            *(name for one in found for name in one.site.unseen),
+            *compose.unseen_files(services, site),
+        ]
+    )
     checks: list[LaunchCheck] = []
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
@@ -343,12 +347,21 @@ def _lint_launch(
         ]
         if not found and reasons:
             findings.append(checked_alone(given, reasons[0].message))
-    if not found and not findings and not is_output:
-        raise reasons[0]
+    if not (found or findings or is_output):
+        findings += manifest.checked_pods(documents)
+        if not findings:
+            raise reasons[0]
     if is_template:
         # The line of the file has {{ }} where the command that was checked has unknown values.
         checks = [one._replace(fixed=None) for one in checks]
     return LintedLaunch(name, checks, findings)
+
+
+def _unseen(files: Sequence[str]) -> list[LaunchFinding]:
+    """Return the note on files that a script reads and that are not here, if there are any."""
+    named = ", ".join(dict.fromkeys(files))
+    said = f"what {named} sets is not known here, and was not checked"
+    return [note("source-unseen", said)] if named else []
 
 
 def _site(request: LintRequest) -> LaunchContext:

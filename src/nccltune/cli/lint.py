@@ -166,7 +166,7 @@ def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     for finding in launch.findings:
         _show_finding(out, finding, "")
     if not launch.commands and not launch.findings:
-        out.print("nothing wrong with how this was started")
+        out.print("nothing wrong in this output, which shows no command to check")
 
 
 def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:

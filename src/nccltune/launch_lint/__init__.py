@@ -12,6 +12,7 @@ words.py       the words of a shell line, with their quotes
 shell.py       expand variables, arithmetic and counts of a shell
 around.py      what the text around a command says about nodes and host files
 compose.py     commands of the services in a Compose file
+tasks.py       commands in task files of SkyPilot and dstack
 typography.py  replace dashes and quotes that word processors insert
 pasted.py      commands in Markdown, prose and what a terminal shows
 boxes.py       containers and sudo that a program is started in

@@ -14,6 +14,12 @@ _SEVERAL = re.compile(
 _RANK = re.compile(
     r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
 )
+_GPUS = re.compile(
+    r"\beach (?:(?:node|host|machine|server) )?(?:has|have|with|contains) ([1-9]\d?)"
+    r" (?:[\w.-]+ ){0,3}?gpus?\b",
+    re.I,
+)
+"""What a text says of each of its nodes: `two nodes, each with 4 A100 GPUs`."""
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
 _HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
 _HOSTFILE = re.compile(
@@ -40,11 +46,13 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
     named = tuple(int(number) for number in _NODES.findall(text))
     several = site.several or _SEVERAL.search(text) is not None
+    gpus = {int(number) for number in _GPUS.findall(text)}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
     shown = tuple((match[1], match[2]) for match in _HOSTFILE.finditer(f"{text}\n"))
     return site._replace(
         files=(*site.files, *shown),
         several=several,
         named_nodes=named,
+        gpus=gpus.pop() if len(gpus) == 1 and site.gpus is None else site.gpus,
         rank=site.rank or (rank[1] if rank is not None else ""),
     )

@@ -13,7 +13,7 @@ APPTAINERS = ("apptainer", "singularity")
 PODS = ("kubectl", "oc")
 SERVICE = ("docker", "run", "--env-host")
 """A service of Compose, whose variables all reach its program: docker has no such option."""
-_VERBS = {
+VERBS = {
     **dict.fromkeys(DOCKERS, ("run", "exec")),
     **dict.fromkeys(APPTAINERS, ("run", "exec")),
     **dict.fromkeys(PODS, ("exec",)),
@@ -96,7 +96,7 @@ def boxes(words: Sequence[str]) -> Iterator[ContainerBox]:
         name = PurePosixPath(word).name
         if name == "sudo":
             yield ContainerBox(name, words, at)
-        verbs = _VERBS.get(name, ())
+        verbs = VERBS.get(name, ())
         verb = next((n for n in range(at + 1, len(words)) if words[n] in verbs), None)
         # What `docker compose run` starts has the GPUs and the memory of the service.
         if verb is not None and "compose" not in words[at + 1 : verb]:

@@ -11,7 +11,7 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
-from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
@@ -99,7 +99,9 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
     is_wrapped = view.command != next(iter(commands.values()))
-    is_whole = not is_wrapped and not site.part and all(one.id != "placeholder" for one in pasted)
+    is_whole = not (is_wrapped or site.part or site.is_begun) and all(
+        one.id != "placeholder" for one in pasted
+    )
     if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
     return LaunchCheck(
@@ -328,9 +330,17 @@ def _findings(view: View) -> list[LaunchFinding]:
     found = [finding for rule in RULES for finding in rule(view)]
     inner = view.prediction.inner
     # Of several programs, an option of the first may hold for all.
-    if view.site.part or view.command.hidden or (inner is not None and inner.command.hidden):
+    if (
+        view.site.part
+        or view.site.is_begun
+        or view.command.hidden
+        or (inner is not None and inner.command.hidden)
+    ):
         found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
-    if view.program is not None and view.program.hidden:
+    if view.site.is_begun:
+        said = "a variable holds this command: what may follow it is not known, and was not checked"
+        found.append(note("command-begun", said))
+    if view.site.is_begun or (view.program is not None and view.program.hidden):
         found = [finding for finding in found if finding.id not in _MISSING_ARGUMENTS]
     return found
 

@@ -131,6 +131,7 @@ class LaunchContext(NamedTuple):
     - `service`: the service of a Compose file that starts the command, "" if none does.
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
+    - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
@@ -156,6 +157,7 @@ class LaunchContext(NamedTuple):
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()
+    is_begun: bool = False
 
     def asked(self, meaning: str) -> Option | None:
         """Return the last option of the allocation with this meaning, or None."""

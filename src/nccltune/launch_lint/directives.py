@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the nodes, slots and GPUs that a script asks its scheduler for: #SBATCH, #PBS, #BSUB."""
+"""Read the nodes, slots and GPUs that a script asks its scheduler for: #SBATCH, #PBS, #BSUB, #$."""
 
 import re
 from collections.abc import Iterator
@@ -21,11 +21,20 @@ _OF_TORQUE = re.compile(
 )
 _OF_PBS = re.compile(r"^#PBS\b.*?\s-l\s*\S*\bselect=(\S+)", re.M)
 
+_NUMBERS = (
+    ("NSLOTS", re.compile(r"^#\$.*?\s-pe\s+\S+\s+(\d+)\s*$", re.M)),
+    ("LSB_DJOB_NUMPROC", _OF_LSF["total"]),
+    ("PBS_NUM_NODES", _OF_TORQUE),
+)
+"""Variables that Grid Engine, LSF and Torque set to a number that the script asks for."""
+
 
 def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     """Return `site` with what the directives of a script ask the scheduler for."""
     inherited = read_options(tuple(_sbatch_words(text)), SLURM)
     site = _of_lsf(text, _of_pbs(text, _of_flux(text, site)))
+    known = [(name, match[1]) for name, of in _NUMBERS if (match := of.search(text)) is not None]
+    site = site._replace(exported=(*site.exported, *known))
     return allocated(site._replace(inherited=(*site.inherited, *inherited)))
 
 

@@ -10,12 +10,15 @@ from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
+from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.pods import (
     at,
     command_of,
     gpus_of,
     is_volcano,
     judge_pods,
+    mapping,
+    placeholder_in,
     pods_of,
     variables_of,
     volcano_variables,
@@ -23,6 +26,7 @@ from nccltune.launch_lint.pods import (
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
+from nccltune.model.scale import count
 
 _VARIABLE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
@@ -82,8 +86,9 @@ def judge_manifests(
             said = "no container has an image or a command, as in a patch: gaps were not checked"
             found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
             continue
+        blank = placeholder_in(document)
         try:
-            if document.get("apiVersion") not in _OLD_MPI_JOBS:
+            if blank is None and document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
         except InputError as raised:
             found.append(
@@ -93,8 +98,22 @@ def judge_manifests(
                     f"kubectl explain {document.get('kind')}.spec".lower() + " lists the fields",
                 )
             )
+        if blank is not None:
+            said = f"{document.get('kind')}: {blank} is not filled in: its fields were not checked"
+            found.append(note("template", said))
         found += judge_pods(document)
     return found
+
+
+def checked_pods(documents: list[dict[str, Any]]) -> Iterator[LaunchFinding]:
+    """Yield the note that pods with GPUs were checked without a command, if there are any."""
+    pods = [pod for document in documents for pod in pods_of(document) if pod.gpus]
+    if pods:
+        number = count(sum(pod.number for pod in pods), "pod")
+        said = (
+            f"no container starts a launcher: the fields of {number} with GPUs were checked alone"
+        )
+        yield note("pods-alone", said, "check the command that is started in them by itself")
 
 
 def _is_patch(document: dict[str, Any]) -> bool:
@@ -132,6 +151,8 @@ def from_manifests(
                     found += from_text(script, around)
         for container in _containers(document):
             found += _of_container(container, around)
+        if document.get("kind") == "Kustomization":
+            found += _of_patches(document, around, where)
     if not found and any(document.get("kind") == "Kustomization" for document in documents):
         raise InputError(
             "is a kustomization, which names the manifests and changes them",
@@ -145,6 +166,35 @@ def from_manifests(
             hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of"
             " nccl-tests in command and args",
         )
+    return found
+
+
+def _of_patches(document: dict[str, Any], site: LaunchContext, where: str) -> list[FoundCommand]:
+    """Return the commands that the patches of a kustomization give to containers."""
+    names = ("patches", "patchesStrategicMerge", "patchesJson6902")
+    given = [
+        one for name in names if isinstance(listed := document.get(name), list) for one in listed
+    ]
+    patches = [
+        one.get("patch") or text_of(str(one.get("path")), site) if isinstance(one, dict) else one
+        for one in given
+    ]
+    found: list[FoundCommand] = []
+    for patch in patches:
+        with contextlib.suppress(InputError):
+            read = load_documents(str(patch or ""), where)
+            steps = [step for one in read if isinstance(one, list) for step in one]
+            values = {str(at(step, "path")): at(step, "value") for step in steps}
+            pods = next(
+                (n for path, n in values.items() if path.endswith("/Worker/replicas")), None
+            )
+            around = site._replace(nodes=pods) if isinstance(pods, int) and pods > 0 else site
+            for value in values.values():
+                words = [str(word) for word in value] if isinstance(value, list) else []
+                # One word is the script of the `bash -c` that the base has.
+                words = ["sh", "-c", *words] if len(words) == 1 else words
+                found += from_words(words, around, strict=False) if words else []
+            found += from_manifests([one for one in read if isinstance(one, dict)], site, where)
     return found
 
 
@@ -239,18 +289,22 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         ]
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
+    if document.get("kind") == "LeaderWorkerSet":
+        size = at(spec, "leaderWorkerTemplate", "size")
+        site = site._replace(nodes=size if isinstance(size, int) and size > 0 else site.nodes)
     if is_volcano(document):
         values, files = volcano_variables(document)
         site = site._replace(
             exported=(*site.exported, *values.items()),
             files=(*site.files, *((name.rpartition("/")[2], text) for name, text in files.items())),
         )
-    if document.get("kind") == "PyTorchJob":
-        # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
-        elastic = at(spec, "elasticPolicy")
-        number = sum(pod.number for pod in pods_of(document))
+    if document.get("kind") in ("PyTorchJob", "TrainJob"):
+        # The operators of both set these variables. torchrun reads them instead of options.
+        elastic, trainer = at(spec, "elasticPolicy"), mapping(at(spec, "trainer"))
+        number = trainer.get("numNodes") or sum(pod.number for pod in pods_of(document)) or 1
         least, most = (at(elastic, f"{limit}Replicas") or number for limit in ("min", "max"))
-        each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode") or "auto"
+        each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode")
+        each = each or trainer.get("numProcPerNode") or "auto"
         given = {
             "PET_RDZV_ENDPOINT": "",
             "PET_NODE_RANK": "",
@@ -267,6 +321,9 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
         for name, inner in value.items():
             if name in ("containers", "initContainers") and isinstance(inner, list):
                 yield from (one for one in inner if isinstance(one, dict))
+            elif name == "trainer" and isinstance(inner, dict):
+                # Of a TrainJob, whose runtime has the rest of the pod.
+                yield {**inner, "resources": inner.get("resourcesPerNode")}
             else:
                 yield from _containers(inner)
     elif isinstance(value, list):

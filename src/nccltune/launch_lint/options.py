@@ -3,8 +3,8 @@
 
 A row is an option with all its names, without leading dashes. Names of torchrun have `-` instead of
 `_`. `words` is the number of words after the option, or `?` for a value that may follow `=` or the
-letter. Options of different launchers with equal effect have the same `meaning`. An option without
-a meaning is valid, but no rule uses it.
+letter. Options of different launchers with equal effect have the same `meaning`. Options without a
+meaning, of which several share a row, are valid, but no rule uses them.
 
 Sources: the help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, Slurm 20.11
 to 26.05 (srun, sbatch), pyxis of 2026, torchrun of PyTorch 2.9, flux-core of 2026, jsrun of IBM's

@@ -12,6 +12,7 @@ from nccltune.model.names import listed
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
+_BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
 _AT_HOST = r"(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
@@ -44,29 +45,33 @@ def scripts_of(text: str) -> list[str]:
 
     A block with directives is a script of its own, and the others are one script.
     """
-    blocks = blocks_of(_VERSION.sub("", text))
+    blocks = blocks_of(_BOLD.sub(r"\1", _VERSION.sub("", text)))
     jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
     rest = "\n".join(block for block in blocks if block not in jobs)
     return [_HOST_PROMPT.sub("", _LINK.sub(r"\1", part)) for part in (rest, *jobs) if part]
 
 
-def commands_in(text: str) -> Iterator[Line]:
+def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     r"""Yield the commands that lines of a text begin with, or that prose has between backticks.
 
-    >>> [line.words[0].text for line in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
+    With each, return whether it is the value of a variable, behind which more may follow.
+
+    >>> [one.words[0].text for one, _ in commands_in("It didn't run.\n[me@a ~]$ srun -n 8 x\n")]
     ['srun']
     """
-    for line in _CONTINUED.sub(" ", _LINK.sub(r"\1", _VERSION.sub("", text))).splitlines():
+    text = _BOLD.sub(r"\1", _LINK.sub(r"\1", _VERSION.sub("", text)))
+    for line in _CONTINUED.sub(" ", text).splitlines():
         if _NAMES.search(line) is None:
             continue
         assigned = ("".join(values) for values in _ASSIGNED.findall(line))
-        for part in (*_INLINE.findall(line), line, *assigned):
+        parts = [(part, False) for part in (*_INLINE.findall(line), line)]
+        for part, is_value in (*parts, *((part, True) for part in assigned)):
             try:
                 found = split(_PROMPT.sub("", part, count=1))
             except InputError:
                 continue
             if found and is_command(found[0].words):
-                yield found[0]
+                yield found[0], is_value
                 break
 
 

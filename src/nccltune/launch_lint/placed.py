@@ -300,8 +300,8 @@ def _unknown_nodes(command: LaunchCommand, site: LaunchContext, flavor: Flavor) 
 
 
 def _is_hidden(hosts: str) -> bool:
-    """Return whether a list may have more hosts than its commas show: `$HOSTS`, `<hosts>`."""
-    part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}"
+    """Return whether a list may have more hosts than its commas show: `$HOSTS`, `a,...`."""
+    part = r"\$(?:\w+|\{[^}]*\})|<[^>]*>|\{\{[^}]*\}\}|\.{2,}|…|[xX]{3,}"
     # One substitution with slots is one host.
     kept = [
         one for one in parts_of(hosts) if not re.match(r":\d+$", one[substitution_end(one, 0) :])

@@ -87,41 +87,42 @@ def gpus_of(container: dict[Any, Any]) -> int:
     return sum(whole_number(str(value)) or 0 for name, value in limits.items() if is_gpu(name))
 
 
+_ROLES = {
+    "MPIJob": "mpiReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "JobSet": "replicatedJobs",
+    "Job": "tasks",
+}
+"""The field of a workload that has its roles; `tasks` is that of a job of Volcano."""
+_OF_ONE_ROLE = ("Job", "Deployment", "StatefulSet", "DaemonSet")
+
+
 def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     """Return the pods of a workload, or no pods for an unknown kind of document."""
-    kind, spec = document.get("kind"), mapping(document.get("spec"))
+    kind, spec = str(document.get("kind")), mapping(document.get("spec"))
     if kind == "Pod":
         return [PodSpec("Pod", spec)]
-    if is_volcano(document):
-        tasks = spec.get("tasks")
-        return [
-            PodSpec(
-                str(at(one, "name")),
-                mapping(at(one, "template", "spec")),
-                _count(at(one, "replicas")),
-            )
-            for one in (tasks if isinstance(tasks, list) else [])
-        ]
-    if kind in ("Job", "Deployment", "StatefulSet", "DaemonSet"):
-        number = spec.get("parallelism") or spec.get("replicas")
-        return [PodSpec(str(kind), mapping(at(spec, "template", "spec")), _count(number))]
-    if kind in ("MPIJob", "PyTorchJob"):
-        name = "mpiReplicaSpecs" if kind == "MPIJob" else "pytorchReplicaSpecs"
-        return [
-            PodSpec(str(role), mapping(at(one, "template", "spec")), _count(at(one, "replicas")))
-            for role, one in mapping(spec.get(name)).items()
-        ]
-    if kind == "JobSet":
-        jobs = spec.get("replicatedJobs")
-        return [
-            PodSpec(
-                str(at(job, "name")),
-                mapping(at(job, "template", "spec", "template", "spec")),
-                _count(at(job, "replicas")) * _count(at(job, "template", "spec", "parallelism")),
-            )
-            for job in (jobs if isinstance(jobs, list) else [])
-        ]
-    return []
+    roles = spec.get(_ROLES.get(kind, ""))
+    if kind == "LeaderWorkerSet":
+        group = mapping(spec.get("leaderWorkerTemplate"))
+        leader, worker = group.get("leaderTemplate"), group.get("workerTemplate")
+        number = _count(group.get("size")) - (leader is not None)
+        roles = {"leader": {"template": leader}} if leader is not None else {}
+        roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
+    elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
+        roles = {kind: spec}
+    named = [(at(one, "name"), one) for one in roles] if isinstance(roles, list) else mapping(roles)
+    pairs = named.items() if isinstance(named, dict) else named
+    return [_pod(str(role), part) for role, part in pairs]
+
+
+def _pod(role: str, part: Any) -> PodSpec:
+    """Return the pods of a role. A role of a JobSet has the template of a Job."""
+    spec = mapping(at(part, "template", "spec"))
+    number = _count(at(part, "replicas")) * _count(at(part, "parallelism"))
+    if "template" in spec:
+        return _pod(role, spec)._replace(number=number * _count(spec.get("parallelism")))
+    return PodSpec(role, spec, number)
 
 
 def is_volcano(document: dict[str, Any]) -> bool:
@@ -142,8 +143,10 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _shared_memory(pod)
         yield from _locked_memory(pod)
         yield from _host_network(document, pod)
-        yield from _unexpanded(pod)
+        if placeholder_in(document) is None:
+            yield from _unexpanded(pod)
         yield from _not_text(pod)
+        yield from _alone(document, pod)
     if is_volcano(document):
         yield from _volcano(document, pods)
     if document.get("kind") == "MPIJob":
@@ -152,12 +155,17 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _pytorch_job(pods)
 
 
+_GLOO = re.compile(r"\bbackend[= ]+[\"']?gloo\b", re.I)
+
+
 def _needs_gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> bool:
     if document.get("kind") == "MPIJob":
         runs = at(document, "spec", "runLauncherAsWorker") is True
         return pod.role == "Worker" or runs or len(pods) == 1
     if document.get("kind") == "PyTorchJob":
         return True
+    if _GLOO.search(" ".join(pod.words)):
+        return False
     others = [one for one in pods if one is not pod]
     if pod.starts_mpi:
         return not others
@@ -208,7 +216,7 @@ def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
         return True
     for container in pod.containers:
         limits = mapping(at(container, "resources", "limits"))
-        if any(is_gpu(name) and str(value) != "0" for name, value in limits.items()):
+        if any((is_gpu(n) and str(v) != "0") or is_open(str(n)) for n, v in limits.items()):
             return True
         if at(container, "resources", "claims") or at(container, "securityContext", "privileged"):
             return True
@@ -295,6 +303,23 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
 _BARE = re.compile(r"(?<![$\w])\$\{?([A-Za-z_]\w*)")
 
 
+def placeholder_in(value: Any) -> str | None:
+    """Return a text of a manifest's field that somebody replaces before it is applied, or None.
+
+    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands, which have their own, do not
+    count.
+    """
+    if isinstance(value, dict):
+        value = [inner for name, inner in value.items() if name not in ("command", "args", "value")]
+    if isinstance(value, list):
+        return next(filter(None, map(placeholder_in, value)), None)
+    found = _REPLACED.search(value) if isinstance(value, str) else None
+    return found[0] if found is not None else None
+
+
+_REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
+
+
 def _unexpanded(pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find `command: [torchrun, --node-rank=$RANK]`: no shell reads it, and Kubernetes does not."""
     for container in pod.containers:
@@ -310,8 +335,32 @@ def _unexpanded(pod: PodSpec) -> Iterator[LaunchFinding]:
 
 
 _OF_SVC = re.compile(r"\bVC_\w+_(?:HOSTS|NUM)\b|/etc/volcano/")
+_INDEX = re.compile(r"\bV[CK]_TASK_INDEX\b")
+_RANK_OF_INDEX = re.compile(
+    r"(?:\bnode[_-]rank|\b(?:NODE_|GROUP_|PET_NODE_)?RANK)[ =]+[\"']?\$[{(]?V[CK]_TASK_INDEX\b"
+)
 SVC_PLUGINS = ("svc", "mpi", "pytorch", "tensorflow")
 """Plugins of Volcano that give pods the names of the others: `svc`, and those that turn it on."""
+
+
+_WITH_ADDRESS = re.compile(
+    r"\b(?:torchrun|torch\.distributed\.\w+)\s.*?--(?:master-addr|rdzv-endpoint)\b", re.S
+)
+
+
+def _alone(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find torchrun with an address, but without a number of nodes, in several pods."""
+    text = " ".join(pod.words).replace("_", "-")
+    names = {name for one in pod.containers for name, _ in variables_of(one)}
+    if pod.number < 2 or document.get("kind") == "PyTorchJob" or "PET_NNODES" in names:
+        return
+    if _WITH_ADDRESS.search(text) is not None and "--nnodes" not in text:
+        yield error(
+            "inner-alone",
+            f"{pod.role}: torchrun runs in {pod.number} pods, and without --nnodes each is a job of"
+            " 1 node",
+            f"add --nnodes={pod.number}, and --node-rank for each pod",
+        )
 
 
 def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
@@ -322,6 +371,20 @@ def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
             "volcano-svc",
             f"{used[0]} is there with Volcano's plugin svc only, and the job does not have it",
             "add svc: [] to plugins",
+        )
+    indexed = [pod.role for pod in pods if any(_INDEX.search(word) for word in pod.words)]
+    if indexed and "env" not in plugins:
+        yield error(
+            "volcano-env",
+            "VC_TASK_INDEX is there with Volcano's plugin env only, and the job does not have it",
+            "add env: [] to plugins",
+        )
+    ranked = [pod.role for pod in pods if _RANK_OF_INDEX.search(" ".join(pod.words))]
+    if len(ranked) > 1:
+        yield error(
+            "volcano-index",
+            f"VC_TASK_INDEX counts from 0 in each of {', '.join(ranked)}: pods get the same rank",
+            "add the number of pods of the tasks before: $((VC_TASK_INDEX + 1)) behind one pod",
         )
 
 

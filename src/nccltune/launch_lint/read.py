@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
-from nccltune.launch_lint.boxes import PODS
+from nccltune.launch_lint.boxes import PODS, VERBS
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
     ACCELERATE,
@@ -61,7 +61,8 @@ _MODULES = {
 WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
-exec chrt nice enroot poetry uv conda pipenv
+exec chrt nice enroot poetry uv conda pipenv nvprof rocprof rocprofv3 compute-sanitizer gdb strace
+perf
 """)
 )
 _ABBREVIATED = (SLURM, DEEPSPEED)
@@ -214,7 +215,10 @@ _NAME_PROGRAMS = frozenset(
 def starts_something(words: Sequence[Word]) -> bool:
     """Return whether a line of a script starts a launcher or a program of nccl-tests."""
     words = joined(words)
-    if words and PurePosixPath(words[0].text).name in _NAME_PROGRAMS:
+    first = PurePosixPath(words[0].text).name if words else ""
+    verbs = VERBS.get(first)
+    # `docker build -t deepspeed .` names an image.
+    if first in _NAME_PROGRAMS or (verbs and not any(word.text in verbs for word in words)):
         return False
     return launcher_at(words) is not None or program_at(words) is not None
 
@@ -228,7 +232,8 @@ def is_command(words: Sequence[Word]) -> bool:
     if at is None or not any(word.text.startswith("-") for word in words[at:]):
         return False
     before = (PurePosixPath(word.text).name for word in words[:at])
-    return all("=" in name or name in WRAPPERS or name.startswith("-") for name in before)
+    # `run` is of `poetry run`.
+    return all("=" in name or name in {*WRAPPERS, "run"} or name[:1] == "-" for name in before)
 
 
 def read(

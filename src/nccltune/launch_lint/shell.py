@@ -5,6 +5,7 @@ Nothing is run. What cannot be known stays as it is written. What is assumed is 
 """
 
 import ast
+import fnmatch
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -17,6 +18,8 @@ from nccltune.model.scale import count
 
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
+_PART = re.compile(r"([A-Za-z_]\w*)(%%?|##?|//?|:)(.*)", re.DOTALL)
+_SLASH = re.compile(r"(?<!\\)/")
 _ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
 """`NAME[@]` or the arguments `@`; `#` before it counts, `:FROM:NUMBER` behind it takes a part."""
 _FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?\^\S+|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
@@ -43,6 +46,11 @@ OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 """The file in which the MPI Operator writes a line for each worker."""
 _HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[([0-9]+)\]")
+_OF_VARIABLE = re.compile(
+    r"echo [\"']?\$\{?(\w+)\}?[\"']? *\| *"
+    r"(?:tr [\"']?(?P<sign>[,;: ])[\"']? [\"']?\\n[\"']? *\| *)?wc -(?P<wc>[lw])"
+)
+"""The number of lines or words in a variable."""
 _SEQ = re.compile(r"seq (?:-w )?(-?[0-9]{1,9})(?: (x?-?[0-9]{1,9}))?(?: (-?[0-9]{1,9}))?")
 _SET_BY_JOB = ("SLURM_", "PBS_", "LSB_", "OMPI_", "PMI_", "FLUX_")
 """Beginnings of variables that a job has, so that their defaults do not apply."""
@@ -265,7 +273,7 @@ class _Expansion:
             return items[place] if place is not None and place < len(items) and is_known else None
         match = _PARAMETER.fullmatch(inner)
         if match is None:
-            return None
+            return self._part(inner)
         value = self._variable(match[1])
         sign = match[2] or ""
         if value is not None and (value or not sign.startswith(":")):
@@ -277,6 +285,39 @@ class _Expansion:
             return None
         self._assume(f"{match[1]} is not set: {source} is {default or 'empty'}")
         return default
+
+    def _part(self, inner: str) -> str | None:
+        """Return a part of a known value: `NAME%END`, `NAME#START`, `NAME/OLD/NEW`, `NAME:N`."""
+        match = _PART.fullmatch(inner)
+        value = self._variable(match[1]) if match is not None else None
+        if match is None or value is None or is_open(value):
+            return None
+        sign = match[2]
+        rest, *new = ("".join(self.words(part)) for part in _SLASH.split(match[3], maxsplit=1))
+        if sign == ":":
+            first, _, length = (word.strip() for word in rest.partition(":"))
+            try:
+                at = int(first or 0)
+                at = max(0, at + len(value)) if at < 0 else at
+                end = int(length or len(value)) if length else len(value)
+            except ValueError:
+                return None
+            return value[at : end if end < 0 or not length else at + end]
+        old = "/".join((rest, *new)) if "/" not in sign else rest
+        pattern = fnmatch.translate(old).removesuffix(r"\Z").removesuffix(r"\z")
+        if not old:
+            return value
+        if "/" in sign:
+            return re.sub(pattern, lambda _: "".join(new), value, count=int(sign == "/"))
+        is_end, cuts = "%" in sign, list(range(len(value) + 1))
+        # `%` and `##` try the cuts from the end of the value on: one drops least, the other most.
+        cuts = cuts[::-1] if is_end == (len(sign) == 1) else cuts
+        for cut in cuts:
+            dropped, kept = value[cut:], value[:cut]
+            dropped, kept = (dropped, kept) if is_end else (kept, dropped)
+            if re.fullmatch(pattern, dropped):
+                return kept
+        return value
 
     def _array(self, source: str) -> tuple[str, ...] | None:
         """Return the words that a substitution of an array becomes in quotes, or None."""
@@ -305,6 +346,11 @@ class _Expansion:
         name = command.strip()
         if name.isidentifier() and name in self._scope.values:
             return self._variable(name)  # Kubernetes writes a variable so, a shell does not.
+        if (counted := _OF_VARIABLE.fullmatch(name)) is not None:
+            value = self._variable(counted[1])
+            words = counted["wc"] == "w" or '"' not in name
+            parts = (value or "").split(counted["sign"] or (None if words else "\n"))
+            return None if value is None or is_open(value) else str(len(parts))
         text = " ".join(self.inline(name).split())
         if (path := _PATH_OF.fullmatch(text)) is not None:
             return path[1]

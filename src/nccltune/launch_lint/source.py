@@ -106,7 +106,10 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
 
 def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
     """Return the commands that lines of prose, of a terminal or of a test's output show."""
-    return [FoundCommand(line, site) for line in dict.fromkeys(commands_in(text))]
+    return [
+        FoundCommand(line, site._replace(is_begun=is_value))
+        for line, is_value in dict.fromkeys(commands_in(text))
+    ]
 
 
 def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
@@ -488,7 +491,7 @@ def _in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
     return allocated(site._replace(inherited=(*site.inherited, *options)))
 
 
-_ASKS = frozenset({"--help", "--version", "--usage", "-h", "-V", "--mpi=list"})
+_ASKS = frozenset({"--help", "--version", "version", "--usage", "-h", "-V", "--mpi=list"})
 
 
 def _only_asks(line: Line) -> bool:

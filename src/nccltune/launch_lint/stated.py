@@ -87,9 +87,10 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
         # What the text reads itself may be a name of its own.
         yield from _without_edits(rule(view) for rule in _ALONE[one.is_read :])
     # With two values of one name, it is unknown which holds beside the others.
-    if alone and len(set(names)) == len(names):
+    if len(set(names)) == len(names):
         view = _view(given)
-        yield from _without_edits(rule(view) for rule in _TOGETHER)
+        rules = _TOGETHER if alone else (variables.left_over,)
+        yield from _without_edits(rule(view) for rule in rules)
 
 
 _ALONE = (

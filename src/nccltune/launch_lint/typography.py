@@ -24,7 +24,7 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
             "line-continuation",
             f"a blank follows the backslash after {before}: the command ends there, and the"
             " next line is another command",
-            "delete the blanks at the end of the line",
+            "end the line with the backslash",
         )
     # A script in a word has texts of its own, such as `echo "[rank]"`.
     words = [word for word in line.words if not re.search(r"[\n;]", word.text)]

@@ -122,6 +122,8 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
         plain = "WARN"
     elif plain in ("DEBUG", "VERBOSE", "1", "TRUE", "ON"):
         plain = "INFO"
+    elif plain.startswith(("NO", "OFF", "DISABLE", "FALSE", "0")):
+        return "NONE" if "NONE" in words else None
     return nearest(plain, words)
 
 

@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 BLANK = Word(" ", "\\ ")
-"""A backslash before blanks at the end of a line: no continuation, although it is meant as one."""
+"""A backslash before blanks or a comment at a line's end: meant as a continuation, but none."""
 PLACEHOLDER = re.compile(
     r"\{\{[^{}\n]*\}\}|(?<![\w${])\{[A-Za-z_]\w*\}(?!\w)"
     r"|(?<![\w$\]}{*?/.-])\[[#A-Za-z][\w #-]*[\w #]\](?![\w*?-])"
@@ -53,7 +53,7 @@ PLACEHOLDER = re.compile(
 )
 """A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`, `[number]`."""
 _COMMENT_CONTINUED = re.compile(r"^([ \t]*#[^\n]*)\\(?=\r?\n)", re.M)
-_BLANK_BEFORE_END = re.compile(r"\\[ \t]+\r?\n")
+_BLANK_BEFORE_END = re.compile(r"\\[ \t]+(?:#[^\n]*)?\r?\n")
 
 
 def is_open(text: str) -> bool:

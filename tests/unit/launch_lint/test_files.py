@@ -59,6 +59,76 @@ spec:
                     --master-addr=a, t.py]
           resources: {limits: {nvidia.com/gpu: 1}}
 """
+DSTACK = """type: task
+name: t
+nodes: 2
+env: [NCCL_DEBUG=INFO]
+commands:
+  - cd build
+  - |
+    if [ $DSTACK_NODE_RANK -eq 0 ]; then
+      mpirun --allow-run-as-root --hostfile $DSTACK_MPI_HOSTFILE -n $DSTACK_GPUS_NUM \\
+        -x NCCL_DEBUG -N $DSTACK_GPUS_PER_NODE --bind-to none ./all_reduce_perf -b 8 -e 8G -f 2 -g 1
+    fi
+resources: {gpu: "nvidia:4:16GB", shm_size: 16GB}
+"""
+SKYPILOT = """resources: {accelerators: "H100:4"}
+num_nodes: 3
+envs: {PORT: 29500, NCCL_DEBUG: INOF}
+setup: N=$(echo "$SKYPILOT_NODE_IPS" | wc -l)
+run: |
+  HEAD=$(echo "$SKYPILOT_NODE_IPS" | head -n1)
+  hosts=""
+  for ip in $SKYPILOT_NODE_IPS; do hosts="$hosts$ip:4,"; done
+  COMMAND
+"""
+OF_TORCH = "torchrun --nnodes=$N --nproc-per-node=$SKYPILOT_NUM_GPUS_PER_NODE --master-addr=$HEAD"
+KUSTOMIZATION = """apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../base]
+patches:
+- target: {kind: MPIJob}
+  patch: |-
+    - {op: replace, path: /spec/mpiReplicaSpecs/Worker/replicas, value: 4}
+    - {op: add, path: /spec/containers/0/args, value: ["mpirun -np 16 -N 8 all_gather_perf -b 1G"]}
+"""
+LWS = """apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: t}
+spec:
+  leaderWorkerTemplate:
+    size: 4
+    workerTemplate:
+      spec:
+        containers:
+        - name: t
+          image: $IMAGE
+          command: [torchrun, --nnodes=4, --nproc_per_node=8, --rdzv_backend=c10d, t.py]
+          args: [--rdzv_endpoint=$(LWS_LEADER_ADDRESS):1]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+TRAINJOB = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: t}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    numNodes: 2
+    command: [bash, -c, torchrun t.py]
+    resourcesPerNode: {limits: {nvidia.com/gpu: 4}}
+"""
+GLOO = """apiVersion: batch/v1
+kind: Job
+metadata: {name: t}
+spec:
+  parallelism: 4
+  template:
+    spec:
+      containers:
+      - name: t
+        image: i
+        command: [bash, -c, torchrun --nproc-per-node=1 --master_addr=a t.py --backend=gloo]
+"""
 MPIRUN = "mpirun -np $NP -N 8 all_reduce_perf -b 8 -e 8G -f 2\n"
 SHOWN = "mpirun -np 4 --hostfile ./hosts all_reduce_perf -b 8 -e 8G -f 2\n"
 DOCKER = (
@@ -70,6 +140,17 @@ TORCHRUN = (
 EIGHT = "torchrun --nproc-per-node=8 t.py"
 RESERVED = "{resources: {reservations: {devices: [{%s, capabilities: [gpu]}]}}}"
 ONE = "device_ids: ['0']"
+
+
+def _second(text: str) -> str:
+    """Return the task of a Volcano job under another name."""
+    return (
+        text.partition("  tasks:\n")[2]
+        .replace("worker", "more")
+        .replace("RANK", "$(VC_TASK_INDEX)")
+    )
+
+
 HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
 
 
@@ -225,7 +306,104 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "no shell reads $VC_TASK_INDEX",
             "ok",
         ),
+        (
+            {
+                "v.yaml": VOLCANO.replace("-np 2", "-np 2 -x R=$VC_TASK_INDEX").replace(
+                    "$HOSTS", "$MPI_HOST"
+                )
+            },
+            "Volcano's plugin env only, and the job does not have it",
+            "ok",
+        ),
+        # The indices of each task begin with 0.
+        (
+            {"v.yaml": TASKS.replace("RANK", "$(VC_TASK_INDEX)") + _second(TASKS)},
+            "VC_TASK_INDEX counts from 0 in each of worker, more",
+            "ok",
+        ),
+        ({"t.yml": DSTACK}, "4 on each of 2 nodes (node0, node1)", "not known"),
+        ({"t.yml": DSTACK.replace("4:16", "1..8:16")}, "number of processes is '$DSTACK_", "error"),
+        ({"t.yml": DSTACK.replace("-n $DSTACK_GPUS_NUM", "-n 9")}, "9 wanted, 8 there", "ok"),
+        (
+            {"s.yaml": SKYPILOT.replace("COMMAND", "mpirun -H ${hosts%,} all_reduce_perf -b 1G")},
+            "12 processes, 4 on each of 3 nodes (node0, node1, node2)",
+            "ok",
+        ),
+        (
+            {"s.yaml": SKYPILOT.replace("COMMAND", f"{OF_TORCH} t.py")},
+            "4 on each of 3",
+            "not known",
+        ),
+        ({"s.yaml": SKYPILOT.replace("COMMAND", OF_TORCH)}, "Write NCCL_DEBUG=INFO", "ok"),
+        ({"k.yaml": KUSTOMIZATION}, "2 nodes of 4 get no process. For 4 nodes: -n 32", "ok"),
+        (
+            {
+                "k.yaml": "kind: Kustomization\napiVersion: v1\npatches: [{path: p.yaml}]\n",
+                "p.yaml": LWS,
+            },
+            "8 on each of 4 nodes",
+            "ok ",
+        ),
+        ({"l.yaml": LWS}, "worker: the pod has 64 MiB of /dev/shm", "no shell reads"),
+        ({"l.yaml": LWS}, "$IMAGE is not filled in: its fields were not checked", "ok "),
+        # What a template leaves open may hold the variable of a command, too.
+        ({"l.yaml": LWS.replace("_node=8", "_node=$GPUS")}, "$IMAGE is not", "no shell reads"),
+        (
+            {"l.yaml": LWS.replace("_node=8", "_node=$GPUS").replace("$IMAGE", "i")},
+            "no shell reads $GPUS",
+            "not filled in",
+        ),
+        (
+            {"l.yaml": LWS.replace("size: 4", "size: __SIZE__")},
+            "__SIZE__ is not filled",
+            "expected",
+        ),
+        ({"t.yaml": TRAINJOB}, "8 processes, 4 on each of 2 nodes", "warning"),
+        ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
+        ({"g.yaml": GLOO.replace("t.py", "--nnodes=4 t.py")}, "1 on each of 4 nodes", "in 4 pods"),
+        ({"g.yaml": GLOO.replace("gloo", "nccl")}, "no container has a limit of nvidia.com/", "ok"),
+        (
+            {
+                "l.yaml": LWS.replace("torchrun", "serve")
+                .replace("$IMAGE", "i")
+                .replace("gpu: 8", "gpu: 1")
+            },
+            "the fields of 4 pods with GPUs were checked alone",
+            "ok",
+        ),
+        # The beginning of a command, which a line elsewhere completes.
+        (
+            {"a.md": 'We use\n```\nRUN="torchrun --nnodes=2 --nproc-per-node=8"\n```\n'},
+            "what may follow it is not known",
+            "error",
+        ),
+        (
+            {"a.sh": "#!/bin/sh\n#$ -pe mpi 16\nmpirun -np $NSLOTS all_reduce_perf -b 1G\n"},
+            "16",
+            "'",
+        ),
+        ({"a.md": "`poetry run torchrun --nproc_per_node 4 t.py`\n"}, "4 processes", "warning"),
+        # Settings around a command that does not get them.
+        (
+            {"a.md": f"```\n{EIGHT}\n```\nOn both:\n```\nexport NCCL_P2P_DISABLE=1\n```\n"},
+            "NCCL_P2P_DISABLE=1: GPUs of a node exchange data through host memory",
+            "ok",
+        ),
+        ({"a.sh": f"docker build -t deepspeed -f d .\n{SHOWN}"}, "4 processes", "deepspeed"),
+        ({"a.sh": "enroot import -o a docker://x#deepspeed\n"}, "kind", "starts"),
+        (
+            {"l.yaml": LWS.replace("nvidia.com/gpu", '"${KIND}"')},
+            "8 on each of 4 nodes",
+            "no container has a limit",
+        ),
+        (
+            {"a.md": "**NCCL_P2P_DISABLE=1** ./all_reduce_perf -b 8 -e 2G -f 2 -g 2\n"},
+            "NCCL_P2P_DISABLE=1: GPUs of a node exchange",
+            "ok",
+        ),
+        ({"a.sh": "rocprof --timestamp on ./all_reduce_perf -g 8\n"}, "8 GPUs each", "not known"),
         # The version of a launcher is no command.
+        ({"a.md": f"mpirun version 4.1.7a1\n{SHOWN}"}, "4 processes", "version"),
         ({"a.md": "mpirun (Open MPI) 5.0.3\nmpirun -np 2 ./a.out\n"}, "2 processes", "Open is"),
     ],
 )

@@ -234,6 +234,79 @@ def test_sizes_that_are_no_whole_element(arguments: str, is_bad: bool) -> None:
     assert ("size-below-8" in kinds(one)) == is_bad
 
 
+def test_a_size_that_each_rank_has_a_share_of() -> None:
+    (one,) = checked("mpirun -np 16 -H a:8,b:8 all_gather_perf -b 4 -e 8G -f 2 -g 1")
+    assert one.fixed is not None
+    assert "-b 256 " in one.fixed
+
+
+@pytest.mark.parametrize(
+    ("command", "fixed"),
+    [
+        ("-x NCCL_DEBUG_SUBSYS=INIT -x NCCL_DEBUG_SUBSYS=NET", "-x NCCL_DEBUG_SUBSYS=INIT,NET"),
+        ("-x NCCL_DEBUG=noinfo", "-x NCCL_DEBUG=NONE"),
+    ],
+)
+def test_a_fix_keeps_what_was_meant(command: str, fixed: str) -> None:
+    (one,) = checked(f"mpirun -np 16 -H a:8,b:8 {command} {TEST}")
+    assert one.fixed == f"mpirun -np 16 -H a:8,b:8 {fixed} {TEST}"
+
+
+@pytest.mark.parametrize(
+    ("outer", "expected"),
+    [
+        ("srun -N 1 --ntasks-per-node=4", {"shared-gpus"}),
+        ("srun -N 1 --ntasks-per-node=4 --gpus-per-task=1", set()),
+        ("mpirun -np 4 -H a:4", {"shared-gpus", "default-binding"}),
+        ("srun -N 4 --ntasks-per-node=1", set()),
+    ],
+)
+def test_several_torchrun_on_a_node(outer: str, expected: set[str]) -> None:
+    inner = "torchrun --nnodes 4 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint a:1 t.py"
+    (one,) = checked(f"{outer} {inner}")
+    assert {h.finding.id for h in one.findings if h.finding.severity != "note"} <= expected
+    assert ("shared-gpus" in kinds(one)) == ("shared-gpus" in expected)
+
+
+def test_srun_without_numbers_may_be_in_a_job() -> None:
+    (one,) = checked(f"srun --mpi=pmix {TEST}")
+    assert not one.is_wrong
+    for asked in ("-n 1", "--gpus=8"):
+        (one,) = checked(f"srun {asked} --mpi=pmix {TEST}")
+        assert one.is_wrong
+
+
+def test_the_gpus_that_a_text_gives_each_node() -> None:
+    (one,) = checked(f"Two hosts, each with 6 A100 GPUs:\n```\nmpirun -np 1 {EIGHT}\n```\n")
+    assert "too-many-gpus" in kinds(one)
+
+
+def test_a_comment_behind_a_backslash_ends_the_command() -> None:
+    text = f"mpirun -np 8 \\ # all GPUs\n  {TEST}\n"
+    (one,) = checked(text)
+    assert "line-continuation" in kinds(one)
+    assert one.fixed == f"mpirun -np 8 {TEST}"
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "is_known"),
+    [
+        (f"mpirun -np 8 -H xxxx,xxxx,... {TEST}", None, False),
+        (
+            f"mpirun -np 2 -H a,b -x LD_LIBRARY_PATH=LD_LIBRARY_PATH:/n {TEST}",
+            "path-without-dollar",
+            1,
+        ),
+        ("mpirun -np 8 --mca btl tcp,self ./a.out", None, True),
+    ],
+)
+def test_lists_and_paths(command: str, kind: str | None, is_known: bool) -> None:
+    (one,) = checked(command)
+    assert {k.finding.id for k in one.findings if k.finding.severity != "note"} == {kind} - {None}
+    assert (one.predictions[0][0].placement is not None) == is_known
+    assert "mca-no-effect" not in kinds(one)
+
+
 def test_each_of_several_tasks_starts_no_job() -> None:
     (one,) = checked(f"srun -N 1 --ntasks-per-node=8 bash -c 'mpirun -np 8 {TEST}'")
     assert "nested-launcher" in kinds(one)

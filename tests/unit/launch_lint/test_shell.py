@@ -63,6 +63,30 @@ def test_the_number_of_processes_is_computed_where_it_can_be(
 
 
 @pytest.mark.parametrize(
+    ("value", "part", "total"),
+    [
+        *(("x-16", part, 16) for part in ("##*-", "#x-", ":2", ": -2", ":2:2", "/x-", "//[x-]/")),
+        *(("16-x-16", part, 16) for part in ("%%-*", "%-x*", "##*-", "::-5", "/-x-16")),
+        *(("/a/b/16", part, 16) for part in ("##*/", "#/a/b/", "//[ab\\/]")),
+        ("16", "%8", 16),
+        ("$N-16", "##*-", None),
+        ("16", ":x", None),
+    ],
+)
+def test_parts_of_a_value(value: str, part: str, total: int | None) -> None:
+    (judged,) = checked(f"V={value}\n{HEAD}mpirun -np ${{V{part}}} -N 8 all_reduce_perf {SIZES}")
+    assert processes(judged) == total
+
+
+@pytest.mark.parametrize("count", ["wc -l", "tr , '\\n' | wc -l", "tr ',' \"\\n\" | wc -w"])
+def test_the_number_of_words_in_a_variable(count: str) -> None:
+    hosts = "HOSTS='a\nb'" if count == "wc -l" else "HOSTS=a,b"
+    script = f'{hosts}\nN=$(echo "$HOSTS" | {count})\n'
+    (judged,) = checked(f"{script}mpirun -np $((N*8)) -N 8 all_reduce_perf {SIZES}")
+    assert processes(judged) == 16
+
+
+@pytest.mark.parametrize(
     ("number", "assumed"),
     [
         ("${NP:-16}", "NP is not set: ${NP:-16} is 16"),

@@ -15,6 +15,7 @@ from nccltune.launch_lint.finding import (
     error,
     warning,
 )
+from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.source import SHELLS
 from nccltune.model.nccl_variables import table
 
@@ -138,12 +139,20 @@ def conflicting_values(view: View) -> Iterator[LaunchFinding]:
         seen[key] = variable
         if before is None or before.value is None or variable.value in (None, before.value):
             continue
+        said = f"{variable.name} is set to {before.value} and to {variable.value}"
         drop: Edit = (
             Replace(before.option, ()) if before.option is not None else SetLead(before.name)
         )
+        known = table().get(variable.name)
+        both = f"{before.value},{variable.value}"
+        if known is not None and known.kind == "words" and not {"^", "$"} & set(both):
+            # A list: each of them names what is wanted.
+            edits = edits_of(variable, variable.name, both) if variable.option is not None else ()
+            yield error("env-twice", said, f"write one: {variable.name}={both}", (*edits, drop))
+            continue
         yield error(
             "env-twice",
-            f"{variable.name} is set to {before.value} and to {variable.value}",
+            said,
             f"keep one: {variable.name}={variable.value} is the later",
             (drop,),
         )

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
-from nccltune.launch_lint.command import Option, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error
+from nccltune.launch_lint.command import LaunchCommand, Option, View
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
-from nccltune.launch_lint.options import TABLES
+from nccltune.launch_lint.options import TABLES, TORCHRUN
 from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.rules.shape import named_number
 from nccltune.launch_lint.words import is_open, nearest
@@ -259,6 +259,13 @@ def nested(view: View) -> Iterator[LaunchFinding]:
                 f"{outer} starts {most} x {inner} on a node, and each starts all of its processes",
                 "start one process on each node",
             )
+        elif most > 1 and started.flavor == TORCHRUN and not _own_gpus(view, started.command):
+            yield warning(
+                "shared-gpus",
+                f"{outer} starts {most} x torchrun on a node, and each counts LOCAL_RANK from 0:"
+                " their processes take the same GPUs",
+                f"start one on each node, with --nproc-per-node={most * (started.each or 1)}",
+            )
         return
     if view.prediction.is_inner or (placement is not None and placement.processes == 1):
         return
@@ -267,6 +274,14 @@ def nested(view: View) -> Iterator[LaunchFinding]:
         f"{outer} starts {inner} once for each process, and each of them starts a job of its own",
         f"leave out {outer} or {inner}",
     )
+
+
+def _own_gpus(view: View, inner: LaunchCommand) -> bool:
+    """Return whether each process on a node may see other GPUs, or none at all."""
+    asked = ("gpus_per_task", "ntasks_per_gpu", "gpu_bind")
+    is_bound = any(view.command.last(name) or view.site.asked(name) for name in asked)
+    words = (*view.command.program, *inner.lead)
+    return is_bound or any("VISIBLE_DEVICES" in word.text for word in words)
 
 
 def host_lines(view: View) -> Iterator[LaunchFinding]:

@@ -107,7 +107,8 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
             f"{', '.join(gone)}: Open MPI 5.0 removed openib and ignores this in silence",
             "leave it out",
         )
-    if plain := [one for one in names if one.partition("_")[0] in _CONTROL and one not in gone]:
+    plain = [one for one in names if one.partition("_")[0] in _CONTROL and one not in gone]
+    if plain and view.program is not None:
         yield note(
             "mca-no-effect",
             f"{', '.join(plain)}: no effect on NCCL, as MPI only carries the test's control"

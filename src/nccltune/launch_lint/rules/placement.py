@@ -283,7 +283,12 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
     if gpus != 1:
         fix = f"write -g {gpus or 'N'} for the GPUs of this node, or {fix}"
     edits = (SetArgument("g", str(gpus)),) if gpus is not None and gpus > 1 else ()
-    yield warning("one-rank", "only 1 rank: nothing is sent, busbw is 0", fix, edits)
+    said = "only 1 rank: nothing is sent, busbw is 0"
+    if view.flavor.launcher is Launcher.SLURM and not view.site.inherited and _is_bare(view):
+        # A job that srun is started in, which the text does not show, may have several tasks.
+        yield note("one-rank", f"outside a job {said}", "for several, set -N and --ntasks-per-node")
+        return
+    yield warning("one-rank", said, fix, edits)
 
 
 def total_unsaid(view: View) -> Iterator[LaunchFinding]:
@@ -413,6 +418,12 @@ def intel_pinning(view: View) -> Iterator[LaunchFinding]:
 def _is_assumed(view: View) -> bool:
     """Return whether the number of nodes, or their slots, are assumed and not known."""
     return view.prediction.assumed != ("; ".join(view.site.assumed) or None)
+
+
+def _is_bare(view: View) -> bool:
+    """Return whether a command of srun asks for nothing, as in a job that has it all."""
+    asks = ("total", "per_node", "nodes", "host", "gpus", "gpus_per_node", "gres")
+    return not any(map(view.command.last, asks))
 
 
 def _ask(view: View) -> PlacementOptions:

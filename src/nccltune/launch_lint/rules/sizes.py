@@ -116,20 +116,24 @@ def _skips(program: Program, sizes: Sizes) -> bool:
     return is_default and sizes.first < sizes.step <= sizes.last
 
 
-@of_sizes
-def size_below_8(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+@of_program
+def size_below_8(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find sizes below 8 bytes. nccl-tests rounds them down to whole elements, to 0.
 
-    Of collectives whose data is a share of each rank, to whole elements of every rank.
+    Of collectives whose data is a share of each rank, to 16 bytes of every rank.
     """
+    sizes, is_shared = program.sizes, program.collective not in _UNSHARED
     element = _ELEMENTS.get(program.value("d") or "float", 8)
-    if sizes.first >= (element if program.collective in _UNSHARED else 8):
+    if sizes is None or sizes.first >= (8 if is_shared else element):
         return
+    placement = view.prediction.placement
+    least = 16 * placement.ranks if is_shared and placement is not None else 8
+    least = 1 << (least - 1).bit_length()
     yield warning(
         "size-below-8",
-        f"-b {program.value('b')} is below 8 bytes: rows of size 0",
-        "write -b 8",
-        (SetArgument("b", "8"),),
+        f"-b {program.value('b')} is below {format_bytes(least)}: rows of size 0",
+        f"write -b {short(least)}",
+        (SetArgument("b", short(least)),),
     )
 
 

@@ -209,6 +209,18 @@ def quoted(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def paths(view: View) -> Iterator[LaunchFinding]:
+    """Find `LD_LIBRARY_PATH=LD_LIBRARY_PATH:/lib`, where a `$` is missing."""
+    for name, value, _ in view.variables:
+        if name.endswith("PATH") and name in (value or "").split(":"):
+            yield error(
+                "path-without-dollar",
+                f"{name}={value}: without '$' {name} is a folder, and what the variable holds is"
+                " lost",
+                f"write ${name}",
+            )
+
+
 def interfaces(view: View) -> Iterator[LaunchFinding]:
     """Find interfaces that reach no other node, and values that are not names of interfaces."""
     for variable in view.variables:

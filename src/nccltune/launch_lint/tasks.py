@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the commands in task files of SkyPilot and dstack."""
+
+import contextlib
+import re
+from typing import Any
+
+from nccltune.formats.text.yaml_documents import load_documents
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.pods import at, mapping
+from nccltune.launch_lint.words import whole_number
+from nccltune.model.errors import InputError
+
+_TASK = re.compile(r"^(?:run|commands):", re.M)
+
+
+def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
+    """Return the script of a task file, with the nodes and variables that it runs with, or None.
+
+    Sources: the environment variables in the documentation of SkyPilot and of dstack.
+    """
+    task: dict[Any, Any] = {}
+    if _TASK.search(text):
+        with contextlib.suppress(InputError):
+            task = mapping(next(iter(load_documents(text, "")), None))
+    run, commands = task.get("run"), task.get("commands")
+    if isinstance(run, str):
+        gpus = _gpus(at(task, "resources", "accelerators"))
+        number = whole_number(str(task.get("num_nodes", 1)))
+        counts = {"SKYPILOT_NUM_NODES": number, "SKYPILOT_NUM_GPUS_PER_NODE": gpus}
+        hosts, setup, script = "SKYPILOT_NODE_IPS", task.get("setup"), run
+        site = _with(site, mapping(task.get("envs")))
+    elif isinstance(commands, list) and "type" in task:
+        gpus = _gpus(at(task, "resources", "gpu"))
+        number = whole_number(str(task.get("nodes", 1)))
+        total = gpus * number if gpus and number else None
+        counts = {"DSTACK_NODES_NUM": number, "DSTACK_GPUS_PER_NODE": gpus}
+        counts["DSTACK_GPUS_NUM"] = total
+        hosts, setup, script = "DSTACK_NODES_IPS", None, "\n".join(map(str, commands))
+        listed = task.get("env")
+        pairs = [str(one).partition("=")[::2] for one in listed] if isinstance(listed, list) else []
+        site = _with(site, dict(pairs) or mapping(listed))
+        if number and gpus:
+            name = "$DSTACK_MPI_HOSTFILE"
+            file = "".join(f"node{n} slots={gpus}\n" for n in range(min(number, _MOST)))
+            site = _with(site, {name[1:]: name})._replace(files=(*site.files, (name, file)))
+    else:
+        return None
+    names = {hosts: "\n".join(f"node{n}" for n in range(min(number or 0, _MOST)))}
+    site = _with(site, {name: value for name, value in {**counts, **names}.items() if value})
+    script = f"{setup}\n{script}" if isinstance(setup, str) else script
+    return script, site._replace(nodes=number or site.nodes, gpus=gpus or site.gpus)
+
+
+_MOST = 1024
+
+
+def _with(site: LaunchContext, values: dict[Any, Any]) -> LaunchContext:
+    given = [(str(name), str(value)) for name, value in values.items() if value is not None]
+    return site._replace(exported=(*site.exported, *given))
+
+
+def _gpus(asked: Any) -> int | None:
+    """Return the GPUs of a node in `8`, `H100:8`, `nvidia:4:16GB` or `{H100: 8}`, if it is one."""
+    if isinstance(asked, list) and len(asked) == 1:
+        return _gpus(asked[0])
+    if isinstance(asked, dict):
+        return _gpus(asked.get("count", next(iter(asked.values()), None)))
+    parts = str(asked or "").split(":")
+    numbers = [number for part in parts if (number := whole_number(part)) is not None]
+    is_range = isinstance(asked, list) or any(re.fullmatch(r"\d*\.\.\d*", part) for part in parts)
+    return None if is_range or not asked else (numbers or [1])[-1]
