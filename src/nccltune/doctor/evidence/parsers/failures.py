@@ -79,10 +79,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("invalid device function", "cudaErrorInvalidDeviceFunction", "hipErrorNoBinaryForGpu"),
         "is not compatible with the current PyTorch installation",
     ),
-    "peermem": (
-        *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
-        *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
-    ),
     "fabric": (
         "system not yet initialized",
         "CUDA_ERROR_SYSTEM_NOT_READY",
@@ -120,6 +116,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorHardwareStackError",
         "misaligned address",
         "Memory access fault by GPU",
+    ),
+    # What the kernel says, in a line without its mark: of modprobe, a monitor, or a person.
+    "kernel": (
+        *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
+        *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
+        *("Xid", "XID", " xid "),
     ),
     "gpu_memory": (
         "CUDA out of memory",
@@ -302,6 +304,8 @@ _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<m
 # Lines that contain a word of _WORDS but state success, or that a library is not there that the
 # program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
+    r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
+    r"|(?i:\bxid.{0,12}\bno(?:ne|t (?:seen|found)))|"
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"

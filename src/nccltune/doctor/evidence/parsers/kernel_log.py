@@ -105,7 +105,7 @@ def parse_kernel_log(text: str) -> KernelLog:
 
 # Failures that kernel lines state. `xid_fault` has the Xids that NVIDIA's catalogue lists as a
 # fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself.
-_XID = r"(?:\bXid .*?: |(?i:\bxid(?: errors?)?:? ))"
+_XID = r"(?:\bXid \(.*?: |(?i:\bxids?(?: (?:error|code|event|number)s?){0,2}(?:[:=]? ?#?|-)))"
 _FAILURES = (
     ("gpu_lost", re.compile(rf"fallen off the bus|{_XID}79\b|GPU is lost|GPU .*lost!")),
     (
@@ -116,7 +116,7 @@ _FAILURES = (
         ),
     ),
     ("xid_nvlink", re.compile(rf"{_XID}74\b")),
-    ("xid_program", re.compile(rf"{_XID}\d+\b")),
+    ("xid_program", re.compile(rf"{_XID}\d{{1,3}}\b")),
     (
         "peermem",
         re.compile(
