@@ -235,7 +235,7 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
-_WITHOUT_ERRORS = frozenset({"topology", "graph", "job", "nvidia-smi"})
+_WITHOUT_ERRORS = frozenset({"topology", "graph", "nvidia-smi"})
 """Texts that are read for failures anyway, or whose words state none."""
 _TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
 _PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
@@ -247,10 +247,14 @@ _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modu
 _COUNTER = re.compile(
     rb"^(?:[^\n]{0,80}[ \"'])?/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters\b", re.M
 )
-_JOB = re.compile(
+_SCRIPT = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
-    rb"|\A#!\s*/\S*(?:sh|env bash)\b"
-    rb"|^[ \t]*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun"
+    rb"|\A#!\s*/\S*(?:sh|env bash)\b|^[ \t]*(?:if|for|while) .*(?:then|do)$|^[ \t]*(?:fi|done)$",
+    re.M,
+)
+_JOB = re.compile(
+    _SCRIPT.pattern
+    + rb"|^[ \t]*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun"
     rb"|prterun|deepspeed|accelerate launch) +(?:-|\\\n)",
     re.M,
 )
@@ -329,6 +333,8 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
             return FileItems((by_content, "counters"), sure=True)
         # A kernel's log whose lines have no mark of the kernel says nothing of a program.
         is_quiet = by_content in _WITHOUT_ERRORS or (is_named and not sections)
+        # A launcher's command with what it printed is no script.
+        is_quiet = is_quiet or (by_content == "job" and _SCRIPT.search(head) is not None)
         items = (by_content,) if is_quiet or not _states_failure(data) else (by_content, OUTPUT)
         return FileItems(items, sure=True)
     if states_failure(data):

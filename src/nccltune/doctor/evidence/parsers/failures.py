@@ -250,7 +250,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "rdma_memory": ("set max locked memory",),
     "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
-    "ucx": ("UCX  ERROR", "UCX ERROR", " hw_synd "),
+    "ucx": (
+        *("UCX  ERROR", "UCX ERROR", " hw_synd ", "UCC  ERROR", "UCC ERROR"),
+        *(f" TL_{name} ERROR" for name in ("SHM", "UCP", "CUDA", "NCCL", "SHARP", "SELF")),
+    ),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
@@ -320,6 +323,8 @@ _BARE = (
     "Got completion ",
     "<warn>",
     "| Fail",
+    *("reverse path from remNode", "does not loop back", "Message truncated"),
+    *("Could not find a path for pattern", "No transport found for rank"),
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG)\b")

@@ -19,7 +19,7 @@ _STAMP = re.compile(
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
 _DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
 _TIMED = (
-    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} "
+    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d{1,8}\.\d{6}\] |\[[A-Z][a-z]{2} "
     rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
     r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
 )
@@ -135,7 +135,8 @@ _FAILURES = (
     (
         "driver_call",
         re.compile(
-            r"(?i:NVRM: (?!Xid|_kgspLogXid).*(?:failed|unable to|cannot|timed? ?out|error))"
+            r"(?i:(?:NVRM: (?!Xid|_kgspLogXid)|nvidia-peermem ).*"
+            r"(?:failed|unable to|cannot|timed? ?out|error))"
         ),
     ),
     (

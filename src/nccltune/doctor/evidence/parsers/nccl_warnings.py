@@ -126,7 +126,14 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
      "optional"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
-    ("", r"Could not find a path for pattern 4, falling back", "search"),
+    ("", r"Could not find a path for pattern \d+, falling back", "search"),
+    ("", r"reverse path from|rev link for|Add NVLink error", "nvlink_p2p"),
+    ("", r"Could not find real path|could not find CPU|TopoFillNet: parent|"
+     r"Could not read node #|Unknown CPU architecture", "sysfs"),
+    ("", r"No transport found", "no_transport"),
+    (r"gdrwrap\.", "", "gdrcopy"),
+    ("", r"GDRCOPY (?:lib|failure)", "gdrcopy"),
+    ("", r"NET/OFI Disabling shared memory failed", "ofi"),
     ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
@@ -160,7 +167,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
     ("", r"while creating shared memory segment(?!.*error: (?!No space))", "shm"),
     (r"shmutils\.cc|/shm\.cc", "", "shm_access"),
-    ("", r"shared memory segment|shm_open", "shm_access"),
+    ("", r"shared memory (?:segment|file)|shm_open", "shm_access"),
     (r"ipcsocket\.cc", "", "local_socket"),
     ("", r"^UDS:|ncclProxyCallBlockingUDS", "local_socket"),
     ("", r"is neither AF_INET|Address family not supported", "peer_address"),
@@ -179,14 +186,27 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
-    ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
+    ("", r"mixing different streams|improper usage|ncclConfig_t argument|Invali[dg] config |"
+     r"ncclRedOp|nccl(?:Put|Wait)?Signal|ncclCommGrow|to self without|Data type supplied|pass NULL|"
+     r"Streams given|Blocking and nonblocking|Either none or all|not in a group call|_INITIALIZER|"
+     r"should not be called|already been destroyed|before the previous operation|was revoked|"
+     r"Invalid (?:device|rank)|invalid device count|rank \d+ exceeds", "usage"),
+    ("", r"\[(?:Proxy (?:[Ss]ervice|Progress)|Service thread)(?!.* Accept )|commReclaim|"
+     r"Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
+     r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
+     "effect"),
+    ("", r"ibv_post_(?:send|recv)\(\) failed|ibv_poll_cq\(\) returned|Got CQE with error",
+     "rdma_failed"),
+    (r"p2p_resiliency", "", "rdma_failed"),
+    ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
+    ("", r"failed to peer with device", "peer_import"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
      r"(?:refused|timed out|unreachable|No route|assign requested)", "network"),
     (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
-    (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
-     r"assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
-     "network"),
+    (r"socket\.cc?|(?:^|/)bootstrap\.cc|os/linux\.cc", r"[Cc]onnect to |refused|timed out|"
+     r"unreachable|No route|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|"
+     r"\bfailed ?:", "network"),
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     (r"(?:^|/)xml\.(?:h|cc)", r"^Attribute |^Error : ", "topology_file"),
@@ -195,6 +215,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token", "setting"),
     ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
      r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
+    ("", r"(?:ring|tree) .*does not|Could not find (?:NET|net id|NIC|gpu rank)|TopoRankToIndex|"
+     r"mixed local", "graph"),
+    (r"(?:^|/)graph/(?!xml)", "", "graph"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
     ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
 )  # fmt: skip
