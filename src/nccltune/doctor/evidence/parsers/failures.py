@@ -318,8 +318,8 @@ _ALSO_FINE = re.compile(
 _BARE = (
     "NET/IB",
     "NET/OFI",
-    "Call to ibv_",
-    "Call to mlx5dv_",
+    " ibv_",
+    " mlx5dv_",
     "Got completion ",
     "<warn>",
     "| Fail",
@@ -327,7 +327,7 @@ _BARE = (
     *("Could not find a path for pattern", "No transport found for rank"),
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
-_QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG)\b")
+_QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
 
 class FailureLine(NamedTuple):

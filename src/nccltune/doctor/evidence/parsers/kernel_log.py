@@ -13,13 +13,13 @@ from nccltune.doctor.facts.node import KernelLine
 
 _STAMP = re.compile(
     r"^(?:kern\s*:\w+\s*:\s*)?(?:<\d+>)?"
-    r"(?:\[\s*\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
+    r"(?:\[\s*\+?\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
     r"|\d{4}-\d\d-\d\d[T ][\d:.,+-]+\s+|[A-Z][a-z]{2} +\d+ [\d:]{8} )?"
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
 _DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
 _TIMED = (
-    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d{1,8}\.\d{6}\] |\[[A-Z][a-z]{2} "
+    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\+?\d{1,8}\.\d{6}\] |\[[A-Z][a-z]{2} "
     rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
     r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
 )

@@ -16,7 +16,8 @@ _STATUS = re.compile(
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
 )
 _CALL = re.compile(
-    r"Call to (?P<call>ibv_\w+|mlx5dv_\w+) failed(?: with)?(?: error)?(?P<why>[^,]*)"
+    r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\(\S*\))? ?:? failed"
+    r"(?: with)?(?: error)?(?P<why>[^,]*)"
 )
 _COMPLETIONS = {
     4: "rdma_protection",
@@ -55,6 +56,7 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
+    (r"ibv_post_\w+|ibv_poll_cq", (), "rdma_failed"),
     (r"mlx5dv_get_data_direct_sysfs_path", (), "optional"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
@@ -195,8 +197,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
      r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
      "effect"),
-    ("", r"ibv_post_(?:send|recv)\(\) failed|ibv_poll_cq\(\) returned|Got CQE with error",
-     "rdma_failed"),
+    ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
     (r"p2p_resiliency", "", "rdma_failed"),
     ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
     ("", r"failed to peer with device", "peer_import"),
@@ -241,7 +242,7 @@ def message_kind(message: str, file: str = "") -> str:
         known = int(number) if number else _COMPLETION_NAMES.get(status["name"], 0)
         return _COMPLETIONS.get(known, "rdma_failed")
     if (call := _CALL.search(message)) is not None:
-        return _verbs_kind(call["call"], call["why"])
+        return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (cuda := _CUDA.search(message)) is not None:
         return _cuda_kind(cuda["code"], cuda["words"], file)
     for in_file, pattern, kind in _COMPILED:
@@ -250,8 +251,8 @@ def message_kind(message: str, file: str = "") -> str:
     return WARNING
 
 
-def _verbs_kind(call: str, why: str) -> str:
-    number = next((value for words, value in _ERRNOS.items() if words in why), None)
+def _verbs_kind(call: str, why: str, status: int) -> str:
+    number = next((value for words, value in _ERRNOS.items() if words in why), status)
     for pattern, errnos, kind in _VERBS:
         if re.fullmatch(pattern, call) and (not errnos or number in errnos):
             return kind
