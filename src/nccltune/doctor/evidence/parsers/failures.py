@@ -121,7 +121,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "kernel": (
         *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
         *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
-        *("Xid", "XID", " xid "),
+        *("Xid", "XID", " xid ", "NVSwitch fatal error", "NVSwitch non-fatal error"),
     ),
     "gpu_memory": (
         "CUDA out of memory",
@@ -158,7 +158,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "ERROR collect_ports_data",
         "must bind to port with master SM",
     ),
-    "ofi": ("provider efa output empty list", "provider cxi output empty list"),
+    "ofi": (
+        *("provider efa output empty list", "provider cxi output empty list"),
+        "fi_getinfo: -61 (No data available)",
+    ),
     "tcpx": ("Number of GPUs detected in the PCI",),
     "tcpx_settings": ("(shim) mismatch recommended",),
     "ofi_failed": (
@@ -324,7 +327,8 @@ _BARE = (
     "<warn>",
     "| Fail",
     *("reverse path from remNode", "does not loop back", "Message truncated"),
-    *("Could not find a path for pattern", "No transport found for rank"),
+    *("Could not find a path for pattern", "No transport found for rank", "NVLink SHARP (NVLS)"),
+    "prov_errno",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")

@@ -62,6 +62,7 @@ WORDS = (
     "edac",
     "lockup",
     "blocked for more",
+    "segfault at",
 )
 """Patterns of lines to keep, as extended regular expressions that ignore case."""
 # Lines are first converted to lower case. A pattern that ignores case would be four times slower.
@@ -112,7 +113,7 @@ _FAILURES = (
         "xid_fault",
         re.compile(
             rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
-            r"|15[014-8])\b|SXid"
+            r"|15[014-8])\b|SXid|NVSwitch (?:non-)?fatal error"
         ),
     ),
     ("xid_nvlink", re.compile(rf"{_XID}74\b")),
@@ -147,6 +148,10 @@ _FAILURES = (
         ),
     ),
     ("pcie_corrected", re.compile(r"severity=Correct|AER: (?:Multiple )?[Cc]orrect\w+ error")),
+    (
+        "crashed",
+        re.compile(r"segfault at .* in lib(?:nccl|rccl|cuda|mlx5|ibverbs|fabric|efa|bnxt)"),
+    ),
     ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
     ("machine", re.compile(r"\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
     (
@@ -188,7 +193,7 @@ _LIKELY = (
     ),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
-    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer"),
+    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer", "segfault"),
 )
 
 

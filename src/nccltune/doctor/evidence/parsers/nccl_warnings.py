@@ -136,7 +136,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"gdrwrap\.", "", "gdrcopy"),
     ("", r"GDRCOPY (?:lib|failure)", "gdrcopy"),
     ("", r"NET/OFI Disabling shared memory failed", "ofi"),
-    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
+    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b|endpoint).*Cannot allocate", "rdma_memory"),
+    ("", r"\berror -12\b.*prov/efa", "rdma_memory"),
+    ("", r"\bprov_errno\b", "ofi_failed"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
