@@ -291,7 +291,8 @@ def test_every_warning_is_evidence_of_one_finding(
 def test_each_kind_has_a_rule() -> None:
     kinds = {
         WARNING, "cuda", "verbs", "rdma_failed", "nvls", "peer_import",
-        *nccl_warnings._CUDA_CODES.values(), *nccl_warnings._COMPLETIONS.values(),
+        *(kind for _, kind in nccl_warnings._CUDA_ERRORS.values()),
+        *(kind for _, kind in nccl_warnings._COMPLETIONS.values()),
         *(kind for *_, kind in nccl_warnings._VERBS),
         *(kind for *_, kind in nccl_warnings._MESSAGES),
     }  # fmt: skip

@@ -500,3 +500,15 @@ def test_what_people_post_has_its_cause(text: str, rule: str, tmp_path: Path) ->
     (facts,) = folder_facts(tmp_path)
     judged = examine({"n1": facts}, rule_base(), "x")
     assert rule in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+@pytest.mark.parametrize(
+    "kernel", ["", "Feb 14 05:03:42 g1 kernel: NVRM: loading NVIDIA UNIX 570\n"]
+)
+def test_an_error_of_another_service_in_the_journal_is_of_no_job(
+    kernel: str, tmp_path: Path
+) -> None:
+    line = "Feb 14 05:03:44 g1 {}[99]: Connection reset by peer 192.0.2.2\n"
+    put(tmp_path, "n1/journal.txt", kernel + line.format("sshd") + line.format("python3"))
+    (facts,) = folder_facts(tmp_path)
+    assert [one["text"] for one in facts.named(FAILURES.name)] == [line.format("python3").strip()]

@@ -26,6 +26,13 @@ _TIMED = (
 KERNEL_LINE = rf"^(?:{_TIMED}|[^\n]{{0,60}}?\bNVRM: )"
 """Start of a line that the kernel printed. Other programs print none."""
 _IS_KERNEL = re.compile(KERNEL_LINE, re.M)
+_DAEMON = re.compile(
+    rf"^{_DAY} \S+ (?:sshd|cron|CRON|sudo|systemd-\w+|NetworkManager|dbus-daemon|rsyslogd|chronyd"
+    r"|ntpd|dhclient|auditd|sssd\w*|snmpd|dockerd|containerd|kubelet|postfix\S*|rpc\.\w+)"
+    r"(?:\[\d+\])?: ",
+    re.M,
+)
+"""Start of a line of a service in the system's log, whose errors are of no job."""
 _HAS_TIME = re.compile(r"^(?:<\d|\[[ \dA-Z]|\d{4}-|kern )", re.M)
 # In such a text a line without a mark of the kernel is of a program.
 _MIXED = re.compile(rf"^{_TIMED}|\b(?:NCCL|UCX|Traceback|torch|libfabric)\b", re.M)
@@ -222,10 +229,12 @@ def has_kernel_lines(text: str) -> bool:
 
 
 def without_kernel_lines(text: str) -> str:
-    """Return `text` with each line of the kernel replaced by an empty one."""
-    if not has_kernel_lines(text):
+    """Return `text` with each line of the kernel, and of services, replaced by an empty one."""
+    if not has_kernel_lines(text) and _DAEMON.search(text) is None:
         return text
-    return "\n".join("" if _IS_KERNEL.match(line) else line for line in text.split("\n"))
+    return "\n".join(
+        "" if _IS_KERNEL.match(line) or _DAEMON.match(line) else line for line in text.split("\n")
+    )
 
 
 def plain_line(line: str) -> str:

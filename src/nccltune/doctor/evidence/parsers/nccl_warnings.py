@@ -20,22 +20,14 @@ _CALL = re.compile(
     r"(?: with)?(?: error)?(?P<why>[^,]*)"
 )
 _COMPLETIONS = {
-    4: "rdma_protection",
-    5: "rdma_flushed",
-    8: "rdma_protection",
-    10: "rdma_protection",
-    12: "rdma_no_answer",
-    13: "rdma_not_ready",
+    4: ("LOC_PROT_ERR", "rdma_protection"),
+    5: ("WR_FLUSH_ERR", "rdma_flushed"),
+    8: ("LOC_ACCESS_ERR", "rdma_protection"),
+    10: ("REM_ACCESS_ERR", "rdma_protection"),
+    12: ("RETRY_EXC_ERR", "rdma_no_answer"),
+    13: ("RNR_RETRY_EXC_ERR", "rdma_not_ready"),
 }
-"""Kinds by the status of a completion (enum ibv_wc_status). Others are "rdma_failed"."""
-_COMPLETION_NAMES = {
-    "LOC_PROT_ERR": 4,
-    "WR_FLUSH_ERR": 5,
-    "LOC_ACCESS_ERR": 8,
-    "REM_ACCESS_ERR": 10,
-    "RETRY_EXC_ERR": 12,
-    "RNR_RETRY_EXC_ERR": 13,
-}
+"""Name and kind by the status of a completion (enum ibv_wc_status). Others are "rdma_failed"."""
 _ERRNOS = {
     "Operation not permitted": 1,
     "Cannot allocate memory": 12,
@@ -61,58 +53,34 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
-_CUDA_CODES: dict[int, str] = {
-    2: "gpu_memory",
-    3: "cuda_init",
-    35: "driver_old",
-    36: "driver_old",
-    46: "gpu_busy",
-    98: "no_kernel",
-    100: "no_gpu",
-    101: "device",
-    209: "no_kernel",
-    214: "gpu_fault",
-    217: "peer_access",
-    220: "gpu_fault",
-    222: "driver_old",
-    226: "gpu_fault",
-    700: "gpu_fault",
-    714: "gpu_fault",
-    716: "gpu_fault",
-    719: "gpu_fault",
-    800: "not_permitted",
-    801: "gpu_unsupported",
-    802: "fabric",
-    803: "no_gpu",
-    804: "driver_old",
+_CUDA_ERRORS = {
+    1: ("invalid argument", "cuda"),
+    2: ("out of memory", "gpu_memory"),
+    3: ("initialization error", "cuda_init"),
+    35: ("CUDA driver version is insufficient", "driver_old"),
+    36: ("not supported in the installed CUDA driver", "driver_old"),
+    46: ("busy or unavailable", "gpu_busy"),
+    98: ("invalid device function", "no_kernel"),
+    100: ("no CUDA-capable device", "no_gpu"),
+    101: ("invalid device ordinal", "device"),
+    209: ("no kernel image", "no_kernel"),
+    214: ("uncorrectable ECC", "gpu_fault"),
+    217: ("peer access is not supported", "peer_access"),
+    220: ("uncorrectable NVLink", "gpu_fault"),
+    222: ("unsupported toolchain", "driver_old"),
+    226: ("Invalid access of peer GPU memory", "gpu_fault"),
+    400: ("invalid resource handle", "cuda"),
+    700: ("illegal memory access", "gpu_fault"),
+    714: ("hardware stack", "gpu_fault"),
+    716: ("misaligned address", "gpu_fault"),
+    719: ("unspecified launch failure", "gpu_fault"),
+    800: ("operation not permitted", "not_permitted"),
+    801: ("operation not supported", "gpu_unsupported"),
+    802: ("system not yet initialized", "fabric"),
+    803: ("unsupported display driver", "no_gpu"),
+    804: ("forward compatibility", "driver_old"),
 }
-_CUDA_WORDS = {
-    "out of memory": 2,
-    "initialization error": 3,
-    "CUDA driver version is insufficient": 35,
-    "not supported in the installed CUDA driver": 36,
-    "busy or unavailable": 46,
-    "invalid argument": 1,
-    "invalid device function": 98,
-    "no CUDA-capable device": 100,
-    "invalid device ordinal": 101,
-    "no kernel image": 209,
-    "uncorrectable ECC": 214,
-    "peer access is not supported": 217,
-    "uncorrectable NVLink": 220,
-    "unsupported toolchain": 222,
-    "Invalid access of peer GPU memory": 226,
-    "invalid resource handle": 400,
-    "illegal memory access": 700,
-    "hardware stack": 714,
-    "misaligned address": 716,
-    "unspecified launch failure": 719,
-    "operation not permitted": 800,
-    "operation not supported": 801,
-    "system not yet initialized": 802,
-    "unsupported display driver": 803,
-    "forward compatibility": 804,
-}
+"""Words of CUDA and kind by the code of an error. Others are "cuda"."""
 _PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
 """Errors of importing memory: argument, ordinal, peer access, handle, permission, support."""
 # Errors of CUDA that mean the same in each file of NCCL.
@@ -240,9 +208,13 @@ def warning_kind(line: str) -> str | None:
 def message_kind(message: str, file: str = "") -> str:
     """Return the kind of a warning's message. `file` is NCCL's source file, "" if not known."""
     if (status := _STATUS.search(message)) is not None:
-        number = status["status"] or status["error"]
-        known = int(number) if number else _COMPLETION_NAMES.get(status["name"], 0)
-        return _COMPLETIONS.get(known, "rdma_failed")
+        code = int(status["status"] or status["error"] or 0)
+        kinds = (
+            kind
+            for number, (name, kind) in _COMPLETIONS.items()
+            if code == number or status["name"] == name
+        )
+        return next(kinds, "rdma_failed")
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (cuda := _CUDA.search(message)) is not None:
@@ -261,11 +233,12 @@ def _verbs_kind(call: str, why: str, status: int) -> str:
     return "verbs"
 
 
-def _cuda_kind(code: str | None, words: str, file: str) -> str:
-    number = int(code or 0)
+def _cuda_kind(said: str | None, words: str, file: str) -> str:
+    number = int(said or 0)
     if not number and "captur" not in words:
-        number = next((value for text, value in _CUDA_WORDS.items() if text in words), 0)
-    kind = _CUDA_CODES.get(number, "cuda")
+        known = ((code, text) for code, (text, _) in _CUDA_ERRORS.items() if text)
+        number = next((code for code, text in known if text in words), 0)
+    kind = _CUDA_ERRORS.get(number, ("", "cuda"))[1]
     if kind in _EVERYWHERE:
         return kind
     if file.endswith("nvls.cc"):
