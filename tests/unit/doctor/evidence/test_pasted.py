@@ -491,6 +491,8 @@ POSTED = [
         "xid-fault",
     ),
     ("h:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo", "bootstrap-interface"),
+    ("Error: rank 27 and rank 19 both on CUDA device 53000", "gpu-ordinal"),
+    ("Original reason for aborting was: Timeout at NCCL sequence 42", "collective-timeout"),
 ]
 
 

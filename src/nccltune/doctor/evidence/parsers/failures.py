@@ -103,7 +103,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "EFA provider does not support fork",
     ),
     "peer_access": ("peer access is not supported", "cudaErrorPeerAccessUnsupported"),
-    "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "Duplicate GPU detected"),
+    "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "both on CUDA device"),
     "gpu_fault": (
         "uncorrectable ECC error",
         "cudaErrorECCUncorrectable",
@@ -177,7 +177,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Watchdog caught collective operation timeout",
         "before timing out",
         "NCCL operations have failed or timed out",
-        "Timeout at NCCL work",
+        "Timeout at NCCL ",
         "watchdog got stuck",
         "Timed out waiting",
         "failed to pass monitoredBarrier",
