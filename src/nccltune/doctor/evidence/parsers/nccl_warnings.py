@@ -183,7 +183,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"(?:^|/)xml\.(?:h|cc)", r"^Attribute |^Error : ", "topology_file"),
     ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
      "topology_file"),
-    ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token", "setting"),
+    ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token|"
+     r"must have a prefix|valid NCCL_NET_FORCE_MERGE", "setting"),
     ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
      r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
     ("", r"(?:ring|tree) .*does not|Could not find (?:NET|net id|NIC|gpu rank)|TopoRankToIndex|"
