@@ -233,7 +233,7 @@ SHAPES = (
     ("rdma_failed", "include/ibvwrap.h:9 ibv_post_send() failed with error Invalid argument"),
     ("rdma_address", "ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed."),
     ("rdma_memory", "net.c:9 ibv_reg_mr(0x7f,0x9) failed: Cannot allocate memory"),
-    ("setting", "graph/topo.cc:9 TOPO/NET : x. Please specify a valid NCCL_NET_FORCE_MERGE string."),
+    ("setting", "graph/topo.cc:9 TOPO/NET : x. Please specify a valid NCCL_NET_FORCE_MERGE."),
     ("usage", "init.cc:9 Invalid config splitShare attribute value 7"),
     ("usage", "enqueue.cc:9 Trying to send to self without a matching recv"),
     ("usage", "init.cc:9 Attempt to use communicator before the previous operation returned"),
