@@ -39,8 +39,7 @@ def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
         other = read_elsewhere(paths)
         if other is not None:
             source = f"files alone ({', '.join(path.name for path in paths)})"
-            alone = {other.node: other}
-            return CheckedNodes(examine(alone, rule_base(), source), alone, files_alone=True)
+            return CheckedNodes(examine(other, rule_base(), source), other, files_alone=True)
         facts = collect(files=paths)
         nodes: Mapping[str, Facts] = {facts.node: facts}
         source = f"this node ({facts.node})"

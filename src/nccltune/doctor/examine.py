@@ -287,27 +287,34 @@ def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[s
         return []
     ordered = sorted(by_value.items(), key=lambda item: -len(item[1]))
     (most, with_most), (_, next_most) = ordered[:2]
-    if len(with_most) == len(next_most):
+    if len(with_most) == len(next_most) and len(ordered) > 2:
         return [
             (f"{what}: {format_value(values[value])}", tuple(names)) for value, names in ordered
         ]
+    if len(with_most) == len(next_most):
+        (one, names), (other, others) = ordered
+        return [
+            (f"{what}: {_beside(values[one], values[other], 'the others')}", tuple(names)),
+            (f"{what}: {_beside(values[other], values[one], 'the others')}", tuple(others)),
+        ]
+    number = f"({len(with_most)} nodes)"
     return [
-        (f"{what}: {_beside(values[value], values[most])} ({len(with_most)} nodes)", tuple(names))
+        (f"{what}: {_beside(values[value], values[most], 'most')} {number}", tuple(names))
         for value, names in ordered[1:]
     ]
 
 
-def _beside(value: Any, most: Any) -> str:
-    """Return a text with a value and the most common one. For lists, name only the differences."""
-    if not (isinstance(value, list) and isinstance(most, list)):
-        return f"{format_value(value)}; most have {format_value(most)}"
-    more = [member for member in value if member not in most]
-    less = [member for member in most if member not in value]
+def _beside(value: Any, other: Any, whose: str) -> str:
+    """Return a text with a value and that of others. For lists, name only the differences."""
+    more = less = []
+    if isinstance(value, list) and isinstance(other, list):
+        more = [member for member in value if member not in other]
+        less = [member for member in other if member not in value]
     if not more and not less:
-        return f"{format_value(value)}; most have {format_value(most)}"
+        return f"{format_value(value)}; {whose} have {format_value(other)}"
     parts = [f"has {format_value(more)}"] if more else []
     parts += [f"lacks {format_value(less)}"] if less else []
-    return f"{', '.join(parts)}, beside most"
+    return f"{', '.join(parts)}, beside {whose}"
 
 
 def _far(

@@ -39,29 +39,32 @@ _HOST = re.compile(
 _NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 
 
-def read_elsewhere(paths: Sequence[Path]) -> Facts | None:
-    """Return the facts of files that are not of this node; None where they may be.
+def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
+    """Return the facts of files that are not of this node, by node; None where they may be.
 
     Files are of another node if they name hosts and not this one, or have what this node shows
-    itself, or hold a node's outputs and this node has no NVIDIA driver.
+    itself, or hold a node's outputs and this node has no NVIDIA driver. Outputs of several machines
+    in one file are a node each.
 
     Raises InputError if a file cannot be read or is not text.
     """
     evidence = NodeEvidence("", live=False)
+    others: dict[str, NodeEvidence] = {}
     for path in paths:
-        put_file(evidence, path, visible(str(path), 400), asked=True)
+        put_file(evidence, path, visible(str(path), 400), asked=True, others=others)
+    machines = {name: facts_of(one) for name, one in others.items()}
     names = set(evidence.names) - _COMPANIONS
     if not names:
-        return None
+        return machines or None
     hosts = named_hosts(evidence)
     here = os.uname().nodename.partition(".")[0]
     if hosts:
         if here in {host.partition(".")[0] for host in hosts}:
             return None
-    elif not names & _READ_HERE and any(Path(path).exists() for path in _NVIDIA):
+    elif not machines and not names & _READ_HERE and any(Path(path).exists() for path in _NVIDIA):
         return None
     evidence.host = visible(hosts[0]) if len(hosts) == 1 else visible(paths[0].name, 100)
-    return facts_of(evidence)
+    return {evidence.host: facts_of(evidence), **machines}
 
 
 def named_hosts(evidence: NodeEvidence) -> list[str]:

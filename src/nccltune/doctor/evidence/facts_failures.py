@@ -58,8 +58,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
             rows = (*evidence.parse(raw, wrong_rows), *rows)
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
-    kernel = [one for one in records if one.kind == "peermem"]
-    records = [one for one in records if one.kind != "peermem"]
+    kernel = [one for one in records if one.kind == "kernel"]
+    records = [one for one in records if one.kind != "kernel"]
     # If nvidia-smi is not installed, each query of nvidia-smi reports the same problem. `fromkeys`
     # removes the repetitions.
     told = "\n".join(
@@ -83,8 +83,6 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
 def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
     """Add `kernel.failures`, from the kernel's log and from kernel lines in a program's output."""
     logged = facts.value(KERNEL_LOG)
-    if logged is None and not printed:
-        return
     lines = [(one.text or "", one.count) for one in (*(logged or ()), *printed)]
     kinds = failure_kinds([text for text, _ in lines])
     found = [
@@ -92,6 +90,8 @@ def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
         for kind, (text, count) in zip(kinds, lines, strict=True)
         if kind is not None
     ]
+    if logged is None and not found:
+        return
     source = facts[KERNEL_LOG.name].source if logged is not None else printed[0].where or ""
     facts.add(KERNEL_FAILURES, found, source)
 

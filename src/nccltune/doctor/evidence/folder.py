@@ -7,13 +7,13 @@ Nothing outside the folder is read, and no link is followed.
 import re
 import stat
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.kinds import INDEX, FileItems, kinds_of, plain_bytes
+from nccltune.doctor.evidence.kinds import INDEX, kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
@@ -88,11 +88,19 @@ def _put_files(evidence: NodeEvidence, root: Path, names: Sequence[str]) -> None
         put_file(evidence, root / name, visible(name))
 
 
-def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = False) -> None:
+def put_file(
+    evidence: NodeEvidence,
+    path: Path,
+    shown: str,
+    *,
+    asked: bool = False,
+    others: dict[str, NodeEvidence] | None = None,
+) -> None:
     """Add a file to `evidence`, as the items that the file's content or name identifies.
 
     A file that cannot be read, is not text, is empty, or whose kind is not recognised, is listed in
-    `evidence.refused`.
+    `evidence.refused`. Outputs of several machines in one file are added to `others`, by machine,
+    or are listed in `evidence.refused` too.
 
     Raises InputError if a file that the user named (`asked`) cannot be read or is not text.
     """
@@ -103,8 +111,8 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
         data = read_file(path, MOST_BYTES)
         _check_text(data)
         data = _unquoted(plain_bytes(data))
-        kinds = kinds_of(path.name, data)
-        if not kinds.items:
+        kinds = kinds_of(path.name, data, collected=evidence.has_index)
+        if not kinds.items and not kinds.unclear:
             data = _dedented(data)
             kinds = kinds_of(path.name, data)
     except (Unread, OSError) as error:
@@ -112,32 +120,71 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
             raise InputError(str(error) or "no such file", where=shown) from error
         evidence.refuse(shown, str(error))
         return
-    for item in kinds.unclear:
-        evidence.refuse(shown, f"has two outputs of {item}: {_UNCLEAR}")
+    if others is None or not _put_machines(others, kinds.unclear, shown, data):
+        for item in kinds.unclear:
+            evidence.refuse(shown, f"has two outputs of {item}: {_UNCLEAR}")
     if INDEX in kinds.items:
         evidence.has_index = True
         _index(evidence, data)
-    elif not kinds.items:
+    elif not kinds.items and not kinds.unclear:
         evidence.refuse(shown, _UNKNOWN if data.strip() else "is empty")
     else:
         for item in kinds.items:
-            part = _part(kinds, item, data)
+            part = _part(kinds.sections.get(item), data)
             real = evidence.real.get(item, _REAL.get(item, ""))
             evidence.put(Raw(item, shown, part, real=real, is_given=True, is_sure=kinds.sure))
 
 
-def _part(kinds: FileItems, item: str, data: bytes) -> bytes:
-    """Return the bytes of an item in a file: the whole file, or the item's sections.
+def _part(sections: Sequence[tuple[int, int]] | None, data: bytes) -> bytes:
+    """Return the bytes of an item in a file: its sections, or the whole file without sections.
 
     Empty lines are added before a section, so its lines have the same numbers as in the file.
     """
-    if item not in kinds.sections:
+    if sections is None:
         return data
     found, at = [], 0
-    for start, end in kinds.sections[item]:
+    for start, end in sections:
         found += [b"\n" * data.count(b"\n", at, start), data[start:end]]
         at = end
     return b"".join(found)
+
+
+# Before an output: a shell's prompt with its host, or a heading.
+_MACHINE = re.compile(
+    r"^\[?[\w.-]+@(?P<host>[\w.-]+)[: ]"
+    r"|^[ \t]*(?:[#*=-]+ *)?(?P<heading>\w[\w .()-]{0,40}?) *(?::|\*+:?|[=-]{2,})?[ \t]*$"
+)
+
+
+def _put_machines(
+    others: dict[str, NodeEvidence],
+    outputs: Mapping[str, Sequence[tuple[int, int]]],
+    shown: str,
+    data: bytes,
+) -> bool:
+    """Add the outputs of each machine in a file to `others`; return whether that was possible.
+
+    The first output of each tool is of the first machine. A machine is called as the prompt or the
+    heading above its first output says.
+    """
+    if len({len(spans) for spans in outputs.values()}) != 1:
+        return False
+    first = min(outputs.values(), key=lambda spans: spans[0])
+    names, before = [], 0
+    for number, (start, _) in enumerate(first, 1):
+        above = [line for line in decode(data[before:start]).split("\n") if line.strip()][-2:]
+        matches = [match for line in above if (match := _MACHINE.match(line)) is not None]
+        said = (match["host"] or match["heading"] for match in matches)
+        names.append(visible(next(said, f"{PurePath(shown).name} output {number}"), 100))
+        before = start
+    if len({*names, *others}) < len(names) + len(others):
+        return False
+    for number, name in enumerate(names):
+        others[name] = NodeEvidence(name, live=False)
+        for item, spans in outputs.items():
+            part = _part([spans[number]], data)
+            others[name].put(Raw(item, shown, part, is_given=True))
+    return True
 
 
 _QUOTE = re.compile(rb"^(?:> ?)+", re.M)

@@ -235,7 +235,7 @@ _TREES = (
     (b"/sys/", "system"),
     (b"/proc/", "system"),
 )
-_WITHOUT_ERRORS = frozenset({"topology", "graph", "job", "nvidia-smi"})
+_WITHOUT_ERRORS = frozenset({"topology", "graph", "nvidia-smi"})
 """Texts that are read for failures anyway, or whose words state none."""
 _TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
 _PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
@@ -247,10 +247,14 @@ _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modu
 _COUNTER = re.compile(
     rb"^(?:[^\n]{0,80}[ \"'])?/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters\b", re.M
 )
-_JOB = re.compile(
+_SCRIPT = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
-    rb"|\A#!\s*/\S*(?:sh|env bash)\b"
-    rb"|^[ \t]*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun"
+    rb"|\A#!\s*/\S*(?:sh|env bash)\b|^[ \t]*(?:if|for|while) .*(?:then|do)$|^[ \t]*(?:fi|done)$",
+    re.M,
+)
+_JOB = re.compile(
+    _SCRIPT.pattern
+    + rb"|^[ \t]*(?:exec +|time +|[$#] *)?(?:/\S+/)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun"
     rb"|prterun|deepspeed|accelerate launch) +(?:-|\\\n)",
     re.M,
 )
@@ -283,44 +287,56 @@ class FileItems(NamedTuple):
     - `sure`: false if only the file name identifies the item
     - `sections`: offsets in bytes of the parts that an item has of a file with several outputs. An
       item without sections is the whole file.
-    - `unclear`: items that the file has of two machines, and does not say which is whose
+    - `unclear`: items that the file has of several machines, with the offsets of each output. They
+      are in no other field.
     """
 
     items: tuple[str, ...]
     sure: bool
     sections: Mapping[str, Sequence[tuple[int, int]]] = MappingProxyType({})
-    unclear: tuple[str, ...] = ()
+    unclear: Mapping[str, Sequence[tuple[int, int]]] = MappingProxyType({})
 
 
-def kinds_of(name: str, data: bytes) -> FileItems:
+def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
     """Return the items in a file, or no item if neither content nor name identifies an item.
 
     One file can hold several items: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
-    diagnostics.
+    diagnostics. A file that a collector wrote has one item, which its name identifies.
     """
     hint, end = _hint(name)
     head = data[:HEAD_BYTES]
-    # Fast path: nearly all files are named after their item, so try the mark of that item first.
-    mark = _HINTED.get(hint) or _BY_ITEM.get(_SAME_MARK.get(hint, hint))
-    if mark is not None and mark.search(head):
+    same = _SAME_MARK.get(hint, hint)
+    mark = _HINTED.get(hint) or _BY_ITEM.get(same)
+    is_named = mark is not None and mark.search(head) is not None
+    # A cluster has a hundred thousand files of a collector. In the others anything may be.
+    if is_named and (collected or hint in _DOCUMENTS or hint in _LISTED):
         return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
     if not printed and end in _JOBS and not head.lstrip().startswith(b"<"):
         return FileItems(("job",), sure=_JOB.search(head) is not None)
     sections = {} if head.lstrip()[:1] in (b"<", b"{") else _sections(data[:MOST_PARTED])
-    unclear = tuple(item for item in sections if _is_of_two(item, data, bool(printed)))
+    if is_named:
+        sections = {hint if item == same else item: spans for item, spans in sections.items()}
+    unclear = {item: _machines(item, data, bool(printed)) for item in sections}
+    unclear = {item: spans for item, spans in unclear.items() if spans}
     found = [item for item in sections if item not in (OUTPUT, *unclear)]
     if printed or unclear or (found and len(sections) > 1):
-        return _several(data, printed, sections, found, unclear)
-    by_content = _by_content(head, hint) or next(iter(found), "")
+        several = _several(data, printed, sections, found, unclear)
+        if is_named and hint not in (*several.items, *unclear):
+            several = several._replace(items=(*several.items, hint))
+        return several
+    by_content = hint if is_named else _by_content(head, hint) or next(iter(found), "")
     if by_content:
         # A pasted job often has its settings first and its errors after them, and a shell's session
         # a tool or program that fails after one that does not.
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
-        output = by_content not in _WITHOUT_ERRORS and _states_failure(data[:MOST_PARTED])
-        items = dict.fromkeys((by_content, OUTPUT) if output else (by_content,))
-        return FileItems(tuple(items), sure=True)
+        # A kernel's log whose lines have no mark of the kernel says nothing of a program.
+        is_quiet = by_content in _WITHOUT_ERRORS or (is_named and not sections)
+        # A launcher's command with what it printed is no script.
+        is_quiet = is_quiet or (by_content == "job" and _SCRIPT.search(head) is not None)
+        items = (by_content,) if is_quiet or not _states_failure(data) else (by_content, OUTPUT)
+        return FileItems(items, sure=True)
     if states_failure(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():
@@ -357,7 +373,7 @@ def _several(
     printed: tuple[str, ...],
     sections: Mapping[str, Sequence[tuple[int, int]]],
     found: list[str],
-    unclear: tuple[str, ...],
+    unclear: Mapping[str, Sequence[tuple[int, int]]],
 ) -> FileItems:
     """Return the items of a text with several outputs. Logs and failures may be anywhere in it."""
     whole = list(printed)
@@ -369,22 +385,25 @@ def _several(
         whole.append(OUTPUT)
     parts = {item: sections[item] for item in found if item not in whole}
     items = (*whole[: len(printed)], *parts, *whole[len(printed) :])
-    if not items:
-        return FileItems(unclear, sure=True, sections=dict.fromkeys(unclear, ()), unclear=unclear)
     return FileItems(items, sure=True, sections=parts, unclear=unclear)
 
 
-def _is_of_two(item: str, data: bytes, beside_log: bool) -> bool:
-    """Return whether a text has the outputs of a tool on two machines.
+def _machines(item: str, data: bytes, beside_log: bool) -> list[tuple[int, int]]:
+    """Return the offsets of the outputs of a tool on several machines, none for one machine.
 
     Of a tool that no log is beside, a reader takes both, except two matrices.
     """
     if item not in _ONCE or not (beside_log or item == "topo"):
-        return False
-    lines = [
-        data[match.start() : data.find(b"\n", match.end())] for match in _ONCE[item].finditer(data)
-    ]
-    return len(set(lines)) < len(lines) or (len(lines) > 1 and not item.startswith("ib"))
+        return []
+    starts: list[int] = []
+    lines: set[bytes] = set()
+    for match in _ONCE[item].finditer(data):
+        line = data[match.start() : data.find(b"\n", match.end())]
+        if not starts or line in lines or not item.startswith("ib"):
+            starts.append(match.start())
+            lines = set()
+        lines.add(line)
+    return list(pairwise((*starts, len(data)))) if len(starts) > 1 else []
 
 
 def _by_content(head: bytes, hint: str) -> str:

@@ -8,7 +8,10 @@ import pytest
 
 from nccltune.doctor.evidence import elsewhere
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.result import RuleVerdict
+from nccltune.doctor.rulebase import rule_base
 from tests.unit.doctor.evidence import texts
 
 HERE = os.uname().nodename.partition(".")[0]
@@ -19,12 +22,20 @@ LOG = (
 DEVICE = "#  Rank  0 Group  0 Pid  7 on {} device  0 [0x01] NVIDIA H200\n"
 
 
-def read(folder: Path, **files: str) -> Facts | None:
+def read_all(folder: Path, **files: str) -> dict[str, Facts] | None:
     paths = []
     for name, text in files.items():
         paths.append(folder / name.replace("_", "."))
         paths[-1].write_text(text)
     return read_elsewhere(paths)
+
+
+def read(folder: Path, **files: str) -> Facts | None:
+    found = read_all(folder, **files)
+    if found is None:
+        return None
+    (facts,) = found.values()
+    return facts
 
 
 @pytest.fixture(params=[True, False], ids=["gpu", "laptop"])
@@ -77,3 +88,41 @@ def test_files_that_go_with_this_node(tmp_path: Path) -> None:
     assert read(tmp_path, topo_xml='<system version="1">\n</system>\n') is None
     assert read(tmp_path, notes_txt="roses are red\n") is None
     assert read_elsewhere([]) is None
+
+
+SLOW = texts.TOPO.replace("NV18", "NV12")
+
+
+@pytest.mark.parametrize("name", ["paste_txt", "topo_txt"])
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (f"node1:\n{texts.TOPO}\nnode2:\n{SLOW}", ["node1", "node2"]),
+        (f"**a-1**\n{texts.TOPO}== b-2 ==\n{SLOW}", ["a-1", "b-2"]),
+        (
+            f"root@a:~# nvidia-smi topo -m\n{texts.TOPO}[root@b ~]$ nvidia-smi topo -m\n{SLOW}",
+            ["a", "b"],
+        ),
+        (texts.TOPO + SLOW, ["{} output 1", "{} output 2"]),
+    ],
+)
+def test_outputs_of_two_machines_are_compared(
+    name: str, text: str, nodes: list[str], tmp_path: Path
+) -> None:
+    found = read_all(tmp_path, **{name: text})
+    assert found is not None
+    assert list(found) == [node.format(name.replace("_", ".")) for node in nodes]
+    judged = {one.rule: one for one in examine(found, rule_base(), "x").of(RuleVerdict.FINDING)}
+    (first, second) = judged["gpu-paths-differ"].evidence
+    assert first.nodes == (next(iter(found)),)
+    assert "has GPU0-GPU1 NVL18" in first.text
+    assert "has GPU0-GPU1 NVL12" in second.text
+
+
+def test_what_else_is_in_a_text_of_two_machines_is_of_neither(tmp_path: Path) -> None:
+    port = "CA 'mlx5_9'\n\tPort 1:\n\t\tState: Down\n\t\tLink layer: InfiniBand\n"
+    found = read_all(tmp_path, paste_txt=f"{port}a:\n{texts.TOPO}b:\n{SLOW}")
+    assert found is not None
+    assert [name for name, facts in found.items() if "hcas" in facts] == ["paste.txt"]
+    again = read_all(tmp_path, paste_txt=f"a:\n{texts.TOPO}a:\n{SLOW}")
+    assert again is None

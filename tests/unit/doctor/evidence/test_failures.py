@@ -316,6 +316,29 @@ KERNEL = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("GPU 3 reported XID 79 and the job hung", "gpu_lost"),
+        ("Xid (PCI:0000:41:00): 74, pid=1, NVLink", "xid_nvlink"),
+        ("Nov 28 10:00:01 n7 nvidia-persistenced[12]: Xid (PCI:0000:41:00): 94", "xid_fault"),
+        ("dcgm saw an XID-119 on gpu 4", "xid_fault"),
+        ("Xid error code 31", "xid_program"),
+        ("we got xid 31", "xid_program"),
+        ("no Xid 79 in dmesg", None),
+        ("there was never any SXid on this node", None),
+        ("Xid 79: not seen", None),
+        ("dhclient: DHCPREQUEST, xid 0x3f2a", None),
+        ("Xids on 3 nodes: 8 GPUs", None),
+    ],
+)
+def test_an_xid_without_a_mark_of_the_kernel(line: str, kind: str | None, tmp_path: Path) -> None:
+    put(tmp_path, "n1/notes.txt", f"{line}\n")
+    (facts,) = folder_facts(tmp_path)
+    found = facts.named("kernel.failures") if "kernel.failures" in facts else []
+    assert [one["kind"] for one in found] == ([kind] if kind else [])
+
+
 def test_lines_of_the_kernel() -> None:
     assert failure_kinds([line for _, line in KERNEL]) == [kind for kind, _ in KERNEL]
 

@@ -9,6 +9,7 @@ from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
+from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
 from nccltune.doctor.facts.log import LOG_NET, LOG_NET_DEVICES, LOG_RANKS, LOG_VIAS
@@ -25,6 +26,8 @@ from nccltune.doctor.facts.network import (
 from nccltune.doctor.facts.node import NODE_SERVICES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
+from nccltune.doctor.result import RuleVerdict
+from nccltune.doctor.rulebase import rule_base
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -450,3 +453,64 @@ def test_services_as_systemctl_shows_them(
 def test_interfaces_of_ifconfig(text: str, tmp_path: Path) -> None:
     nics = counters(tmp_path, "a.txt", f"$ ifconfig\n{text}").value(NICS) or []
     assert [(one.name, one.mtu) for one in nics] == [("eth0", 1500)]
+
+
+# What people post, in own words of that shape, with the rule that names its cause.
+POSTED = [
+    (
+        "Failed to find reverse path from remNode 0/41000 nlinks 2 to node 0/61000",
+        "nvlink-p2p-disabled",
+    ),
+    ("w1: Message truncated : received 524288 bytes instead of 65536", "calls-differ"),
+    (
+        "mpirun -np 3 ./all_reduce_perf\n[1723337199.099229] [a:13 :0] tl_shm.c:6 TL_SHM ERROR x",
+        "ucx-error",
+    ),
+    (
+        "[250.266922] nvidia-peermem nv_get:127 ERROR detected invalid context",
+        "driver-kernel-lines",
+    ),
+    ("ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed.", "roce-qp-error"),
+    ("[  +0.000316] pcieport 0000:00:03.0: AER: Corrected error received: 0:3", "pcie-corrected"),
+    (
+        "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152:\nCUDA error 401 'x'",
+        "nvls-setup",
+    ),
+    ("NET/OFI Couldn't enable endpoint. RC: -12, ERROR: Cannot allocate memory", "rdma-memory"),
+    (
+        "Unable to write to EQ: x. err: Unknown error -12 (-12) prov_errno: 1 prov/efa/src/rxr.h:9",
+        "rdma-memory",
+    ),
+    ("$ fi_info -p efa\nfi_getinfo: -61 (No data available)", "ofi-no-provider"),
+    (
+        "[Thu Oct 10 03:06:53 2024] main[25]: segfault at 7f79 ip 7f7c error 4 in libnccl.so.2[7f]",
+        "library-crashed",
+    ),
+    (
+        "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0",
+        "xid-fault",
+    ),
+    ("h:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo", "bootstrap-interface"),
+    ("Error: rank 27 and rank 19 both on CUDA device 53000", "gpu-ordinal"),
+    ("Original reason for aborting was: Timeout at NCCL sequence 42", "collective-timeout"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), POSTED)
+def test_what_people_post_has_its_cause(text: str, rule: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", f"{text}\n")
+    (facts,) = folder_facts(tmp_path)
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert rule in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+@pytest.mark.parametrize(
+    "kernel", ["", "Feb 14 05:03:42 g1 kernel: NVRM: loading NVIDIA UNIX 570\n"]
+)
+def test_an_error_of_another_service_in_the_journal_is_of_no_job(
+    kernel: str, tmp_path: Path
+) -> None:
+    line = "Feb 14 05:03:44 g1 {}[99]: Connection reset by peer 192.0.2.2\n"
+    put(tmp_path, "n1/journal.txt", kernel + line.format("sshd") + line.format("python3"))
+    (facts,) = folder_facts(tmp_path)
+    assert [one["text"] for one in facts.named(FAILURES.name)] == [line.format("python3").strip()]

@@ -56,15 +56,16 @@ JOINED = {"log.text_lines", "gpus", "pci.links"}
 """Facts that several tools tell of."""
 
 
-def read(folder: Path, *names: str) -> Facts:
-    put(folder, "n1/paste.txt", "\n".join(OUTPUTS[name] for name in names))
+def read(folder: Path, *names: str, file: str = "paste.txt") -> Facts:
+    put(folder, f"n1/{file}", "\n".join(OUTPUTS[name] for name in names))
     (facts,) = folder_facts(folder)
+    (folder / "n1" / file).unlink()
     return facts
 
 
 def shown(facts: Facts, name: str) -> str:
     """Return a fact without the places of its lines."""
-    return re.sub(r"paste\.txt:\d+|'\w*line': \d+", "", repr(facts.named(name)))
+    return re.sub(r"[\w-]+\.txt:\d+|'\w*line': \d+", "", repr(facts.named(name)))
 
 
 def test_each_pair_has_the_facts_of_both(tmp_path: Path) -> None:
@@ -90,6 +91,32 @@ def test_each_three_have_the_findings_of_each(first: str, tmp_path: Path) -> Non
         }
         assert {FAULTS[name] for name in names} - {None} <= found, names
         assert facts.unused == []
+
+
+NAMED = {
+    "LSPCI": "lspci",
+    "SMI_TEXT": "nvidia-smi-q",
+    "NVLINK": "nvlink",
+    "TOPO": "topo",
+    "IBSTAT": "ibstat",
+    "GIDS": "show_gids",
+    "DMESG": "dmesg",
+    "SERVICES": "services",
+    "LOG": "nccl",
+    "P2P": "topo-p2p-r",
+    "DEVINFO": "ibv_devinfo",
+    "ULIMIT": "ulimit-a",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_file_that_is_named_after_a_tool_has_the_facts_of_all(name: str, tmp_path: Path) -> None:
+    for other in OUTPUTS.keys() - {name}:
+        for pair in ((name, other), (other, name)):
+            named, plain = read(tmp_path, *pair, file=f"{NAMED[name]}.txt"), read(tmp_path, *pair)
+            assert {one: shown(named, one) for one in named} == {
+                one: shown(plain, one) for one in plain
+            }, pair
 
 
 def test_an_output_goes_on_after_another(tmp_path: Path) -> None:

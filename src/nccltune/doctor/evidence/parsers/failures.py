@@ -79,10 +79,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("invalid device function", "cudaErrorInvalidDeviceFunction", "hipErrorNoBinaryForGpu"),
         "is not compatible with the current PyTorch installation",
     ),
-    "peermem": (
-        *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
-        *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
-    ),
     "fabric": (
         "system not yet initialized",
         "CUDA_ERROR_SYSTEM_NOT_READY",
@@ -107,7 +103,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "EFA provider does not support fork",
     ),
     "peer_access": ("peer access is not supported", "cudaErrorPeerAccessUnsupported"),
-    "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "Duplicate GPU detected"),
+    "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "both on CUDA device"),
     "gpu_fault": (
         "uncorrectable ECC error",
         "cudaErrorECCUncorrectable",
@@ -120,6 +116,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorHardwareStackError",
         "misaligned address",
         "Memory access fault by GPU",
+    ),
+    # What the kernel says, in a line without its mark: of modprobe, a monitor, or a person.
+    "kernel": (
+        *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
+        *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
+        *("Xid", "XID", " xid ", "NVSwitch fatal error", "NVSwitch non-fatal error"),
     ),
     "gpu_memory": (
         "CUDA out of memory",
@@ -156,7 +158,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "ERROR collect_ports_data",
         "must bind to port with master SM",
     ),
-    "ofi": ("provider efa output empty list", "provider cxi output empty list"),
+    "ofi": (
+        *("provider efa output empty list", "provider cxi output empty list"),
+        "fi_getinfo: -61 (No data available)",
+    ),
     "tcpx": ("Number of GPUs detected in the PCI",),
     "tcpx_settings": ("(shim) mismatch recommended",),
     "ofi_failed": (
@@ -172,7 +177,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Watchdog caught collective operation timeout",
         "before timing out",
         "NCCL operations have failed or timed out",
-        "Timeout at NCCL work",
+        "Timeout at NCCL ",
         "watchdog got stuck",
         "Timed out waiting",
         "failed to pass monitoredBarrier",
@@ -248,7 +253,10 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "rdma_memory": ("set max locked memory",),
     "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
-    "ucx": ("UCX  ERROR", "UCX ERROR", " hw_synd "),
+    "ucx": (
+        *("UCX  ERROR", "UCX ERROR", " hw_synd ", "UCC  ERROR", "UCC ERROR"),
+        *(f" TL_{name} ERROR" for name in ("SHM", "UCP", "CUDA", "NCCL", "SHARP", "SELF")),
+    ),
     "died": (
         "Segmentation fault",
         "SIGSEGV",
@@ -302,6 +310,8 @@ _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<m
 # Lines that contain a word of _WORDS but state success, or that a library is not there that the
 # program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
+    r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
+    r"|(?i:\bxid.{0,12}\bno(?:ne|t (?:seen|found)))|"
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
@@ -311,14 +321,17 @@ _ALSO_FINE = re.compile(
 _BARE = (
     "NET/IB",
     "NET/OFI",
-    "Call to ibv_",
-    "Call to mlx5dv_",
+    " ibv_",
+    " mlx5dv_",
     "Got completion ",
     "<warn>",
     "| Fail",
+    *("reverse path from remNode", "does not loop back", "Message truncated"),
+    *("Could not find a path for pattern", "No transport found for rank", "NVLink SHARP (NVLS)"),
+    "prov_errno",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
-_QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG)\b")
+_QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
 
 class FailureLine(NamedTuple):

@@ -13,19 +13,26 @@ from nccltune.doctor.facts.node import KernelLine
 
 _STAMP = re.compile(
     r"^(?:kern\s*:\w+\s*:\s*)?(?:<\d+>)?"
-    r"(?:\[\s*\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
+    r"(?:\[\s*\+?\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
     r"|\d{4}-\d\d-\d\d[T ][\d:.,+-]+\s+|[A-Z][a-z]{2} +\d+ [\d:]{8} )?"
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
 _DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
 _TIMED = (
-    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} "
+    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\+?\d{1,8}\.\d{6}\] |\[[A-Z][a-z]{2} "
     rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
     r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
 )
 KERNEL_LINE = rf"^(?:{_TIMED}|[^\n]{{0,60}}?\bNVRM: )"
 """Start of a line that the kernel printed. Other programs print none."""
 _IS_KERNEL = re.compile(KERNEL_LINE, re.M)
+_DAEMON = re.compile(
+    rf"^{_DAY} \S+ (?:sshd|cron|CRON|sudo|systemd-\w+|NetworkManager|dbus-daemon|rsyslogd|chronyd"
+    r"|ntpd|dhclient|auditd|sssd\w*|snmpd|dockerd|containerd|kubelet|postfix\S*|rpc\.\w+)"
+    r"(?:\[\d+\])?: ",
+    re.M,
+)
+"""Start of a line of a service in the system's log, whose errors are of no job."""
 _HAS_TIME = re.compile(r"^(?:<\d|\[[ \dA-Z]|\d{4}-|kern )", re.M)
 # In such a text a line without a mark of the kernel is of a program.
 _MIXED = re.compile(rf"^{_TIMED}|\b(?:NCCL|UCX|Traceback|torch|libfabric)\b", re.M)
@@ -62,6 +69,7 @@ WORDS = (
     "edac",
     "lockup",
     "blocked for more",
+    "segfault at",
 )
 """Patterns of lines to keep, as extended regular expressions that ignore case."""
 # Lines are first converted to lower case. A pattern that ignores case would be four times slower.
@@ -105,18 +113,18 @@ def parse_kernel_log(text: str) -> KernelLog:
 
 # Failures that kernel lines state. `xid_fault` has the Xids that NVIDIA's catalogue lists as a
 # fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself.
-_XID = r"(?:\bXid .*?: |(?i:\bxid(?: errors?)?:? ))"
+_XID = r"(?:\bXid \(.*?: |(?i:\bxids?(?: (?:error|code|event|number)s?){0,2}(?:[:=]? ?#?|-)))"
 _FAILURES = (
     ("gpu_lost", re.compile(rf"fallen off the bus|{_XID}79\b|GPU is lost|GPU .*lost!")),
     (
         "xid_fault",
         re.compile(
             rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
-            r"|15[014-8])\b|SXid"
+            r"|15[014-8])\b|SXid|NVSwitch (?:non-)?fatal error"
         ),
     ),
     ("xid_nvlink", re.compile(rf"{_XID}74\b")),
-    ("xid_program", re.compile(rf"{_XID}\d+\b")),
+    ("xid_program", re.compile(rf"{_XID}\d{{1,3}}\b")),
     (
         "peermem",
         re.compile(
@@ -135,7 +143,8 @@ _FAILURES = (
     (
         "driver_call",
         re.compile(
-            r"(?i:NVRM: (?!Xid|_kgspLogXid).*(?:failed|unable to|cannot|timed? ?out|error))"
+            r"(?i:(?:NVRM: (?!Xid|_kgspLogXid)|nvidia-peermem ).*"
+            r"(?:failed|unable to|cannot|timed? ?out|error))"
         ),
     ),
     (
@@ -146,6 +155,10 @@ _FAILURES = (
         ),
     ),
     ("pcie_corrected", re.compile(r"severity=Correct|AER: (?:Multiple )?[Cc]orrect\w+ error")),
+    (
+        "crashed",
+        re.compile(r"segfault at .* in lib(?:nccl|rccl|cuda|mlx5|ibverbs|fabric|efa|bnxt)"),
+    ),
     ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
     ("machine", re.compile(r"\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
     (
@@ -187,7 +200,7 @@ _LIKELY = (
     ),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
-    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer"),
+    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer", "segfault"),
 )
 
 
@@ -216,10 +229,12 @@ def has_kernel_lines(text: str) -> bool:
 
 
 def without_kernel_lines(text: str) -> str:
-    """Return `text` with each line of the kernel replaced by an empty one."""
-    if not has_kernel_lines(text):
+    """Return `text` with each line of the kernel, and of services, replaced by an empty one."""
+    if not has_kernel_lines(text) and _DAEMON.search(text) is None:
         return text
-    return "\n".join("" if _IS_KERNEL.match(line) else line for line in text.split("\n"))
+    return "\n".join(
+        "" if _IS_KERNEL.match(line) or _DAEMON.match(line) else line for line in text.split("\n")
+    )
 
 
 def plain_line(line: str) -> str:

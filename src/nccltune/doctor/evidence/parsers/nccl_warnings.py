@@ -16,25 +16,18 @@ _STATUS = re.compile(
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
 )
 _CALL = re.compile(
-    r"Call to (?P<call>ibv_\w+|mlx5dv_\w+) failed(?: with)?(?: error)?(?P<why>[^,]*)"
+    r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\(\S*\))? ?:? failed"
+    r"(?: with)?(?: error)?(?P<why>[^,]*)"
 )
 _COMPLETIONS = {
-    4: "rdma_protection",
-    5: "rdma_flushed",
-    8: "rdma_protection",
-    10: "rdma_protection",
-    12: "rdma_no_answer",
-    13: "rdma_not_ready",
+    4: ("LOC_PROT_ERR", "rdma_protection"),
+    5: ("WR_FLUSH_ERR", "rdma_flushed"),
+    8: ("LOC_ACCESS_ERR", "rdma_protection"),
+    10: ("REM_ACCESS_ERR", "rdma_protection"),
+    12: ("RETRY_EXC_ERR", "rdma_no_answer"),
+    13: ("RNR_RETRY_EXC_ERR", "rdma_not_ready"),
 }
-"""Kinds by the status of a completion (enum ibv_wc_status). Others are "rdma_failed"."""
-_COMPLETION_NAMES = {
-    "LOC_PROT_ERR": 4,
-    "WR_FLUSH_ERR": 5,
-    "LOC_ACCESS_ERR": 8,
-    "REM_ACCESS_ERR": 10,
-    "RETRY_EXC_ERR": 12,
-    "RNR_RETRY_EXC_ERR": 13,
-}
+"""Name and kind by the status of a completion (enum ibv_wc_status). Others are "rdma_failed"."""
 _ERRNOS = {
     "Operation not permitted": 1,
     "Cannot allocate memory": 12,
@@ -55,62 +48,39 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (_REGISTER, (12,), "rdma_memory"),
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
+    (r"ibv_post_\w+|ibv_poll_cq", (), "rdma_failed"),
     (r"mlx5dv_get_data_direct_sysfs_path", (), "optional"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
 """Kinds by verbs call and errno; () is any errno. Others are "verbs"."""
-_CUDA_CODES: dict[int, str] = {
-    2: "gpu_memory",
-    3: "cuda_init",
-    35: "driver_old",
-    36: "driver_old",
-    46: "gpu_busy",
-    98: "no_kernel",
-    100: "no_gpu",
-    101: "device",
-    209: "no_kernel",
-    214: "gpu_fault",
-    217: "peer_access",
-    220: "gpu_fault",
-    222: "driver_old",
-    226: "gpu_fault",
-    700: "gpu_fault",
-    714: "gpu_fault",
-    716: "gpu_fault",
-    719: "gpu_fault",
-    800: "not_permitted",
-    801: "gpu_unsupported",
-    802: "fabric",
-    803: "no_gpu",
-    804: "driver_old",
+_CUDA_ERRORS = {
+    1: ("invalid argument", "cuda"),
+    2: ("out of memory", "gpu_memory"),
+    3: ("initialization error", "cuda_init"),
+    35: ("CUDA driver version is insufficient", "driver_old"),
+    36: ("not supported in the installed CUDA driver", "driver_old"),
+    46: ("busy or unavailable", "gpu_busy"),
+    98: ("invalid device function", "no_kernel"),
+    100: ("no CUDA-capable device", "no_gpu"),
+    101: ("invalid device ordinal", "device"),
+    209: ("no kernel image", "no_kernel"),
+    214: ("uncorrectable ECC", "gpu_fault"),
+    217: ("peer access is not supported", "peer_access"),
+    220: ("uncorrectable NVLink", "gpu_fault"),
+    222: ("unsupported toolchain", "driver_old"),
+    226: ("Invalid access of peer GPU memory", "gpu_fault"),
+    400: ("invalid resource handle", "cuda"),
+    700: ("illegal memory access", "gpu_fault"),
+    714: ("hardware stack", "gpu_fault"),
+    716: ("misaligned address", "gpu_fault"),
+    719: ("unspecified launch failure", "gpu_fault"),
+    800: ("operation not permitted", "not_permitted"),
+    801: ("operation not supported", "gpu_unsupported"),
+    802: ("system not yet initialized", "fabric"),
+    803: ("unsupported display driver", "no_gpu"),
+    804: ("forward compatibility", "driver_old"),
 }
-_CUDA_WORDS = {
-    "out of memory": 2,
-    "initialization error": 3,
-    "CUDA driver version is insufficient": 35,
-    "not supported in the installed CUDA driver": 36,
-    "busy or unavailable": 46,
-    "invalid argument": 1,
-    "invalid device function": 98,
-    "no CUDA-capable device": 100,
-    "invalid device ordinal": 101,
-    "no kernel image": 209,
-    "uncorrectable ECC": 214,
-    "peer access is not supported": 217,
-    "uncorrectable NVLink": 220,
-    "unsupported toolchain": 222,
-    "Invalid access of peer GPU memory": 226,
-    "invalid resource handle": 400,
-    "illegal memory access": 700,
-    "hardware stack": 714,
-    "misaligned address": 716,
-    "unspecified launch failure": 719,
-    "operation not permitted": 800,
-    "operation not supported": 801,
-    "system not yet initialized": 802,
-    "unsupported display driver": 803,
-    "forward compatibility": 804,
-}
+"""Words of CUDA and kind by the code of an error. Others are "cuda"."""
 _PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
 """Errors of importing memory: argument, ordinal, peer access, handle, permission, support."""
 # Errors of CUDA that mean the same in each file of NCCL.
@@ -126,8 +96,17 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
      "optional"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
-    ("", r"Could not find a path for pattern 4, falling back", "search"),
-    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b).*Cannot allocate", "rdma_memory"),
+    ("", r"Could not find a path for pattern \d+, falling back", "search"),
+    ("", r"reverse path from|rev link for|Add NVLink error", "nvlink_p2p"),
+    ("", r"Could not find real path|could not find CPU|TopoFillNet: parent|"
+     r"Could not read node #|Unknown CPU architecture", "sysfs"),
+    ("", r"No transport found", "no_transport"),
+    (r"gdrwrap\.", "", "gdrcopy"),
+    ("", r"GDRCOPY (?:lib|failure)", "gdrcopy"),
+    ("", r"NET/OFI Disabling shared memory failed", "ofi"),
+    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b|endpoint).*Cannot allocate", "rdma_memory"),
+    ("", r"\berror -12\b.*prov/efa", "rdma_memory"),
+    ("", r"\bprov_errno\b", "ofi_failed"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
@@ -160,7 +139,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
     ("", r"while creating shared memory segment(?!.*error: (?!No space))", "shm"),
     (r"shmutils\.cc|/shm\.cc", "", "shm_access"),
-    ("", r"shared memory segment|shm_open", "shm_access"),
+    ("", r"shared memory (?:segment|file)|shm_open", "shm_access"),
     (r"ipcsocket\.cc", "", "local_socket"),
     ("", r"^UDS:|ncclProxyCallBlockingUDS", "local_socket"),
     ("", r"is neither AF_INET|Address family not supported", "peer_address"),
@@ -179,22 +158,38 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
-    ("", r"mixing different streams|improper usage|ncclConfig_t argument", "usage"),
+    ("", r"mixing different streams|improper usage|ncclConfig_t argument|Invali[dg] config |"
+     r"ncclRedOp|nccl(?:Put|Wait)?Signal|ncclCommGrow|to self without|Data type supplied|pass NULL|"
+     r"Streams given|Blocking and nonblocking|Either none or all|not in a group call|_INITIALIZER|"
+     r"should not be called|already been destroyed|before the previous operation|was revoked|"
+     r"Invalid (?:device|rank)|invalid device count|rank \d+ exceeds", "usage"),
+    ("", r"\[(?:Proxy (?:[Ss]ervice|Progress)|Service thread)(?!.* Accept )|commReclaim|"
+     r"Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
+     r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
+     "effect"),
+    ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
+    (r"p2p_resiliency", "", "rdma_failed"),
+    ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
+    ("", r"failed to peer with device", "peer_import"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
      r"(?:refused|timed out|unreachable|No route|assign requested)", "network"),
     (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
-    (r"socket\.cc|(?:^|/)bootstrap\.cc", r"refused|timed out|unreachable|No route|"
-     r"assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|\bfailed ?:",
-     "network"),
+    (r"socket\.cc?|(?:^|/)bootstrap\.cc|os/linux\.cc", r"[Cc]onnect to |refused|timed out|"
+     r"unreachable|No route|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|"
+     r"\bfailed ?:", "network"),
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     (r"(?:^|/)xml\.(?:h|cc)", r"^Attribute |^Error : ", "topology_file"),
     ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
      "topology_file"),
-    ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token", "setting"),
+    ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token|"
+     r"must have a prefix|valid NCCL_NET_FORCE_MERGE", "setting"),
     ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
      r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
+    ("", r"(?:ring|tree) .*does not|Could not find (?:NET|net id|NIC|gpu rank)|TopoRankToIndex|"
+     r"mixed local", "graph"),
+    (r"(?:^|/)graph/(?!xml)", "", "graph"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
     ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
 )  # fmt: skip
@@ -214,11 +209,15 @@ def warning_kind(line: str) -> str | None:
 def message_kind(message: str, file: str = "") -> str:
     """Return the kind of a warning's message. `file` is NCCL's source file, "" if not known."""
     if (status := _STATUS.search(message)) is not None:
-        number = status["status"] or status["error"]
-        known = int(number) if number else _COMPLETION_NAMES.get(status["name"], 0)
-        return _COMPLETIONS.get(known, "rdma_failed")
+        code = int(status["status"] or status["error"] or 0)
+        kinds = (
+            kind
+            for number, (name, kind) in _COMPLETIONS.items()
+            if code == number or status["name"] == name
+        )
+        return next(kinds, "rdma_failed")
     if (call := _CALL.search(message)) is not None:
-        return _verbs_kind(call["call"], call["why"])
+        return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (cuda := _CUDA.search(message)) is not None:
         return _cuda_kind(cuda["code"], cuda["words"], file)
     for in_file, pattern, kind in _COMPILED:
@@ -227,19 +226,20 @@ def message_kind(message: str, file: str = "") -> str:
     return WARNING
 
 
-def _verbs_kind(call: str, why: str) -> str:
-    number = next((value for words, value in _ERRNOS.items() if words in why), None)
+def _verbs_kind(call: str, why: str, status: int) -> str:
+    number = next((value for words, value in _ERRNOS.items() if words in why), status)
     for pattern, errnos, kind in _VERBS:
         if re.fullmatch(pattern, call) and (not errnos or number in errnos):
             return kind
     return "verbs"
 
 
-def _cuda_kind(code: str | None, words: str, file: str) -> str:
-    number = int(code or 0)
+def _cuda_kind(said: str | None, words: str, file: str) -> str:
+    number = int(said or 0)
     if not number and "captur" not in words:
-        number = next((value for text, value in _CUDA_WORDS.items() if text in words), 0)
-    kind = _CUDA_CODES.get(number, "cuda")
+        known = ((code, text) for code, (text, _) in _CUDA_ERRORS.items() if text)
+        number = next((code for code, text in known if text in words), 0)
+    kind = _CUDA_ERRORS.get(number, ("", "cuda"))[1]
     if kind in _EVERYWHERE:
         return kind
     if file.endswith("nvls.cc"):
