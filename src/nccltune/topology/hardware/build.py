@@ -81,7 +81,7 @@ def _check_size(topology: Topology) -> None:
             )
 
 
-_OWN_NICS: Version = (2, 24)
+_OWN_NICS: Version = (2, 24, 0)
 """Before, the ports of a NIC that are PCI functions of one device share its PCIe link."""
 
 
