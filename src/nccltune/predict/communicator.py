@@ -43,6 +43,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     - `channels`: channels of all algorithms but NVLS ("coll channels").
     - `call_channels`: the most of them that a single call gets: in 2.20 and 2.21 not those that
       were added for NVLS.
+    - `net_latencies_us`: the latency of each NIC, by index.
     - `least_net_gb_per_s`: the bandwidth of the slowest NIC; 0 without a NIC.
     """
 
@@ -63,7 +64,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     channels: int
     call_channels: int
     nvls_channels: int
-    latency_us: float
+    net_latencies_us: tuple[float, ...]
     least_net_gb_per_s: float
     notes: tuple[str, ...] = ()
 
@@ -81,6 +82,11 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     def collnet(self) -> bool:
         """Return whether CollNet is on."""
         return self.chain is not None
+
+    def latency_us(self, graph: SearchResult) -> float:
+        """Return the latency of the NIC that the search tried last (`latencyInter`)."""
+        net = graph.rings[-1].net_in
+        return 0.0 if net is None or graph.fell_back else self.net_latencies_us[net]
 
     def heads(self, graph: SearchResult | None) -> set[int]:
         """Return the GPUs that begin a channel of a graph."""
@@ -132,7 +138,6 @@ def communicator(
     limits = (nodes, min(sms), chosen.min_channels, chosen.max_channels)
     channels = found.connected_channels(*limits, nvls=nvls is not None)
     own = (2, 20) <= version < (2, 22)
-    last = found.ring.rings[-1].net_in
     return Communicator(
         version=version,
         nodes=nodes,
@@ -151,7 +156,7 @@ def communicator(
         channels=channels,
         call_channels=found.connected_channels(*limits) if own else channels,
         nvls_channels=nvls_channels(version, min(sms), nodes) if nvls is not None else 0,
-        latency_us=0.0 if last is None else node.nets[last].latency_us,
+        net_latencies_us=tuple(net.latency_us for net in node.nets),
         least_net_gb_per_s=min((net.gb_per_s for net in node.nets), default=0.0),
         notes=_notes(topology, node, chosen, found, nodes),
     )

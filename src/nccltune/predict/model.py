@@ -163,7 +163,7 @@ class _Model:
         gb_per_s = self._algorithm_bandwidth(collective, algorithm, gb_per_s)
         if gb_per_s <= 0:
             return "the model gives it no bandwidth"
-        inter = self._inter_us(algorithm, protocol)
+        inter = self._inter_us(algorithm, protocol, graph)
         latency, local = (
             self._latency(collective, algorithm, protocol, graph, step) for step in (inter, 0.0)
         )
@@ -472,7 +472,7 @@ class _Model:
             found = base + depth * (inter / 3.5) + comm.ranks * 2.8
         return single(found)
 
-    def _inter_us(self, algorithm: Algorithm, protocol: Protocol) -> float:
+    def _inter_us(self, algorithm: Algorithm, protocol: Protocol, graph: SearchResult) -> float:
         """Return the latency of a step between nodes."""
         comm, rules = self.comm, self.rules
         named = algorithm
@@ -482,11 +482,12 @@ class _Model:
             and (algorithm is Algorithm.RING or comm.version < (2, 31))
         ):
             named = Algorithm.TREE
-        inter = self.constants.step_us(Link.NET, named, protocol) + comm.latency_us
+        latency = comm.latency_us(graph)
+        inter = self.constants.step_us(Link.NET, named, protocol) + latency
         twice = protocol is Protocol.SIMPLE and not (
             algorithm is Algorithm.PAT and rules.multi_rank_pat
         )
-        return inter + comm.latency_us if twice else inter
+        return inter + latency if twice else inter
 
     def _ring_latency(
         self, collective: Collective, protocol: Protocol, base: float, near: Link, inter: float

@@ -18,6 +18,7 @@ from tests.unit.topology.samples import MATRIX, sample
 NVLS = Choice(Algorithm.NVLS, Protocol.SIMPLE)
 NVLS_TREE = Choice(Algorithm.NVLS_TREE, Protocol.SIMPLE)
 RING = Choice(Algorithm.RING, Protocol.SIMPLE)
+TREE = Choice(Algorithm.TREE, Protocol.SIMPLE)
 TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
 TREE_LL128 = Choice(Algorithm.TREE, Protocol.LL128)
 
@@ -113,11 +114,28 @@ def test_the_latency_of_nics_counts_twice_with_simple() -> None:
     text, count = re.subn(r'latency="[^"]*"', 'latency="7"', text)
     assert count == 8
     slow = predict(read_topology(text.encode(), "slow.xml"), nodes=2, version=(2, 28, 9))
-    assert slow.communicator.latency_us == 7.0
     fast = dgx(2)
     for choice, added in ((TREE_LL, 14.0), (RING, 28.0), (NVLS_TREE, 28.0)):
         more = slow.modelled[choice].latency_us - fast.modelled[choice].latency_us
         assert more == pytest.approx(added, abs=1e-3), choice
+
+
+@pytest.mark.parametrize(
+    ("file", "version", "tree_us", "ring_us"),
+    [
+        ("made-power", (2, 28, 9), 72.4, 83.6),  # the last NIC has 5 us, the first none
+        ("made-power", (2, 22, 3), 188.0, 124.8),
+        ("made-slow-tree", (2, 30, 7), 72.4, 78.0),  # both NICs have 7 us
+        ("made-slow-tree", (2, 28, 9), 44.4, 78.0),  # no tree is found, and so no NIC
+    ],
+)
+def test_each_graph_has_the_latency_of_its_own_nic(
+    file: str, version: tuple[int, int, int], tree_us: float, ring_us: float
+) -> None:
+    path = DATA / "graphs" / "machines" / f"{file}.xml"
+    found = predict(read_topology(path.read_bytes(), path.name), nodes=2, version=version)
+    assert found.modelled[TREE].latency_us == pytest.approx(tree_us, rel=1e-5)
+    assert found.modelled[RING].latency_us == pytest.approx(ring_us, rel=1e-5)
 
 
 @pytest.mark.parametrize(

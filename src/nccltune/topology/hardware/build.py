@@ -81,6 +81,10 @@ def _check_size(topology: Topology) -> None:
             )
 
 
+_OWN_NICS: Version = (2, 24, 0)
+"""Before, the ports of a NIC that are PCI functions of one device share its PCIe link."""
+
+
 class _Build:
     def __init__(self, version: Version | None, several: bool) -> None:
         self.version = version
@@ -139,6 +143,7 @@ class _Host:
         self.switches: dict[tuple[int, str], str] = {}
         self._switch_links: list[tuple[int, str, str]] = []
         self._outside: dict[int, str] = {}
+        self._nics: dict[tuple[int, str], str] = {}
         devices = [device for cpu in topology.cpus for device in cpu.devices]
         self.has_gpus = _any(
             devices, lambda device: device.gpu is not None and not device.gpu.detected
@@ -191,6 +196,7 @@ class _Host:
         return self._outside[node]
 
     def _pci(self, device: Pci, parent: str, cpu: str, node: int) -> None:
+        shared = None
         found = bandwidth.pci(device)
         kind = pci_kind(device, self.has_gpus)
         if kind is PciKind.GPU:
@@ -209,9 +215,12 @@ class _Host:
                 found = Bandwidth(found.gb_per_s, words, False, True, UNKNOWN)
             found = bandwidth.pci_of_gpu(gpu.sm, found)
         elif kind is PciKind.NIC:
-            name = self.build.vertex(
+            shared = self._nics.get((node, device.bus_id[:-1]))
+            name = shared or self.build.vertex(
                 f"NIC {device.bus_id}", NodeKind.NIC, node, bus_id=device.bus_id
             )
+            if self.build.version is not None and self.build.version < _OWN_NICS:
+                self._nics[node, device.bus_id[:-1]] = name
             if device.nets:
                 self._ports(device.nets, name, node)
             else:
@@ -231,7 +240,8 @@ class _Host:
             self._below(device, name, cpu, node)
         else:
             return
-        self.build.both(parent, name, LinkKind.PCI, found)
+        if shared is None:
+            self.build.both(parent, name, LinkKind.PCI, found)
 
     def _below(self, device: Pci, name: str, cpu: str, node: int) -> None:
         """Add the devices below a switch.

@@ -72,8 +72,11 @@ class NetSpot(msgspec.Struct, frozen=True):
 class NodeRoutes(msgspec.Struct, frozen=True):
     """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]`, `net_gpu[n][g]`, in NCCL's order.
 
-    `to_switch` and `from_switch` are those between GPUs and NVSwitches, if any. `notes` lists the
-    assumptions made.
+    GPUs and NICs are in the order of the file, as NCCL numbers them.
+
+    `links` are all directed links of the node. `intel` and `amd` are True if a CPU is of that
+    vendor. `power` names the CPUs of POWER. `to_switch` and `from_switch` are the routes between
+    each GPU and the NVSwitches, if there are NVSwitches. `notes` lists the assumptions made.
     """
 
     gpus: tuple[GpuSpot, ...]
@@ -86,6 +89,7 @@ class NodeRoutes(msgspec.Struct, frozen=True):
     from_switch: tuple[Route, ...]
     intel: bool
     amd: bool
+    power: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
     @property
@@ -132,6 +136,8 @@ class _RouteFinder:
         vendors = {vertex.vendor for vertex in self._vertices(NodeKind.CPU)}
         self.intel = "GenuineIntel" in vendors
         self.amd = "AuthenticAMD" in vendors
+        cpus = self._vertices(NodeKind.CPU)
+        self.power = frozenset(cpu.name for cpu in cpus if cpu.arch == "ppc64")
         self.gpus = self._gpus()
         self.nets = self._nets()
         self.home = {gpu.name: self._home(gpu.name) for gpu in self.gpus}
@@ -153,6 +159,7 @@ class _RouteFinder:
             from_switch=tuple(self._route(route) for _, route in switch),
             intel=self.intel,
             amd=self.amd,
+            power=self.power,
             notes=tuple(self.notes),
         )
 

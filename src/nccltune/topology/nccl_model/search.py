@@ -11,7 +11,7 @@ inside the node 5. longer paths to the NIC 6. different NICs in and out 7. a low
 Then it doubles the channels and raises the speed again. What differs by version is in
 `search_rules.py` and `search_speeds.toml`.
 
-Not modelled: POWER9's NVLink to the CPU, several hosts under one NVLink domain (MNNVL).
+Not modelled: several hosts under one NVLink domain (MNNVL).
 """
 
 import functools

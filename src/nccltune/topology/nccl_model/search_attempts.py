@@ -232,8 +232,9 @@ class SearchAttempts:
     def _bookings_of(self, route: Route, speed: float, from_net: bool) -> Bookings:
         """Return the bandwidth in MB/s that a route books on each link.
 
-        P2P through Intel's root complex books 6/5 on PCI; a NIC's writes to a GPU before 8.0 book
-        1/8 the other way.
+        P2P through an Intel root complex books 6/5 on PCI links, because the data is split into
+        small packets. A NIC that writes to a GPU before compute capability 8.0 also books 1/8 on
+        the other direction, and NVLink to a CPU of POWER the same on both.
         """
         key = (id(route), speed)
         found = self._known_bookings.get(key)
@@ -250,6 +251,11 @@ class SearchAttempts:
             (self._twin[link], mb_per_s // 8)
             for link in route.links
             if from_net and links[link].target in self._old_gpus
+        ]
+        bookings += [
+            (self._twin[link], mb_per_s)
+            for link in route.links
+            if links[link].kind is LinkKind.NVLINK and links[link].target in self.node.power
         ]
         self._known_bookings[key] = tuple(bookings)
         return self._known_bookings[key]
