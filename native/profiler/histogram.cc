@@ -10,9 +10,10 @@ namespace nccltune::profiler {
 namespace {
 
 constexpr unsigned kBits = 8;  // of each member of a packed key
-// A call is searched in this many slots after its own, so that a full table costs as little as an
-// empty one.
-constexpr size_t kMostProbes = 32;
+// A call has its place in one of two buckets of this many slots, the one with more free slots. So a
+// search costs as little in a full table as in an empty one, and all of 200 rows have a place in
+// 256 slots nearly always.
+constexpr size_t kBucket = 8;
 
 uint64_t Mixed(uint64_t key, uint64_t bytes) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15ULL;
@@ -91,23 +92,40 @@ Call Histogram::Unpack(uint64_t key, uint64_t bytes) {
 
 Histogram::Slot* Histogram::AddTo(Slot* slots, size_t size, const Call& call, uint64_t count) {
   const uint64_t key = Pack(call);
-  const uint64_t first = Mixed(key, call.bytes);
-  for (size_t probe = 0; probe < kMostProbes; ++probe) {
-    Slot& slot = slots[(first + probe) & (size - 1)];
-    uint64_t found = slot.key.load(std::memory_order_acquire);
-    if (found == 0 &&
-        slot.key.compare_exchange_strong(found, kClaimed, std::memory_order_acq_rel)) {
-      slot.bytes.store(call.bytes, std::memory_order_relaxed);
-      slot.key.store(key, std::memory_order_release);
-      found = key;
+  const uint64_t hash = Mixed(key, call.bytes);
+  const size_t last = size / kBucket - 1;
+  const std::array<Slot*, 2> choices = {slots + (hash & last) * kBucket,
+                                        slots + (hash >> 32U & last) * kBucket};
+  while (true) {
+    Slot* free = nullptr;
+    size_t most_free = 0;
+    for (Slot* const bucket : choices) {
+      Slot* first_free = nullptr;
+      size_t number_free = 0;
+      for (Slot* slot = bucket; slot != bucket + kBucket; ++slot) {
+        const uint64_t found = slot->key.load(std::memory_order_acquire);
+        if (found == key && slot->bytes.load(std::memory_order_relaxed) == call.bytes) {
+          slot->count.fetch_add(count, std::memory_order_relaxed);
+          return slot;
+        }
+        if (found != 0) continue;
+        if (number_free++ == 0) first_free = slot;
+      }
+      if (number_free > most_free) {
+        most_free = number_free;
+        free = first_free;
+      }
     }
-    // A slot that another thread is claiming is passed over: two slots may then have the same
-    // content, which readers add up.
-    if (found != key || slot.bytes.load(std::memory_order_relaxed) != call.bytes) continue;
-    slot.count.fetch_add(count, std::memory_order_relaxed);
-    return &slot;
+    if (free == nullptr) return nullptr;
+    // Another thread may take a slot for the same content: readers add up equal rows.
+    uint64_t expected = 0;
+    if (free->key.compare_exchange_strong(expected, kClaimed, std::memory_order_acq_rel)) {
+      free->bytes.store(call.bytes, std::memory_order_relaxed);
+      free->count.fetch_add(count, std::memory_order_relaxed);
+      free->key.store(key, std::memory_order_release);
+      return free;
+    }
   }
-  return nullptr;
 }
 
 void Histogram::Add(const Call& call, uint64_t count, uint64_t total) {

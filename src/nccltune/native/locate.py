@@ -11,6 +11,7 @@ ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
 """Environment variable with a folder (`lib/` and `bin/`) to use instead of the installed parts."""
 TUNER = Path("lib", "libnccl-tuner-nccltune.so")
 NET = Path("lib", "libnccl-net-nccltune.so")
+RECORDER = Path("lib", "libnccl-profiler-nccltune.so")
 SENDRECV = Path("lib", "libnccltune-sendrecv.so")
 HOST = Path("bin", "nccltune-host")
 BENCH = Path("bin", "nccltune-bench")
@@ -30,6 +31,14 @@ def net_path() -> Path:
     Raises PlatformError if it is not installed.
     """
     return _find(NET, "the network plugin")
+
+
+def recorder_path() -> Path:
+    """Return the absolute path of the profiler plugin that records calls.
+
+    Raises PlatformError if it is not installed.
+    """
+    return _find(RECORDER, "the recorder")
 
 
 def sendrecv_path() -> Path:
