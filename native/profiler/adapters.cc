@@ -71,6 +71,7 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
     next_of_version[version] = made->next;
     if (!made->next->Init(&made->next_context, arguments, own)) made->next = nullptr;
   } else {
+    // All communicators have this mask: never, not even for a moment, another one than they need.
     __atomic_store_n(arguments.mask, static_cast<int>(own), __ATOMIC_RELAXED);
   }
   if (made->recorder != nullptr) {
@@ -91,7 +92,6 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
 template <int version>
 abi::Result Init(void** context, const NextProfiler::InitArguments& arguments) {
   *context = nullptr;
-  __atomic_store_n(arguments.mask, 0, __ATOMIC_RELAXED);
   Contain([&] { Begin<version>(context, arguments); });
   return abi::kSuccess;
 }

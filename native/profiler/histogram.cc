@@ -23,6 +23,8 @@ uint64_t Mixed(uint64_t key, uint64_t bytes) {
 }
 
 uint8_t BytesOfType(const char* word) {
+  // NCCL 2.27 to 2.30 have no name for ncclUint8, the type of PyTorch's byte and bool.
+  if (std::strcmp(word, "Unknown") == 0) return 1;
   const char* digit =
       std::find_if(word, word + std::strlen(word), [](char c) { return c >= '0' && c <= '9'; });
   unsigned bits = 0;

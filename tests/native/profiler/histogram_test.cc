@@ -195,7 +195,7 @@ TEST(WordTable, BytesOfTypes) {
   WordTable table;
   const std::vector<std::pair<const char*, int>> types = {
       {"ncclInt8", 1},        {"ncclFloat16", 2},    {"ncclBfloat16", 2}, {"ncclUint32", 4},
-      {"ncclFloat8e4m3", 1},  {"ncclFloat64", 8},    {"Unknown", 0},      {"ncclFloat4e2m1", 0},
+      {"ncclFloat8e4m3", 1},  {"ncclFloat64", 8},    {"Unknown", 1},      {"ncclFloat4e2m1", 0},
       {"ncclInt12345678", 0}, {"ncclFloat8e5m2", 1},
   };
   for (const auto& [name, bytes] : types) {

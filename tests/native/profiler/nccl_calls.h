@@ -93,7 +93,7 @@ class PlayedCommunicator {
     constexpr uint64_t kBelow =
         kProfileProxyOp | kProfileProxyStep | kProfileKernelChannel | kProfileNetPlugin;
     const bool p2p = call.IsPointToPoint();
-    const auto mask = static_cast<uint64_t>(nccls_mask);
+    const auto mask = static_cast<uint64_t>(__atomic_load_n(&nccls_mask, __ATOMIC_RELAXED));
     void* group_call = nullptr;
     void* of_call = nullptr;
     if constexpr (kVersion >= 5) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -201,27 +202,39 @@ TYPED_TEST(EachVersion, CountsAreThoseOfTheProgramCallForCall) {
   EXPECT_EQ(Int(communicator, "lost_calls"), 0);
 }
 
-TYPED_TEST(EachVersion, ThreadsWithCommunicatorsOfTheirOwn) {
+// NCCL has one mask for the process, which each init writes while other threads call NCCL.
+TYPED_TEST(EachVersion, ThreadsThatMakeAndEndCommunicators) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 1000;
   Rows calls;
   Rows tasks;
-  const std::vector<ProgramCall> program = TestFixture::Program(8, 2000);
-  for (int thread = 0; thread < 4; ++thread) {
+  const std::vector<ProgramCall> program = TestFixture::Program(8, 4);
+  for (int i = 0; i < kThreads * kRounds; ++i) {
     for (const ProgramCall& call : program) TestFixture::Expect(call, &calls, &tasks);
   }
   ASSERT_EQ(this->InChild([&program] {
-    // NCCL has one mask, which every init writes.
+    const typename TestFixture::Communicator idle(PROFILER_PLUGIN, "idle", kThreads, 0);
+    std::atomic<bool> was_off = false;
+    const std::jthread watcher([&was_off](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        if (__atomic_load_n(&nccls_mask, __ATOMIC_RELAXED) == 0) was_off = true;
+      }
+    });
     std::vector<std::jthread> threads;
-    for (int rank = 0; rank < 4; ++rank) {
+    for (int rank = 0; rank < kThreads; ++rank) {
       threads.emplace_back([&program, rank] {
-        typename TestFixture::Communicator communicator(PROFILER_PLUGIN, "all", 4, rank);
-        for (const ProgramCall& call : program) communicator.Play(call);
+        for (int round = 0; round < kRounds; ++round) {
+          typename TestFixture::Communicator communicator(PROFILER_PLUGIN, "all", kThreads, rank);
+          for (const ProgramCall& call : program) communicator.Play(call);
+        }
       });
     }
-    return 0;
+    threads.clear();
+    return was_off ? 1 : 0;
   }),
             0);
   const json::Value file = this->OnlyFile();
-  EXPECT_EQ(file.Find("communicators")->AsArray()->size(), 4U);
+  EXPECT_EQ(file.Find("communicators")->AsArray()->size(), size_t{kThreads} + 1);
   EXPECT_EQ(RowsOf(file, "calls"), calls);
   EXPECT_EQ(RowsOf(file, "tasks"), tasks);
 }
