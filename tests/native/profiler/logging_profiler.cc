@@ -50,6 +50,9 @@ abi::Result Init(void** context, int* mask, const char* name, uint64_t id, int n
 #if VERSION == 5
 using Event = abi::ProfilerEventV5;
 using Profiler = abi::ProfilerV5;
+#elif VERSION == 6
+using Event = abi::ProfilerEventV6;
+using Profiler = abi::ProfilerV6;
 #else
 using Event = abi::ProfilerEventV7;
 using Profiler = abi::ProfilerV7;
